@@ -1,0 +1,1 @@
+"""Log compaction: pick, map, recopy, swap. Start reading in `cleaner/clean.py`."""

@@ -1,0 +1,1 @@
+"""Every metric's name in one table, probes with verbs, and the HTTP endpoint."""

@@ -1,0 +1,1 @@
+"""The broker: listeners, connections, one handler file per API, metadata, the composition root."""

@@ -1,0 +1,1 @@
+"""The append-only segmented store. Synchronous; every durability rule lives here."""
