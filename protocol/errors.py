@@ -9,7 +9,7 @@
     |-- CorruptBatch              a record batch whose bytes are damaged -> CORRUPT_MESSAGE
     |-- UnsupportedMagic          a record batch of an older format      -> INVALID_RECORD
     |-- InvalidRecord             a sound batch that breaks a rule       -> INVALID_RECORD
-    |-- UnsupportedCodec          a compression type that does not exist -> UNSUPPORTED_COMPRESSION_TYPE
+    |-- UnsupportedCodec          an unknown compression  -> UNSUPPORTED_COMPRESSION_TYPE
     `-- DecompressionTooLarge     records that inflate beyond a bound    -> MESSAGE_TOO_LARGE
 
 `server/dispatch.py` is the one place that turns these into error codes or a closed connection.
