@@ -1,0 +1,55 @@
+# Two commands do all the set-up: `make run` starts a broker, `make test` runs every test.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES_BUILT := pyproject.toml setup.py $(wildcard protocol/*.pyx protocol/*.pxd protocol/*.h cleaner/*.pyx cleaner/*.pxd cleaner/*.h)
+
+.PHONY: help run test lint demo bench soak wheel clean
+
+help:  ## What can be made here
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+run: $(VENV)/.installed  ## Start a broker on 127.0.0.1:9092, its HTTP endpoint on 127.0.0.1:9644, its data in ./data
+	$(BIN)/kompakt serve
+
+test: $(VENV)/.installed-dev  ## Run every test; what the machine lacks is skipped with its reason
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+demo: $(VENV)/.installed-demo  ## Real flights through real clients, the cleaner and Spark; compared with pandas
+	$(BIN)/python -m demo
+
+bench: $(VENV)/.installed-dev  ## Figures beside the machine's own limit, as ratios
+	$(BIN)/python -m bench
+
+soak: $(VENV)/.installed-dev  ## The long forms of the crash, kill and fuzz tests
+	KOMPAKT_SOAK=1 $(BIN)/python -m pytest -m "not conformance" tests/crash tests/properties tests/cleaner/fuzz $(PYTEST_ARGS)
+
+wheel: $(VENV)/.installed-dev  ## Build the wheel into dist/
+	$(BIN)/python -m build --wheel
+
+clean:  ## Remove what was built; ./data stays
+	rm -rf $(VENV) build dist *.egg-info protocol/*.so protocol/*.c cleaner/*.so cleaner/*.c
+
+$(VENV)/bin/python:
+	@sh .ci/check-machine "$(PYTHON)"
+	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing: install it with 'apt-get install python3-venv'." >&2; exit 1; }
+
+$(VENV)/.installed: $(VENV)/bin/python $(SOURCES_BUILT)
+	@sh .ci/check-machine "$(PYTHON)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.installed-demo: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed-demo
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
