@@ -1,0 +1,266 @@
+"""Declare a configuration property once; everything else derives from the declaration.
+
+A configuration is a frozen dataclass whose fields are made by `prop`:
+
+    segment_bytes: int = prop(
+        "segment.bytes", INT, default=1 << 30, at_least=1 << 20, unit="bytes", doc="..."
+    )
+
+From it come parsing and validation of text (`ConfigProperty.parse`), the text form of a value
+(`ConfigProperty.format`), the environment's name, DescribeConfigs rows and the documentation.
+Bounds hold for text that an operator or a client wrote; code that constructs a configuration
+directly is trusted.
+
+Source: Apache Kafka, ConfigDef.java (types, trimming, lists), AbstractConfig.java.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+DOUBLE_MAX = 1.7976931348623157e308
+
+Value = bool | int | float | str | tuple[str, ...] | None
+"""A parsed property; None only where the property is optional and was not given."""
+
+INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?", re.ASCII)
+
+
+class ConfigError(Exception):
+    """A property's value is wrong: one line that names property, value and what would be right.
+
+    Nothing of the configuration it came with is used.
+    """
+
+
+class PropertyType(enum.IntEnum):
+    """A property's type. On the wire (DescribeConfigs): values never change."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    PASSWORD = 9
+
+
+BOOLEAN = PropertyType.BOOLEAN
+STRING = PropertyType.STRING
+INT = PropertyType.INT
+LONG = PropertyType.LONG
+DOUBLE = PropertyType.DOUBLE
+LIST = PropertyType.LIST
+PASSWORD = PropertyType.PASSWORD
+
+TYPE_BOUNDS: Mapping[PropertyType, tuple[int, int]] = {
+    INT: (-INT_MAX - 1, INT_MAX),
+    LONG: (-LONG_MAX - 1, LONG_MAX),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Synonym:
+    """A broker-wide property that gives a topic property its default."""
+
+    name: str
+    scale: int = 1
+    """What one of its units is in the topic property's: 3 600 000 for hours where that is ms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigProperty:
+    """One property as it was declared."""
+
+    name: str
+    """Kafka's name, such as `segment.bytes`."""
+    type: PropertyType
+    default: Value
+    at_least: float | None
+    at_most: float | None
+    choices: tuple[str, ...]
+    """The only texts allowed, for a list its elements; empty: any."""
+    unit: str
+    dynamic: bool
+    """Whether it may change while the broker runs."""
+    internal: bool
+    """Accepted, but neither documented nor listed (Kafka's `internal.` properties)."""
+    synonyms: tuple[Synonym, ...]
+    """Broker-wide properties behind it, the strongest first."""
+    doc: str
+
+    @property
+    def environment_name(self) -> str:
+        """The variable that sets it, by the rule of Kafka's official container image."""
+        text = self.name.replace("_", "__").replace("-", "___").replace(".", "_")
+        return "KAFKA_" + text.upper()
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The value that `text` stands for.
+
+        Raises:
+            ConfigError: it is not of the property's type, out of range or not a choice.
+        """
+        value = self._typed(text.strip())
+        self._check_range(value)
+        self._check_choices(value)
+        return value
+
+    def format(self, value: Value) -> str | None:
+        """The text that `parse` reads as `value`, in Kafka's (that is Java's) spelling."""
+        match value:
+            case None:
+                return None
+            case bool():
+                return "true" if value else "false"
+            case float():
+                return repr(value).replace("e+", "E").replace("e", "E")
+            case tuple():
+                return ",".join(value)
+            case _:
+                return str(value)
+
+    def describe_range(self) -> str:
+        """What a right value looks like, for messages and documentation; may be empty."""
+        unit = f" {self.unit}" if self.unit else ""
+        if self.choices:
+            any_of = "any of " if self.type is LIST else "one of "
+            return any_of + ", ".join(self.choices)
+        least, most = _number(self.at_least), _number(self.at_most)
+        if least and most:
+            return f"{least} to {most}{unit}"
+        if least:
+            return f"at least {least}{unit}"
+        return f"at most {most}{unit}" if most else ""
+
+    def _typed(self, text: str) -> Value:
+        match self.type:
+            case PropertyType.BOOLEAN:
+                if text.lower() not in {"true", "false"}:
+                    raise self._error(text, "is not a boolean: true or false")
+                return text.lower() == "true"
+            case PropertyType.INT | PropertyType.LONG:
+                return self._whole_number(text)
+            case PropertyType.DOUBLE:
+                if not DECIMAL.fullmatch(text):
+                    raise self._error(text, "is not a number")
+                return float(text.rstrip("dDfF"))
+            case PropertyType.LIST:
+                return tuple(re.split(r"\s*,\s*", text)) if text else ()
+            case PropertyType.STRING | PropertyType.PASSWORD:
+                return text
+
+    def _whole_number(self, text: str) -> int:
+        if not INTEGER.fullmatch(text):
+            raise self._error(text, "is not a whole number")
+        least, most = TYPE_BOUNDS[self.type]
+        # The length is checked first: Python refuses to convert absurdly long digit strings.
+        if len(text) > 25 or not least <= int(text) <= most:
+            raise self._error(text, f"is out of range: {least} to {most}")
+        return int(text)
+
+    def _check_range(self, value: Value) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return
+        below = self.at_least is not None and value < self.at_least
+        above = self.at_most is not None and value > self.at_most
+        if below or above or math.isinf(value):
+            raise self._error(self.format(value), f"is out of range: {self.describe_range()}")
+
+    def _check_choices(self, value: Value) -> None:
+        if isinstance(value, tuple) and len(set(value)) != len(value):
+            raise self._error(self.format(value), "lists something twice")
+        given = value if isinstance(value, tuple) else (self.format(value),)
+        if self.choices and not set(given) <= set(self.choices):
+            raise self._error(self.format(value), f"is not allowed: {self.describe_range()}")
+
+    def _error(self, text: str | None, wrong: str) -> ConfigError:
+        shown = "<hidden>" if self.is_sensitive else _shown(text)
+        return ConfigError(f"{self.name}: {shown} {wrong}")
+
+
+def prop(
+    name: str,
+    type_: PropertyType,
+    *,
+    default: Value,
+    doc: str,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    choices: tuple[str, ...] = (),
+    unit: str = "",
+    dynamic: bool = True,
+    internal: bool = False,
+    synonyms: tuple[Synonym, ...] = (),
+) -> Any:
+    """A dataclass field that is a configuration property; the annotation beside it types it."""
+    declared = ConfigProperty(
+        name=name,
+        type=type_,
+        default=default,
+        at_least=at_least,
+        at_most=at_most,
+        choices=choices,
+        unit=unit,
+        dynamic=dynamic,
+        internal=internal,
+        synonyms=synonyms,
+        doc=doc,
+    )
+    return dataclasses.field(default=default, metadata={"property": declared})
+
+
+def properties_of(config: type[Any]) -> Mapping[str, ConfigProperty]:
+    """The properties that a configuration class declares, by the names of its fields."""
+    return {
+        field.name: field.metadata["property"]
+        for field in dataclasses.fields(config)
+        if "property" in field.metadata
+    }
+
+
+def fields_by_property(config: type[Any]) -> Mapping[str, str]:
+    """The fields of a configuration class by the names of their properties."""
+    return {declared.name: field for field, declared in properties_of(config).items()}
+
+
+def parse_fields(config: type[Any], texts: Mapping[str, str]) -> dict[str, Value]:
+    """The values of `texts` (by property name), by the names of the fields that hold them.
+
+    Raises:
+        ConfigError: a value is wrong, or no property has such a name.
+    """
+    fields, declared = fields_by_property(config), properties_of(config)
+    values: dict[str, Value] = {}
+    for name, text in texts.items():
+        if name not in fields:
+            raise ConfigError(f"{name}: there is no such property")
+        values[fields[name]] = declared[fields[name]].parse(text)
+    return values
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return str(int(value)) if float(value).is_integer() else repr(value)
+
+
+def _shown(text: str | None) -> str:
+    """A value as an error shows it: on one line, and not endless."""
+    if not text:
+        return "an empty value"
+    text = text if text.isprintable() else repr(text)
+    return text if len(text) <= 100 else text[:100] + "..."

@@ -1,0 +1,388 @@
+"""The settings of a topic, with Kafka's names, defaults and bounds.
+
+A topic holds the overrides that it was created with; what it does not override comes from the
+broker's defaults, which in turn come from broker-wide synonyms such as `log.segment.bytes`.
+Settings of things that are not built (replication throttles, tiered storage) are accepted where
+Kafka's own tools send them, and described; what would promise something untrue is refused.
+
+Source: Apache Kafka, TopicConfig.java, LogConfig.java, ServerTopicConfigSynonyms.java.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from storage.config_property import (
+    BOOLEAN,
+    DOUBLE,
+    INT,
+    LIST,
+    LONG,
+    LONG_MAX,
+    STRING,
+    ConfigError,
+    Synonym,
+    fields_by_property,
+    parse_fields,
+    prop,
+    properties_of,
+)
+
+DAY_MS = 24 * 60 * 60 * 1000
+HOUR_MS = 60 * 60 * 1000
+MINUTE_MS = 60 * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """How the logs of one topic behave. Immutable: a change makes a new one."""
+
+    cleanup_policy: tuple[str, ...] = prop(
+        "cleanup.policy",
+        LIST,
+        default=("delete",),
+        choices=("compact", "delete"),
+        synonyms=(Synonym(name="log.cleanup.policy"),),
+        doc="What becomes of old records: delete removes old segments, compact keeps the last"
+        " record of each key; both together do both, neither keeps everything.",
+    )
+    segment_bytes: int = prop(
+        "segment.bytes",
+        INT,
+        default=1 << 30,
+        at_least=1 << 20,
+        unit="bytes",
+        synonyms=(Synonym(name="log.segment.bytes"),),
+        doc="A segment rolls when the next batch would exceed this. Smaller segments are cleaned"
+        " sooner, at the price of more files.",
+    )
+    internal_segment_bytes: int | None = prop(
+        "internal.segment.bytes",
+        INT,
+        default=None,
+        at_least=1,
+        unit="bytes",
+        internal=True,
+        doc="Overrides segment.bytes below its least value, for tests.",
+    )
+    segment_ms: int = prop(
+        "segment.ms",
+        LONG,
+        default=7 * DAY_MS,
+        at_least=1,
+        unit="ms",
+        synonyms=(Synonym(name="log.roll.ms"), Synonym(name="log.roll.hours", scale=HOUR_MS)),
+        doc="A segment that holds records rolls this long after its first append, full or not;"
+        " the cleaner never touches the active segment.",
+    )
+    segment_jitter_ms: int = prop(
+        "segment.jitter.ms",
+        LONG,
+        default=0,
+        at_least=0,
+        unit="ms",
+        synonyms=(
+            Synonym(name="log.roll.jitter.ms"),
+            Synonym(name="log.roll.jitter.hours", scale=HOUR_MS),
+        ),
+        doc="Up to this much is taken off segment.ms at random, so that not all logs roll at once.",
+    )
+    segment_index_bytes: int = prop(
+        "segment.index.bytes",
+        INT,
+        default=10 << 20,
+        at_least=4,
+        unit="bytes",
+        synonyms=(Synonym(name="log.index.size.max.bytes"),),
+        doc="A segment rolls when its offset index or its time index has reached this size.",
+    )
+    index_interval_bytes: int = prop(
+        "index.interval.bytes",
+        INT,
+        default=4096,
+        at_least=0,
+        unit="bytes",
+        synonyms=(Synonym(name="log.index.interval.bytes"),),
+        doc="The offset index gets an entry after about this many bytes of batches.",
+    )
+    max_message_bytes: int = prop(
+        "max.message.bytes",
+        INT,
+        default=1024 * 1024 + 12,
+        at_least=0,
+        unit="bytes",
+        synonyms=(Synonym(name="message.max.bytes"),),
+        doc="The largest record batch that is accepted, as it is sent (after compression).",
+    )
+    min_cleanable_dirty_ratio: float = prop(
+        "min.cleanable.dirty.ratio",
+        DOUBLE,
+        default=0.5,
+        at_least=0,
+        at_most=1,
+        synonyms=(Synonym(name="log.cleaner.min.cleanable.ratio"),),
+        doc="A compacted log is cleaned when more than this part of it was never cleaned. Lower:"
+        " less space for duplicates, more work for the cleaner.",
+    )
+    min_compaction_lag_ms: int = prop(
+        "min.compaction.lag.ms",
+        LONG,
+        default=0,
+        at_least=0,
+        unit="ms",
+        synonyms=(Synonym(name="log.cleaner.min.compaction.lag.ms"),),
+        doc="A record is not compacted away before this long after it was appended.",
+    )
+    max_compaction_lag_ms: int = prop(
+        "max.compaction.lag.ms",
+        LONG,
+        default=LONG_MAX,
+        at_least=1,
+        unit="ms",
+        synonyms=(Synonym(name="log.cleaner.max.compaction.lag.ms"),),
+        doc="A log is cleaned, whatever its dirty ratio, once a record has waited this long.",
+    )
+    delete_retention_ms: int = prop(
+        "delete.retention.ms",
+        LONG,
+        default=DAY_MS,
+        at_least=0,
+        unit="ms",
+        synonyms=(Synonym(name="log.cleaner.delete.retention.ms"),),
+        doc="How long a tombstone stays after it was first cleaned. A reader from the start must"
+        " reach the end within this time to be sure to see every deletion.",
+    )
+    retention_ms: int = prop(
+        "retention.ms",
+        LONG,
+        default=7 * DAY_MS,
+        at_least=-1,
+        unit="ms",
+        synonyms=(
+            Synonym(name="log.retention.ms"),
+            Synonym(name="log.retention.minutes", scale=MINUTE_MS),
+            Synonym(name="log.retention.hours", scale=HOUR_MS),
+        ),
+        doc="With cleanup.policy delete: segments older than this are deleted; -1: never.",
+    )
+    retention_bytes: int = prop(
+        "retention.bytes",
+        LONG,
+        default=-1,
+        at_least=-1,
+        unit="bytes",
+        synonyms=(Synonym(name="log.retention.bytes"),),
+        doc="With cleanup.policy delete: the oldest segments are deleted while a partition is"
+        " larger than this; -1: no bound.",
+    )
+    message_timestamp_type: str = prop(
+        "message.timestamp.type",
+        STRING,
+        default="CreateTime",
+        choices=("CreateTime", "LogAppendTime"),
+        synonyms=(Synonym(name="log.message.timestamp.type"),),
+        doc="Whether a record's timestamp is the one its producer set or the time of its append.",
+    )
+    message_timestamp_before_max_ms: int = prop(
+        "message.timestamp.before.max.ms",
+        LONG,
+        default=LONG_MAX,
+        at_least=0,
+        unit="ms",
+        synonyms=(Synonym(name="log.message.timestamp.before.max.ms"),),
+        doc="With CreateTime: a record whose timestamp lies further in the past is refused.",
+    )
+    message_timestamp_after_max_ms: int = prop(
+        "message.timestamp.after.max.ms",
+        LONG,
+        default=HOUR_MS,
+        at_least=0,
+        unit="ms",
+        synonyms=(Synonym(name="log.message.timestamp.after.max.ms"),),
+        doc="With CreateTime: a record whose timestamp lies further in the future is refused.",
+    )
+    compression_type: str = prop(
+        "compression.type",
+        STRING,
+        default="producer",
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        synonyms=(Synonym(name="compression.type"),),
+        doc="The codec that batches are stored with; producer keeps what each producer chose.",
+    )
+    compression_gzip_level: int = prop(
+        "compression.gzip.level",
+        INT,
+        default=-1,
+        at_least=-1,
+        at_most=9,
+        synonyms=(Synonym(name="compression.gzip.level"),),
+        doc="The level where compression.type is gzip; -1 is the codec's own default.",
+    )
+    compression_lz4_level: int = prop(
+        "compression.lz4.level",
+        INT,
+        default=9,
+        at_least=1,
+        at_most=17,
+        synonyms=(Synonym(name="compression.lz4.level"),),
+        doc="The level where compression.type is lz4.",
+    )
+    compression_zstd_level: int = prop(
+        "compression.zstd.level",
+        INT,
+        default=3,
+        at_least=-131072,
+        at_most=22,
+        synonyms=(Synonym(name="compression.zstd.level"),),
+        doc="The level where compression.type is zstd.",
+    )
+    flush_messages: int = prop(
+        "flush.messages",
+        LONG,
+        default=LONG_MAX,
+        at_least=1,
+        unit="records",
+        synonyms=(Synonym(name="log.flush.interval.messages"),),
+        doc="A log is synced after this many records. What was acknowledged with acks=all is"
+        " synced in any case (flush.on.acks.all).",
+    )
+    flush_ms: int = prop(
+        "flush.ms",
+        LONG,
+        default=LONG_MAX,
+        at_least=0,
+        unit="ms",
+        synonyms=(Synonym(name="log.flush.interval.ms"),),
+        doc="A log is synced at least this often while records come in.",
+    )
+    file_delete_delay_ms: int = prop(
+        "file.delete.delay.ms",
+        LONG,
+        default=60_000,
+        at_least=0,
+        unit="ms",
+        synonyms=(Synonym(name="log.segment.delete.delay.ms"),),
+        doc="How long a deleted segment's file stays. Readers hold segments by reference, so they"
+        " need no delay.",
+    )
+    preallocate: bool = prop(
+        "preallocate",
+        BOOLEAN,
+        default=False,
+        synonyms=(Synonym(name="log.preallocate"),),
+        doc="Accepted for Kafka's sake; segments are not allocated ahead.",
+    )
+    min_insync_replicas: int = prop(
+        "min.insync.replicas",
+        INT,
+        default=1,
+        at_least=1,
+        synonyms=(Synonym(name="min.insync.replicas"),),
+        doc="How many replicas must hold a record before acks=all is answered. A partition has"
+        " one replica here, so acks=all is refused above 1.",
+    )
+    unclean_leader_election_enable: bool = prop(
+        "unclean.leader.election.enable",
+        BOOLEAN,
+        default=False,
+        synonyms=(Synonym(name="unclean.leader.election.enable"),),
+        doc="Whether a replica that is not in sync may lead. Of no effect with one replica.",
+    )
+    message_downconversion_enable: bool = prop(
+        "message.downconversion.enable",
+        BOOLEAN,
+        default=True,
+        synonyms=(Synonym(name="log.message.downconversion.enable"),),
+        doc="Of no effect, as in Kafka since 4.0: records are always sent as they are stored.",
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = prop(
+        "leader.replication.throttled.replicas",
+        LIST,
+        default=(),
+        doc="Replicas whose replication is throttled at the leader. Of no effect with one replica.",
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = prop(
+        "follower.replication.throttled.replicas",
+        LIST,
+        default=(),
+        doc="Replicas whose replication is throttled at the follower. Of no effect with one"
+        " replica.",
+    )
+    remote_storage_enable: bool = prop(
+        "remote.storage.enable",
+        BOOLEAN,
+        default=False,
+        choices=("false",),
+        doc="Tiered storage, which is not offered.",
+    )
+    local_retention_ms: int = prop(
+        "local.retention.ms",
+        LONG,
+        default=-2,
+        at_least=-2,
+        unit="ms",
+        synonyms=(Synonym(name="log.local.retention.ms"),),
+        doc="Of no effect without tiered storage; -2 means as retention.ms.",
+    )
+    local_retention_bytes: int = prop(
+        "local.retention.bytes",
+        LONG,
+        default=-2,
+        at_least=-2,
+        unit="bytes",
+        synonyms=(Synonym(name="log.local.retention.bytes"),),
+        doc="Of no effect without tiered storage; -2 means as retention.bytes.",
+    )
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the cleaner keeps the last record of each key; records then need keys."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether old segments are deleted by age and size."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether the broker sets the records' timestamps."""
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @classmethod
+    def from_overrides(cls, overrides: Mapping[str, str], defaults: Self) -> Self:
+        """The configuration of a topic that overrides some of the broker's `defaults`.
+
+        Args:
+            overrides: texts by Kafka's property names, such as a client sends.
+
+        Raises:
+            ConfigError: a property is unknown, or values are wrong, alone or together.
+        """
+        unknown = next((name for name in overrides if name not in fields_by_property(cls)), None)
+        if unknown is not None:
+            raise ConfigError(f"Unknown topic config name: {unknown}")
+        values: dict[str, Any] = parse_fields(cls, overrides)
+        if values.get("internal_segment_bytes") is not None:
+            values["segment_bytes"] = values["internal_segment_bytes"]
+        config = dataclasses.replace(defaults, **values)
+        config._check_together()
+        return config
+
+    def to_texts(self) -> dict[str, str | None]:
+        """Every property's value as text, by Kafka's names; internal ones are left out."""
+        return {
+            declared.name: declared.format(getattr(self, field))
+            for field, declared in properties_of(type(self)).items()
+            if not declared.internal
+        }
+
+    def _check_together(self) -> None:
+        if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
+            raise ConfigError(
+                f"min.compaction.lag.ms: {self.min_compaction_lag_ms} is out of range:"
+                f" at most max.compaction.lag.ms, which is {self.max_compaction_lag_ms}"
+            )
