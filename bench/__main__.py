@@ -1,0 +1,80 @@
+"""`python -m bench [GROUP ...]`: run the benchmarks, print the table, write bench/results/<group>.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.cleaning import kernel_figures, pass_figures
+from bench.figure import Figure
+from bench.startup import memory_figures, start_figure
+from bench.throughput import fetch_figures, latency_figures, produce_figures
+
+RESULTS = Path(__file__).parent / "results"
+PAIRS = int(os.environ.get("KOMPAKT_BENCH_PAIRS", "5"))
+GROUPS: dict[str, Callable[[int], list[Figure]]] = {
+    "startup": lambda pairs: [start_figure(pairs)],
+    "memory": memory_figures,
+    "latency": latency_figures,
+    "fetch": fetch_figures,
+    "produce": produce_figures,
+    "kernel": kernel_figures,
+    "cleaning": pass_figures,
+}
+
+
+def machine() -> dict[str, str | int | None]:
+    return {
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "cores": os.cpu_count(),
+    }
+
+
+def write(group: str, figures: list[Figure]) -> None:
+    document = {
+        "group": group,
+        "taken": time.strftime("%Y-%m-%d", time.gmtime()),
+        "machine": machine(),
+        "figures": [figure.as_json() for figure in figures],
+    }
+    (RESULTS / f"{group}.json").write_text(json.dumps(document, indent=2) + "\n")
+
+
+def show(console: Console, group: str, figures: list[Figure]) -> None:
+    table = Table(title=group, title_justify="left")
+    for heading in ("figure", "measured", "limit", "ratio", "the limit is", "note"):
+        table.add_column(heading, justify="right" if heading in ("measured", "limit", "ratio") else "left")
+    for figure in figures:
+        measured, limit = f"{figure.measured:,.2f} {figure.unit}", f"{figure.limit:,.2f} {figure.unit}"
+        table.add_row(figure.name, measured, limit, f"{figure.ratio:.2f}", figure.limit_is, figure.note)
+    console.print(table)
+
+
+def main(groups: list[str]) -> int:
+    """Run the named groups, or all of them; 2 for a name that is none."""
+    console = Console(width=160)
+    unknown = [group for group in groups if group not in GROUPS]
+    if unknown:
+        console.print(f"No such group: {', '.join(unknown)}. There are: {', '.join(GROUPS)}.")
+        return 2
+    RESULTS.mkdir(exist_ok=True)
+    for group in groups or GROUPS:
+        with console.status(f"measuring {group}"):
+            figures = GROUPS[group](PAIRS)
+        write(group, figures)
+        show(console, group, figures)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,74 @@
+"""A blocking connection that sends frames and reads answers, with many requests under way."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+SIZE = struct.Struct(">i")
+CONNECT_SECONDS_MAX = 30.0
+
+
+class Connection:
+    """One client connection; answers are read into one buffer that is used again."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._answer = bytearray(1 << 20)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, frame: bytes) -> None:
+        self._socket.sendall(frame)
+
+    def receive(self) -> memoryview:
+        """Read one whole answer without its size; valid until the next call."""
+        self._read_exactly(memoryview(self._answer)[: SIZE.size])
+        (size,) = SIZE.unpack_from(self._answer)
+        if size > len(self._answer):
+            self._answer = bytearray(size)
+        answer = memoryview(self._answer)[:size]
+        self._read_exactly(answer)
+        return answer
+
+    def ask(self, frame: bytes) -> memoryview:
+        """Send one request and read its answer."""
+        self.send(frame)
+        return self.receive()
+
+    def _read_exactly(self, view: memoryview) -> None:
+        received = 0
+        while received < len(view):
+            count = self._socket.recv_into(view[received:])
+            if count == 0:
+                raise ConnectionError("the broker closed the connection")
+            received += count
+
+
+@contextmanager
+def connected(port: int) -> Iterator[Connection]:
+    """A connection to a broker on this machine, closed at the end."""
+    with closing(Connection(port)) as connection:
+        yield connection
+
+
+def wait_until_listening(port: int) -> None:
+    """Return once something accepts connections on `port`.
+
+    Raises:
+        TimeoutError: nothing did for half a minute.
+    """
+    deadline = time.monotonic() + CONNECT_SECONDS_MAX
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.002)
+        else:
+            return
+    raise TimeoutError(f"nothing listens on port {port}")

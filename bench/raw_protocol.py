@@ -1,0 +1,74 @@
+"""The few requests that a load generator needs, packed by hand.
+
+    Produce v8, Fetch v11, CreateTopics v4, Metadata v1: the newest versions without tagged fields.
+
+The generator packs its frames once and then only copies bytes, so that what is measured is the
+broker. Source: https://kafka.apache.org/protocol#protocol_messages
+"""
+
+from __future__ import annotations
+
+import struct
+
+CLIENT_ID = b"bench"
+
+
+def text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack(">h", len(raw)) + raw
+
+
+def framed(api_key: int, api_version: int, correlation_id: int, body: bytes) -> bytes:
+    """Put the size and a version 1 request header before `body`."""
+    header = struct.pack(">hhih", api_key, api_version, correlation_id, len(CLIENT_ID)) + CLIENT_ID
+    return struct.pack(">i", len(header) + len(body)) + header + body
+
+
+def produce_request(topic: str, partition: int, batch: bytes, *, acks: int) -> bytes:
+    """One batch to one partition (Produce v8)."""
+    body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic)
+    body += struct.pack(">iii", 1, partition, len(batch)) + batch
+    return framed(0, 8, 1, body)
+
+
+def fetch_request(topic: str, partition: int, offset: int, *, bytes_max: int) -> bytes:
+    """Read one partition from `offset` without waiting (Fetch v11)."""
+    body = struct.pack(">iiiibiii", -1, 0, 1, bytes_max, 0, 0, -1, 1) + text(topic)
+    body += struct.pack(">iiiqqi", 1, partition, -1, offset, -1, bytes_max)
+    body += struct.pack(">i", 0) + text("")
+    return framed(1, 11, 1, body)
+
+
+def create_topic_request(topic: str, partitions: int, configs: dict[str, str]) -> bytes:
+    """Create one topic (CreateTopics v4)."""
+    body = struct.pack(">i", 1) + text(topic) + struct.pack(">ihi", partitions, 1, 0)
+    body += struct.pack(">i", len(configs))
+    body += b"".join(text(name) + text(value) for name, value in configs.items())
+    return framed(19, 4, 1, body + struct.pack(">i?", 30_000, False))
+
+
+def api_versions_request() -> bytes:
+    """Ask which APIs there are (ApiVersions v0): the first sign that a broker serves."""
+    return framed(18, 0, 1, b"")
+
+
+def produce_error(response: bytes | memoryview) -> tuple[int, int]:
+    """The error code and the base offset of a Produce v8 answer for one partition."""
+    position = 4 + 4  # correlation id, count of topics
+    (length,) = struct.unpack_from(">h", response, position)
+    position += 2 + length + 4  # topic name, count of partitions
+    _, error_code, base_offset = struct.unpack_from(">ihq", response, position)
+    return error_code, base_offset
+
+
+def fetch_head(response: bytes | memoryview) -> tuple[int, int, int]:
+    """The error code, the size of the records and their position in a Fetch v11 answer."""
+    position = 4 + 4 + 2 + 4 + 4  # correlation id, throttle, error code, session id, count of topics
+    (length,) = struct.unpack_from(">h", response, position)
+    position += 2 + length + 4
+    _, error_code = struct.unpack_from(">ih", response, position)
+    position += 4 + 2 + 8 + 8 + 8  # index, error, high watermark, last stable offset, log start
+    (aborted,) = struct.unpack_from(">i", response, position)
+    position += 4 + 16 * max(aborted, 0) + 4  # aborted transactions, preferred read replica
+    (size,) = struct.unpack_from(">i", response, position)
+    return error_code, size, position + 4
