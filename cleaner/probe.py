@@ -1,0 +1,66 @@
+"""What the cleaner tells its observers; `metrics/` implements it and names the metrics."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cleaner.report import PassReport
+
+
+class CleanerProbe(Protocol):
+    """Verbs that the cleaner calls as things happen.
+
+    The verbs marked *worker* are called from cleaner threads, several at a time, all others on
+    the event loop. None may block or raise.
+    """
+
+    def pass_started(self, topic: str, partition: int) -> None:
+        """A pass over this partition was planned and handed to a worker."""
+
+    def pass_completed(self, report: PassReport) -> None:
+        """A pass came to its end and everything it recopied is swapped in."""
+
+    def pass_aborted(self, topic: str, partition: int) -> None:
+        """A pass stopped early because it was asked to or its log changed; nothing is wrong."""
+
+    def pass_failed(self, topic: str, partition: int, reason: str) -> None:
+        """A pass raised; `reason` is one sentence for people. The partition is quarantined."""
+
+    def quarantined(self, topic: str, partition: int, reason: str, *, bytes_count: int) -> None:
+        """The partition rests until its retry; `bytes_count` is the size of its log."""
+
+    def released(self, topic: str, partition: int) -> None:
+        """The partition left the quarantine: a pass succeeded, or the partition is gone."""
+
+    def picked(self, *, dirty_ratio_max: float, logs_count: int) -> None:
+        """The logs were looked at: the highest dirty ratio among `logs_count` compacted ones."""
+
+    def worker_failed(self, reason: str) -> None:
+        """A worker met an exception that no pass is to blame for; it was logged and goes on."""
+
+    def bytes_read(self, count: int) -> None:
+        """Segment bytes were read (*worker*)."""
+
+    def bytes_written(self, count: int) -> None:
+        """Segment bytes were written (*worker*)."""
+
+    def throttled(self, seconds: float) -> None:
+        """A worker slept to stay within the I/O budget (*worker*)."""
+
+
+class SilentProbe:
+    """A probe that nobody listens to."""
+
+    __slots__ = ()
+
+    def pass_started(self, topic: str, partition: int) -> None: ...
+    def pass_completed(self, report: PassReport) -> None: ...
+    def pass_aborted(self, topic: str, partition: int) -> None: ...
+    def pass_failed(self, topic: str, partition: int, reason: str) -> None: ...
+    def quarantined(self, topic: str, partition: int, reason: str, *, bytes_count: int) -> None: ...
+    def released(self, topic: str, partition: int) -> None: ...
+    def picked(self, *, dirty_ratio_max: float, logs_count: int) -> None: ...
+    def worker_failed(self, reason: str) -> None: ...
+    def bytes_read(self, count: int) -> None: ...
+    def bytes_written(self, count: int) -> None: ...
+    def throttled(self, seconds: float) -> None: ...

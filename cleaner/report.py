@@ -1,0 +1,76 @@
+"""What a cleaning pass did, as one value: for the log line, the metrics, tests and the CLI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SUPERSEDED = "dropped_superseded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassReport:
+    """The outcome of one completed pass over one partition."""
+
+    topic: str
+    partition: int
+    reason: str
+    """Why the log was picked: the name of a `pick.Reason`."""
+    start_offset: int
+    """The first dirty offset: where the offset map began."""
+    end_offset: int
+    """The new clean offset; below what was planned when the offset map was full before."""
+    planned_end_offset: int
+    """The first uncleanable offset when the pass was planned."""
+    bytes_read: int
+    """All bytes read, those of the dirty section twice: for the map and for the recopy."""
+    bytes_written: int
+    """Segment bytes written, indexes excluded."""
+    bytes_before: int
+    """Segment bytes of the groups that were looked at."""
+    bytes_after: int
+    """Segment bytes that stand in their place."""
+    records_before: int
+    """Records met by the recopy."""
+    records_after: int
+    """Records recopied."""
+    records_by_verdict: Mapping[str, int] = field(default_factory=dict)
+    """How many records met each verdict of `retain.Verdict`; the keys are its values."""
+    keys_mapped: int = 0
+    """Distinct keys in the offset map."""
+    keys_capacity: int = 0
+    """Keys that the offset map could hold."""
+    groups: int = 0
+    """Groups of segments that were recopied and swapped in."""
+    segments_before: int = 0
+    segments_after: int = 0
+    dirty_ratio: float = 0.0
+    """The share of dirty bytes when the pass was planned."""
+    seconds: float = 0.0
+    """Wall time of the pass; time spent throttled is part of it."""
+    throttled_seconds: float = 0.0
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the offset map was full before the end; the next pass goes on from there."""
+        return self.end_offset < self.planned_end_offset
+
+    def superseded_ratio(self) -> float:
+        """The share of the records met that a later record of their key had superseded."""
+        superseded = self.records_by_verdict.get(SUPERSEDED, 0)
+        return superseded / self.records_before if self.records_before else 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}-{self.partition}: cleaned [{self.start_offset}, {self.end_offset})"
+            f" {_size(self.bytes_before)} -> {_size(self.bytes_after)},"
+            f" {self.superseded_ratio() * 100:.0f} % superseded, {self.seconds:.1f} s"
+        )
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

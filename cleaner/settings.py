@@ -1,0 +1,60 @@
+"""What an operator sets about the cleaner; the server builds it from `log.cleaner.*`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+CHUNK_BYTES_MIN = 1 << 20
+"""The kernel gets at least this much a call: with less, the calls cost more than the work."""
+
+MAP_ENTRY_BYTES = 24
+"""One slot of the offset map: a 128-bit hash of the key and an offset."""
+
+MAP_BYTES_MAX = (1 << 31) - 1
+"""The most one worker's map takes, as in Kafka."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerSettings:
+    """The cleaner's settings, with Kafka's defaults. Sizes are for the whole pool.
+
+    Source: Apache Kafka, CleanerConfig.java.
+    """
+
+    threads: int = 1
+    """log.cleaner.threads: passes that run at the same time."""
+    dedupe_buffer_size: int = 134_217_728
+    """log.cleaner.dedupe.buffer.size, bytes: the offset maps of all workers together."""
+    io_buffer_size: int = 524_288
+    """log.cleaner.io.buffer.size, bytes: the read buffers of all workers together; each worker
+    reads at least `CHUNK_BYTES_MIN` a chunk all the same."""
+    io_buffer_load_factor: float = 0.9
+    """log.cleaner.io.buffer.load.factor: how full an offset map gets, in spite of its name."""
+    io_max_bytes_per_second: float = math.inf
+    """log.cleaner.io.max.bytes.per.second, over bytes read and written by all workers."""
+    backoff_ms: int = 15_000
+    """log.cleaner.backoff.ms: how long a worker that found nothing to clean waits."""
+    decompressed_bytes_max: int = 1 << 30
+    """The most that one batch's records may inflate to; beyond it the batch counts as corrupt."""
+    retry_backoff_ms: int = 30_000
+    """How long a partition rests after its first failed pass; doubles with each failure."""
+    retry_backoff_max_ms: int = 3_600_000
+    """The longest rest of a quarantined partition."""
+    thread_niceness: int = 19
+    """Scheduling priority of the worker threads: the event loop must never wait for them."""
+
+    def __post_init__(self) -> None:
+        assert self.threads >= 1
+        assert 0 < self.io_buffer_load_factor <= 1
+        assert self.io_max_bytes_per_second > 0
+
+    @property
+    def map_bytes(self) -> int:
+        """Memory of one worker's offset map."""
+        return max(min(self.dedupe_buffer_size // self.threads, MAP_BYTES_MAX), MAP_ENTRY_BYTES)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes that a worker reads at a time; a larger batch grows its buffer."""
+        return max(self.io_buffer_size // self.threads // 2, CHUNK_BYTES_MIN)
