@@ -1,0 +1,96 @@
+"""What one call of the kernel says it did: the plain values that `cleaner/kernel.pyx` returns."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class MapStop(enum.Enum):
+    """Why `map_batches` took no more of its chunk."""
+
+    NEED_MORE = "need_more"
+    """The chunk ended; go on with the bytes that follow `consumed_bytes`."""
+    END = "end"
+    """The next batch reaches to or past `end_offset`: the range is mapped."""
+    FULL = "full"
+    """The map may not hold all keys of the next batch: the pass ends before that batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapStep:
+    """What `map_batches` read of one chunk."""
+
+    stop: MapStop
+    consumed_bytes: int
+    """Bytes of the chunk that hold whole, handled batches. The next chunk begins there."""
+    needed_bytes: int
+    """0, or how many bytes from `consumed_bytes` on the next batch needs to be whole. It is the
+    batch's own claim: more than the segment still has is corruption."""
+    batches: int
+    records: int
+    """Records of the batches that were looked into; control and transactional ones are not."""
+    tombstones: int
+    unkeyed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterStep:
+    """What `BatchFilter.feed` made of one chunk.
+
+    `consumed_bytes == len(chunk)` unless the chunk ends inside a batch (`needed_bytes > 0`) or the
+    output segment is full (`segment_full`).
+    """
+
+    consumed_bytes: int
+    """Bytes of the chunk that hold whole, handled batches. The next chunk begins there."""
+    needed_bytes: int
+    """0, or how many bytes from `consumed_bytes` on the next batch needs to be whole. It is the
+    batch's own claim: more than the segment still has is corruption."""
+    segment_full: bool
+    """The next batch does not fit in the output segment: write `output`, begin a segment at
+    `next_base_offset` with `start_segment`, and feed again from `consumed_bytes`."""
+    next_base_offset: int
+    """Base offset of the batch that did not fit; -1 unless `segment_full`."""
+    output: memoryview
+    """The batches to append to the output segment. Memory of the filter, which it does not touch
+    again while this view is held."""
+    index_entries: memoryview
+    """Native int64s (format `q`), four an entry: last offset, position in the output segment,
+    largest timestamp so far, last offset of the batch that has it."""
+    batches_read: int
+    batches_kept: int
+    records_read: int
+    records_kept: int
+    first_base_offset: int
+    """Base offset of the first batch in `output`; -1 if that is empty."""
+    last_offset: int
+    """Last offset of the last batch in `output`; -1 if that is empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentSummary:
+    """What a manifest row says of the output segment that a filter is writing."""
+
+    base_offset: int
+    size_bytes: int
+    end_offset: int
+    """Last offset of its last batch + 1; `base_offset` while it is empty."""
+    batches: int
+    records: int
+    tombstones: int
+    """-1 if batches beyond the map or of transactions were copied without a look inside."""
+    delete_horizon_ms_min: int
+    """Least delete horizon of its batches; -1 if none has one."""
+    max_timestamp: int
+    """Largest timestamp of its batches with records; -1 if there are none."""
+    max_timestamp_offset: int
+    """Last offset of the first batch that has it; -1 if there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictCount:
+    """How many records met one verdict, and their encoded, uncompressed size."""
+
+    records: int
+    bytes: int
