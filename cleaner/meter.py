@@ -1,0 +1,82 @@
+"""What a running pass has read and written, and whether it may go on.
+
+Every step of a pass passes through here once a chunk: the bytes are counted, told to the probe,
+paid to the throttle, and the wish to stop is noticed. So a pass stops within one chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cleaner.probe import CleanerProbe
+from cleaner.throttle import Throttle
+
+
+class CleaningAborted(Exception):
+    """A pass was asked to stop, or its log was truncated, deleted or reconfigured under it.
+
+    Nothing is wrong: what the pass had swapped in stays, its other work is discarded.
+    """
+
+
+class PassMeter:
+    """The account of one pass; used by the one thread that runs it."""
+
+    __slots__ = (
+        "_is_stale",
+        "_probe",
+        "_sleep",
+        "_throttle",
+        "bytes_read",
+        "bytes_written",
+        "throttled_seconds",
+    )
+
+    def __init__(
+        self,
+        *,
+        throttle: Throttle,
+        probe: CleanerProbe,
+        sleep: Callable[[float], bool],
+        is_stale: Callable[[], bool],
+    ) -> None:
+        """
+        Args:
+            sleep: waits, and returns True as soon as the pass is to stop; `sleep(0)` asks only.
+            is_stale: whether the log's generation has moved since the pass was planned.
+        """
+        # Constant after construction.
+        self._throttle = throttle
+        self._probe = probe
+        self._sleep = sleep
+        self._is_stale = is_stale
+        # State: only grows.
+        self.bytes_read = 0
+        self.bytes_written = 0
+        self.throttled_seconds = 0.0
+
+    def read(self, bytes_count: int) -> None:
+        """Account for bytes just read. Raises `CleaningAborted` as `check` does."""
+        self.bytes_read += bytes_count
+        self._probe.bytes_read(bytes_count)
+        self._pay(bytes_count)
+
+    def wrote(self, bytes_count: int) -> None:
+        """Account for bytes just written. Raises `CleaningAborted` as `check` does."""
+        self.bytes_written += bytes_count
+        self._probe.bytes_written(bytes_count)
+        self._pay(bytes_count)
+
+    def check(self) -> None:
+        """Raises `CleaningAborted` when the pass is to stop or its log has changed."""
+        if self._sleep(0):
+            raise CleaningAborted("asked to stop")
+        if self._is_stale():
+            raise CleaningAborted("the log was truncated, deleted or reconfigured")
+
+    def _pay(self, bytes_count: int) -> None:
+        seconds = self._throttle.spend(bytes_count, sleep=self._sleep)
+        if seconds > 0:
+            self.throttled_seconds += seconds
+            self._probe.throttled(seconds)
+        self.check()
