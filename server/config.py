@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cleaner.settings import CleanerSettings
-from server.kafka_properties import is_known_to_kafka
 from server.addresses import HttpListener, Listener, parse_http_listener, resolve_listeners
+from server.kafka_properties import is_known_to_kafka
 from storage.config_property import (
     BOOLEAN,
     DOUBLE,
@@ -40,6 +40,9 @@ from storage.config_property import (
 from storage.log_config import LogConfig
 
 _log = logging.getLogger("server.config")
+
+LIKENESS_OF_A_SLIP = 0.92
+"""Two names that share this much differ in a letter or two: 0.97 for log.segmnt.bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +168,7 @@ class BrokerConfig:
         BOOLEAN,
         default=True,
         dynamic=False,
-        doc="Whether acks=all is answered, and a record readable, only once it is on the disk. False"
+        doc="Whether acks=all is answered, and a record readable, only once it is on disk. False"
         " is Kafka's promise: a crash of the machine may lose what was acknowledged. A property"
         " of Kompakt's own.",
     )
@@ -477,12 +480,18 @@ def _without_old_names(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 def _tell_of_unused(names: Iterable[str]) -> None:
     """One line for all of Kafka's properties that do nothing here; one for each unknown one."""
-    names = sorted(names)
-    of_kafka = [name for name in names if is_known_to_kafka(name)]
+    of_kafka: list[str] = []
+    for name in sorted(names):
+        near = difflib.get_close_matches(name, known_properties(), n=1)
+        # Kafka's names are known by their prefixes: a misspelt one is told by what it is near to.
+        if is_known_to_kafka(name) and not (near and _likeness(name, near[0]) > LIKENESS_OF_A_SLIP):
+            of_kafka.append(name)
+            continue
+        hint = f"; did you mean {near[0]}?" if near else ""
+        _log.warning("%s: unknown property, ignored%s", name, hint)
     if of_kafka:
         _log.info("Kafka properties without effect here: %s", ", ".join(of_kafka))
-    for name in names:
-        if name not in of_kafka:
-            near = difflib.get_close_matches(name, known_properties(), n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            _log.warning("%s: unknown property, ignored%s", name, hint)
+
+
+def _likeness(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()
