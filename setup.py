@@ -1,0 +1,43 @@
+"""The two compiled modules. Everything else about the distribution is in pyproject.toml."""
+
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+MODULES = ("protocol.batch_scan", "cleaner.kernel")
+
+
+class BuildCompiled(build_ext):
+    """Build them, or say in one sentence what the machine lacks."""
+
+    def build_extensions(self) -> None:
+        header = Path(sysconfig.get_paths()["include"], "Python.h")
+        if shutil.which(self.compiler.compiler[0]) is None or not header.exists():
+            sys.exit(
+                "Kompakt compiles two modules and needs a C compiler and Python's headers: "
+                "install them, for example with `apt-get install gcc python3-dev`."
+            )
+        super().build_extensions()
+
+
+def extension(module: str) -> Extension:
+    return Extension(
+        module,
+        [module.replace(".", "/") + ".pyx"],
+        include_dirs=["protocol"],
+        depends=[str(path) for pattern in ("*/*.h", "*/*.pxd") for path in Path().glob(pattern)],
+        extra_compile_args=["-O3", "-Wall", "-Wextra", "-Wno-unused-parameter"],
+    )
+
+
+sources = [extension(module) for module in MODULES if Path(extension(module).sources[0]).exists()]
+
+setup(
+    cmdclass={"build_ext": BuildCompiled},
+    ext_modules=cythonize(sources, language_level=3),
+)
