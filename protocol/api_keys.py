@@ -1,0 +1,115 @@
+"""The one table of what this broker serves: API keys, names, versions and message classes.
+
+Everything else derives from it: the version gate, the answer to ApiVersions, and, by the key, the
+handlers of `server/dispatch.py`. The low ends matter: librdkafka switches features on by exact
+versions, so they are advertised even where no client of today asks for them.
+
+Message classes are imported when they are first asked for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import importlib
+from types import ModuleType
+
+from protocol.errors import UnsupportedApi
+from protocol.schema import Message
+
+
+class ApiKey(enum.IntEnum):
+    """Kafka's number of each API served. On the wire: values never change."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    INIT_PRODUCER_ID = 22
+    DESCRIBE_CONFIGS = 32
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """One API: `version_min` to `version_max` is what clients are told."""
+
+    key: ApiKey
+    name: str
+    """Kafka's, such as ListOffsets."""
+    version_min: int
+    version_max: int
+    served_min: int
+    """First version that is answered; below it, down to `version_min`, is only advertised."""
+    flexible_since: int
+    """First version with compact lengths, tagged fields and the headers that have them."""
+
+    def serves(self, version: int) -> bool:
+        return self.served_min <= version <= self.version_max
+
+    @property
+    def request_type(self) -> type[Message]:
+        return _message_type(self.key, f"{self.name}Request")
+
+    @property
+    def response_type(self) -> type[Message]:
+        return _message_type(self.key, f"{self.name}Response")
+
+
+def _api(
+    key: ApiKey, versions: tuple[int, int], *, flexible_since: int, served_min: int | None = None
+) -> Api:
+    low, high = versions
+    return Api(
+        key=key,
+        name=key.name.title().replace("_", ""),
+        version_min=low,
+        version_max=high,
+        served_min=low if served_min is None else served_min,
+        flexible_since=flexible_since,
+    )
+
+
+APIS: dict[int, Api] = {
+    api.key: api
+    for api in (
+        # Produce 0-2 are advertised and refused, as by Kafka 4: without them librdkafka before
+        # 2.11.1 sends its batches uncompressed (KAFKA-18659).
+        _api(ApiKey.PRODUCE, (0, 9), flexible_since=9, served_min=3),
+        _api(ApiKey.FETCH, (4, 12), flexible_since=12),
+        _api(ApiKey.LIST_OFFSETS, (1, 7), flexible_since=6),
+        _api(ApiKey.METADATA, (0, 12), flexible_since=9),
+        # librdkafka before 2.11.1 uses LZ4 only where FindCoordinator 0 exists.
+        _api(ApiKey.FIND_COORDINATOR, (0, 6), flexible_since=3),
+        _api(ApiKey.API_VERSIONS, (0, 4), flexible_since=3),
+        _api(ApiKey.CREATE_TOPICS, (2, 7), flexible_since=5),
+        _api(ApiKey.DELETE_TOPICS, (1, 6), flexible_since=4),
+        _api(ApiKey.INIT_PRODUCER_ID, (0, 4), flexible_since=2),
+        _api(ApiKey.DESCRIBE_CONFIGS, (1, 4), flexible_since=4),
+    )
+}
+"""By API key, in the order of the keys."""
+
+
+def served_api(key: int, version: int) -> Api:
+    """The API that a request of this key and version is for.
+
+    Raises:
+        UnsupportedApi: it is not served. (An unknown version of ApiVersions has an answer of its
+            own, see `protocol/request.py`.)
+    """
+    api = APIS.get(key)
+    if api is None or not api.serves(version):
+        raise UnsupportedApi(key, version)
+    return api
+
+
+@functools.cache
+def _message_type(key: ApiKey, class_name: str) -> type[Message]:
+    module: ModuleType = importlib.import_module(f"protocol.messages.{key.name.lower()}")
+    message_type: type[Message] = getattr(module, class_name)
+    return message_type

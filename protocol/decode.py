@@ -1,0 +1,349 @@
+"""Decode messages: one function per message class and version, compiled on first use.
+
+The compiled source is what one would write by hand, in a straight line: neighbouring fields of
+fixed size, and the first byte of a length that follows them, are one `struct` unpacking; lengths
+are checked against the bytes that are there before anything is sliced or allocated. Decoded BYTES
+and RECORDS are slices of the frame, not copies. `source_of` shows it:
+
+    def decode(buffer, position):
+        budget = ELEMENTS_MAX
+        v1, n2 = unpack_bB(buffer, position)
+        ...
+        return ListOffsetsRequest(isolation_level=v1, ...), position
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import uuid
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
+
+from protocol.errors import DecodeError
+from protocol.primitives import (
+    ELEMENTS_MAX,
+    STRING_BYTES_MAX,
+    read_tag,
+    read_unsigned_varint,
+    skip_tagged_fields,
+    take_elements,
+)
+from protocol.schema import UUID, Kind, Message, NamedField, WireType, fields_of
+
+M = TypeVar("M", bound=Message)
+
+Decoder = Callable[[memoryview, int], tuple[Any, int]]
+"""From a buffer and a position to the message and the position after it."""
+
+_decoders: dict[tuple[type[Message], int], Decoder] = {}
+
+
+def decode(message_type: type[M], version: int, buffer: memoryview, position: int = 0) -> M:
+    """Decode the message that fills `buffer` from `position` to its end.
+
+    The result refers to the buffer's memory where it has BYTES or RECORDS.
+
+    Raises:
+        DecodeError: the bytes are not exactly such a message. Nothing else is raised, whatever
+            the bytes are.
+    """
+    decoder = _decoders.get((message_type, version)) or compile_decoder(message_type, version)
+    try:
+        message, end = decoder(buffer, position)
+    except (struct.error, IndexError) as error:
+        raise DecodeError(f"{message_type.__name__} v{version}: truncated") from error
+    except UnicodeDecodeError as error:
+        reason = f"string is not UTF-8: {error.reason}"
+        raise DecodeError(f"{message_type.__name__} v{version}: {reason}") from error
+    except DecodeError as error:
+        raise DecodeError(f"{message_type.__name__} v{version}: {error}") from error
+    if end != len(buffer):
+        surplus = f"{len(buffer) - end} bytes too many"
+        raise DecodeError(f"{message_type.__name__} v{version}: {surplus}")
+    decoded: M = message
+    return decoded
+
+
+def compile_decoder(message_type: type[Message], version: int) -> Decoder:
+    """Compile, or look up, the decoder of one version. Takes about a millisecond the first time."""
+    key = (message_type, version)
+    if key not in _decoders:
+        source = _DecoderSource(message_type, version)
+        code = compile(source.text, f"<decode {message_type.__name__} v{version}>", "exec")
+        namespace = source.names
+        # The source is made of declarations in this package alone; no byte of a peer is in it.
+        exec(code, namespace)  # noqa: S102
+        _decoders[key] = namespace["decode"]
+    return _decoders[key]
+
+
+def source_of(message_type: type[Message], version: int) -> str:
+    """The Python source of a decoder, to be read by people."""
+    return _DecoderSource(message_type, version).text
+
+
+def size_min(wire_type: WireType[Any], version: int, *, flexible: bool) -> int:
+    """The least number of bytes that a value of this type takes."""
+    match wire_type.kind:
+        case Kind.FIXED:
+            return struct.calcsize(">" + wire_type.format)
+        case Kind.STRING:
+            return 1 if flexible else 2
+        case Kind.BYTES | Kind.ARRAY:
+            return 1 if flexible else 4
+        case Kind.STRUCT:
+            assert wire_type.struct is not None
+            return int(flexible) + sum(
+                size_min(field.wire.type, version, flexible=flexible)
+                for field in fields_of(wire_type.struct)
+                if field.wire.exists_in(version) and not field.wire.is_tagged_in(version)
+            )
+
+
+def truncated(what: str) -> DecodeError:
+    return DecodeError(f"truncated in {what}")
+
+
+def null(what: str) -> DecodeError:
+    return DecodeError(f"{what} is null")
+
+
+class _DecoderSource:
+    """Writes the source of one decoder. `text` is the source, `names` what it refers to."""
+
+    def __init__(self, message_type: type[Message], version: int) -> None:
+        low, high = message_type.versions
+        assert low <= version <= high, f"{message_type.__name__} has no version {version}"
+        # Constant after construction
+        self.version = version
+        self.flexible = version >= message_type.flexible_since
+        self.names: dict[str, Any] = {
+            "DecodeError": DecodeError,
+            "UUID": uuid.UUID,
+            "null": null,
+            "read_tag": read_tag,
+            "read_unsigned_varint": read_unsigned_varint,
+            "skip_tagged_fields": skip_tagged_fields,
+            "take_elements": take_elements,
+            "truncated": truncated,
+            "unpack_from": struct.unpack_from,
+        }
+        # State
+        self._lines: list[str] = []
+        self._indent = 1
+        self._variables = 0
+        # Fixed-size values that the next unpacking reads: a variable, and its format.
+        self._pending: list[tuple[str, str]] = []
+
+        self._emit(f"budget = {ELEMENTS_MAX}")
+        message = self._struct(message_type)
+        self._flush()
+        self._emit(f"return {message}, position")
+        self.text = "\n".join(["def decode(buffer, position):", *self._lines, ""])
+
+    # Lines
+
+    def _emit(self, *lines: str) -> None:
+        assert not self._pending
+        self._lines += ["    " * self._indent + line for line in lines]
+
+    def _block(self, header: str, body: Callable[[], None]) -> None:
+        self._emit(header)
+        self._indent += 1
+        body()
+        self._flush()
+        self._indent -= 1
+
+    def _variable(self, prefix: str) -> str:
+        self._variables += 1
+        return f"{prefix}{self._variables}"
+
+    def _flush(self) -> None:
+        """Read the pending fixed-size values with one unpacking."""
+        if not self._pending:
+            return
+        if [format_ for _, format_ in self._pending] == ["B"]:
+            ((variable, _),) = self._pending
+            self._pending = []
+            self._emit(f"{variable} = buffer[position]", "position += 1")
+            return
+        targets = ", ".join(variable for variable, _ in self._pending)
+        layout = struct.Struct(">" + "".join(format_ for _, format_ in self._pending))
+        self._pending = []
+        name = "unpack_" + layout.format[1:]
+        self.names[name] = layout.unpack_from
+        self._emit(f"{targets}, = {name}(buffer, position)", f"position += {layout.size}")
+
+    def _refer(self, value: Any, prefix: str) -> str:
+        """A name under which the source finds a Python value."""
+        name = f"{prefix}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    # Values: each method writes the lines that read one, and returns the expression for it.
+
+    def _value(self, wire_type: WireType[Any], what: str, *, nullable: bool) -> str:
+        match wire_type.kind:
+            case Kind.FIXED:
+                variable = self._variable("v")
+                self._pending.append((variable, wire_type.format))
+                return f"UUID(bytes={variable})" if wire_type is UUID else variable
+            case Kind.STRING:
+                return self._bytes_like(what, prefix="h", nullable=nullable, is_string=True)
+            case Kind.BYTES:
+                return self._bytes_like(what, prefix="i", nullable=nullable, is_string=False)
+            case Kind.ARRAY:
+                assert wire_type.element is not None
+                return self._array(wire_type.element, what, nullable=nullable)
+            case Kind.STRUCT:
+                assert wire_type.struct is not None
+                assert not nullable, "no message served has a nullable struct"
+                return self._struct(wire_type.struct)
+
+    def _length(self, prefix: str) -> str:
+        """Read a length or a count; afterwards -1 means null, in either encoding."""
+        length = self._variable("n")
+        self._pending.append((length, "B" if self.flexible else prefix))
+        self._flush()
+        if self.flexible:
+            self._emit(
+                f"if {length} > 127:",
+                f"    {length}, position = read_unsigned_varint(buffer, position - 1)",
+                f"{length} -= 1",
+            )
+        return length
+
+    def _bytes_like(self, what: str, *, prefix: str, nullable: bool, is_string: bool) -> str:
+        length, value = self._length(prefix), self._variable("v")
+
+        def body() -> None:
+            self._emit(
+                f"end = position + {length}",
+                "if end > len(buffer):",
+                f"    raise truncated({what!r})",
+                f"{value} = str(buffer[position:end], 'utf-8')"
+                if is_string
+                else f"{value} = buffer[position:end]",
+                "position = end",
+            )
+
+        if is_string and self.flexible:
+            self._emit(
+                f"if {length} > {STRING_BYTES_MAX}:",
+                f"    raise DecodeError(f'{what} of {{{length}}} bytes')",
+            )
+        self._emit(f"if {length} < 0:")
+        self._null(value, length, what, nullable=nullable)
+        self._block("else:", body)
+        return value
+
+    def _null(self, value: str, length: str, what: str, *, nullable: bool) -> None:
+        """The branch taken for a negative length."""
+        if nullable:
+            self._emit(
+                f"    if {length} != -1:",
+                f"        raise DecodeError(f'{what} of length {{{length}}}')",
+                f"    {value} = None",
+            )
+        else:
+            self._emit(f"    raise null({what!r})")
+
+    def _array(self, element: WireType[Any], what: str, *, nullable: bool) -> str:
+        count, value = self._length("i"), self._variable("v")
+        least = size_min(element, self.version, flexible=self.flexible)
+
+        def body() -> None:
+            self._emit(f"budget = take_elements(budget, {count}, {least}, len(buffer) - position)")
+            if element.kind is Kind.FIXED and element is not UUID:
+                self._emit(
+                    f"{value} = unpack_from(f'>{{{count}}}{element.format}', buffer, position)",
+                    f"position += {count} * {least}",
+                )
+            else:
+                self._loop(element, what, count, value)
+
+        if nullable:
+            self._emit(f"if {count} == -1:", f"    {value} = None")
+            self._block("else:", body)
+        else:
+            self._emit(f"if {count} == -1:", f"    raise null({what!r})")
+            body()
+        return value
+
+    def _loop(self, element: WireType[Any], what: str, count: str, value: str) -> None:
+        def body() -> None:
+            item = self._value(element, what, nullable=False)
+            self._flush()
+            self._emit(f"{items}.append({item})")
+
+        items = self._variable("items")
+        self._emit(f"{items} = []")
+        self._block(f"for _ in range({count}):", body)
+        self._emit(f"{value} = tuple({items})")
+
+    def _struct(self, declared: type) -> str:
+        """Read a structure's fields; the expression builds it."""
+        fields = fields_of(declared)
+        arguments = []
+        tagged = []
+        for field in fields:
+            if not field.wire.exists_in(self.version):
+                assert field.default is not dataclasses.MISSING, f"{declared}.{field.name}"
+            elif field.wire.is_tagged_in(self.version):
+                tagged.append(field)
+            else:
+                arguments.append(f"{field.name}={self._field(field)}")
+        if self.flexible:
+            arguments += self._tagged(tagged)
+        else:
+            assert not tagged
+        self.names[declared.__name__] = declared
+        return f"{declared.__name__}({', '.join(arguments)})"
+
+    def _field(self, field: NamedField) -> str:
+        nullable = field.wire.is_nullable_in(self.version)
+        return self._value(field.wire.type, field.name, nullable=nullable)
+
+    def _tagged(self, fields: list[NamedField]) -> Iterable[str]:
+        """Read a section of tagged fields; return those known here as arguments."""
+        count = self._variable("n")
+        self._pending.append((count, "B"))
+        self._flush()
+        if not fields:
+            skip = "position, budget = skip_tagged_fields(buffer, position - 1, budget)"
+            self._emit(f"if {count}:", f"    {skip}")
+            return []
+        values = {field.name: self._variable("v") for field in fields}
+        for field in fields:
+            self._emit(f"{values[field.name]} = {self._refer(field.default, 'default')}")
+        self._block(f"if {count}:", lambda: self._known_tags(fields, values, count))
+        return [f"{name}={variable}" for name, variable in values.items()]
+
+    def _known_tags(self, fields: list[NamedField], values: dict[str, str], count: str) -> None:
+        tag, end = self._variable("tag"), self._variable("end")
+
+        def one_tag() -> None:
+            self._emit(f"{tag}, position, {end} = read_tag(buffer, position, {tag})")
+            for index, field in enumerate(fields):
+                keyword = "elif" if index else "if"
+                self._block(f"{keyword} {tag} == {field.wire.tag}:", partial(known, field))
+            self._emit("else:", f"    position = {end}")
+
+        def known(field: NamedField) -> None:
+            value = self._field(field)
+            self._flush()
+            wrong = f"tagged field {field.name} has another size than announced"
+            self._emit(
+                f"{values[field.name]} = {value}",
+                f"if position != {end}:",
+                f"    raise DecodeError({wrong!r})",
+            )
+
+        self._emit(
+            f"{count}, position = read_unsigned_varint(buffer, position - 1)",
+            f"budget = take_elements(budget, {count}, 2, len(buffer) - position)",
+            f"{tag} = -1",
+        )
+        self._block(f"for _ in range({count}):", one_tag)

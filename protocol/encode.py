@@ -1,0 +1,335 @@
+"""Encode messages: one function per message class and version, compiled on first use.
+
+A message becomes a list of parts. Everything small is packed into bytearrays, neighbouring fields
+of fixed size with one `struct` packing; a large BYTES or RECORDS value is a part of its own, so it
+is not copied, and a `Region` is one always. `source_of` shows the compiled source:
+
+    def encode(m0, out):
+        parts = [out]
+        out += pack_bB(m0.isolation_level, ...)
+        ...
+        return parts
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from protocol.errors import EncodeError
+from protocol.primitives import STRING_BYTES_MAX, write_unsigned_varint
+from protocol.schema import (
+    UUID,
+    Kind,
+    Message,
+    NamedField,
+    Part,
+    Payload,
+    WireType,
+    fields_of,
+    part_size,
+)
+
+INLINE_BYTES_MAX = 1024
+"""Payloads up to this size are copied: that costs less than one more part to send."""
+
+Encoder = Callable[[Any, bytearray], list[Part]]
+"""Takes a message and the bytearray to extend first, which becomes the first part."""
+
+_encoders: dict[tuple[type[Message], int], Encoder] = {}
+
+
+def encode(message: Message, version: int, out: bytearray | None = None) -> list[Part]:
+    """Encode a message; the parts in order are its bytes.
+
+    Args:
+        out: what stands before the message, such as a header. It becomes the first part.
+
+    Raises:
+        EncodeError: a value is null, of another type, or out of range for its field, or is set
+            and not ignorable while its field does not exist in this version.
+    """
+    message_type = type(message)
+    encoder = _encoders.get((message_type, version)) or compile_encoder(message_type, version)
+    try:
+        return encoder(message, bytearray() if out is None else out)
+    except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+        raise EncodeError(f"{message_type.__name__} v{version}: {error}") from error
+    except EncodeError as error:
+        raise EncodeError(f"{message_type.__name__} v{version}: {error}") from error
+
+
+def compile_encoder(message_type: type[Message], version: int) -> Encoder:
+    """Compile, or look up, the encoder of one version. Takes about a millisecond the first time."""
+    key = (message_type, version)
+    if key not in _encoders:
+        source = _EncoderSource(message_type, version)
+        code = compile(source.text, f"<encode {message_type.__name__} v{version}>", "exec")
+        namespace = source.names
+        # The source is made of declarations in this package alone; no byte of a peer is in it.
+        exec(code, namespace)  # noqa: S102
+        _encoders[key] = namespace["encode"]
+    return _encoders[key]
+
+
+def source_of(message_type: type[Message], version: int) -> str:
+    """The Python source of an encoder, to be read by people."""
+    return _EncoderSource(message_type, version).text
+
+
+def payload_size(payload: Payload) -> int:
+    """Size in bytes of what a BYTES or RECORDS field holds."""
+    if isinstance(payload, tuple):
+        return sum(map(part_size, payload))
+    return part_size(payload)
+
+
+def append_payload(parts: list[Part], out: bytearray, payload: Payload, size: int) -> bytearray:
+    """Append a payload after its length; return the bytearray that the next fields extend."""
+    if not isinstance(payload, tuple):
+        if size <= INLINE_BYTES_MAX:
+            out += payload
+            return out
+        payload = (payload,)
+    if size == 0:
+        return out
+    parts.extend(payload)
+    following = bytearray()
+    parts.append(following)
+    return following
+
+
+def null(what: str) -> EncodeError:
+    return EncodeError(f"{what} is null")
+
+
+class _EncoderSource:
+    """Writes the source of one encoder. `text` is the source, `names` what it refers to."""
+
+    def __init__(self, message_type: type[Message], version: int) -> None:
+        low, high = message_type.versions
+        assert low <= version <= high, f"{message_type.__name__} has no version {version}"
+        # Constant after construction
+        self.version = version
+        self.flexible = version >= message_type.flexible_since
+        self.names: dict[str, Any] = {
+            "EncodeError": EncodeError,
+            "append_payload": append_payload,
+            "null": null,
+            "pack": struct.pack,
+            "payload_size": payload_size,
+            "write_unsigned_varint": write_unsigned_varint,
+        }
+        # State
+        self._lines: list[str] = []
+        self._indent = 1
+        self._variables = 0
+        # Fixed-size values that the next packing writes: an expression ("" for a zero byte), and
+        # its format.
+        self._pending: list[tuple[str, str]] = []
+        # The bytearray that is written to: the message's, or that of a tagged field.
+        self._out = "out"
+
+        self._emit("parts = [out]")
+        self._struct(message_type, "m0")
+        self._flush()
+        self._emit("if not out and len(parts) > 1:", "    parts.pop()", "return parts")
+        self.text = "\n".join(["def encode(m0, out):", *self._lines, ""])
+
+    # Lines
+
+    def _emit(self, *lines: str) -> None:
+        assert not self._pending
+        self._lines += ["    " * self._indent + line for line in lines]
+
+    def _block(self, header: str, body: Callable[[], None]) -> None:
+        self._emit(header)
+        self._indent += 1
+        body()
+        self._flush()
+        self._indent -= 1
+
+    def _variable(self, prefix: str) -> str:
+        self._variables += 1
+        return f"{prefix}{self._variables}"
+
+    def _flush(self) -> None:
+        """Write the pending fixed-size values with one packing."""
+        if not self._pending:
+            return
+        if self._pending == [("", "x")]:
+            self._pending = []
+            self._emit(f"{self._out}.append(0)")
+            return
+        values = ", ".join(expression for expression, _ in self._pending if expression)
+        layout = "".join(format_ for _, format_ in self._pending)
+        self._pending = []
+        name = f"pack_{layout}"
+        self.names[name] = struct.Struct(">" + layout).pack
+        self._emit(f"{self._out} += {name}({values})")
+
+    def _refer(self, value: Any, prefix: str) -> str:
+        """A name under which the source finds a Python value."""
+        name = f"{prefix}_{len(self.names)}"
+        self.names[name] = value
+        return name
+
+    # Values: each method writes the lines that write one.
+
+    def _value(self, wire_type: WireType[Any], value: str, what: str, *, nullable: bool) -> None:
+        """Write the value of an expression, which is a variable unless its size is fixed."""
+        match wire_type.kind:
+            case Kind.FIXED if wire_type is UUID:
+                self._pending.append((f"{value}.bytes", wire_type.format))
+            case Kind.FIXED if wire_type.format == "?":
+                # struct takes the truth of anything; a null must not be written as false.
+                self._pending.append((f"{value} | False", "?"))
+            case Kind.FIXED:
+                self._pending.append((value, wire_type.format))
+            case Kind.STRING:
+                self._string(value, what, nullable=nullable)
+            case Kind.BYTES:
+                self._payload(value, what, nullable=nullable)
+            case Kind.ARRAY:
+                assert wire_type.element is not None
+                self._array(wire_type.element, value, what, nullable=nullable)
+            case Kind.STRUCT:
+                assert wire_type.struct is not None
+                assert not nullable, "no message served has a nullable struct"
+                self._struct(wire_type.struct, value)
+
+    def _length(self, length: str, prefix: str) -> None:
+        """Write a length or a count that is not null."""
+        if not self.flexible:
+            self._pending.append((length, prefix))
+            self._flush()
+            return
+        self._flush()
+        self._emit(
+            f"if {length} < 127:",
+            f"    {self._out}.append({length} + 1)",
+            "else:",
+            f"    write_unsigned_varint({self._out}, {length} + 1)",
+        )
+
+    def _unless_null(
+        self, value: str, what: str, prefix: str, body: Callable[[], None], *, nullable: bool
+    ) -> None:
+        """Write a null, if it is one that may be, or else what `body` writes."""
+        if not nullable:
+            self._flush()
+            self._emit(f"if {value} is None:", f"    raise null({what!r})")
+            body()
+            return
+        null_bytes = b"\0" if self.flexible else struct.pack(">" + prefix, -1)
+        self._flush()
+        self._emit(f"if {value} is None:", f"    {self._out} += {null_bytes!r}")
+        self._block("else:", body)
+
+    def _string(self, value: str, what: str, *, nullable: bool) -> None:
+        def body() -> None:
+            data, size = self._variable("data"), self._variable("n")
+            self._emit(
+                f"{data} = {value}.encode()",
+                f"{size} = len({data})",
+                f"if {size} > {STRING_BYTES_MAX}:",
+                f"    raise EncodeError(f'{what} of {{{size}}} bytes')",
+            )
+            self._length(size, "h")
+            self._emit(f"{self._out} += {data}")
+
+        self._unless_null(value, what, "h", body, nullable=nullable)
+
+    def _payload(self, value: str, what: str, *, nullable: bool) -> None:
+        def body() -> None:
+            size = self._variable("n")
+            self._emit(f"{size} = payload_size({value})")
+            self._length(size, "i")
+            self._emit(f"out = append_payload(parts, out, {value}, {size})")
+
+        assert self._out == "out", "no message served has a payload in a tagged field"
+        self._unless_null(value, what, "i", body, nullable=nullable)
+
+    def _array(self, element: WireType[Any], value: str, what: str, *, nullable: bool) -> None:
+        def body() -> None:
+            count = self._variable("n")
+            self._emit(f"{count} = len({value})")
+            self._length(count, "i")
+            if element.kind is Kind.FIXED and element is not UUID:
+                layout = f"f'>{{{count}}}{element.format}'"
+                self._emit(f"{self._out} += pack({layout}, *{value})")
+            else:
+                item = self._variable("m")
+                self._block(
+                    f"for {item} in {value}:",
+                    lambda: self._value(element, item, what, nullable=False),
+                )
+
+        self._unless_null(value, what, "i", body, nullable=nullable)
+
+    def _struct(self, declared: type, value: str) -> None:
+        tagged = []
+        for field in fields_of(declared):
+            if not field.wire.exists_in(self.version):
+                self._absent(field, value)
+            elif field.wire.is_tagged_in(self.version):
+                tagged.append(field)
+            else:
+                self._field(field, f"{value}.{field.name}")
+        if self.flexible:
+            self._tagged(tagged, value)
+        else:
+            assert not tagged
+
+    def _absent(self, field: NamedField, value: str) -> None:
+        """Refuse a value that this version cannot carry, unless it may be dropped."""
+        assert field.default is not dataclasses.MISSING, field.name
+        if field.wire.ignorable:
+            return
+        self._flush()
+        default = self._refer(field.default, "default")
+        self._emit(
+            f"if {value}.{field.name} != {default}:",
+            f"    raise EncodeError('{field.name} does not exist in this version')",
+        )
+
+    def _field(self, field: NamedField, expression: str) -> None:
+        if field.wire.type.kind in (Kind.STRING, Kind.BYTES, Kind.ARRAY, Kind.STRUCT):
+            self._flush()
+            variable = self._variable("v")
+            self._emit(f"{variable} = {expression}")
+            expression = variable
+        nullable = field.wire.is_nullable_in(self.version)
+        self._value(field.wire.type, expression, field.name, nullable=nullable)
+
+    def _tagged(self, fields: list[NamedField], value: str) -> None:
+        """Write the section of tagged fields: those that differ from their defaults."""
+        if not fields:
+            self._pending.append(("", "x"))
+            return
+        self._flush()
+        count, section = self._variable("n"), self._variable("tags")
+        self._emit(f"{count} = 0", f"{section} = bytearray()")
+        for field in sorted(fields, key=lambda field: field.wire.tag or 0):
+            self._tagged_field(field, f"{value}.{field.name}", count, section)
+        self._emit(f"{self._out}.append({count})", f"{self._out} += {section}")
+
+    def _tagged_field(self, field: NamedField, expression: str, count: str, section: str) -> None:
+        def body() -> None:
+            outer, self._out = self._out, self._variable("tag")
+            self._emit(f"{self._out} = bytearray()")
+            self._field(field, expression)
+            self._flush()
+            self._emit(
+                f"{count} += 1",
+                f"write_unsigned_varint({section}, {field.wire.tag})",
+                f"write_unsigned_varint({section}, len({self._out}))",
+                f"{section} += {self._out}",
+            )
+            self._out = outer
+
+        assert field.default is not dataclasses.MISSING, field.name
+        default = self._refer(field.default, "default")
+        self._block(f"if {expression} is not {default} and {expression} != {default}:", body)

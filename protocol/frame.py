@@ -1,0 +1,151 @@
+"""Cut a byte stream into Kafka frames, without copying large ones.
+
+    frame := size: int32 | payload: byte[size]        (big-endian; size excludes itself)
+
+    received   [ frame | frame | size, start of a large fr
+                  \\_______\\_____   \\____________________
+                   copied out       moved once to a bytearray of its own, in which the rest of the
+                                    frame is received
+
+Sans-IO, in the shape of asyncio's BufferedProtocol: the caller receives into `get_buffer()`, says
+how much with `buffer_updated()`, and takes the frames that are complete. Memory follows what was
+received, not what was announced: a frame's own memory doubles as it fills up, and between frames
+a connection has no buffer at all.
+
+Source: https://kafka.apache.org/protocol#protocol_common
+"""
+
+from __future__ import annotations
+
+import struct
+
+from protocol.errors import FrameTooLarge, MalformedFrame
+
+SIZE = struct.Struct(">i")
+
+RECEIVE_BYTES = 64 * 1024
+"""Size of the buffer that frames start in."""
+LARGE_BYTES_MIN = 16 * 1024
+"""An incomplete frame of at least this size gets memory of its own."""
+ROOM_BYTES_MIN = 4 * 1024
+"""What is received with less room than this costs more in calls than in copies."""
+OWN_BYTES_FIRST = 256 * 1024
+"""The most that a frame's own memory has before more than that of the frame was received."""
+
+
+class FrameBuffer:
+    """Bytes received on one connection and not yet taken as frames."""
+
+    __slots__ = (
+        "_end",
+        "_frame_bytes_max",
+        "_large",
+        "_large_end",
+        "_large_size",
+        "_received",
+        "_start",
+    )
+
+    def __init__(self, *, frame_bytes_max: int) -> None:
+        assert frame_bytes_max > 0
+        # Constant after construction
+        self._frame_bytes_max = frame_bytes_max
+        # State: received and not taken is _received[_start:_end], behind which a large frame,
+        # if there is one, stands alone in _large[:_large_end].
+        self._received: bytearray | None = None
+        self._start = 0
+        self._end = 0
+        self._large: bytearray | None = None
+        self._large_end = 0
+        self._large_size = 0
+
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
+        """Memory to receive into, never empty. Let go of it before asking for the next.
+
+        Frames that are complete and not taken stay in memory: take them all before receiving
+        more, or pause the transport while they wait.
+        """
+        if self._large is not None and self._large_end < self._large_size:
+            if self._large_end == len(self._large):
+                # No view of it exists here, so this can grow in place.
+                grown = min(2 * len(self._large), self._large_size)
+                self._large += bytes(grown - len(self._large))
+            return memoryview(self._large)[self._large_end :]
+        return memoryview(self._with_room())[self._end :]
+
+    def buffer_updated(self, count: int) -> None:
+        """`count` bytes were received into the last `get_buffer()`."""
+        if self._large is not None and self._large_end < self._large_size:
+            self._large_end += count
+        else:
+            self._end += count
+
+    def receive_data(self, data: bytes | bytearray | memoryview) -> None:
+        """Receive bytes that are in memory already."""
+        rest = memoryview(data)
+        while rest:
+            with self.get_buffer() as buffer:
+                count = min(len(buffer), len(rest))
+                buffer[:count] = rest[:count]
+            self.buffer_updated(count)
+            rest = rest[count:]
+
+    def next_frame(self) -> bytearray | None:
+        """Take the payload of the next complete frame; None until more bytes arrive.
+
+        The bytearray is the caller's alone, to keep and to change.
+
+        Raises:
+            MalformedFrame: the announced size is negative.
+            FrameTooLarge: it exceeds `frame_bytes_max`; raised before the payload is buffered.
+        """
+        if self._large is not None:
+            return self._take_large()
+        received, start = self._received, self._start
+        if received is None or self._end - start < SIZE.size:
+            return None
+        (size,) = SIZE.unpack_from(received, start)
+        if size < 0:
+            raise MalformedFrame(f"frame size {size}")
+        if size > self._frame_bytes_max:
+            raise FrameTooLarge(size, self._frame_bytes_max)
+        start += SIZE.size
+        if start + size <= self._end:
+            frame = received[start : start + size]
+            self._drop_until(start + size)
+            return frame
+        if size >= LARGE_BYTES_MIN:
+            self._begin_large(size, memoryview(received)[start : self._end])
+        return None
+
+    def _take_large(self) -> bytearray | None:
+        if self._large_end < self._large_size:
+            return None
+        frame, self._large = self._large, None
+        return frame
+
+    def _begin_large(self, size: int, begun: memoryview) -> None:
+        """Move the beginning of a frame, the last bytes received, to memory of its own."""
+        self._large_size, self._large_end = size, len(begun)
+        self._large = bytearray(min(size, max(OWN_BYTES_FIRST, len(begun))))
+        self._large[: len(begun)] = begun
+        self._drop_until(self._end)
+
+    def _drop_until(self, position: int) -> None:
+        self._start = position
+        if position == self._end:
+            self._received = None
+            self._start = self._end = 0
+
+    def _with_room(self) -> bytearray:
+        """The receive buffer, with room behind `_end`."""
+        received = self._received
+        if received is None:
+            received = bytearray(RECEIVE_BYTES)
+        elif len(received) - self._end < ROOM_BYTES_MIN:
+            kept = self._end - self._start
+            fresh = bytearray(max(RECEIVE_BYTES, 2 * kept))
+            fresh[:kept] = memoryview(received)[self._start :]
+            received, self._start, self._end = fresh, 0, kept
+        self._received = received
+        return received

@@ -1,0 +1,159 @@
+"""Fetch (key 1): read record batches.
+
+Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch (KIP-320) ·
+v11 rack_id (KIP-392) · v12 flexible, last_fetched_epoch (KIP-595).
+Source: FetchRequest.json, FetchResponse.json.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import (
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    Message,
+    Payload,
+    array,
+    struct,
+    wire,
+    wire_class,
+)
+
+
+@wire_class
+class FetchPartition:
+    """Where to read in one partition."""
+
+    partition: int = wire(INT32)
+    current_leader_epoch: int = wire(INT32, since=9, default=-1, ignorable=True)
+    """-1: the client does not know it, so it is not checked."""
+    fetch_offset: int = wire(INT64)
+    last_fetched_epoch: int = wire(INT32, since=12, default=-1)
+    log_start_offset: int = wire(INT64, since=5, default=-1, ignorable=True)
+    """The follower's; -1 from consumers."""
+    partition_max_bytes: int = wire(INT32)
+
+
+@wire_class
+class FetchTopic:
+    """Where to read in one topic."""
+
+    topic: str = wire(STRING)
+    partitions: tuple[FetchPartition, ...] = wire(array(FetchPartition))
+
+
+@wire_class
+class ForgottenTopic:
+    """Partitions to take out of a session."""
+
+    topic: str = wire(STRING, since=7)
+    partitions: tuple[int, ...] = wire(array(INT32), since=7)
+
+
+@wire_class
+class FetchRequest(Message):
+    """What to read, how much, and how long to wait for it."""
+
+    api_key = 1
+    versions = (4, 12)
+    flexible_since = 12
+
+    cluster_id: str | None = wire(
+        STRING, since=12, nullable_since=12, default=None, tag=0, ignorable=True
+    )
+    replica_id: int = wire(INT32, default=-1)
+    """-1 from consumers."""
+    max_wait_ms: int = wire(INT32)
+    min_bytes: int = wire(INT32)
+    max_bytes: int = wire(INT32, since=3, default=0x7FFFFFFF, ignorable=True)
+    isolation_level: int = wire(INT8, since=4, default=0, ignorable=True)
+    """0: read uncommitted, 1: read committed."""
+    session_id: int = wire(INT32, since=7, default=0, ignorable=True)
+    session_epoch: int = wire(INT32, since=7, default=-1, ignorable=True)
+    topics: tuple[FetchTopic, ...] = wire(array(FetchTopic))
+    forgotten_topics_data: tuple[ForgottenTopic, ...] = wire(
+        array(ForgottenTopic), since=7, default=()
+    )
+    rack_id: str = wire(STRING, since=11, default="", ignorable=True)
+
+
+@wire_class
+class EpochEndOffset:
+    """Where the log of the follower that asks leaves ours."""
+
+    epoch: int = wire(INT32, since=12, default=-1)
+    end_offset: int = wire(INT64, since=12, default=-1)
+
+
+@wire_class
+class LeaderIdAndEpoch:
+    """The partition's leader, for a client that asked another broker."""
+
+    leader_id: int = wire(INT32, since=12, default=-1)
+    leader_epoch: int = wire(INT32, since=12, default=-1)
+
+
+@wire_class
+class SnapshotId:
+    """The snapshot that a follower behind the log's start has to take."""
+
+    end_offset: int = wire(INT64, default=-1)
+    epoch: int = wire(INT32, default=-1)
+
+
+@wire_class
+class AbortedTransaction:
+    """A transaction whose records in the answer are to be skipped."""
+
+    producer_id: int = wire(INT64, since=4)
+    first_offset: int = wire(INT64, since=4)
+
+
+@wire_class
+class PartitionData:
+    """What was read from one partition."""
+
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+    high_watermark: int = wire(INT64)
+    last_stable_offset: int = wire(INT64, since=4, default=-1, ignorable=True)
+    log_start_offset: int = wire(INT64, since=5, default=-1, ignorable=True)
+    diverging_epoch: EpochEndOffset = wire(
+        struct(EpochEndOffset), since=12, default=EpochEndOffset(), tag=0
+    )
+    current_leader: LeaderIdAndEpoch = wire(
+        struct(LeaderIdAndEpoch), since=12, default=LeaderIdAndEpoch(), tag=1
+    )
+    snapshot_id: SnapshotId = wire(struct(SnapshotId), since=12, default=SnapshotId(), tag=2)
+    aborted_transactions: tuple[AbortedTransaction, ...] | None = wire(
+        array(AbortedTransaction), since=4, nullable_since=4, default=(), ignorable=True
+    )
+    preferred_read_replica: int = wire(INT32, since=11, default=-1)
+    records: Payload | None = wire(RECORDS, nullable_since=0)
+    """Whole batches; for sending they may be regions of segment files."""
+
+
+@wire_class
+class FetchableTopicResponse:
+    """What was read from one topic."""
+
+    topic: str = wire(STRING)
+    partitions: tuple[PartitionData, ...] = wire(array(PartitionData))
+
+
+@wire_class
+class FetchResponse(Message):
+    """What was read."""
+
+    api_key = 1
+    versions = (4, 12)
+    flexible_since = 12
+
+    throttle_time_ms: int = wire(INT32, since=1, default=0, ignorable=True)
+    error_code: int = wire(INT16, since=7, default=0, ignorable=True)
+    session_id: int = wire(INT32, since=7, default=0)
+    """0: there is no session, the next request names all its partitions again."""
+    responses: tuple[FetchableTopicResponse, ...] = wire(array(FetchableTopicResponse))

@@ -1,0 +1,103 @@
+"""Produce (key 0): append record batches to partitions.
+
+Versions: v2 log_append_time_ms · v3 transactional_id, record batch v2 · v5 log_start_offset ·
+v8 record_errors, error_message (KIP-467) · v9 flexible.
+Source: ProduceRequest.json, ProduceResponse.json.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import (
+    INT16,
+    INT32,
+    INT64,
+    RECORDS,
+    STRING,
+    Message,
+    array,
+    wire,
+    wire_class,
+)
+
+
+@wire_class
+class PartitionProduceData:
+    """The batches for one partition."""
+
+    index: int = wire(INT32)
+    records: memoryview | None = wire(RECORDS, nullable_since=0)
+    """A slice of the request's frame: as writable as the frame is."""
+
+
+@wire_class
+class TopicProduceData:
+    """What is produced to one topic."""
+
+    name: str = wire(STRING)
+    partition_data: tuple[PartitionProduceData, ...] = wire(array(PartitionProduceData))
+
+
+@wire_class
+class ProduceRequest(Message):
+    """What a producer wants appended, and how durably."""
+
+    api_key = 0
+    versions = (3, 9)
+    flexible_since = 9
+
+    transactional_id: str | None = wire(STRING, since=3, nullable_since=3, default=None)
+    """None when the producer is not transactional."""
+    acks: int = wire(INT16)
+    """0: no response, 1: the leader wrote it, -1: it is durable."""
+    timeout_ms: int = wire(INT32)
+    topic_data: tuple[TopicProduceData, ...] = wire(array(TopicProduceData))
+
+
+@wire_class
+class BatchIndexAndErrorMessage:
+    """Why one record had its batch refused."""
+
+    batch_index: int = wire(INT32, since=8)
+    """The record's index in its batch."""
+    batch_index_error_message: str | None = wire(STRING, since=8, nullable_since=8, default=None)
+
+
+@wire_class
+class PartitionProduceResponse:
+    """What became of one partition's batches."""
+
+    index: int = wire(INT32)
+    error_code: int = wire(INT16)
+    base_offset: int = wire(INT64)
+    """Offset of the first record, -1 after an error."""
+    log_append_time_ms: int = wire(INT64, since=2, default=-1, ignorable=True)
+    """-1 when the topic keeps the producer's timestamps."""
+    log_start_offset: int = wire(INT64, since=5, default=-1, ignorable=True)
+    record_errors: tuple[BatchIndexAndErrorMessage, ...] = wire(
+        array(BatchIndexAndErrorMessage), since=8, default=(), ignorable=True
+    )
+    error_message: str | None = wire(
+        STRING, since=8, nullable_since=8, default=None, ignorable=True
+    )
+
+
+@wire_class
+class TopicProduceResponse:
+    """What became of one topic's batches."""
+
+    name: str = wire(STRING)
+    partition_responses: tuple[PartitionProduceResponse, ...] = wire(
+        array(PartitionProduceResponse)
+    )
+
+
+@wire_class
+class ProduceResponse(Message):
+    """What became of each partition's batches."""
+
+    api_key = 0
+    versions = (3, 9)
+    flexible_since = 9
+
+    responses: tuple[TopicProduceResponse, ...] = wire(array(TopicProduceResponse))
+    throttle_time_ms: int = wire(INT32, since=1, default=0, ignorable=True)

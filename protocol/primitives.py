@@ -1,0 +1,121 @@
+"""The variable-length pieces of Kafka's wire format; fixed-size ones are `struct` formats.
+
+    unsigned varint   7 bits a byte, least significant first, the top bit says that more follow;
+                      at most 5 bytes and 32 bits
+    nullable string   length: int16 (-1 is null) | UTF-8 bytes
+    tagged fields     count: unsigned varint | count x (tag: unsigned varint |
+                      size: unsigned varint | byte[size]); tags strictly increase
+
+Readers take a buffer and a position and return the value and the position after it. They raise
+`DecodeError` and nothing else, whatever the bytes are. Writers extend a bytearray.
+
+Source: https://kafka.apache.org/protocol#protocol_types, KIP-482 (tagged fields).
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+
+from protocol.errors import DecodeError
+
+ZERO_UUID = uuid.UUID(int=0)
+"""Kafka's "no topic id": a legal value on the wire, never that of a topic."""
+
+STRING_BYTES_MAX = 0x7FFF
+"""Of a string's UTF-8 form, in the compact encoding too."""
+
+ELEMENTS_MAX = 200_000
+"""Array elements and tagged fields in one message, over all levels.
+
+A count is also bounded by the bytes that follow it; this bounds what one frame can cost in
+time and memory, since a two-byte element becomes an object of a hundred bytes.
+"""
+
+_INT16 = struct.Struct(">h")
+
+
+def read_unsigned_varint(buffer: memoryview, position: int) -> tuple[int, int]:
+    """Read an unsigned 32-bit varint. Longer forms than needed are legal, as in Kafka."""
+    value = 0
+    try:
+        for shift in (0, 7, 14, 21, 28):
+            byte = buffer[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+        else:
+            raise DecodeError("varint of more than 5 bytes")
+    except IndexError:
+        raise DecodeError("truncated in a varint") from None
+    if value > 0xFFFFFFFF:
+        raise DecodeError("varint of more than 32 bits")
+    return value, position
+
+
+def write_unsigned_varint(out: bytearray, value: int) -> None:
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+def read_nullable_string(buffer: memoryview, position: int) -> tuple[str | None, int]:
+    """Read a string with an int16 length; None for length -1."""
+    start = position + _INT16.size
+    if start > len(buffer):
+        raise DecodeError("truncated in a string's length")
+    (length,) = _INT16.unpack_from(buffer, position)
+    if length < 0:
+        if length != -1:
+            raise DecodeError(f"string of {length} bytes")
+        return None, start
+    end = start + length
+    if end > len(buffer):
+        raise DecodeError("truncated in a string")
+    try:
+        return str(buffer[start:end], "utf-8"), end
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"string is not UTF-8: {error.reason}") from error
+
+
+def skip_tagged_fields(buffer: memoryview, position: int, budget: int) -> tuple[int, int]:
+    """Skip a section of tagged fields of which none is known here.
+
+    Returns the position after it, and what is left of the message's `budget` of elements.
+    """
+    count, position = read_unsigned_varint(buffer, position)
+    budget = take_elements(budget, count, 2, len(buffer) - position)
+    tag = -1
+    for _ in range(count):
+        tag, _, position = read_tag(buffer, position, tag)
+    return position, budget
+
+
+def read_tag(buffer: memoryview, position: int, previous: int) -> tuple[int, int, int]:
+    """Read one tagged field's frame: its tag, and where its value starts and ends."""
+    tag, position = read_unsigned_varint(buffer, position)
+    if tag <= previous:
+        raise DecodeError(f"tag {tag} after tag {previous}")
+    size, position = read_unsigned_varint(buffer, position)
+    end = position + size
+    if end > len(buffer):
+        raise DecodeError(f"truncated in tagged field {tag}")
+    return tag, position, end
+
+
+def take_elements(budget: int, count: int, size_min: int, remaining: int) -> int:
+    """Return what is left of `budget` after `count` elements of at least `size_min` bytes each.
+
+    Raises:
+        DecodeError: the count is negative, `remaining` bytes cannot hold so many, or the message
+            has more elements than anyone needs. Checked before anything is allocated.
+    """
+    if count < 0:
+        raise DecodeError(f"array of {count} elements")
+    if count * size_min > remaining:
+        raise DecodeError(f"array of {count} elements in {remaining} bytes")
+    if count > budget:
+        raise DecodeError(f"more than {ELEMENTS_MAX} elements in one message")
+    return budget - count

@@ -1,0 +1,96 @@
+"""Requests: the header that says what the body is, and the body.
+
+    header v1 := api_key: int16 | api_version: int16 | correlation_id: int32
+                 | client_id: nullable string
+    header v2 := header v1 | tagged fields               (when the API's version is flexible)
+
+The client id has an int16 length in both: a broker has to read the header of an ApiVersions
+request whose version it does not know. Header v0 (ControlledShutdown v0) is not served.
+
+Source: RequestHeader.json, KIP-482, KIP-511.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+
+from protocol.api_keys import APIS, Api, ApiKey
+from protocol.decode import decode
+from protocol.errors import DecodeError, UnsupportedApi
+from protocol.primitives import ELEMENTS_MAX, read_nullable_string, skip_tagged_fields
+from protocol.schema import Message
+
+_FIXED = struct.Struct(
+    ">"
+    "h"  # api_key
+    "h"  # api_version
+    "i"  # correlation_id
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RequestHeader:
+    """Who asks what, and under which number the answer is awaited."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request as it came in one frame."""
+
+    header: RequestHeader
+    api: Api
+    body: Message | None
+    """None only for an ApiVersions request of a version that is not served: its layout is unknown,
+    and the answer is UNSUPPORTED_VERSION in version 0."""
+
+
+def parse_request(frame: bytes | bytearray | memoryview) -> Request:
+    """Decode the payload of one frame. The body refers to the frame's memory where it has records.
+
+    Raises:
+        UnsupportedApi: the key or the version is not served; nothing behind them was read.
+        DecodeError: the bytes are not such a request.
+    """
+    view = memoryview(frame)
+    header, position = parse_header(view)
+    api = APIS[header.api_key]
+    body = parse_body(header, view, position) if api.serves(header.api_version) else None
+    return Request(header=header, api=api, body=body)
+
+
+def parse_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """Read the header; also return the position of the body.
+
+    Raises:
+        UnsupportedApi: the key or the version is not served, where ApiVersions is served in any.
+        DecodeError: the bytes are not a header.
+    """
+    if len(frame) < _FIXED.size:
+        raise DecodeError(f"request of {len(frame)} bytes has no header")
+    key, version, correlation_id = _FIXED.unpack_from(frame)
+    api = APIS.get(key)
+    if api is None or not (api.serves(version) or key == ApiKey.API_VERSIONS):
+        raise UnsupportedApi(key, version)
+    client_id, position = read_nullable_string(frame, _FIXED.size)
+    if version >= api.flexible_since:
+        position, _ = skip_tagged_fields(frame, position, ELEMENTS_MAX)
+    header = RequestHeader(
+        api_key=key, api_version=version, correlation_id=correlation_id, client_id=client_id
+    )
+    return header, position
+
+
+def parse_body(header: RequestHeader, frame: memoryview, position: int) -> Message:
+    """Decode what follows a header of a version that is served.
+
+    Raises:
+        DecodeError: the bytes are not such a request.
+    """
+    request_type = APIS[header.api_key].request_type
+    return decode(request_type, header.api_version, frame, position)
