@@ -17,9 +17,9 @@ atomically, then a new log is begun, then older files are removed: a crash betwe
 files that say the same twice.
 
 Every frame is synced before the next one is written, so a crash can tear the last frame only. A
-torn frame is cut off and kept aside as `cut.<revision>.<n>`; any other damage is refused (`CorruptLog`),
-because what it held was acknowledged. A complete last frame with a wrong checksum is torn
-if one of its 512-byte sectors is all zeros (the sector was never written), else it is corrupt.
+torn frame is cut off and kept aside as `cut.<revision>.<n>`; any other damage is refused
+(`CorruptLog`), because what it held was acknowledged. A complete last frame with a wrong checksum
+is torn if one of its 512-byte sectors is all zeros (it was never written), else it is corrupt.
 
 Source of the sector rule: etcd, wal/decoder.go isTornEntry.
 """

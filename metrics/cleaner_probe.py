@@ -1,0 +1,111 @@
+"""What the cleaner tells its observers (the protocol of `cleaner/probe.py`), counted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from metrics.histogram import LONG_SECONDS, Histogram
+
+
+class CompletedPass(Protocol):
+    """The part of a `cleaner.report.PassReport` that is counted."""
+
+    @property
+    def bytes_before(self) -> int: ...
+    @property
+    def bytes_after(self) -> int: ...
+    @property
+    def records_by_verdict(self) -> Mapping[str, int]: ...
+    @property
+    def keys_mapped(self) -> int: ...
+    @property
+    def keys_capacity(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+
+
+class CleanerCounts:
+    """Counts what the cleaner says. Owned by the broker; read by the collector."""
+
+    __slots__ = (
+        "_clock", "_lock", "_picked_at", "bytes_read_total", "bytes_reclaimed_total",
+        "bytes_written_total", "dirty_ratio_max", "map_utilization", "pass_seconds",
+        "passes_by_result", "quarantine", "records_by_verdict", "running", "throttled_seconds",
+        "worker_failures",
+    )  # fmt: skip
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        # Constant after construction
+        self._clock = clock
+        # Covers the counts of the verbs that workers call, several threads at a time.
+        self._lock = threading.Lock()
+        # State
+        self.bytes_read_total = 0
+        self.bytes_written_total = 0
+        self.throttled_seconds = 0.0
+        self.bytes_reclaimed_total = 0
+        self.running = 0
+        self.passes_by_result: dict[str, int] = {"completed": 0, "aborted": 0, "failed": 0}
+        self.records_by_verdict: defaultdict[str, int] = defaultdict(int)
+        self.pass_seconds = Histogram(LONG_SECONDS)
+        self.map_utilization = 0.0
+        self.worker_failures = 0
+        self.dirty_ratio_max = 0.0
+        self.quarantine: dict[tuple[str, int], int] = {}
+        self._picked_at: float | None = None
+
+    @property
+    def seconds_since_picked(self) -> float | None:
+        """How long ago logs were last looked at; None before the first time."""
+        return None if self._picked_at is None else self._clock() - self._picked_at
+
+    def pass_started(self, topic: str, partition: int) -> None:
+        self.running += 1
+
+    def pass_completed(self, report: CompletedPass) -> None:
+        self._pass_ended("completed")
+        self.pass_seconds.observe(report.seconds)
+        self.bytes_reclaimed_total += max(report.bytes_before - report.bytes_after, 0)
+        for verdict, count in report.records_by_verdict.items():
+            self.records_by_verdict[verdict] += count
+        if report.keys_capacity:
+            self.map_utilization = report.keys_mapped / report.keys_capacity
+
+    def pass_aborted(self, topic: str, partition: int) -> None:
+        self._pass_ended("aborted")
+
+    def pass_failed(self, topic: str, partition: int, reason: str) -> None:
+        self._pass_ended("failed")
+
+    def quarantined(self, topic: str, partition: int, reason: str, *, bytes_count: int) -> None:
+        self.quarantine[topic, partition] = bytes_count
+
+    def released(self, topic: str, partition: int) -> None:
+        self.quarantine.pop((topic, partition), None)
+
+    def picked(self, *, dirty_ratio_max: float, logs_count: int) -> None:
+        self.dirty_ratio_max = dirty_ratio_max
+        self._picked_at = self._clock()
+
+    def worker_failed(self, reason: str) -> None:
+        self.worker_failures += 1
+
+    def bytes_read(self, count: int) -> None:
+        with self._lock:
+            self.bytes_read_total += count
+
+    def bytes_written(self, count: int) -> None:
+        with self._lock:
+            self.bytes_written_total += count
+
+    def throttled(self, seconds: float) -> None:
+        with self._lock:
+            self.throttled_seconds += seconds
+
+    def _pass_ended(self, result: str) -> None:
+        self.passes_by_result[result] += 1
+        self.running -= 1

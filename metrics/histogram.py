@@ -1,0 +1,36 @@
+"""A histogram that costs one binary search and two additions an observation."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+"""Bounds for requests and syncs: from a tenth of a millisecond on."""
+
+LONG_SECONDS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
+"""Bounds for cleaning passes."""
+
+
+class Histogram:
+    """Counts of observations by upper bound. One thread writes; what another reads may be torn."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...] = SECONDS) -> None:
+        self.bounds = bounds
+        # One more than bounds: the last counts what exceeds them all.
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """Prometheus' buckets: how many observations were at most each bound, `+Inf` last."""
+        buckets: list[tuple[str, float]] = []
+        count = 0
+        for bound, number in zip((*self.bounds, float("inf")), self.counts, strict=True):
+            count += number
+            buckets.append(("+Inf" if bound == float("inf") else repr(float(bound)), count))
+        return buckets

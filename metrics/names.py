@@ -1,0 +1,153 @@
+"""Every metric's name, in one table. The probes count under these, the collector shows them.
+
+Names that begin with `kafka_` are those of kafka_exporter and of Kafka's JMX exporter, so that
+dashboards made for Kafka show a Kompakt broker too; the others are ours. Sizes are bytes, times
+seconds, as Prometheus has it, except where a Kafka name says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One metric: `name` is what a scrape shows, but for the suffixes of histograms."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+def _counter(name: str, text: str, *labels: str) -> Metric:
+    assert name.endswith("_total")
+    return Metric(name=name, kind="counter", help=text, labels=labels)
+
+
+def _gauge(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name=name, kind="gauge", help=text, labels=labels)
+
+
+def _histogram(name: str, text: str, *labels: str) -> Metric:
+    return Metric(name=name, kind="histogram", help=text, labels=labels)
+
+
+# What clients send and read.
+RECORDS_IN = _counter(
+    "kafka_server_brokertopicmetrics_messagesin_total", "Records appended.", "topic"
+)
+BYTES_IN = _counter(
+    "kafka_server_brokertopicmetrics_bytesin_total", "Bytes of batches appended.", "topic"
+)
+BYTES_OUT = _counter(
+    "kafka_server_brokertopicmetrics_bytesout_total", "Bytes of batches sent.", "topic"
+)
+RECORDS_REFUSED = _counter(
+    "kompakt_records_refused_total", "Records refused, by error code.", "topic", "reason"
+)
+
+# Requests and connections.
+REQUEST_SECONDS = _histogram(
+    "kompakt_request_seconds", "Time from a request's frame to its response.", "api"
+)
+CONNECTIONS = _gauge("kompakt_connections", "Open connections.", "listener")
+CONNECTIONS_OPENED = _counter(
+    "kompakt_connections_opened_total", "Connections accepted.", "listener"
+)
+CONNECTIONS_REFUSED = _counter(
+    "kompakt_connections_refused_total", "Connections closed because a limit was met.", "listener"
+)
+PROTOCOL_ERRORS = _counter(
+    "kompakt_protocol_errors_total",
+    "Connections closed because the peer broke the protocol.",
+    "listener",
+)
+NETWORK_RECEIVED = _counter("kompakt_network_received_bytes_total", "Bytes of requests.")
+NETWORK_SENT = _counter("kompakt_network_sent_bytes_total", "Bytes of responses.")
+
+# The disk.
+SYNC_SECONDS = _histogram("kompakt_sync_round_seconds", "Time of a sync round.")
+LOGS_SYNCED = _counter("kompakt_logs_synced_total", "Logs that sync rounds made durable.")
+OFFLINE_DIRECTORIES = _gauge(
+    "kafka_log_logmanager_offlinelogdirectorycount", "Log directories out of service."
+)
+
+# Partitions.
+TOPIC_PARTITIONS = _gauge("kafka_topic_partitions", "Partitions of a topic.", "topic")
+OLDEST_OFFSET = _gauge(
+    "kafka_topic_partition_oldest_offset", "Log start offset.", "topic", "partition"
+)
+CURRENT_OFFSET = _gauge(
+    "kafka_topic_partition_current_offset", "High watermark.", "topic", "partition"
+)
+LOG_START_OFFSET = _gauge("kafka_log_log_logstartoffset", "Log start offset.", "topic", "partition")
+LOG_END_OFFSET = _gauge("kafka_log_log_logendoffset", "Log end offset.", "topic", "partition")
+LOG_SIZE = _gauge("kafka_log_log_size", "Bytes of a log's segments.", "topic", "partition")
+LOG_SEGMENTS = _gauge("kafka_log_log_numlogsegments", "Segments of a log.", "topic", "partition")
+CLEAN_OFFSET = _gauge(
+    "kompakt_log_clean_offset",
+    "Everything below was cleaned at least once.",
+    "topic",
+    "partition",
+)
+DIRTY_RATIO = _gauge(
+    "kompakt_log_dirty_ratio",
+    "The share of a compacted log's bytes that was never cleaned, the active segment left out.",
+    "topic",
+    "partition",
+)
+OFFLINE_PARTITIONS = _gauge(
+    "kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions out of service."
+)
+PARTITIONS = _gauge("kafka_server_replicamanager_partitioncount", "Partitions of the broker.")
+PARTITIONS_UNLISTED = _gauge(
+    "kompakt_partitions_unlisted",
+    "Partitions without metrics of their own, because a scrape lists so many at most.",
+)
+
+# The cleaner.
+PASSES = _counter(
+    "kompakt_cleaner_passes_total", "Cleaning passes: completed, aborted, failed.", "result"
+)
+PASS_SECONDS = _histogram("kompakt_cleaner_pass_seconds", "Time of a completed pass.")
+PASSES_RUNNING = _gauge("kompakt_cleaner_passes_running", "Cleaning passes that run now.")
+CLEANER_READ = _counter("kompakt_cleaner_read_bytes_total", "Segment bytes that passes read.")
+CLEANER_WRITTEN = _counter("kompakt_cleaner_written_bytes_total", "Segment bytes passes wrote.")
+CLEANER_RECORDS = _counter(
+    "kompakt_cleaner_records_total", "Records that passes kept or dropped, and why.", "verdict"
+)
+CLEANER_RECLAIMED = _counter(
+    "kompakt_cleaner_reclaimed_bytes_total", "Bytes that completed passes made room for."
+)
+CLEANER_THROTTLED = _counter(
+    "kompakt_cleaner_throttled_seconds_total", "Time that workers slept for the I/O budget."
+)
+CLEANER_WORKER_FAILURES = _counter(
+    "kompakt_cleaner_worker_failures_total", "Exceptions that no pass was to blame for."
+)
+MAP_UTILIZATION = _gauge(
+    "kompakt_cleaner_map_utilization_ratio", "How full the last pass's offset map was."
+)
+UNCLEANABLE_PARTITIONS = _gauge(
+    "kafka_log_logcleanermanager_uncleanable_partitions_count", "Partitions in quarantine."
+)
+UNCLEANABLE_BYTES = _gauge(
+    "kafka_log_logcleanermanager_uncleanable_bytes", "Bytes of the partitions in quarantine."
+)
+MAX_DIRTY_PERCENT = _gauge(
+    "kafka_log_logcleanermanager_max_dirty_percent", "The dirtiest log's dirty ratio, in percent."
+)
+TIME_SINCE_LAST_RUN = _gauge(
+    "kafka_log_logcleanermanager_time_since_last_run_ms", "Since logs were last looked at, in ms."
+)
+
+# The broker.
+BUILD_INFO = _gauge("kompakt_build_info", "1; the labels say what runs.", "version")
+IS_READY = _gauge("kompakt_ready", "Whether the broker serves: recovered, listening, not ending.")
+
+METRICS: tuple[Metric, ...] = tuple(
+    value for value in list(globals().values()) if isinstance(value, Metric)
+)
+assert len({metric.name for metric in METRICS}) == len(METRICS)

@@ -1,0 +1,70 @@
+"""The HTTP endpoint over a real socket."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+
+from metrics.cleaner_probe import CleanerCounts
+from metrics.collector import BrokerCollector, BrokerFacts, Scraper
+from metrics.http_endpoint import HttpEndpoint
+from metrics.server_probe import ServerProbe
+
+
+class Served:
+    """An endpoint on a free port; `reason` is why it is not ready."""
+
+    def __init__(self) -> None:
+        self.reason: str | None = None
+        facts = BrokerFacts(
+            version="1",
+            is_ready=True,
+            partitions_by_topic={},
+            partitions_offline=0,
+            directories_offline=0,
+        )
+        collector = BrokerCollector(
+            ServerProbe(), CleanerCounts(), broker=lambda: facts, partitions=list
+        )
+        self.endpoint = HttpEndpoint(Scraper(collector), not_ready=lambda: self.reason)
+        self.port = 0
+
+    async def get(self, path: str) -> tuple[int, str, str]:
+        url = f"http://127.0.0.1:{self.port}{path}"
+        async with aiohttp.ClientSession() as session, session.get(url) as response:
+            return response.status, response.headers["Content-Type"], await response.text()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    served = Served()
+    served.port = await served.endpoint.open("127.0.0.1", 0)
+    yield served
+    await served.endpoint.close()
+
+
+async def test_metrics_are_in_prometheus_text(served: Served) -> None:
+    status, content_type, text = await served.get("/metrics")
+
+    assert status == 200
+    assert content_type.startswith("text/plain; version=0.0.4")
+    assert 'kompakt_build_info{version="1"} 1.0' in text
+    assert "process_open_fds" in text
+
+
+async def test_readiness_follows_the_broker_and_says_why(served: Served) -> None:
+    assert (await served.get("/health/ready"))[0] == 200
+
+    served.reason = "recovering logs"
+
+    status, _, text = await served.get("/health/ready")
+    assert status == 503
+    assert text == "recovering logs\n"
+    assert (await served.get("/v1/status/ready"))[0] == 503
+    assert (await served.get("/health/live"))[0] == 200
+
+
+async def test_other_paths_are_not_found(served: Served) -> None:
+    assert (await served.get("/"))[0] == 404
