@@ -1,0 +1,28 @@
+"""The broker's one clock; tests bring their own."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What time it is: for records and horizons, and for measuring how long things take."""
+
+    def now_ms(self) -> int:
+        """Wall time in ms since 1970; it may step, in either direction."""
+
+    def monotonic(self) -> float:
+        """Seconds since some moment; never goes back."""
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
