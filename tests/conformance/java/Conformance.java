@@ -1,0 +1,201 @@
+import java.io.BufferedInputStream;
+import java.io.BufferedOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.EOFException;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+
+/**
+ * The Java client with its defaults, driven by arguments; it runs on every version it compiles with.
+ *
+ * <pre>
+ * produce BOOTSTRAP TOPIC=CODEC...   records from standard input, sent to every topic named
+ * consume BOOTSTRAP TOPIC...         every partition from the start to its end, to standard output
+ * admin BOOTSTRAP                    verbs from standard input, one answer a line (see Admin below)
+ * </pre>
+ * A record on standard input is: key, value; on standard output: topic, partition int32, offset int64, key, value.
+ * Byte strings are an int32 size (-1: null) and the bytes.
+ */
+public final class Conformance {
+    private static final int DEADLINE_SECONDS = 60;
+
+    public static void main(String[] arguments) throws Exception {
+        List<String> rest = Arrays.asList(arguments).subList(2, arguments.length);
+        switch (arguments[0]) {
+            case "produce" -> produce(arguments[1], rest);
+            case "consume" -> consume(arguments[1], rest);
+            case "admin" -> admin(arguments[1]);
+            default -> throw new IllegalArgumentException(arguments[0]);
+        }
+    }
+
+    private static void produce(String bootstrap, List<String> topicsAndCodecs) throws Exception {
+        List<byte[][]> records = readRecords();
+        for (String topicAndCodec : topicsAndCodecs) {
+            String[] pair = topicAndCodec.split("=");
+            Properties properties = properties(bootstrap);
+            properties.put("compression.type", pair[1]);
+            properties.put("linger.ms", "20");
+            properties.put("delivery.timeout.ms", "30000");
+            properties.put("request.timeout.ms", "10000");
+            try (var producer = new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer())) {
+                List<Future<RecordMetadata>> sent = new ArrayList<>();
+                for (byte[][] record : records) {
+                    sent.add(producer.send(new ProducerRecord<>(pair[0], record[0], record[1])));
+                }
+                producer.flush();
+                for (Future<RecordMetadata> future : sent) {
+                    future.get();
+                }
+            }
+        }
+    }
+
+    private static List<byte[][]> readRecords() throws IOException {
+        List<byte[][]> records = new ArrayList<>();
+        DataInputStream input = new DataInputStream(new BufferedInputStream(System.in));
+        while (true) {
+            try {
+                records.add(new byte[][] {readBytes(input), readBytes(input)});
+            } catch (EOFException end) {
+                return records;
+            }
+        }
+    }
+
+    private static byte[] readBytes(DataInputStream input) throws IOException {
+        int size = input.readInt();
+        return size < 0 ? null : input.readNBytes(size);
+    }
+
+    private static void consume(String bootstrap, List<String> topics) throws IOException {
+        Properties properties = properties(bootstrap);
+        properties.put("auto.offset.reset", "none");
+        properties.put("enable.auto.commit", "false");
+        DataOutputStream output = new DataOutputStream(new BufferedOutputStream(System.out, 1 << 16));
+        try (var consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            List<TopicPartition> partitions = new ArrayList<>();
+            for (String topic : topics) {
+                consumer.partitionsFor(topic).forEach(p -> partitions.add(new TopicPartition(topic, p.partition())));
+            }
+            consumer.assign(partitions);
+            consumer.seekToBeginning(partitions);
+            Map<TopicPartition, Long> ends = consumer.endOffsets(partitions);
+            long deadline = System.nanoTime() + Duration.ofSeconds(DEADLINE_SECONDS).toNanos();
+            while (partitions.stream().anyMatch(p -> consumer.position(p) < ends.get(p))) {
+                if (System.nanoTime() > deadline) {
+                    throw new IllegalStateException("the end was not reached in time: " + ends);
+                }
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
+                    output.writeInt(record.topic().length());
+                    output.writeBytes(record.topic());
+                    output.writeInt(record.partition());
+                    output.writeLong(record.offset());
+                    writeBytes(output, record.key());
+                    writeBytes(output, record.value());
+                }
+            }
+        }
+        output.flush();
+    }
+
+    private static void writeBytes(DataOutputStream output, byte[] bytes) throws IOException {
+        output.writeInt(bytes == null ? -1 : bytes.length);
+        if (bytes != null) {
+            output.write(bytes);
+        }
+    }
+
+    /**
+     * Verbs: create TOPIC PARTITIONS REPLICATION NAME=VALUE...; describe TOPIC; config TOPIC NAME; offsets TOPIC
+     * PARTITION; delete TOPIC; list. The answer is one line: "ok" and the result, or "error" and the exception's class.
+     */
+    private static void admin(String bootstrap) throws Exception {
+        try (Admin admin = Admin.create(properties(bootstrap))) {
+            for (String line : new String(System.in.readAllBytes()).split("\n")) {
+                String[] words = line.trim().split(" ");
+                try {
+                    System.out.println("ok " + run(admin, words));
+                } catch (ExecutionException error) {
+                    Throwable cause = error.getCause();
+                    System.out.println("error " + cause.getClass().getSimpleName() + " " + cause.getMessage());
+                }
+            }
+        }
+    }
+
+    private static String run(Admin admin, String[] words) throws Exception {
+        return switch (words[0]) {
+            case "create" -> create(admin, words);
+            case "describe" -> {
+                var topic = get(admin.describeTopics(List.of(words[1])).topicNameValues().get(words[1]));
+                yield topic.name() + " " + topic.partitions().size() + " " + topic.partitions().get(0).replicas().size()
+                    + " " + topic.topicId();
+            }
+            case "config" -> {
+                ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, words[1]);
+                var entry = get(admin.describeConfigs(List.of(resource)).values().get(resource)).get(words[2]);
+                yield entry.value() + " " + entry.source();
+            }
+            case "offsets" -> {
+                TopicPartition partition = new TopicPartition(words[1], Integer.parseInt(words[2]));
+                yield offset(admin, partition, OffsetSpec.earliest()) + " " + offset(admin, partition, OffsetSpec.latest())
+                    + " " + offset(admin, partition, OffsetSpec.maxTimestamp());
+            }
+            case "delete" -> {
+                get(admin.deleteTopics(List.of(words[1])).topicNameValues().get(words[1]));
+                yield "deleted";
+            }
+            case "list" -> String.join(",", get(admin.listTopics().names()));
+            default -> throw new IllegalArgumentException(words[0]);
+        };
+    }
+
+    private static String create(Admin admin, String[] words) throws Exception {
+        Map<String, String> configs = new HashMap<>();
+        for (int i = 4; i < words.length; i++) {
+            String[] pair = words[i].split("=", 2);
+            configs.put(pair[0], pair[1]);
+        }
+        NewTopic topic = new NewTopic(words[1], Integer.parseInt(words[2]), Short.parseShort(words[3])).configs(configs);
+        var result = admin.createTopics(List.of(topic));
+        get(result.values().get(words[1]));
+        return get(result.topicId(words[1])).toString();
+    }
+
+    private static long offset(Admin admin, TopicPartition partition, OffsetSpec spec) throws Exception {
+        return get(admin.listOffsets(Map.of(partition, spec)).partitionResult(partition)).offset();
+    }
+
+    private static <T> T get(KafkaFuture<T> future) throws Exception {
+        return future.get(DEADLINE_SECONDS, java.util.concurrent.TimeUnit.SECONDS);
+    }
+
+    private static Properties properties(String bootstrap) {
+        Properties properties = new Properties();
+        properties.put("bootstrap.servers", bootstrap);
+        return properties;
+    }
+}

@@ -1,0 +1,79 @@
+"""The Java Admin client, of both releases: what it asks for and what it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.harness.java_client import JavaClient
+
+
+def test_a_topic_is_created_described_and_deleted(
+    java: JavaClient, bootstrap: str, topic_name: Callable[[str], str]
+) -> None:
+    topic = topic_name("admin")
+
+    created, described, policy, size, default, offsets, listed, deleted, gone = java.admin(
+        bootstrap,
+        [
+            f"create {topic} 3 1 cleanup.policy=compact segment.bytes=1048576",
+            f"describe {topic}",
+            f"config {topic} cleanup.policy",
+            f"config {topic} segment.bytes",
+            f"config {topic} delete.retention.ms",
+            f"offsets {topic} 2",
+            "list",
+            f"delete {topic}",
+            f"describe {topic}",
+        ],
+    )
+
+    topic_id = created.removeprefix("ok ")
+    assert described == f"ok {topic} 3 1 {topic_id}"
+    assert policy == "ok compact DYNAMIC_TOPIC_CONFIG"
+    assert size == "ok 1048576 DYNAMIC_TOPIC_CONFIG"
+    assert default == "ok 86400000 DEFAULT_CONFIG"
+    assert offsets == "ok 0 0 -1"
+    assert topic in listed.removeprefix("ok ").split(",")
+    assert deleted == "ok deleted"
+    assert gone.startswith("error UnknownTopicOrPartitionException")
+
+
+def test_what_cannot_be_created_is_refused_with_kafkas_errors(
+    java: JavaClient, bootstrap: str, topic_name: Callable[[str], str]
+) -> None:
+    topic = topic_name("refused")
+
+    first, again, replicated, bad_value, unknown_name, bad_topic, no_partitions = java.admin(
+        bootstrap,
+        [
+            f"create {topic} 1 1",
+            f"create {topic} 1 1",
+            f"create {topic}-2 1 2",
+            f"create {topic}-3 1 1 segment.bytes=many",
+            f"create {topic}-4 1 1 no.such.config=1",
+            f"create {topic}/5 1 1",
+            f"create {topic}-6 0 1",
+        ],
+    )
+
+    assert first.startswith("ok ")
+    assert again.startswith("error TopicExistsException")
+    assert replicated.startswith("error InvalidReplicationFactorException")
+    assert bad_value.startswith("error InvalidConfigurationException")
+    assert unknown_name.startswith("error InvalidConfigurationException")
+    assert bad_topic.startswith("error InvalidTopicException")
+    assert no_partitions.startswith("error InvalidPartitionsException")
+
+
+def test_a_topic_made_again_has_an_id_of_its_own(
+    java: JavaClient, bootstrap: str, topic_name: Callable[[str], str]
+) -> None:
+    topic = topic_name("again")
+
+    first, _, second = java.admin(
+        bootstrap, [f"create {topic} 1 1", f"delete {topic}", f"create {topic} 1 1"]
+    )
+
+    assert first.startswith("ok ")
+    assert second.startswith("ok ")
+    assert first != second

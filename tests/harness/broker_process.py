@@ -1,0 +1,222 @@
+"""A real broker in a process of its own: start, wait until it is ready, kill, restart, stop.
+
+Kompakt itself keeps no process state outside its data directory, so a `BrokerProcess` may be
+killed with SIGKILL at any moment and started again on the same ports and the same data.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+READY_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 20.0
+
+
+class BrokerFailed(AssertionError):
+    """The process ended or did not become ready; the message ends with its log."""
+
+
+class BrokerProcess:
+    """One broker on free ports of 127.0.0.1, with its data and its log in `folder`.
+
+    Usable as a context manager, which asserts the clean stop: SIGTERM ends it with code 0.
+    """
+
+    __slots__ = ("_process", "folder", "http_port", "overrides", "port")
+
+    def __init__(self, folder: Path, overrides: Mapping[str, object] | None = None) -> None:
+        # Constant after construction, over restarts too.
+        self.folder = folder
+        self.port, self.http_port = free_ports(2)
+        self.overrides = dict(overrides or {})
+        # State.
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def data_dir(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def log_path(self) -> Path:
+        return self.folder / "broker.log"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def command(self) -> list[str]:
+        """How a user would start it, with the properties of this broker."""
+        properties: dict[str, object] = {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "http.listener": f"127.0.0.1:{self.http_port}",
+            "log.dirs": self.data_dir,
+            **self.overrides,
+        }
+        pairs = [f"--override={name}={value}" for name, value in properties.items()]
+        return [sys.executable, "-m", "server", "serve", *pairs]
+
+    def start(self) -> None:
+        """Start the process and wait until it answers clients.
+
+        Raises:
+            BrokerFailed: it ended, or was not ready in time.
+        """
+        self.spawn()
+        self.wait_until_ready()
+
+    def spawn(self) -> None:
+        """Start the process; its output is appended to the log in `folder`."""
+        assert self._process is None, "it runs already"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(),
+                cwd=CHECKOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+
+    def wait_until_ready(self) -> None:
+        """Until the Kafka listener accepts connections: from then on requests are answered."""
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while not accepts_connections(self.port):
+            assert self._process is not None
+            if self._process.poll() is not None:
+                raise BrokerFailed(f"the broker ended with {self._process.returncode}{self.tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise BrokerFailed(f"not ready after {READY_SECONDS_MAX} s{self.tail()}")
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        """SIGKILL: what it had not given to the operating system is gone."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def stop(self) -> int:
+        """SIGTERM, the way to stop a broker; its exit code.
+
+        Raises:
+            BrokerFailed: it did not end in time (it is killed then).
+        """
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(timeout=STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise BrokerFailed(f"SIGTERM did not end it in time{self.tail()}") from None
+        self._process = None
+        return code
+
+    def restart(self) -> None:
+        """A clean stop and a start on the same data."""
+        code = self.stop()
+        if code != 0:
+            raise BrokerFailed(f"SIGTERM ended it with {code}{self.tail()}")
+        self.start()
+
+    def metrics(self) -> str:
+        """What `/metrics` says now."""
+        return scrape(f"127.0.0.1:{self.http_port}")
+
+    def tail(self) -> str:
+        """The end of the log, for messages."""
+        if not self.log_path.exists():
+            return ""
+        lines = self.log_path.read_text(errors="replace").splitlines()[-25:]
+        return "\n" + "\n".join(lines)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if self._process is None:
+            return
+        if kind is not None:
+            self.kill()
+            return
+        code = self.stop()
+        assert code == 0, f"SIGTERM ended it with {code}{self.tail()}"
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Ports of 127.0.0.1 that nothing listens on, all different.
+
+    They lie below the range that the system takes the ports of outgoing connections from, so that
+    a client does not sit on a broker's port while the broker is down.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(15_000, 32_000)
+        if port not in found and may_listen(port):
+            found.append(port)
+    return tuple(found)
+
+
+def may_listen(port: int) -> bool:
+    with socket.socket() as sock:
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def accepts_connections(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def scrape(address: str, path: str = "/metrics") -> str:
+    """The body of a GET; `address` is host:port."""
+    connection = http.client.HTTPConnection(address, timeout=10)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read().decode()
+    finally:
+        connection.close()
+    assert response.status == 200, f"{address}{path} answered {response.status}: {body[:200]}"
+    return body
+
+
+SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)")
+LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def samples(text: str, name: str, **labels: str) -> list[float]:
+    """The values of a metric's series that carry these labels (among others)."""
+    found = []
+    for line in text.splitlines():
+        match = SAMPLE.match(line)
+        if match is None or match["name"] != name:
+            continue
+        if labels.items() <= dict(LABEL.findall(match["labels"] or "")).items():
+            found.append(float(match["value"]))
+    return found
