@@ -1,7 +1,7 @@
 """Producer ids: never the same one twice, over crashes too.
 
-Blocks of `BLOCK_SIZE` ids are taken from the metadata store and handed out from memory. What is left of
-a block when the broker stops is never used: ids are not scarce.
+Blocks of `BLOCK_SIZE` ids are taken from the metadata store and handed out from memory. What is
+left of a block when the broker stops is never used: ids are not scarce.
 
 Source: KIP-360, Apache Kafka ProducerIdManager.java, RPCProducerIdManager.java.
 """

@@ -1,0 +1,61 @@
+"""Which names a topic may have, and the text of topic ids.
+
+Source: Apache Kafka, Topic.java, Uuid.java.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from collections.abc import Callable, Iterable
+
+NAME_LENGTH_MAX = 249
+LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+
+
+def fault_of_name(name: str) -> str | None:
+    """Why a topic may not be called so; None if it may."""
+    if not name:
+        return "the topic's name is empty"
+    if name in (".", ".."):
+        return f"a topic may not be called '{name}'"
+    if len(name) > NAME_LENGTH_MAX:
+        return f"the topic's name has {len(name)} characters, at most {NAME_LENGTH_MAX} are allowed"
+    if not LEGAL.fullmatch(name):
+        return (
+            f"topic name {name!r} holds something other than ASCII letters and digits, '.', '_'"
+            " and '-'"
+        )
+    return None
+
+
+def collision_key(name: str) -> str:
+    """The same for names that only differ in '.' and '_': Kafka's metrics take them for one."""
+    return name.replace(".", "_")
+
+
+def colliding_name(name: str, existing: Iterable[str]) -> str | None:
+    """An existing other topic whose name collides with `name`."""
+    key = collision_key(name)
+    return next(
+        (other for other in existing if other != name and collision_key(other) == key), None
+    )
+
+
+def new_topic_id(random_uuid: Callable[[], uuid.UUID] = uuid.uuid4) -> uuid.UUID:
+    """A topic id: random, not zero, and its text does not look like an option of a command."""
+    while True:
+        topic_id = random_uuid()
+        if topic_id.int and not id_text(topic_id).startswith("-"):
+            return topic_id
+
+
+def id_text(topic_id: uuid.UUID) -> str:
+    """22 characters of base64url, as Kafka prints ids."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")
+
+
+def parse_id(text: str) -> uuid.UUID:
+    """The id that `id_text` wrote. Raises ValueError."""
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

@@ -1,0 +1,421 @@
+"""The topics of the broker: created, deleted and opened; the metadata store says which there are.
+
+    /topics/<name>     {"id": "...", "partitions": ["<directory id>", ...], "configs": {...}}
+    /deleted/<id>      {"name": "...", "partitions": [...]}: its files are still to be removed
+
+The store goes first, the files follow. A crash between the two is healed at the next start: a
+partition that the store knows and no directory holds is created (it never held a record), a topic
+that the store says is deleted is removed. A directory of a topic that the store does not
+know at all is left alone, and told of: nothing is ever deleted because of a fact that is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.error_codes import ErrorCode
+from server.metadata_store import Compare, Delete, Entry, MetadataStore, Put
+from server.topic_names import (
+    colliding_name,
+    fault_of_name,
+    id_text,
+    new_topic_id,
+    parse_id,
+)
+from storage.config_property import ConfigError
+from storage.errors import StorageError
+from storage.log import PartitionLog
+from storage.log_config import LogConfig
+from storage.log_directory import LogDirectory
+from storage.topic_partition import TopicPartition
+
+_log = logging.getLogger("server.topics")
+
+TOPICS = "/topics/"
+DELETED = "/deleted/"
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+DEFAULT = -1
+"""A number of partitions or replicas that leaves it to the broker's configuration."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic that exists. A change of its configuration makes a new one of these."""
+
+    name: str
+    id: uuid.UUID
+    config: LogConfig
+    overrides: Mapping[str, str]
+    """The configuration that it was given, by Kafka's names; the rest is the broker's."""
+    partitions: tuple[PartitionLog | None, ...]
+    """Its logs by partition number; None where the log is offline."""
+    offline: Mapping[int, str]
+    """Why each partition that is None is out of service."""
+
+    @property
+    def is_internal(self) -> bool:
+        return self.name in INTERNAL_TOPICS
+
+    def partition(self, number: int) -> PartitionLog | ErrorCode:
+        """The log of one partition, or what to answer a client that asks for it."""
+        if not 0 <= number < len(self.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        log = self.partitions[number]
+        return ErrorCode.KAFKA_STORAGE_ERROR if log is None else log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRefused:
+    """Why a topic is not created or deleted. Nothing was changed."""
+
+    error_code: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicDefaults:
+    """What a topic gets that is created without saying more."""
+
+    config: LogConfig
+    partitions_count: int
+    partitions_max: int
+
+
+class Topics:
+    """The sole owner of which topics exist. Lives on the event loop; disk work runs in threads."""
+
+    __slots__ = (
+        "_by_id", "_by_name", "_defaults", "_directories", "_lock", "_new_id", "_on_removed",
+        "_removals", "_store",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        directories: Sequence[LogDirectory],
+        *,
+        defaults: TopicDefaults,
+        on_removed: Callable[[PartitionLog], None] = lambda _: None,
+        new_id: Callable[[], uuid.UUID] = new_topic_id,
+    ) -> None:
+        """`on_removed` is told of every log that is not served any more, before its files go."""
+        # Constant after construction
+        self._store = store
+        self._directories = directories
+        self._defaults = defaults
+        self._on_removed = on_removed
+        self._new_id = new_id
+        # Orders creations and deletions, so that what was checked stays true until it is written.
+        self._lock = asyncio.Lock()
+        # State: what the store says, with the logs open.
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[uuid.UUID, Topic] = {}
+        self._removals: set[asyncio.Task[None]] = set()
+
+    # Reading.
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: uuid.UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def __iter__(self) -> Iterator[Topic]:
+        """All topics in the order of their names."""
+        return iter([self._by_name[name] for name in sorted(self._by_name)])
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def logs(self) -> list[PartitionLog]:
+        """Every log that is in service."""
+        return [log for t in self._by_name.values() for log in t.partitions if log is not None]
+
+    @property
+    def partitions_offline(self) -> int:
+        """How many partitions are out of service."""
+        return sum(len(topic.offline) for topic in self._by_name.values())
+
+    # Starting and stopping.
+
+    async def open(self) -> None:
+        """Open the log of every partition that the store knows; finish deletions.
+
+        A log that cannot be opened is offline with its reason; the others are served.
+
+        Raises:
+            StorageError: the store cannot be read.
+        """
+        known = (await self._store.range(TOPICS)).entries
+        for entry in known:
+            self._publish(await asyncio.to_thread(self._open_topic, entry))
+        for entry in (await self._store.range(DELETED)).entries:
+            topic_id = parse_id(entry.key.removeprefix(DELETED))
+            self._remove_later(json.loads(entry.value)["name"], topic_id)
+
+    async def close(self) -> None:
+        """Wait for removals under way, then close every log."""
+        if self._removals:
+            await asyncio.wait(self._removals)
+        await asyncio.to_thread(self._close_logs)
+
+    def _close_logs(self) -> None:
+        for log in self.logs():
+            try:
+                log.close()
+            except StorageError:
+                _log.exception("%s: could not be closed in order", log.topic_partition)
+
+    # Creating.
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partitions_count: int = DEFAULT,
+        replication_factor: int = DEFAULT,
+        overrides: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> Topic | TopicRefused:
+        """Create a topic; durable when this returns.
+
+        Args:
+            validate_only: check everything and change nothing; the topic returned has no logs.
+        """
+        async with self._lock:
+            checked = self._check(name, partitions_count, replication_factor, overrides or {})
+            if isinstance(checked, TopicRefused):
+                return checked
+            count, config = checked
+            topic = Topic(
+                name=name,
+                id=self._new_id(),
+                config=config,
+                overrides=dict(overrides or {}),
+                partitions=(None,) * count,
+                offline={},
+            )
+            return topic if validate_only else await self._create(topic)
+
+    async def create_if_absent(self, name: str) -> Topic | TopicRefused:
+        """The topic, created with the defaults if there is none of this name."""
+        if name in INTERNAL_TOPICS and name not in self._by_name:
+            return TopicRefused(
+                error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+                message=f"{name} is an internal topic and is not created on demand",
+            )
+        created = await self.create(name)
+        return self._by_name.get(name) or created
+
+    def _check(
+        self,
+        name: str,
+        partitions_count: int,
+        replication_factor: int,
+        overrides: Mapping[str, str],
+    ) -> tuple[int, LogConfig] | TopicRefused:
+        """The number of partitions and the configuration, or what is wrong with the wish."""
+        refusal = self._check_name(name) or _check_replicas(replication_factor)
+        if refusal is not None:
+            return refusal
+        count = self._defaults.partitions_count if partitions_count == DEFAULT else partitions_count
+        if not 0 < count <= self._defaults.partitions_max:
+            return TopicRefused(
+                error_code=ErrorCode.INVALID_PARTITIONS,
+                message=f"{count} partitions: a topic has 1 to {self._defaults.partitions_max}",
+            )
+        try:
+            return count, LogConfig.from_overrides(overrides, self._defaults.config)
+        except ConfigError as error:
+            return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))
+
+    def _check_name(self, name: str) -> TopicRefused | None:
+        fault = fault_of_name(name)
+        if fault is not None:
+            return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=fault)
+        if name in self._by_name:
+            return TopicRefused(
+                error_code=ErrorCode.TOPIC_ALREADY_EXISTS, message=f"Topic '{name}' already exists."
+            )
+        other = colliding_name(name, self._by_name)
+        if other is not None:
+            return TopicRefused(
+                error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+                message=f"Topic '{name}' collides with existing topic: {other}",
+            )
+        return None
+
+    async def _create(self, planned: Topic) -> Topic | TopicRefused:
+        directories = self._spread(len(planned.partitions))
+        if not directories:
+            return TopicRefused(
+                error_code=ErrorCode.KAFKA_STORAGE_ERROR, message="all log directories are offline"
+            )
+        result = await self._store.txn(
+            [Compare(key=TOPICS + planned.name, mod_revision=0)],
+            [Put(key=TOPICS + planned.name, value=_to_json(planned, directories))],
+        )
+        if not result.succeeded:
+            return TopicRefused(
+                error_code=ErrorCode.TOPIC_ALREADY_EXISTS,
+                message=f"Topic '{planned.name}' already exists.",
+            )
+        try:
+            topic = await asyncio.to_thread(_create_logs, planned, directories)
+        except StorageError as error:
+            return await self._undo_creation(planned, error)
+        self._publish(topic)
+        _log.info("%s: created with %d partitions", topic.name, len(topic.partitions))
+        return topic
+
+    async def _undo_creation(self, planned: Topic, error: StorageError) -> TopicRefused:
+        """Take back a topic whose logs could not all be created."""
+        _log.error("%s: cannot be created: %s", planned.name, error)
+        await self._mark_deleted(planned)
+        self._remove_later(planned.name, planned.id)
+        return TopicRefused(error_code=ErrorCode.KAFKA_STORAGE_ERROR, message=str(error))
+
+    def _spread(self, count: int) -> list[LogDirectory]:
+        """A directory for each partition: always the one that holds the fewest."""
+        held = {each: 0 for each in self._directories if each.offline_reason is None}
+        for log in self.logs():
+            if log.directory in held:
+                held[log.directory] += 1
+        chosen: list[LogDirectory] = []
+        for _ in range(count if held else 0):
+            least = min(held, key=held.__getitem__)
+            held[least] += 1
+            chosen.append(least)
+        return chosen
+
+    # Deleting.
+
+    async def delete(self, topic: Topic) -> TopicRefused | None:
+        """Delete a topic; None when it is durably gone. Its files are removed in the background."""
+        async with self._lock:
+            if self._by_id.get(topic.id) is None:
+                return TopicRefused(
+                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    message=f"Topic '{topic.name}' does not exist.",
+                )
+            await self._mark_deleted(topic)
+            del self._by_name[topic.name], self._by_id[topic.id]
+            for log in topic.partitions:
+                if log is not None:
+                    log.retire()
+                    self._on_removed(log)
+            self._remove_later(topic.name, topic.id)
+            _log.info("%s: deleted", topic.name)
+            return None
+
+    async def _mark_deleted(self, topic: Topic) -> None:
+        await self._store.txn(
+            (),
+            [
+                Delete(key=TOPICS + topic.name),
+                Put(key=DELETED + id_text(topic.id), value=json.dumps({"name": topic.name})),
+            ],
+        )
+
+    def _remove_later(self, name: str, topic_id: uuid.UUID) -> None:
+        task = asyncio.get_running_loop().create_task(self._remove(name, topic_id))
+        self._removals.add(task)
+        task.add_done_callback(self._removals.discard)
+
+    async def _remove(self, name: str, topic_id: uuid.UUID) -> None:
+        """Remove a deleted topic's files; if that fails the next start goes on with it."""
+        try:
+            for directory in self._directories:
+                if directory.offline_reason is None:
+                    await asyncio.to_thread(directory.delete_topic, name, topic_id)
+            await self._store.txn((), [Delete(key=DELETED + id_text(topic_id))])
+        except StorageError:
+            _log.exception("%s: its files could not be removed; the next start tries again", name)
+
+    # Opening.
+
+    def _open_topic(self, entry: Entry) -> Topic:
+        name = entry.key.removeprefix(TOPICS)
+        content = json.loads(entry.value)
+        topic_id = parse_id(content["id"])
+        config = self._config_of(name, content["configs"])
+        logs: list[PartitionLog | None] = []
+        offline: dict[int, str] = {}
+        for number, directory_id in enumerate(content["partitions"]):
+            try:
+                directory = self._directory(directory_id)
+                logs.append(directory.open_log(TopicPartition(name, number), topic_id, config))
+            except StorageError as error:
+                _log.error("%s-%d: offline: %s", name, number, error)
+                offline[number] = str(error)
+                logs.append(None)
+        return Topic(
+            name=name,
+            id=topic_id,
+            config=config,
+            overrides=content["configs"],
+            partitions=tuple(logs),
+            offline=offline,
+        )
+
+    def _config_of(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
+        """A stored topic's configuration, without what this release does not know or allow."""
+        config = self._defaults.config
+        for property_name, text in overrides.items():
+            try:
+                config = LogConfig.from_overrides({property_name: text}, config)
+            except ConfigError as error:
+                _log.warning("%s: setting ignored: %s", name, error)
+        return config
+
+    def _directory(self, directory_id: str) -> LogDirectory:
+        for directory in self._directories:
+            if directory.directory_id == directory_id:
+                return directory
+        raise StorageError(f"the log directory with id {directory_id} is not among log.dirs")
+
+    def _publish(self, topic: Topic) -> None:
+        self._by_name[topic.name] = self._by_id[topic.id] = topic
+
+
+def _check_replicas(replication_factor: int) -> TopicRefused | None:
+    if replication_factor in (DEFAULT, 1):
+        return None
+    message = (
+        f"Unable to replicate the partition {replication_factor} time(s): the replication factor"
+        " cannot be larger than 1, because this cluster has one broker."
+        if replication_factor > 1
+        else "Replication factor must be larger than 0, or -1 to use the default value."
+    )
+    return TopicRefused(error_code=ErrorCode.INVALID_REPLICATION_FACTOR, message=message)
+
+
+def _to_json(topic: Topic, directories: Sequence[LogDirectory]) -> str:
+    content: dict[str, Any] = {
+        "id": id_text(topic.id),
+        "partitions": [directory.directory_id for directory in directories],
+        "configs": dict(topic.overrides),
+    }
+    return json.dumps(content, separators=(",", ":"))
+
+
+def _create_logs(planned: Topic, directories: Sequence[LogDirectory]) -> Topic:
+    """Create the topic's logs, all or an exception."""
+    logs: list[PartitionLog] = []
+    for number, directory in enumerate(directories):
+        name = TopicPartition(planned.name, number)
+        logs.append(directory.create_log(name, planned.id, planned.config))
+    return Topic(
+        name=planned.name,
+        id=planned.id,
+        config=planned.config,
+        overrides=planned.overrides,
+        partitions=tuple(logs),
+        offline={},
+    )
