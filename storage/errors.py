@@ -1,0 +1,121 @@
+"""What can go wrong with the disk, and what happens next.
+
+    StorageError                  the world below us is broken; nothing more was acknowledged
+    |-- DiskError                 one file operation failed; carries path and errno
+    |   |-- NoSpace               the disk is full: the append is refused, the log serves on
+    |   |-- MissingFile           a file that should be there is not
+    |   `-- SyncFailed            a failed fsync is final: the log directory goes offline
+    |-- DirectoryOffline          a log directory is out of service until the next start
+    |-- DirectoryLocked           another process owns the log directory: do not start
+    |-- ForeignDirectory          the directory belongs to another cluster or node: do not start
+    |-- FormatFromTheFuture       a later release wrote this file: do not start, do not touch it
+    |-- DamagedFile               a checksummed file does not match its checksum, or is cut short
+    |-- CorruptLog                bytes of a log that were safe on disk are damaged
+    |-- LogOffline                one log is out of service, with the reason; others serve on
+    |-- SegmentRemoved            a segment was truncated or deleted while somebody read it
+    `-- SwapRefused               cleaned segments no longer fit the log: the pass is thrown away
+
+Expected answers (offset out of range, a sequence out of order) are `ErrorCode` values, not exceptions.
+"""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """The disk, or what is on it, is not as it must be."""
+
+
+class DiskError(StorageError):
+    """A file operation failed. `errno` is the system's number, `path` what it was done to."""
+
+    def __init__(self, action: str, path: str, errno: int, text: str) -> None:
+        super().__init__(f"{action} {path}: {text} (errno {errno})")
+        self.action = action
+        self.path = path
+        self.errno = errno
+
+
+class NoSpace(DiskError):
+    """The disk or a quota is full. Nothing was written; the same append may work later."""
+
+
+class MissingFile(DiskError):
+    """A file or directory that should exist does not."""
+
+
+class SyncFailed(DiskError):
+    """An fsync failed: what the disk holds is unknown from here on, so nothing retries it."""
+
+
+class DirectoryOffline(StorageError):
+    """The log directory `path` is out of service for `reason` until the broker is restarted."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"log directory {path} is offline: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class DirectoryLocked(StorageError):
+    """Another process holds the log directory `path`; two brokers would destroy it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"log directory {path} is in use by another process")
+        self.path = path
+
+
+class ForeignDirectory(StorageError):
+    """The log directory's meta.properties names another cluster or node than this broker's."""
+
+
+class FormatFromTheFuture(StorageError):
+    """`path` has format `found`, this release reads up to `known`; the file is left alone."""
+
+    def __init__(self, path: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{path} was written by a later release: its format is {found}, this one reads up to"
+            f" {known}; start that release again, or restore an older copy of the data"
+        )
+        self.path = path
+        self.found = found
+        self.known = known
+
+
+class DamagedFile(StorageError):
+    """A checkpoint, snapshot, index or manifest is damaged; it is rebuilt from the segments."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is damaged: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+class CorruptLog(StorageError):
+    """A segment is damaged at byte `position`, below what was safe on disk: the log goes offline."""
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path} is corrupt at byte {position}: {reason}")
+        self.path = path
+        self.position = position
+        self.reason = reason
+
+
+class LogOffline(StorageError):
+    """One log cannot be served, for `reason`; none of its files was removed."""
+
+    def __init__(self, log: str, reason: str) -> None:
+        super().__init__(f"{log} is offline: {reason}")
+        self.log = log
+        self.reason = reason
+
+
+class SegmentRemoved(StorageError):
+    """The segment's file is gone: the log was truncated or deleted. Read the log again."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} was removed")
+        self.path = path
+
+
+class SwapRefused(StorageError):
+    """The log changed under a cleaning pass, so its result was not taken; clean again."""

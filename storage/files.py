@@ -1,0 +1,295 @@
+"""The only place that touches files of a log directory.
+
+`FileSystem` and `File` are the small interface that all of `storage/` uses, so that tests can put an
+in-memory disk with faults and power cuts under it (`tests/harness/memory_fs.py`). `LocalFileSystem`
+is the real one. Every `OSError` becomes a `DiskError` here, with path and errno; none leaks.
+
+What the interface promises, and a crash may take away:
+  - bytes of a file are safe after `File.sync`; until then any 512-byte sector of them may be lost;
+  - a created, renamed or removed name is safe after `sync_directory` of the directory that holds it;
+  - `replace_durably` is atomic and safe when it returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeAlias
+
+from storage.errors import DirectoryLocked, DiskError, MissingFile, NoSpace, SyncFailed
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+IOV_MAX = os.sysconf("SC_IOV_MAX")
+
+
+class File(Protocol):
+    """One open file. Appending is for one thread at a time; reading and syncing for any."""
+
+    path: str
+    size: int
+    """Bytes written through this object or found when it was opened."""
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        """Write the parts one after the other at the end; the position where they begin.
+
+        If it raises, the file is as long as before.
+        """
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Read at most `size` bytes; fewer only at the end of the file."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes."""
+
+    def sync(self) -> None:
+        """Return when all that was written is safe. Raises SyncFailed, which is final."""
+
+    def fileno(self) -> int:
+        """The descriptor, for `os.sendfile`; this object keeps owning it."""
+
+    def close(self) -> None:
+        """Give the descriptor back; closing twice is allowed."""
+
+
+class Lock(Protocol):
+    """A held lock on a directory."""
+
+    def release(self) -> None:
+        """Let others have it."""
+
+
+class FileSystem(Protocol):
+    """The operations on names that storage needs."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and appending. `create` demands that it is not there yet."""
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole contents of a small file. Raises MissingFile."""
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        """Write a file and sync its bytes (not its name); what was there is gone."""
+
+    def replace_durably(self, path: str, data: bytes) -> None:
+        """Replace a file as one step that no crash can split; safe when it returns."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or directory; an existing target file is replaced."""
+
+    def unlink(self, path: str) -> None:
+        """Remove a file's name. Raises MissingFile."""
+
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, sorted. Raises MissingFile."""
+
+    def make_directory(self, path: str) -> None:
+        """Create a directory, and those above it; an existing one is fine."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with all in it; a missing one is fine."""
+
+    def sync_directory(self, path: str) -> None:
+        """Return when the names in a directory are safe. Raises SyncFailed."""
+
+    def exists(self, path: str) -> bool:
+        """Whether the name exists."""
+
+    def size(self, path: str) -> int:
+        """A file's size in bytes. Raises MissingFile."""
+
+    def lock(self, path: str) -> Lock:
+        """Take the lock file at `path` for this process. Raises DirectoryLocked."""
+
+
+@contextlib.contextmanager
+def disk_errors(action: str, path: str) -> Iterator[None]:
+    """Turn the system's errors into ours; the one boundary where that happens."""
+    try:
+        yield
+    except OSError as error:
+        raise disk_error(action, path, error) from error
+
+
+def disk_error(action: str, path: str, error: OSError) -> DiskError:
+    """The kind of `DiskError` that an errno calls for."""
+    number = error.errno or 0
+    kind: type[DiskError] = DiskError
+    if action == "sync":
+        kind = SyncFailed
+    elif number in (errno.ENOSPC, errno.EDQUOT):
+        kind = NoSpace
+    elif number == errno.ENOENT:
+        kind = MissingFile
+    return kind(action, path, number, error.strerror or str(error))
+
+
+class LocalFile:
+    """A file of the operating system's; owns one descriptor."""
+
+    __slots__ = ("_descriptor", "path", "size")
+
+    def __init__(self, path: str, descriptor: int, size: int) -> None:
+        self.path = path
+        self.size = size
+        self._descriptor = descriptor
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        start = self.size
+        try:
+            end = start + self._write(parts, start)
+        except OSError as error:
+            # What was written of the parts must not be found by a later recovery.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, start)
+            raise disk_error("append to", self.path, error) from error
+        self.size = end
+        return start
+
+    def _write(self, parts: Sequence[Buffer], position: int) -> int:
+        """Write all parts at `position`, over as many calls as the system needs; the bytes."""
+        total = sum(len(part) for part in parts)
+        written = os.pwritev(self._descriptor, parts, position) if len(parts) <= IOV_MAX else 0
+        if written == total:
+            return total
+        rest = memoryview(b"".join(parts))
+        while written < total:
+            count = os.pwrite(self._descriptor, rest[written:], position + written)
+            if count == 0:
+                raise OSError(errno.EIO, "write returned 0")
+            written += count
+        return total
+
+    def read_at(self, position: int, size: int) -> bytes:
+        with disk_errors("read", self.path):
+            data = os.pread(self._descriptor, size, position)
+            if len(data) == size or position + len(data) >= self.size:
+                return data
+            return self._read_rest(data, position, size)
+
+    def _read_rest(self, data: bytes, position: int, size: int) -> bytes:
+        parts, length = [data], len(data)
+        while length < size:
+            data = os.pread(self._descriptor, size - length, position + length)
+            if not data:
+                break
+            parts.append(data)
+            length += len(data)
+        return b"".join(parts)
+
+    def truncate(self, size: int) -> None:
+        with disk_errors("truncate", self.path):
+            os.ftruncate(self._descriptor, size)
+        self.size = size
+
+    def sync(self) -> None:
+        with disk_errors("sync", self.path):
+            os.fdatasync(self._descriptor)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class LocalLock:
+    """An flock on a file, held as long as its descriptor is open."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class LocalFileSystem:
+    """The operating system's files."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> LocalFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        with disk_errors("open", path):
+            descriptor = os.open(path, flags, 0o644)
+            return LocalFile(path, descriptor, os.fstat(descriptor).st_size)
+
+    def read_bytes(self, path: str) -> bytes:
+        with disk_errors("read", path), open(path, "rb") as file:
+            return file.read()
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        with disk_errors("write", path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            with disk_errors("write", path):
+                written = 0
+                while written < len(data):
+                    written += os.write(descriptor, data[written:])
+            with disk_errors("sync", path):
+                os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def replace_durably(self, path: str, data: bytes) -> None:
+        staging = f"{path}.tmp"
+        self.write_bytes(staging, data)
+        self.rename(staging, path)
+        self.sync_directory(os.path.dirname(path))
+
+    def rename(self, source: str, target: str) -> None:
+        with disk_errors("rename", source):
+            os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        with disk_errors("unlink", path):
+            os.unlink(path)
+
+    def list(self, path: str) -> list[str]:
+        with disk_errors("list", path):
+            return sorted(os.listdir(path))
+
+    def make_directory(self, path: str) -> None:
+        with disk_errors("create", path):
+            os.makedirs(path, exist_ok=True)
+
+    def remove_tree(self, path: str) -> None:
+        with disk_errors("remove", path), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def sync_directory(self, path: str) -> None:
+        with disk_errors("sync", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        with disk_errors("stat", path):
+            return os.stat(path).st_size
+
+    def lock(self, path: str) -> LocalLock:
+        with disk_errors("open", path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise DirectoryLocked(os.path.dirname(path)) from error
+            raise disk_error("lock", path, error) from error
+        return LocalLock(descriptor)

@@ -1,0 +1,107 @@
+"""Every name that storage gives a file or a directory: made and understood here, nowhere else.
+
+    <topic, cut to 200 bytes>.<topic id, 22 characters of base64url>/<partition>/
+        manifest
+        <base offset, 20 digits>.v<version>.log | .index | .timeindex   and the same + .cleaned
+        <offset, 20 digits>.snapshot
+        leader-epoch-checkpoint
+        cut.<offset>.<n>
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from dataclasses import dataclass
+
+MANIFEST = "manifest"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+LOCK = ".lock"
+META_PROPERTIES = "meta.properties"
+HASH_KEY = "hash.key"
+START_COUNTER = "start-counter"
+CLEAN_SHUTDOWN = ".clean-shutdown"
+METADATA = "metadata"
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+SEGMENT_KINDS = (LOG, OFFSET_INDEX, TIME_INDEX)
+
+TOPIC_BYTES_MAX = 200
+TOPIC_ID_CHARACTERS = 22
+
+_SEGMENT_FILE = re.compile(r"(\d{20})\.v(\d+)(\.log|\.index|\.timeindex)(\.cleaned)?")
+_SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
+_TOPIC_DIRECTORY = re.compile(r".+\.([A-Za-z0-9_-]{22})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFile:
+    """What a segment file's name says."""
+
+    base_offset: int
+    version: int
+    kind: str
+    is_cleaned: bool
+    """Whether a swap has yet to give it its final name."""
+
+
+def segment_file(base_offset: int, version: int, kind: str, *, cleaned: bool = False) -> str:
+    """Name a segment's file; `kind` is one of `SEGMENT_KINDS`."""
+    return f"{base_offset:020d}.v{version}{kind}{CLEANED if cleaned else ''}"
+
+
+def parse_segment_file(name: str) -> SegmentFile | None:
+    """Understand a segment file's name; None if it is something else."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    if match is None:
+        return None
+    return SegmentFile(
+        base_offset=int(match[1]),
+        version=int(match[2]),
+        kind=match[3],
+        is_cleaned=match[4] is not None,
+    )
+
+
+def snapshot_file(offset: int) -> str:
+    """Name the producer snapshot of everything below `offset`."""
+    return f"{offset:020d}.snapshot"
+
+
+def parse_snapshot_file(name: str) -> int | None:
+    """The offset of a producer snapshot's name; None if it is something else."""
+    match = _SNAPSHOT.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def cut_file(offset: int, number: int) -> str:
+    """Name the file that keeps what recovery cut off at `offset`."""
+    return f"cut.{offset}.{number}"
+
+
+def topic_id_text(topic_id: uuid.UUID) -> str:
+    """A topic id as Kafka prints it: 22 characters of base64url."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+def topic_directory(topic: str, topic_id: uuid.UUID) -> str:
+    """Name a topic's directory. Topic names are ASCII, so a cut never splits a character."""
+    return f"{topic[:TOPIC_BYTES_MAX]}.{topic_id_text(topic_id)}"
+
+
+def parse_topic_directory(name: str) -> uuid.UUID | None:
+    """The topic id in a topic directory's name; None if it is something else."""
+    match = _TOPIC_DIRECTORY.fullmatch(name)
+    if match is None:
+        return None
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(match[1] + "=="))
+
+
+def join(directory: str, name: str) -> str:
+    """The path of `name` in `directory`."""
+    return f"{directory}/{name}"

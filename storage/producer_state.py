@@ -1,0 +1,214 @@
+"""What a log remembers of idempotent producers: enough to know a duplicate from a gap.
+
+    snapshot := magic: byte[4] = "KPRS" | format: uint16 | row_size: uint16 | count: uint32
+                | row{count} | checksum: uint64 (xxh3-64 of all before it)
+    row      := producer_id: int64 | producer_epoch: int16 | batch_count: int16
+                | coordinator_epoch: int32 | current_txn_first_offset: int64
+                | last_timestamp: int64 | batch{5}
+    batch    := first_sequence: int32 | last_sequence: int32 | last_offset: int64
+
+All big-endian. `<offset>.snapshot` holds the state of everything below that offset. Kafka's own form
+keeps one batch a producer; with it a restart would forget four of the five batches that a
+producer may have under way.
+
+The rules, for a batch with a producer id:
+    no state for the id     any sequence is taken: the log may have been compacted since
+    same epoch              the next sequence, or one of the last five batches again (a duplicate)
+    a newer epoch           begins at sequence 0
+    an older epoch          is fenced
+Source: KIP-98; Apache Kafka, ProducerStateManager.java, ProducerAppendInfo.java.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import xxhash
+
+from protocol.error_codes import ErrorCode
+from protocol.record_batch import BatchHeader
+from storage.errors import DamagedFile, FormatFromTheFuture
+
+BATCHES_KEPT = 5
+"""A producer may have this many batches under way (max.in.flight.requests.per.connection)."""
+
+SEQUENCE_END = 1 << 31
+MAGIC = b"KPRS"
+FORMAT = 1
+HEADER = struct.Struct(">4sHHI")
+ROW = struct.Struct(
+    ">"
+    "q"  # producer id
+    "h"  # producer epoch
+    "h"  # batch count
+    "i"  # coordinator epoch
+    "q"  # current transaction's first offset
+    "q"  # last timestamp
+)
+BATCH = struct.Struct(">iiq")
+ROW_BYTES = ROW.size + BATCHES_KEPT * BATCH.size
+CHECKSUM = struct.Struct(">Q")
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedBatch:
+    """One batch of a producer, as it stands in the log."""
+
+    first_sequence: int
+    last_sequence: int
+    last_offset: int
+
+    @property
+    def base_offset(self) -> int:
+        count = (self.last_sequence - self.first_sequence) % SEQUENCE_END
+        return self.last_offset - count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerState:
+    """One producer's place in a log."""
+
+    producer_epoch: int
+    last_timestamp: int
+    """Wall time of its last append; what its expiry counts from."""
+    batches: tuple[AppendedBatch, ...] = ()
+    """The last ones, at most five, oldest first."""
+    coordinator_epoch: int = -1
+    current_txn_first_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """The batch is in the log already, with these offsets."""
+
+    base_offset: int
+    last_offset: int
+
+
+class ProducerStates:
+    """The producers of one log. Owned by its `PartitionLog`."""
+
+    __slots__ = ("_states",)
+
+    def __init__(self, states: Mapping[int, ProducerState] | None = None) -> None:
+        self._states: dict[int, ProducerState] = dict(states or {})
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def get(self, producer_id: int) -> ProducerState | None:
+        """What is known of a producer."""
+        return self._states.get(producer_id)
+
+    def judge(self, header: BatchHeader) -> Duplicate | ErrorCode:
+        """Say whether a batch may be appended: NONE, the error, or that it is in the log already."""
+        state = self._states.get(header.producer_id)
+        if header.producer_id < 0 or state is None:
+            return ErrorCode.NONE
+        if header.producer_epoch < state.producer_epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if header.producer_epoch > state.producer_epoch:
+            return _expect(header.base_sequence == 0)
+        for batch in state.batches:
+            if (batch.first_sequence, batch.last_sequence) == (
+                header.base_sequence,
+                header.last_sequence,
+            ):
+                return Duplicate(batch.base_offset, batch.last_offset)
+        if not state.batches:
+            return ErrorCode.NONE
+        return _expect(header.base_sequence == (state.batches[-1].last_sequence + 1) % SEQUENCE_END)
+
+    def appended(self, header: BatchHeader, *, last_offset: int, now_ms: int) -> None:
+        """Remember a data batch that is now in the log."""
+        if header.producer_id < 0 or header.is_control:
+            return
+        batch = AppendedBatch(header.base_sequence, header.last_sequence, last_offset)
+        state = self._states.get(header.producer_id)
+        if state is None or state.producer_epoch != header.producer_epoch:
+            state = ProducerState(producer_epoch=header.producer_epoch, last_timestamp=now_ms)
+        self._states[header.producer_id] = replace(
+            state, last_timestamp=now_ms, batches=(*state.batches, batch)[-BATCHES_KEPT:]
+        )
+
+    def expire(self, before_ms: int) -> None:
+        """Forget producers that have appended nothing since `before_ms`."""
+        expired = [key for key, state in self._states.items() if state.last_timestamp < before_ms]
+        for producer_id in expired:
+            del self._states[producer_id]
+
+    def last_data_offsets(self) -> tuple[int, ...]:
+        """The last offset of each producer's last batch: the cleaner keeps those batches."""
+        return tuple(s.batches[-1].last_offset for s in self._states.values() if s.batches)
+
+    def clear(self) -> None:
+        """Forget all producers."""
+        self._states.clear()
+
+    def encode(self) -> bytes:
+        """The bytes of a snapshot file."""
+        body = bytearray(HEADER.pack(MAGIC, FORMAT, ROW_BYTES, len(self._states)))
+        for producer_id, state in sorted(self._states.items()):
+            body += _encode_row(producer_id, state)
+        return bytes(body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body)))
+
+
+def decode_producer_states(data: bytes, path: str) -> ProducerStates:
+    """Read a snapshot file's bytes; `path` only serves the messages.
+
+    Raises:
+        FormatFromTheFuture: a later release wrote it.
+        DamagedFile: it is cut short or its checksum differs.
+    """
+    if len(data) < HEADER.size + CHECKSUM.size:
+        raise DamagedFile(path, f"only {len(data)} bytes long")
+    checked = memoryview(data)[: -CHECKSUM.size]
+    (checksum,) = CHECKSUM.unpack_from(data, len(checked))
+    magic, version, row_bytes, count = HEADER.unpack_from(data)
+    if magic != MAGIC or checksum != xxhash.xxh3_64_intdigest(checked):
+        raise DamagedFile(path, "its checksum differs")
+    if version > FORMAT:
+        raise FormatFromTheFuture(path, version, FORMAT)
+    if row_bytes < ROW_BYTES or len(checked) != HEADER.size + count * row_bytes:
+        raise DamagedFile(path, f"{len(data)} bytes do not hold {count} producers")
+    starts = range(HEADER.size, len(checked), row_bytes)
+    return ProducerStates(dict(_decode_row(data, start) for start in starts))
+
+
+def _expect(holds: bool) -> ErrorCode:
+    return ErrorCode.NONE if holds else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def _encode_row(producer_id: int, state: ProducerState) -> bytes:
+    row = bytearray(
+        ROW.pack(
+            producer_id,
+            state.producer_epoch,
+            len(state.batches),
+            state.coordinator_epoch,
+            state.current_txn_first_offset,
+            state.last_timestamp,
+        )
+    )
+    for batch in state.batches:
+        row += BATCH.pack(batch.first_sequence, batch.last_sequence, batch.last_offset)
+    return bytes(row.ljust(ROW_BYTES, b"\0"))
+
+
+def _decode_row(data: bytes, position: int) -> tuple[int, ProducerState]:
+    producer_id, epoch, count, coordinator_epoch, first_offset, timestamp = ROW.unpack_from(
+        data, position
+    )
+    first = position + ROW.size
+    return producer_id, ProducerState(
+        producer_epoch=epoch,
+        last_timestamp=timestamp,
+        batches=tuple(
+            AppendedBatch(*BATCH.unpack_from(data, first + index * BATCH.size))
+            for index in range(count)
+        ),
+        coordinator_epoch=coordinator_epoch,
+        current_txn_first_offset=first_offset,
+    )

@@ -1,0 +1,291 @@
+"""One segment of a log: a file of record batches, and its indexes.
+
+    created -> active (appends) -> sealed (immutable) -> retired (in no manifest) -> file removed
+
+Readers pin a segment while they send from its file; a retired one loses its files when the last
+pin goes. The file is opened at the first use and belongs to the segment.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from protocol.record_batch import BatchHeader
+from storage.errors import DamagedFile, DiskError, MissingFile, SegmentRemoved
+from storage.files import Buffer, File, FileSystem
+from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
+from storage.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file
+from storage.segment_index import SegmentIndex
+
+Background = Callable[[Callable[[], None]], None]
+"""Runs a piece of work soon, on a thread that may wait for the disk."""
+
+# Opening and pinning happen in the loop's thread and in the cleaner's; both are short.
+_guard = threading.Lock()
+
+
+class SegmentRegion:
+    """A byte range of a segment's file, readable until it is released."""
+
+    __slots__ = ("_is_released", "_segment", "position", "size")
+
+    def __init__(self, segment: Segment, position: int, size: int) -> None:
+        segment.pin()
+        self._segment = segment
+        self._is_released = False
+        self.position = position
+        self.size = size
+
+    @property
+    def fileno(self) -> int:
+        """The descriptor to send from."""
+        return self._segment.file().fileno()
+
+    def read_bytes(self) -> bytes:
+        """The region's bytes, for readers that don't send files."""
+        return self._segment.file().read_at(self.position, self.size)
+
+    def release(self) -> None:
+        """Let go of the segment; releasing twice is allowed."""
+        if not self._is_released:
+            self._is_released = True
+            self._segment.unpin()
+
+
+class Segment:
+    """A segment that a log knows. Changed by the log's owner only; read by any thread."""
+
+    __slots__ = (
+        "_background",
+        "_bytes_since_entry",
+        "_directory",
+        "_file",
+        "_fs",
+        "_index",
+        "_is_retired",
+        "_pins",
+        "base_offset",
+        "created_ms",
+        "end_offset",
+        "file_version",
+        "first_append_ms",
+        "flags",
+        "is_sealed",
+        "last_append_ms",
+        "least_delete_horizon_ms",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "record_count",
+        "size",
+        "tombstone_count",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        row: SegmentRow,
+        *,
+        background: Background,
+        file: File | None = None,
+    ) -> None:
+        # Constant after construction
+        self._fs = fs
+        self._directory = directory
+        self._background = background
+        self.base_offset = row.base_offset
+        self.file_version = row.file_version
+        self.created_ms = row.created_ms
+        # State: a sealed segment changes no more, but for its pins.
+        self._file = file
+        self._index: SegmentIndex | None = None
+        self._bytes_since_entry = 0
+        self._pins = 0
+        self._is_retired = False
+        self.is_sealed = row.end_offset != UNKNOWN
+        self.flags = row.flags
+        self.end_offset = row.end_offset if row.end_offset != UNKNOWN else row.base_offset
+        self.size = max(row.size, 0)
+        self.max_timestamp = row.max_timestamp
+        self.offset_of_max_timestamp = row.offset_of_max_timestamp
+        self.first_append_ms = row.first_append_ms
+        self.last_append_ms = row.last_append_ms
+        self.record_count = max(row.record_count, 0)
+        self.tombstone_count = row.tombstone_count
+        self.least_delete_horizon_ms = row.least_delete_horizon_ms
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path(LOG)}, [{self.base_offset}, {self.end_offset}), {self.size} B)"
+
+    def path(self, kind: str) -> str:
+        """Where one of the segment's files is."""
+        return join(self._directory, segment_file(self.base_offset, self.file_version, kind))
+
+    def row(self) -> SegmentRow:
+        """What the manifest says of it: everything once sealed, else only what cannot change."""
+        known = self.is_sealed
+        return SegmentRow(
+            base_offset=self.base_offset,
+            file_version=self.file_version,
+            flags=self.flags,
+            end_offset=self.end_offset if known else UNKNOWN,
+            size=self.size if known else UNKNOWN,
+            max_timestamp=self.max_timestamp if known else UNKNOWN,
+            offset_of_max_timestamp=self.offset_of_max_timestamp if known else UNKNOWN,
+            created_ms=self.created_ms,
+            first_append_ms=self.first_append_ms,
+            last_append_ms=self.last_append_ms if known else UNKNOWN,
+            record_count=self.record_count if known else UNKNOWN,
+            tombstone_count=self.tombstone_count if known else UNKNOWN,
+            least_delete_horizon_ms=self.least_delete_horizon_ms if known else UNKNOWN,
+        )
+
+    # ---------------------------------------------------------------- files
+
+    def file(self) -> File:
+        """The segment's file, opened at the first use.
+
+        Raises:
+            SegmentRemoved: the segment was retired and nobody held it.
+        """
+        if self._file is None:
+            with _guard:
+                if self._file is None:
+                    self._file = self._open()
+        return self._file
+
+    def _open(self) -> File:
+        try:
+            return self._fs.open(self.path(LOG))
+        except MissingFile as error:
+            if self._is_retired:
+                raise SegmentRemoved(self.path(LOG)) from error
+            raise
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def pin(self) -> None:
+        """Keep the files until `unpin`."""
+        with _guard:
+            self._pins += 1
+
+    def unpin(self) -> None:
+        """Let go; the last one to do so removes a retired segment's files."""
+        with _guard:
+            self._pins -= 1
+            is_last = self._pins == 0 and self._is_retired
+        if is_last:
+            self._background(self.remove_files)
+
+    def retire(self) -> None:
+        """Remove the files as soon as nobody reads them. No manifest may list the segment."""
+        with _guard:
+            self._is_retired = True
+            is_unused = self._pins == 0
+        if is_unused:
+            self._background(self.remove_files)
+
+    def remove_files(self) -> None:
+        """Remove what is there of the segment's files."""
+        self.close()
+        for kind in SEGMENT_KINDS:
+            if self._fs.exists(self.path(kind)):
+                self._fs.unlink(self.path(kind))
+
+    # ---------------------------------------------------------------- appending
+
+    def append(
+        self, parts: Sequence[Buffer], header: BatchHeader, *, now_ms: int, index_interval_bytes: int
+    ) -> None:
+        """Write one batch whose header, offsets included, is `header`."""
+        assert not self.is_sealed
+        position = self.file().append(parts)
+        self.note(header, position, now_ms=now_ms, index_interval_bytes=index_interval_bytes)
+
+    def note(
+        self, header: BatchHeader, position: int, *, now_ms: int, index_interval_bytes: int
+    ) -> None:
+        """Take into account a batch that stands in the file at `position`."""
+        self.size = position + header.size_bytes
+        self.end_offset = header.next_offset
+        self.record_count += header.record_count
+        if header.record_count and header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.offset_of_max_timestamp = header.last_offset
+        if self.first_append_ms == UNKNOWN:
+            self.first_append_ms = now_ms
+        self.last_append_ms = now_ms
+        if self._bytes_since_entry > index_interval_bytes:
+            self._add_entry(header.last_offset, position)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += header.size_bytes
+
+    def _add_entry(self, last_offset: int, position: int) -> None:
+        if self._index is None:
+            self._index = SegmentIndex()
+        timestamp_offset = max(self.offset_of_max_timestamp - self.base_offset, 0)
+        relative = last_offset - self.base_offset
+        self._index.add(relative, position, self.max_timestamp, timestamp_offset)
+
+    # ---------------------------------------------------------------- indexes
+
+    @property
+    def index_bytes(self) -> int:
+        """The size of the larger index of the active segment."""
+        return self._index.file_bytes_max if self._index is not None else 0
+
+    def index(self) -> SegmentIndex:
+        """The indexes; a sealed segment's are read from their files at the first use.
+
+        Raises:
+            DamagedFile: they cannot be this segment's; rebuild them.
+        """
+        if self._index is None:
+            self._index = self._load_index() if self.is_sealed else SegmentIndex()
+        return self._index
+
+    def take_index(self, index: SegmentIndex) -> None:
+        """Use rebuilt or just written index entries."""
+        self._index = index
+
+    def _load_index(self) -> SegmentIndex:
+        try:
+            return SegmentIndex.from_files(
+                self._fs.read_bytes(self.path(OFFSET_INDEX)),
+                self._fs.read_bytes(self.path(TIME_INDEX)),
+                size=self.size,
+                span=self.end_offset - self.base_offset,
+            )
+        except (ValueError, DiskError) as error:
+            raise DamagedFile(self.path(OFFSET_INDEX), str(error)) from error
+
+    def write_index(self) -> None:
+        """Write the index files; they are safe once the directory is synced."""
+        index = self._index or SegmentIndex()
+        self._fs.write_bytes(self.path(OFFSET_INDEX), index.offset_file())
+        self._fs.write_bytes(self.path(TIME_INDEX), index.time_file())
+
+    def drop_index(self) -> None:
+        """Free the memory of a sealed segment's indexes; the next reader loads them again."""
+        if self.is_sealed:
+            self._index = None
+
+    def seal(self) -> None:
+        """Take no more appends."""
+        self.is_sealed = True
+
+    def unseal(self) -> None:
+        """Become the active segment again, after a truncation or a clean start."""
+        self.index()
+        self.is_sealed = False
+        self._bytes_since_entry = self.size - self.index().last_position_at_or_before(self.size)
+
+    @property
+    def is_cleaned(self) -> bool:
+        """Whether the cleaner wrote it."""
+        return bool(self.flags & FLAG_CLEANED)
