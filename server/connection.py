@@ -1,0 +1,340 @@
+"""One client's connection: bytes in, requests one at a time, responses in order.
+
+    socket --> FrameBuffer --> requests --> dispatch --> replies --> Outbox --> socket
+                               (queue)     one at a time  (in order)
+
+Requests start in the order they came, each when its predecessor has done all that the order of
+effects needs. Most are answered by then. A Produce is done once it appended, and its reply, which
+waits for the disk, comes later: `dispatch` hands over an awaitable of it. Replies leave strictly in
+the order of their requests.
+
+What a peer can hold of us is bounded: the size of a frame, requests in flight, bytes of all
+requests, unsent output. Beyond a bound we stop reading; a frame that is too large closes the
+connection.
+
+A connection that breaks does not undo what it asked for: complete requests that were already
+received are carried out (an `acks=0` producer may send and close), and only their replies are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from metrics.server_probe import ServerProbe
+from protocol.errors import ProtocolError
+from protocol.frame import FrameBuffer
+from server.addresses import Address
+from server.limits import ConnectionLimits, RequestMemory
+from server.outbox import Outbox, Part
+
+if TYPE_CHECKING:
+    from server.fetch_waiters import ParkedFetch
+
+_log = logging.getLogger("server.connection")
+
+IN_FLIGHT_REQUESTS_MAX = 64
+"""Requests of one connection that are received and unanswered; clients use up to 5, some 12."""
+
+OUTBOX_BYTES_MAX = 1 << 20
+"""While so much of earlier replies is unsent, the next request of the connection waits."""
+
+Reply = list[Part] | Awaitable[list[Part] | None] | None
+"""What dispatch gives: the response's parts, an awaitable of them, or None for no response."""
+
+
+class Dispatch(Protocol):
+    """Carries out one request. `server/dispatch.py` is the real one."""
+
+    async def __call__(self, frame: bytearray, connection: Connection) -> Reply:
+        """Raise ProtocolError to close the connection without an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What the connections of a broker share."""
+
+    dispatch: Dispatch
+    limits: ConnectionLimits
+    memory: RequestMemory
+    probe: ServerProbe
+    connections: set[Connection]
+    frame_bytes_max: int
+    in_flight_requests_max: int = IN_FLIGHT_REQUESTS_MAX
+    outbox_bytes_max: int = OUTBOX_BYTES_MAX
+
+
+class CloseConnection(Exception):
+    """Raised by a handler that can only answer by closing: an `acks=0` produce that failed."""
+
+
+class _Answer:
+    """The place of one request's reply in the order of replies."""
+
+    __slots__ = ("is_ready", "parts", "request_bytes")
+
+    def __init__(self, request_bytes: int) -> None:
+        self.request_bytes = request_bytes
+        self.is_ready = False
+        self.parts: list[Part] | None = None
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one connection; lives on the loop's thread."""
+
+    def __init__(self, shared: Shared, endpoint: Address) -> None:
+        # Constant after construction
+        self._shared = shared
+        self.endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
+        # Known once connected
+        self.client_host = ""
+        self.client_port = 0
+        self._transport: asyncio.Transport | None = None
+        self._outbox: Outbox | None = None
+        # State of reading
+        self._frames = FrameBuffer(frame_bytes_max=shared.frame_bytes_max)
+        self._requests: deque[bytearray] = deque()
+        self._is_reading = True
+        # State of answering: in flight = waiting + running + answered out of turn
+        self._answers: deque[_Answer] = deque()
+        self._in_flight = 0
+        self._arrival: asyncio.Future[None] | None = None
+        self._parked: ParkedFetch | None = None
+        self._server: asyncio.Task[None] | None = None
+        self._later: set[asyncio.Task[None]] = set()
+        self.is_lost = False
+        """Nobody will read a reply any more."""
+        self._is_stopping = False
+        self.last_active_s = self._loop.time()
+        """When bytes last moved, in either direction, on the loop's clock."""
+
+    def __str__(self) -> str:
+        return f"{self.client_host}:{self.client_port} ({self.endpoint.name})"
+
+    # Called by the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "pause_reading")
+        self._transport = transport  # type: ignore[assignment]
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.client_host, self.client_port = str(peer[0]), int(peer[1])
+        refusal = self._shared.limits.admit(self.client_host)
+        if refusal is not None:
+            _log.warning("%s: connection refused, %s", self, refusal)
+            self._shared.probe.connection_refused(self.endpoint.name)
+            self.is_lost = True
+            self._abort()
+            return
+        self._outbox = Outbox(
+            transport.get_extra_info("socket").fileno(),
+            loop=self._loop,
+            bytes_max=self._shared.outbox_bytes_max,
+            on_sent=self._on_sent,
+            on_error=self._on_send_error,
+        )
+        self._shared.connections.add(self)
+        self._shared.probe.connection_opened(self.endpoint.name)
+        self._server = self._loop.create_task(self._serve(self._outbox))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._shared.probe.bytes_received(nbytes)
+        self.last_active_s = self._loop.time()
+        try:
+            self._frames.buffer_updated(nbytes)
+            while (frame := self._frames.next_frame()) is not None:
+                self._take(frame)
+        except ProtocolError as error:
+            self.refuse(error)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._outbox is None:
+            return
+        self.is_lost = True
+        self._outbox.close()
+        self._shared.connections.discard(self)
+        self._shared.limits.leave(self.client_host)
+        self._shared.probe.connection_closed(self.endpoint.name)
+        self._wake()
+
+    # Called by the listener and by handlers.
+
+    def close(self, reason: str) -> None:
+        """Close now: what is unsent is dropped."""
+        if not self.is_lost:
+            _log.info("%s: closed, %s", self, reason)
+            self._abort()
+
+    def refuse(self, error: ProtocolError) -> None:
+        """Close because the peer broke the protocol; nobody else notices."""
+        if not self.is_lost:
+            _log.info("%s: closed, %s: %s", self, type(error).__name__, error)
+            self._shared.probe.protocol_error(self.endpoint.name)
+            self._abort()
+
+    async def stop(self) -> None:
+        """Answer what was received, send it, then close."""
+        self._is_stopping = True
+        self._pause_reading()
+        self._wake()
+        if self._server is not None:
+            await asyncio.wait([self._server])
+
+    def park(self, fetch: ParkedFetch | None) -> None:
+        """Name the fetch that is to be ended early if the connection breaks or stops."""
+        self._parked = fetch
+        if fetch is not None and (self.is_lost or self._is_stopping):
+            fetch.cancel()
+
+    def is_idle_since(self, time_s: float) -> bool:
+        """Whether nothing moved since `time_s` and it is the client we wait for, not ourselves."""
+        if self.last_active_s > time_s or self._outbox is None:
+            return False
+        return self._in_flight == 0 or self._outbox.pending_bytes > 0
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether waiting for more data makes no sense any more."""
+        return self.is_lost or self._is_stopping
+
+    # Requests.
+
+    def _take(self, frame: bytearray) -> None:
+        """Queue a complete request; stop reading if the client has enough in flight."""
+        self._requests.append(frame)
+        self._in_flight += 1
+        self._shared.memory.hold(len(frame))
+        if self._in_flight >= self._shared.in_flight_requests_max:
+            self._pause_reading()
+        elif not self._shared.memory.has_room:
+            self._pause_reading()
+            self._shared.memory.when_room(self._resume_reading)
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    async def _serve(self, outbox: Outbox) -> None:
+        """Carry out requests until the connection ends, then see its replies off."""
+        while await self._has_request():
+            frame = self._requests.popleft()
+            answer = _Answer(len(frame))
+            self._answers.append(answer)
+            await self._carry_out(frame, answer)
+            del frame
+            await outbox.room()
+        if self._later:
+            await asyncio.wait(self._later)
+        await outbox.drained()
+        if self._transport is not None and not self.is_lost:
+            outbox.close()
+            self._transport.close()
+
+    async def _has_request(self) -> bool:
+        """Wait for a request; False when none will come any more."""
+        while not self._requests:
+            if self.is_ending:
+                return False
+            self._arrival = self._loop.create_future()
+            await self._arrival
+            self._arrival = None
+        return True
+
+    async def _carry_out(self, frame: bytearray, answer: _Answer) -> None:
+        """Run one request up to where the next may start."""
+        try:
+            reply = await self._shared.dispatch(frame, self)
+        except ProtocolError as error:
+            self.refuse(error)
+            reply = None
+        except CloseConnection as request:
+            self.close(str(request))
+            reply = None
+        except Exception:  # noqa: BLE001 - one connection's trouble must not be another's
+            # dispatch answers what a handler throws; this is a mistake of dispatch itself.
+            _log.exception("%s: request failed", self)
+            self.close("a request failed unexpectedly")
+            reply = None
+        if reply is None or isinstance(reply, list):
+            self._answered(answer, reply)
+            return
+        task = self._loop.create_task(self._answer_later(reply, answer))
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    async def _answer_later(self, reply: Awaitable[list[Part] | None], answer: _Answer) -> None:
+        try:
+            parts = await reply
+        except CloseConnection as request:
+            self.close(str(request))
+            parts = None
+        except Exception:  # noqa: BLE001
+            _log.exception("%s: reply failed", self)
+            self.close("a reply failed unexpectedly")
+            parts = None
+        self._answered(answer, parts)
+
+    # Replies.
+
+    def _answered(self, answer: _Answer, parts: list[Part] | None) -> None:
+        """Send every reply whose turn has come."""
+        answer.parts = parts
+        answer.is_ready = True
+        while self._answers and self._answers[0].is_ready:
+            first = self._answers.popleft()
+            if first.parts and self._outbox is not None:
+                self._outbox.write(first.parts)
+            self._in_flight -= 1
+            self._shared.memory.give_back(first.request_bytes)
+        if not self._is_reading:
+            self._resume_reading()
+
+    def _on_sent(self, size: int) -> None:
+        self._shared.probe.bytes_sent(size)
+        self.last_active_s = self._loop.time()
+
+    def _on_send_error(self, error: OSError) -> None:
+        if isinstance(error, ConnectionError):
+            _log.debug("%s: closed by the client, %s", self, error)
+        else:
+            _log.warning("%s: sending failed, %s", self, error)
+        self._abort()
+
+    # Flow.
+
+    def _pause_reading(self) -> None:
+        if self._is_reading and self._transport is not None and not self._transport.is_closing():
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        """Read on if every bound allows it."""
+        if self._is_reading or self.is_ending or self._transport is None:
+            return
+        if self._in_flight >= self._shared.in_flight_requests_max:
+            return
+        if not self._shared.memory.has_room:
+            self._shared.memory.when_room(self._resume_reading)
+            return
+        if not self._transport.is_closing():
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def _wake(self) -> None:
+        """Let whoever waits see that the connection is ending."""
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+        if self._parked is not None:
+            self._parked.cancel()
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

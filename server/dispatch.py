@@ -1,0 +1,202 @@
+"""One request from its frame to its response: version gate, handler, exception -> error code.
+
+    frame -> header -> served? -> body -> handler -> response -> parts
+                        |no                  |raises
+                        close, or            error code for the whole request
+                        ApiVersions v0 with UNSUPPORTED_VERSION (35)
+
+A handler is a module `server/handlers/<name of the API>.py` with
+
+    async def handle(request, context) -> Response | Awaitable[Response | None] | None
+    def refuse(request, context, error_code, message) -> Response | None
+
+The next request of the connection starts when `handle` returns. What need not hold it up, such as
+the wait for a sync, is returned as an awaitable of the response. None is no response. `refuse` makes
+the response in which every element that was asked for has the same error; None closes.
+
+Source: Apache Kafka, RequestContext.java (unknown versions), KafkaApis.scala (errors).
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import time
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from storage.log import PartitionLog
+
+from protocol.api_keys import Api
+from protocol.error_codes import ErrorCode
+from protocol.errors import (
+    CorruptBatch,
+    DecompressionTooLarge,
+    InvalidRecord,
+    UnsupportedCodec,
+    UnsupportedMagic,
+)
+from protocol.request import Request, RequestHeader, parse_request
+from protocol.response import encode_response
+from protocol.schema import Message
+from server.connection import CloseConnection, Connection, Reply
+from server.outbox import Part
+from storage.config_property import ConfigError
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from server.broker import Broker
+
+_log = logging.getLogger("server.dispatch")
+
+
+ANY_EPOCH = -1
+"""A client that does not know the leader epoch, or does not care."""
+
+
+class RequestContext:
+    """What a handler knows besides its request."""
+
+    __slots__ = ("broker", "connection", "header")
+
+    def __init__(self, broker: Broker, header: RequestHeader, connection: Connection) -> None:
+        self.broker = broker
+        self.header = header
+        self.connection = connection
+
+    def log_of(
+        self, topic_name: str, partition: int, leader_epoch: int = ANY_EPOCH
+    ) -> PartitionLog | ErrorCode:
+        """The log of a partition, if it is served and the client's idea of its leader is right.
+
+        Args:
+            leader_epoch: what the client believes it to be; an older one means that the client's
+                metadata are stale, a newer one that ours are (KIP-320).
+        """
+        topic = self.broker.topics.get(topic_name)
+        if topic is None or not 0 <= partition < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        log = topic.partitions[partition]
+        if log.offline_reason is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if leader_epoch != ANY_EPOCH and leader_epoch != log.leader_epoch:
+            is_old = leader_epoch < log.leader_epoch
+            return ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
+        return log
+
+
+Answer = Message | Awaitable[Message | None] | None
+
+
+class Handler(Protocol):
+    """A module of `server/handlers`."""
+
+    async def handle(self, request: Any, context: RequestContext) -> Answer: ...
+
+    def refuse(
+        self, request: Any, context: RequestContext, error_code: ErrorCode, message: str
+    ) -> Message | None: ...
+
+
+def error_code_of(error: Exception) -> ErrorCode:
+    """What a client is told about an exception. The one place that decides it."""
+    match error:
+        case CorruptBatch():
+            return ErrorCode.CORRUPT_MESSAGE
+        case InvalidRecord() | UnsupportedMagic():
+            return ErrorCode.INVALID_RECORD
+        case UnsupportedCodec():
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        case DecompressionTooLarge():
+            return ErrorCode.MESSAGE_TOO_LARGE
+        case ConfigError():
+            return ErrorCode.INVALID_CONFIG
+        case StorageError():
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        case _:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class Dispatcher:
+    """Carries out requests for one broker; `server/connection.py` calls it in order."""
+
+    __slots__ = ("_broker", "_handlers")
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._handlers: dict[int, Handler] = {}
+
+    async def __call__(self, frame: bytearray, connection: Connection) -> Reply:
+        """Carry out the request in `frame`.
+
+        Raises:
+            ProtocolError: it is not a request that we serve; nothing was done.
+            CloseConnection: its answer is to close the connection.
+        """
+        start_s = time.perf_counter()
+        request = parse_request(frame)
+        context = RequestContext(self._broker, request.header, connection)
+        answer = await self._handled(request, context)
+        if answer is None or isinstance(answer, Message):
+            return self._encoded(request, answer, start_s)
+        return self._encode_later(request, context, answer, start_s)
+
+    async def _handled(self, request: Request, context: RequestContext) -> Answer:
+        """What the handler answers, or the refusal that its exception comes to."""
+        try:
+            return await self._handler(request.api).handle(request.body, context)
+        except CloseConnection:
+            raise
+        except Exception as error:  # noqa: BLE001 - the one place that answers for them all
+            return self._refusal(request, context, error)
+
+    async def _encode_later(
+        self,
+        request: Request,
+        context: RequestContext,
+        answer: Awaitable[Message | None],
+        start_s: float,
+    ) -> list[Part] | None:
+        try:
+            message = await answer
+        except CloseConnection:
+            raise
+        except Exception as error:  # noqa: BLE001
+            message = self._refusal(request, context, error)
+        return self._encoded(request, message, start_s)
+
+    def _encoded(
+        self, request: Request, message: Message | None, start_s: float
+    ) -> list[Part] | None:
+        self._broker.probe.request_completed(request.api.name, time.perf_counter() - start_s)
+        if message is None:
+            return None
+        return cast("list[Part]", encode_response(request.header, message))
+
+    def _refusal(self, request: Request, context: RequestContext, error: Exception) -> Message:
+        """Answer a request whose handler failed.
+
+        Raises:
+            CloseConnection: there is no answer that would not lie.
+        """
+        code = error_code_of(error)
+        name, peer = request.api.name, context.connection
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            _log.error("%s: %s failed unexpectedly", peer, name, exc_info=error)
+            text = code.message
+        else:
+            _log.warning("%s: %s failed: %s", peer, name, error)
+            text = str(error)
+        refusal = None
+        if request.body is not None:
+            refusal = self._handler(request.api).refuse(request.body, context, code, text)
+        if refusal is None:
+            raise CloseConnection(f"{name} failed") from error
+        return refusal
+
+    def _handler(self, api: Api) -> Handler:
+        handler = self._handlers.get(api.key)
+        if handler is None:
+            module = importlib.import_module(f"server.handlers.{api.key.name.lower()}")
+            handler = self._handlers[api.key] = cast("Handler", module)
+        return handler

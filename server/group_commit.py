@@ -1,0 +1,114 @@
+"""Group commit: one sync serves every append that came before it.
+
+    append -> dirty -> round 1 (worker thread: fdatasync of all dirty logs) -> high watermarks move,
+    append -> dirty ---- waits for round 2 ----------------------------------> waiters are answered
+
+With `flush.on.acks.all=true` any append starts a round if none runs, and a log's high watermark is
+what a sync has covered. With false it is the log's end at once, and a crash of the machine may
+lose what was acknowledged (Kafka's promise). See ARCHITECTURE.md, "Produce".
+
+A sync that failed is final: the log's directory goes offline (`storage/wal.py`), the waiters learn
+it, and nothing they waited for is ever acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+
+from storage.log import PartitionLog
+from storage.wal import Wal
+
+from server.fetch_waiters import FetchWaiters
+from storage.errors import StorageError
+
+_log = logging.getLogger("server.group_commit")
+
+
+class GroupCommit:
+    """Decides when a log's bytes are durable. Used from the loop's thread; rounds run in a worker.
+
+    Moves every log's high watermark while the log is appended to; nobody else does.
+    """
+
+    __slots__ = ("_executor", "_fetch_waiters", "_round", "_syncs", "_waiting", "_wal")
+
+    def __init__(self, wal: Wal, fetch_waiters: FetchWaiters, *, flush_on_acks_all: bool) -> None:
+        # Constant after construction
+        self._wal = wal
+        self._fetch_waiters = fetch_waiters
+        self._syncs = flush_on_acks_all
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="sync")
+        # State: a round runs while anything is dirty; waiters of a log in the order of their
+        # offsets, as appends are; no empty queues.
+        self._round: asyncio.Task[None] | None = None
+        self._waiting: dict[PartitionLog, deque[tuple[int, asyncio.Future[bool]]]] = {}
+
+    def appended(self, log: PartitionLog) -> None:
+        """Say that `log` has new bytes: start a round if none runs."""
+        if not self._syncs:
+            self._advance(log, log.log_end_offset)
+            return
+        self._wal.mark_dirty(log)
+        if self._round is None:
+            self._round = asyncio.get_running_loop().create_task(self._run_rounds())
+
+    async def durable(self, log: PartitionLog, offset: int) -> bool:
+        """Wait until everything of `log` below `offset` is durable as configured.
+
+        Returns False if it never will be known to be: a sync failed, or the log was closed.
+        """
+        if log.high_watermark >= offset:
+            return True
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(log, deque()).append((offset, future))
+        return await future
+
+    def abandon(self, log: PartitionLog) -> None:
+        """Fail the waiters of a log that is deleted or offline, and wake its fetches."""
+        for _, future in self._waiting.pop(log, ()):
+            if not future.done():
+                future.set_result(False)
+        self._fetch_waiters.wake(log)
+
+    async def stop(self) -> None:
+        """Finish the rounds under way; nothing may be appended any more."""
+        if self._round is not None:
+            await asyncio.wait([self._round])
+        for log in tuple(self._waiting):
+            self.abandon(log)
+        self._executor.shutdown()
+
+    async def _run_rounds(self) -> None:
+        """Sync rounds, one after the other, until nothing is dirty."""
+        loop = asyncio.get_running_loop()
+        try:
+            while self._wal.has_dirty:
+                try:
+                    round_ = await loop.run_in_executor(self._executor, self._wal.sync_round)
+                except StorageError:
+                    # Who waits could not be told apart by directory; not to acknowledge what is
+                    # durable is safe, the other way round is not.
+                    _log.exception("a sync failed: nothing that waited for it is acknowledged")
+                    for log in tuple(self._waiting):
+                        self.abandon(log)
+                    continue
+                for synced in round_:
+                    self._advance(synced.log, synced.end_offset)
+        finally:
+            self._round = None
+
+    def _advance(self, log: PartitionLog, offset: int) -> None:
+        """Move a log's high watermark, then answer those who waited for it."""
+        log.advance_high_watermark(offset)
+        waiting = self._waiting.get(log)
+        if waiting is not None:
+            while waiting and waiting[0][0] <= offset:
+                _, future = waiting.popleft()
+                if not future.done():
+                    future.set_result(True)
+            if not waiting:
+                del self._waiting[log]
+        self._fetch_waiters.wake(log)

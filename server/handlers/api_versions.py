@@ -1,0 +1,56 @@
+"""ApiVersions (key 18), v0-v4.
+
+Behaviour: lists the API table as it is; a version that is not served is answered in version 0 with
+UNSUPPORTED_VERSION and the same list, so that the client asks again. A client's name or version that
+is not a name is an INVALID_REQUEST (KIP-511).
+Versions: v3 client_software_name and _version, features · v4 features whose least level is 0.
+Not implemented: features; none is announced, which leaves transaction.version at 0 (KIP-890).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from protocol.api_keys import APIS
+from protocol.error_codes import ErrorCode
+from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from server.dispatch import RequestContext
+
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""Source: ApiVersionsRequest.java, SOFTWARE_NAME_VERSION_PATTERN."""
+
+
+async def handle(
+    request: ApiVersionsRequest | None, context: RequestContext
+) -> ApiVersionsResponse:
+    """Say what is served; `request` is None if its version is unknown."""
+    if request is None:
+        return _response(ErrorCode.UNSUPPORTED_VERSION)
+    if context.header.api_version >= 3 and not _is_named(request):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
+    return _response(ErrorCode.NONE)
+
+
+def refuse(
+    request: ApiVersionsRequest, context: RequestContext, error_code: ErrorCode, message: str
+) -> ApiVersionsResponse:
+    return ApiVersionsResponse(error_code=error_code, api_keys=())
+
+
+def _is_named(request: ApiVersionsRequest) -> bool:
+    return bool(
+        SOFTWARE_NAME.fullmatch(request.client_software_name)
+        and SOFTWARE_NAME.fullmatch(request.client_software_version)
+    )
+
+
+@functools.cache
+def _response(error_code: ErrorCode) -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        error_code=error_code,
+        api_keys=tuple(
+            ApiVersion(api_key=api.key, min_version=api.version_min, max_version=api.version_max)
+            for api in APIS.values()
+        ),
+    )

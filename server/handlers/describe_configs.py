@@ -1,0 +1,222 @@
+"""DescribeConfigs (key 32), v1-v4.
+
+Behaviour: the properties of topics and of this broker, all of them or those named, each with its
+value, where the value comes from, what would hold without it (synonyms), type and documentation.
+Values read back exactly as they were set: Connect and Schema Registry refuse to start unless
+`cleanup.policy` says `compact`. Nothing can be changed yet, so broker properties are read-only.
+Versions: v1 config_source, synonyms · v3 config_type, documentation (KIP-569).
+Not implemented: broker loggers, client metrics, groups.
+
+Source: Apache Kafka, ConfigHelper.scala, DescribeConfigsResponse.java.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from server.config import BrokerConfig
+from server.dispatch import RequestContext
+from server.topic_names import fault_of_name
+from storage.config_property import ConfigProperty, Value, properties_of
+from storage.log_config import LogConfig
+
+
+class ResourceType(enum.IntEnum):
+    """What has a configuration. On the wire: values never change."""
+
+    TOPIC = 2
+    BROKER = 4
+
+
+class ConfigSource(enum.IntEnum):
+    """Where a value comes from. On the wire: values never change."""
+
+    TOPIC = 1
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRow:
+    """One property with its value, as text."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    declared: ConfigProperty
+    synonyms: tuple[tuple[str, str | None, ConfigSource], ...]
+    """Name, value and source of everything that gives it a value, the strongest first."""
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.declared.is_sensitive
+
+
+async def handle(
+    request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResponse:
+    """Describe each resource on its own."""
+    return DescribeConfigsResponse(
+        results=tuple(_describe(asked, request, context) for asked in request.resources)
+    )
+
+
+def refuse(
+    request: DescribeConfigsRequest, context: RequestContext, error_code: ErrorCode, message: str
+) -> DescribeConfigsResponse:
+    return DescribeConfigsResponse(
+        results=tuple(_refused(asked, error_code, message) for asked in request.resources)
+    )
+
+
+def topic_rows(
+    config: LogConfig, overrides: Mapping[str, str], broker: BrokerConfig
+) -> Iterable[ConfigRow]:
+    """The configuration of a topic that overrides some of the broker's defaults."""
+    for field, declared in properties_of(LogConfig).items():
+        if declared.internal:
+            continue
+        synonyms = _topic_synonyms(field, declared, overrides, broker)
+        yield ConfigRow(
+            name=declared.name,
+            value=_text(declared, getattr(config, field)),
+            source=synonyms[0][2] if synonyms else ConfigSource.DEFAULT,
+            read_only=False,
+            declared=declared,
+            synonyms=synonyms,
+        )
+
+
+def broker_rows(broker: BrokerConfig) -> Iterable[ConfigRow]:
+    """The broker's configuration."""
+    for declared, value in broker.rows():
+        if declared.internal:
+            continue
+        name = declared.name
+        default = (name, _text(declared, declared.default), ConfigSource.DEFAULT)
+        given = (name, _text(declared, value), ConfigSource.STATIC_BROKER)
+        synonyms = (given, default) if name in broker.given else (default,)
+        yield ConfigRow(
+            name=name,
+            value=_text(declared, value),
+            source=synonyms[0][2],
+            read_only=True,
+            declared=declared,
+            synonyms=synonyms if declared.default is not None else synonyms[:-1],
+        )
+
+
+def _topic_synonyms(
+    field: str, declared: ConfigProperty, overrides: Mapping[str, str], broker: BrokerConfig
+) -> tuple[tuple[str, str | None, ConfigSource], ...]:
+    synonyms: list[tuple[str, str | None, ConfigSource]] = []
+    if declared.name in overrides:
+        value = _text(declared, declared.parse(overrides[declared.name]))
+        synonyms.append((declared.name, value, ConfigSource.TOPIC))
+    synonyms += [
+        (synonym.name, broker.given[synonym.name], ConfigSource.STATIC_BROKER)
+        for synonym in declared.synonyms
+        if synonym.name in broker.given
+    ]
+    if declared.synonyms:
+        default = _text(declared, declared.default)
+        synonyms.append((declared.synonyms[0].name, default, ConfigSource.DEFAULT))
+    return tuple(synonyms)
+
+
+def _text(declared: ConfigProperty, value: Value) -> str | None:
+    """A value as it is shown: never that of a password."""
+    return None if declared.is_sensitive else declared.format(value)
+
+
+def _describe(
+    asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResult:
+    match asked.resource_type:
+        case ResourceType.TOPIC:
+            return _describe_topic(asked, request, context)
+        case ResourceType.BROKER:
+            return _describe_broker(asked, request, context)
+    text = f"Unsupported resource type: {asked.resource_type}"
+    return _refused(asked, ErrorCode.INVALID_REQUEST, text)
+
+
+def _describe_topic(
+    asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResult:
+    fault = fault_of_name(asked.resource_name)
+    if fault is not None:
+        return _refused(asked, ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    topic = context.broker.topics.get(asked.resource_name)
+    if topic is None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return _refused(asked, unknown, unknown.message)
+    return _result(asked, request, topic_rows(topic.config, topic.overrides, context.broker.config))
+
+
+def _describe_broker(
+    asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResult:
+    node_id = context.broker.node.node_id
+    # An empty name asks for what holds for all brokers of the cluster: nothing is set there.
+    if asked.resource_name == "":
+        return _result(asked, request, ())
+    if asked.resource_name != str(node_id):
+        text = f"Unexpected broker id, expected {node_id}, but received {asked.resource_name}"
+        return _refused(asked, ErrorCode.INVALID_REQUEST, text)
+    return _result(asked, request, broker_rows(context.broker.config))
+
+
+def _result(
+    asked: DescribeConfigsResource, request: DescribeConfigsRequest, rows: Iterable[ConfigRow]
+) -> DescribeConfigsResult:
+    wanted = asked.configuration_keys
+    return DescribeConfigsResult(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=tuple(_entry(row, request) for row in rows if wanted is None or row.name in wanted),
+    )
+
+
+def _entry(row: ConfigRow, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    return DescribeConfigsResourceResult(
+        name=row.name,
+        value=row.value,
+        read_only=row.read_only,
+        config_source=row.source,
+        is_sensitive=row.is_sensitive,
+        synonyms=tuple(
+            DescribeConfigsSynonym(name=name, value=value, source=source)
+            for name, value, source in row.synonyms
+        )
+        if request.include_synonyms
+        else (),
+        config_type=row.declared.type,
+        documentation=row.declared.doc if request.include_documentation else None,
+    )
+
+
+def _refused(
+    asked: DescribeConfigsResource, error_code: ErrorCode, message: str
+) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error_code,
+        error_message=message,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=(),
+    )

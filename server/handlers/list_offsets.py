@@ -1,0 +1,115 @@
+"""ListOffsets (key 2), v1-v7.
+
+Behaviour: timestamp -1 is the end a consumer of this isolation level can read to (high watermark or
+last stable offset), -2 the log start, -3 the record with the largest timestamp; any other is the
+first record with at least that timestamp. No such record is offset -1 without an error. Every
+partition asked for is answered.
+Versions: v2 isolation_level · v4 current_leader_epoch, leader_epoch (KIP-320) · v7 timestamp -3
+(KIP-734).
+Not implemented: tiered storage, so timestamps -4 and below get UNSUPPORTED_VERSION as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from storage.log import PartitionLog
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from server.dispatch import RequestContext
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+MAX_TIMESTAMP_SINCE = 7
+TIERED = range(-6, -3)
+"""Timestamps of later versions, all of them about tiered storage."""
+
+READ_COMMITTED = 1
+
+
+async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """Answer each partition on its own."""
+    asked = Counter(
+        (topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    _refused(partition.partition_index, ErrorCode.INVALID_REQUEST)
+                    if asked[topic.name, partition.partition_index] > 1
+                    else _answer(topic.name, partition, request.isolation_level, context)
+                    for partition in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def refuse(
+    request: ListOffsetsRequest, context: RequestContext, error_code: ErrorCode, message: str
+) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(_refused(p.partition_index, error_code) for p in topic.partitions),
+            )
+            for topic in request.topics
+        )
+    )
+
+
+def _answer(
+    topic_name: str, asked: ListOffsetsPartition, isolation_level: int, context: RequestContext
+) -> ListOffsetsPartitionResponse:
+    index = asked.partition_index
+    log = context.log_of(topic_name, index, asked.current_leader_epoch)
+    if isinstance(log, ErrorCode):
+        return _refused(index, log)
+    if asked.timestamp in TIERED or (
+        asked.timestamp == MAX_TIMESTAMP and context.header.api_version < MAX_TIMESTAMP_SINCE
+    ):
+        return _refused(index, ErrorCode.UNSUPPORTED_VERSION)
+    timestamp, offset = _find(log, asked.timestamp, isolation_level)
+    return ListOffsetsPartitionResponse(
+        partition_index=index,
+        error_code=ErrorCode.NONE,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=log.leader_epoch if offset >= 0 else -1,
+    )
+
+
+def _find(log: PartitionLog, timestamp: int, isolation_level: int) -> tuple[int, int]:
+    """Timestamp and offset that `timestamp` stands for; (-1, -1) if there is none."""
+    is_committed_only = isolation_level == READ_COMMITTED
+    end_offset = log.last_stable_offset if is_committed_only else log.high_watermark
+    if timestamp == LATEST:
+        return -1, end_offset
+    if timestamp == EARLIEST:
+        return -1, log.log_start_offset
+    if timestamp == MAX_TIMESTAMP:
+        found = log.offset_of_max_timestamp()
+    else:
+        found = log.offset_for_timestamp(timestamp)
+    # What is not readable yet is not there yet.
+    if found is None or found.offset >= end_offset:
+        return -1, -1
+    return found.timestamp, found.offset
+
+
+def _refused(partition_index: int, error_code: ErrorCode) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(partition_index=partition_index, error_code=error_code)

@@ -1,0 +1,129 @@
+"""Metadata (key 3), v0-v12.
+
+Behaviour: lists this broker, under the address that the client's listener advertises, and the
+topics asked for: all of them for null (v0: for an empty list), none for an empty list. A topic that does
+not exist is created if `auto.create.topics.enable` and the client both allow it. A partition whose
+log is offline has no leader.
+Versions: v1 null · v4 allow_auto_topic_creation · v5 offline_replicas · v7 leader_epoch · v8
+authorized operations (KIP-430) · v10 topic ids (KIP-516) · v12 topics by id.
+Not implemented: authorized operations, there is no authorizer.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.primitives import ZERO_UUID
+from server.dispatch import RequestContext
+from server.topics import Topic
+
+IDS_ASKED_SINCE = 12
+NO_LEADER = -1
+
+
+async def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    """Describe the broker and the topics that were asked for."""
+    topics = request.topics
+    if topics is None or (not topics and context.header.api_version == 0):
+        known = context.broker.topics.all()
+        return _response(tuple(_describe(topic, context) for topic in known), context)
+    unique = dict.fromkeys((asked.name, asked.topic_id) for asked in topics)
+    described = [await _find(name, topic_id, request, context) for name, topic_id in unique]
+    return _response(tuple(described), context)
+
+
+def refuse(
+    request: MetadataRequest, context: RequestContext, error_code: ErrorCode, message: str
+) -> MetadataResponse:
+    return _response(
+        tuple(
+            _refused(error_code, asked.name or "", asked.topic_id) for asked in request.topics or ()
+        ),
+        context,
+    )
+
+
+async def _find(
+    name: str | None, topic_id: UUID, request: MetadataRequest, context: RequestContext
+) -> MetadataResponseTopic:
+    """One topic by its name or its id, created if need be and allowed."""
+    if topic_id != ZERO_UUID or name is None:
+        return _find_by_id(name, topic_id, context)
+    topic = context.broker.topics.get(name)
+    if topic is not None:
+        return _describe(topic, context)
+    if topic_name_error(name) is not None:
+        return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
+    if not (request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable):
+        return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
+    created = await context.broker.topics.create(name)
+    if isinstance(created, ErrorCode):
+        return _refused(created, name)
+    return _describe(created, context)
+
+
+def _find_by_id(name: str | None, topic_id: UUID, context: RequestContext) -> MetadataResponseTopic:
+    if context.header.api_version < IDS_ASKED_SINCE or name is not None or topic_id == ZERO_UUID:
+        return _refused(ErrorCode.INVALID_REQUEST, name or "", topic_id)
+    topic = context.broker.topics.by_id(topic_id)
+    if topic is None:
+        return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    return _describe(topic, context)
+
+
+def _response(
+    topics: tuple[MetadataResponseTopic, ...], context: RequestContext
+) -> MetadataResponse:
+    node, endpoint = context.broker.node, context.connection.endpoint
+    return MetadataResponse(
+        brokers=(
+            MetadataResponseBroker(node_id=node.node_id, host=endpoint.host, port=endpoint.port),
+        ),
+        cluster_id=node.cluster_id,
+        controller_id=node.controller_id,
+        topics=topics,
+    )
+
+
+def _describe(topic: Topic, context: RequestContext) -> MetadataResponseTopic:
+    node_id = context.broker.node.node_id
+    return MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        partitions=tuple(
+            MetadataResponsePartition(
+                error_code=ErrorCode.NONE,
+                partition_index=index,
+                leader_id=node_id,
+                leader_epoch=log.leader_epoch,
+                replica_nodes=(node_id,),
+                isr_nodes=(node_id,),
+            )
+            if log.offline_reason is None
+            else MetadataResponsePartition(
+                error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+                partition_index=index,
+                leader_id=NO_LEADER,
+                leader_epoch=log.leader_epoch,
+                replica_nodes=(node_id,),
+                isr_nodes=(),
+                offline_replicas=(node_id,),
+            )
+            for index, log in enumerate(topic.partitions)
+        ),
+    )
+
+
+def _refused(
+    error_code: ErrorCode, name: str | None, topic_id: UUID = ZERO_UUID
+) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=error_code, name=name, topic_id=topic_id, partitions=())

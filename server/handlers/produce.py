@@ -1,0 +1,196 @@
+"""Produce (key 0), v3-v9; v0-v2 are advertised only (librdkafka) and close the connection.
+
+Behaviour: each partition is validated, appended and answered on its own. acks=1 is answered after
+the write, acks=-1 when the batch is durable (`server/group_commit.py`), acks=0 never: there an error
+closes the connection. The next request of the connection starts after the append, not after the sync.
+Large batches for compacted topics, which are decompressed to check their keys, are validated
+in a worker thread.
+Versions: v5 log_start_offset · v7 zstd (KIP-110) · v8 record_errors, error_message (KIP-467).
+Not implemented: transactions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+
+from storage.log import Appended, PartitionLog
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from server.connection import CloseConnection
+from server.dispatch import RequestContext
+from storage.validate import Refused, ValidBatch, validate_batch
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+
+INLINE_BYTES_MAX = 64 << 10
+"""Batches up to this size are validated on the loop, whatever it takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """One partition's outcome: its response, and what must be durable for it to be true."""
+
+    response: PartitionProduceResponse
+    log: PartitionLog | None = None
+    durable_offset: int = -1
+
+
+_Outcome = list[tuple[str, list[_Done]]]
+"""By topic in the order of the request."""
+
+
+async def handle(
+    request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    """Append every batch; then answer as `acks` says."""
+    if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+        return refuse(request, context, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
+    if request.transactional_id is not None:
+        text = "Transactions are not served yet."
+        return refuse(request, context, ErrorCode.UNSUPPORTED_VERSION, text)
+    outcome: _Outcome = []
+    for topic in request.topic_data:
+        done = [await _append(topic.name, data, request, context) for data in topic.partition_data]
+        outcome.append((topic.name, done))
+    if request.acks == ACKS_NONE:
+        _close_if_failed(outcome)
+        return None
+    if request.acks == ACKS_ALL:
+        return _answer_when_durable(outcome, context)
+    return _response(outcome)
+
+
+def refuse(
+    request: ProduceRequest, context: RequestContext, error_code: ErrorCode, message: str
+) -> ProduceResponse | None:
+    if request.acks == ACKS_NONE:
+        return None
+    return _response(
+        [
+            (
+                topic.name,
+                [_refused(data.index, error_code, message) for data in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+async def _append(
+    topic_name: str, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
+) -> _Done:
+    """Validate and append one partition's batch."""
+    log = context.log_of(topic_name, data.index)
+    if isinstance(log, ErrorCode):
+        return _refused(data.index, log)
+    if request.acks == ACKS_ALL and log.config.min_insync_replicas > 1:
+        return _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
+    batch = await _validated(data.records, log, context)
+    if isinstance(batch, Refused):
+        return _refused_by(batch, topic_name, data.index, log, context)
+    appended = log.append_as_leader(batch, now_ms=context.broker.clock.now_ms())
+    if isinstance(appended, Refused):
+        return _refused_by(appended, topic_name, data.index, log, context)
+    if not appended.duplicate:
+        context.broker.group_commit.appended(log)
+        size, count = batch.header.size_bytes, batch.header.record_count
+        context.broker.probe.batch_appended(topic_name, count, size)
+    return _appended(data.index, appended, log)
+
+
+async def _validated(
+    records: memoryview | None, log: PartitionLog, context: RequestContext
+) -> ValidBatch | Refused:
+    """Validate what a client sent, off the loop if that is a lot of work."""
+    view = records if records is not None else memoryview(b"")
+    rules = log.validation_rules(now_ms=context.broker.clock.now_ms())
+    if log.config.is_compacted and len(view) > INLINE_BYTES_MAX:
+        return await asyncio.to_thread(validate_batch, view, rules)
+    return validate_batch(view, rules)
+
+
+async def _answer_when_durable(outcome: _Outcome, context: RequestContext) -> ProduceResponse:
+    """Wait until everything appended is durable; what never will be is an error."""
+    group_commit = context.broker.group_commit
+    for _, partitions in outcome:
+        for position, done in enumerate(partitions):
+            if done.log is None or await group_commit.durable(done.log, done.durable_offset):
+                continue
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+            partitions[position] = _refused(done.response.index, error)
+    return _response(outcome)
+
+
+def _response(outcome: _Outcome) -> ProduceResponse:
+    return ProduceResponse(
+        responses=tuple(
+            TopicProduceResponse(
+                name=name, partition_responses=tuple(done.response for done in partitions)
+            )
+            for name, partitions in outcome
+        )
+    )
+
+
+def _close_if_failed(outcome: _Outcome) -> None:
+    """An acks=0 producer reads no response: closing is the only way to tell it (as Kafka does)."""
+    for name, partitions in outcome:
+        for done in partitions:
+            if done.response.error_code:
+                error = ErrorCode(done.response.error_code).name
+                where = f"{name}-{done.response.index}"
+                raise CloseConnection(f"acks=0 produce to {where} failed: {error}")
+
+
+def _appended(index: int, appended: Appended, log: PartitionLog) -> _Done:
+    response = PartitionProduceResponse(
+        index=index,
+        error_code=ErrorCode.NONE,
+        base_offset=appended.base_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=log.log_start_offset,
+    )
+    return _Done(response, log, appended.next_offset)
+
+
+def _refused(index: int, error_code: ErrorCode, message: str = "") -> _Done:
+    return _Done(
+        PartitionProduceResponse(
+            index=index,
+            error_code=error_code,
+            base_offset=-1,
+            error_message=message or error_code.message,
+        )
+    )
+
+
+def _refused_by(
+    refused: Refused, topic_name: str, index: int, log: PartitionLog, context: RequestContext
+) -> _Done:
+    """Answer with what validation or the log found wrong."""
+    context.broker.probe.batch_refused(topic_name, refused.error_code.name, refused.record_count)
+    return _Done(
+        PartitionProduceResponse(
+            index=index,
+            error_code=refused.error_code,
+            base_offset=-1,
+            log_start_offset=log.log_start_offset,
+            record_errors=tuple(
+                BatchIndexAndErrorMessage(
+                    batch_index=error.batch_index, batch_index_error_message=error.message
+                )
+                for error in refused.record_errors
+            ),
+            error_message=refused.message or refused.error_code.message,
+        )
+    )
