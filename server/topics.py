@@ -15,7 +15,7 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,15 @@ DEFAULT = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfflineLog:
+    """Stands for a log that could not be opened; it serves nothing until the next start."""
+
+    topic_partition: TopicPartition
+    offline_reason: str
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
     """A topic that exists. A change of its configuration makes a new one of these."""
 
@@ -53,10 +62,8 @@ class Topic:
     config: LogConfig
     overrides: Mapping[str, str]
     """The configuration that it was given, by Kafka's names; the rest is the broker's."""
-    partitions: tuple[PartitionLog | None, ...]
-    """Its logs by partition number; None where the log is offline."""
-    offline: Mapping[int, str]
-    """Why each partition that is None is out of service."""
+    partitions: tuple[PartitionLog | OfflineLog, ...]
+    """Its logs by partition number."""
 
     @property
     def is_internal(self) -> bool:
@@ -67,7 +74,13 @@ class Topic:
         if not 0 <= number < len(self.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         log = self.partitions[number]
-        return ErrorCode.KAFKA_STORAGE_ERROR if log is None else log
+        if isinstance(log, OfflineLog) or log.offline_reason is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return log
+
+    def logs(self) -> list[PartitionLog]:
+        """The logs that could be opened."""
+        return [log for log in self.partitions if not isinstance(log, OfflineLog)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,21 +139,16 @@ class Topics:
     def by_id(self, topic_id: uuid.UUID) -> Topic | None:
         return self._by_id.get(topic_id)
 
-    def __iter__(self) -> Iterator[Topic]:
+    def all(self) -> list[Topic]:
         """All topics in the order of their names."""
-        return iter([self._by_name[name] for name in sorted(self._by_name)])
+        return [self._by_name[name] for name in sorted(self._by_name)]
 
     def __len__(self) -> int:
         return len(self._by_name)
 
     def logs(self) -> list[PartitionLog]:
-        """Every log that is in service."""
-        return [log for t in self._by_name.values() for log in t.partitions if log is not None]
-
-    @property
-    def partitions_offline(self) -> int:
-        """How many partitions are out of service."""
-        return sum(len(topic.offline) for topic in self._by_name.values())
+        """Every log that could be opened."""
+        return [log for topic in self._by_name.values() for log in topic.logs()]
 
     # Starting and stopping.
 
@@ -198,8 +206,7 @@ class Topics:
                 id=self._new_id(),
                 config=config,
                 overrides=dict(overrides or {}),
-                partitions=(None,) * count,
-                offline={},
+                partitions=tuple(_unborn(name, number) for number in range(count)),
             )
             return topic if validate_only else await self._create(topic)
 
@@ -306,10 +313,9 @@ class Topics:
                 )
             await self._mark_deleted(topic)
             del self._by_name[topic.name], self._by_id[topic.id]
-            for log in topic.partitions:
-                if log is not None:
-                    log.retire()
-                    self._on_removed(log)
+            for log in topic.logs():
+                log.retire()
+                self._on_removed(log)
             self._remove_later(topic.name, topic.id)
             _log.info("%s: deleted", topic.name)
             return None
@@ -345,23 +351,20 @@ class Topics:
         content = json.loads(entry.value)
         topic_id = parse_id(content["id"])
         config = self._config_of(name, content["configs"])
-        logs: list[PartitionLog | None] = []
-        offline: dict[int, str] = {}
+        logs: list[PartitionLog | OfflineLog] = []
         for number, directory_id in enumerate(content["partitions"]):
+            partition = TopicPartition(name, number)
             try:
-                directory = self._directory(directory_id)
-                logs.append(directory.open_log(TopicPartition(name, number), topic_id, config))
+                logs.append(self._directory(directory_id).open_log(partition, topic_id, config))
             except StorageError as error:
-                _log.error("%s-%d: offline: %s", name, number, error)
-                offline[number] = str(error)
-                logs.append(None)
+                _log.error("%s: offline: %s", partition, error)
+                logs.append(OfflineLog(topic_partition=partition, offline_reason=str(error)))
         return Topic(
             name=name,
             id=topic_id,
             config=config,
             overrides=content["configs"],
             partitions=tuple(logs),
-            offline=offline,
         )
 
     def _config_of(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
@@ -382,6 +385,10 @@ class Topics:
 
     def _publish(self, topic: Topic) -> None:
         self._by_name[topic.name] = self._by_id[topic.id] = topic
+
+
+def _unborn(name: str, number: int) -> OfflineLog:
+    return OfflineLog(topic_partition=TopicPartition(name, number), offline_reason="not created")
 
 
 def _check_replicas(replication_factor: int) -> TopicRefused | None:
@@ -417,5 +424,4 @@ def _create_logs(planned: Topic, directories: Sequence[LogDirectory]) -> Topic:
         config=planned.config,
         overrides=planned.overrides,
         partitions=tuple(logs),
-        offline={},
     )
