@@ -12,7 +12,6 @@ bound; no pointer moves but by what it read.
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport bsearch, free, malloc, realloc
 from libc.string cimport memcpy, memset
@@ -44,9 +43,8 @@ from protocol.record_format cimport (
 
 from cleaner.retain import Verdict
 from cleaner.step import FilterStep, MapStep, MapStop, SegmentSummary, VerdictCount
-from protocol.compression import compress, decompress
+from protocol.compression import Codec, compress, decompress
 from protocol.errors import CorruptBatch, DecompressionTooLarge
-from protocol.record_batch import Codec
 
 cdef extern from "siphash.h" nogil:
     ctypedef struct kp_sip_key:
@@ -261,6 +259,9 @@ cdef class Records:
     cdef const uint8_t *start
     cdef const uint8_t *end
     cdef int64_t bytes_max
+    # The chunk as an object: a codec's error may outlive the call, and so must what it refers to.
+    cdef object chunk
+    cdef const uint8_t *chunk_start
     cdef Py_buffer inflated
     cdef bint holds_inflated
 
@@ -271,13 +272,24 @@ cdef class Records:
     def __dealloc__(self):
         self.release()
 
+    cdef int read_from(self, object chunk, const uint8_t *chunk_start) except -1:
+        self.chunk = memoryview(chunk).cast("B")
+        self.chunk_start = chunk_start
+        return 0
+
     cdef int release(self) except -1:
+        self.chunk = None
+        return self.drop_inflated()
+
+    cdef int drop_inflated(self) except -1:
         if self.holds_inflated:
             self.holds_inflated = False
             PyBuffer_Release(&self.inflated)
         return 0
 
-    cdef int open(self, const uint8_t *batch, batch_header *header, int64_t position) except -1 nogil:
+    cdef int open(
+        self, const uint8_t *batch, const batch_header *header, int64_t position
+    ) except -1 nogil:
         self.start = batch + BATCH_HEADER_SIZE
         self.end = batch + header.size
         if header.attributes & ATTRIBUTE_CODEC_MASK and header.record_count > 0:
@@ -287,12 +299,10 @@ cdef class Records:
             return corrupt(position, header.base_offset, b"it counts more records than it has bytes")
         return 0
 
-    cdef int inflate(self, batch_header *header, int64_t position) except -1:
+    cdef int inflate(self, const batch_header *header, int64_t position) except -1:
         where = f"record batch at position {position}, base offset {header.base_offset}"
-        compressed = PyMemoryView_FromMemory(
-            <char *>self.start, self.end - self.start, 0x100  # PyBUF_READ
-        )
-        self.release()
+        compressed = self.chunk[self.start - self.chunk_start : self.end - self.chunk_start]
+        self.drop_inflated()
         try:
             data = decompress(
                 Codec(header.attributes & ATTRIBUTE_CODEC_MASK), compressed, bytes_max=self.bytes_max
@@ -443,7 +453,7 @@ cdef bint has_room(Mapping *mapping, OffsetMap offset_map, int64_t records) exce
 
 
 def map_batches(
-    const unsigned char[::1] chunk not None,
+    chunk not None,
     OffsetMap offset_map not None,
     *,
     int64_t start_offset,
@@ -453,9 +463,10 @@ def map_batches(
 ):
     cdef Mapping mapping
     cdef Records records = Records(decompressed_bytes_max)
-    cdef const uint8_t *start = bytes_of(chunk)
+    cdef const unsigned char[::1] view = chunk
+    cdef const uint8_t *start = bytes_of(view)
     cdef const uint8_t *at = start
-    cdef const uint8_t *end = start + chunk.shape[0]
+    cdef const uint8_t *end = start + view.shape[0]
     cdef int64_t needed = 0
     cdef int stop
     memset(&mapping, 0, sizeof(mapping))
@@ -463,6 +474,7 @@ def map_batches(
     mapping.key = &offset_map.key
     mapping.start_offset = start_offset
     offset_map.end = max(offset_map.end, start_offset)
+    records.read_from(chunk, start)
     with nogil:
         stop = map_chunk(
             &mapping, offset_map, records, &at, end, end_offset, position, &needed
@@ -692,10 +704,11 @@ cdef class BatchFilter:
             for i, verdict in enumerate(VERDICTS)
         }
 
-    def feed(self, const unsigned char[::1] chunk not None, *, int64_t position=0):
-        cdef const uint8_t *start = bytes_of(chunk)
+    def feed(self, chunk not None, *, int64_t position=0):
+        cdef const unsigned char[::1] view = chunk
+        cdef const uint8_t *start = bytes_of(view)
         cdef const uint8_t *at = start
-        cdef const uint8_t *end = start + chunk.shape[0]
+        cdef const uint8_t *end = start + view.shape[0]
         cdef int64_t needed = 0
         cdef bint full
         if not self.has_segment:
@@ -703,8 +716,12 @@ cdef class BatchFilter:
         self.output.size = self.entries.count = 0
         self.batches_read = self.batches_kept = self.records_read = self.records_kept = 0
         self.first_base_offset = self.last_offset_kept = self.next_base_offset = -1
-        with nogil:
-            full = self.filter_chunk(&at, end, position, &needed)
+        self.records.read_from(chunk, start)
+        try:
+            with nogil:
+                full = self.filter_chunk(&at, end, position, &needed)
+        finally:
+            self.records.release()
         return FilterStep(
             consumed_bytes=at - start,
             needed_bytes=needed,
@@ -948,7 +965,9 @@ cdef class BatchFilter:
         for i in range(self.judged.run_count):
             at = self.judged.runs[i].start
             while at < self.judged.runs[i].end:
-                read_record(&at, self.judged.runs[i].end, &record)
+                # It was read before; the check is for the compiler.
+                if read_record(&at, self.judged.runs[i].end, &record) != RECORD_OK:
+                    break
                 total += restamped_size(&record, wrapping_add(record.timestamp_delta, shift))
         return total
 
@@ -959,7 +978,8 @@ cdef class BatchFilter:
         for i in range(self.judged.run_count):
             at = self.judged.runs[i].start
             while at < self.judged.runs[i].end:
-                read_record(&at, self.judged.runs[i].end, &record)
+                if read_record(&at, self.judged.runs[i].end, &record) != RECORD_OK:
+                    break
                 to = write_record_restamped(
                     to, &record, wrapping_add(record.timestamp_delta, shift)
                 )
@@ -977,10 +997,9 @@ cdef class BatchFilter:
     cdef int append_compressed(self, batch_header *remains, int64_t position) except -1:
         cdef const unsigned char[::1] data = compress(
             Codec(remains.attributes & ATTRIBUTE_CODEC_MASK),
-            PyMemoryView_FromMemory(
-                <char *>self.rebuilt.data + BATCH_HEADER_SIZE,
+            PyBytes_FromStringAndSize(
+                <const char *>self.rebuilt.data + BATCH_HEADER_SIZE,
                 self.rebuilt.size - BATCH_HEADER_SIZE,
-                0x100,  # PyBUF_READ
             ),
         )
         if data.shape[0] > INT32_MAX - BATCH_HEADER_SIZE:
