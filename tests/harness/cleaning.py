@@ -1,0 +1,41 @@
+"""Wait, through the broker's metrics, until the cleaner has nothing left to do in a topic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from metrics import names
+from tests.harness.broker_process import samples, scrape
+
+SECONDS_MAX = 60.0
+
+
+class NotCleaned(AssertionError):
+    """The cleaner did not come to the end in time; the message says how far each partition is."""
+
+
+def wait_until_clean(
+    metrics_address: str,
+    topic: str,
+    *,
+    seconds_max: float = SECONDS_MAX,
+    on_look: Callable[[float], None] = lambda share: None,
+) -> None:
+    """Until every partition is clean up to its log end: then its active segment is empty.
+
+    The topic must roll idle segments soon (`segment.ms`) and clean whatever is dirty
+    (`min.cleanable.dirty.ratio=0`); `metrics_address` is host:port. `on_look` is told, each time,
+    which share of the offsets is clean.
+    """
+    deadline = time.monotonic() + seconds_max
+    while True:
+        text = scrape(metrics_address)
+        clean = samples(text, names.CLEAN_OFFSET.name, topic=topic)
+        ends = samples(text, names.LOG_END_OFFSET.name, topic=topic)
+        on_look(sum(clean) / max(sum(ends), 1))
+        if ends and clean == ends:
+            return
+        if time.monotonic() > deadline:
+            raise NotCleaned(f"{topic} after {seconds_max} s: clean up to {clean} of {ends}")
+        time.sleep(0.1)
