@@ -1,0 +1,384 @@
+"""A disk in memory that loses what was not synced, for tests of storage.
+
+What it knows of durability is what `storage/files.py` promises, and no more:
+  - bytes written since a file's last sync are kept or lost sector by sector (512 bytes or 4 KiB);
+    a lost sector inside the file's new length reads as zeros, a lost length cuts it;
+  - names made, renamed or removed since a directory's last sync are kept up to some point and lost
+    from there on, each directory for itself.
+
+`on_operation` is called after every operation that changes the disk, so that a sweep can take a crash
+state there with `after_crash` and recover it. `fail` makes an operation raise as the system would.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+import os
+from collections.abc import Callable, Sequence
+from random import Random
+
+from storage.errors import DirectoryLocked
+from storage.files import Buffer, disk_error
+
+SECTOR_SIZES = (512, 4096)
+
+
+class Loss(enum.Enum):
+    """What a crash does to that which was not synced."""
+
+    NOTHING = "nothing"
+    EVERYTHING = "everything"
+    TORN = "torn"
+
+
+class Inode:
+    """A file's bytes: those that reads see, and those that a crash leaves for sure."""
+
+    __slots__ = ("data", "durable", "writes")
+
+    def __init__(self, data: bytes = b"") -> None:
+        # `data` is the same object as `durable` until the first write; then it is a bytearray.
+        self.data: bytes | bytearray = data
+        self.durable = data
+        self.writes: list[tuple[int, bytes]] = []
+        """Since the last sync: (position, bytes); (size, b"") for a truncation."""
+
+    def write(self, position: int, data: bytes) -> None:
+        target = self._writable()
+        if position > len(target):
+            target.extend(bytes(position - len(target)))
+        target[position : position + len(data)] = data
+        self.writes.append((position, data))
+
+    def truncate(self, size: int) -> None:
+        target = self._writable()
+        if size < len(target):
+            del target[size:]
+        else:
+            target.extend(bytes(size - len(target)))
+        self.writes.append((size, b""))
+
+    def sync(self) -> None:
+        if self.writes:
+            self.durable = self.data = bytes(self.data)
+            self.writes = []
+
+    def _writable(self) -> bytearray:
+        if not isinstance(self.data, bytearray):
+            self.data = bytearray(self.data)
+        return self.data
+
+    def after_crash(self, loss: Loss, random: Random) -> bytes:
+        """The bytes that a crash leaves of it."""
+        if not self.writes or loss is Loss.EVERYTHING:
+            return self.durable
+        if loss is Loss.NOTHING:
+            return bytes(self.data)
+        left = Inode(self.durable)
+        sector = random.choice(SECTOR_SIZES)
+        done = random.randrange(len(self.writes) + 1)
+        for number, (position, data) in enumerate(self.writes):
+            # Write-back has no order: a later write may be there and an earlier one not.
+            if number < done or random.random() < 0.3:
+                _write_torn(left, position, data, sector, random)
+        return bytes(left.data)
+
+
+def _write_torn(inode: Inode, position: int, data: bytes, sector: int, random: Random) -> None:
+    """Apply the part of one write that reached the disk."""
+    if not data:
+        inode.truncate(position)
+        return
+    if random.random() < 0.5:
+        inode.write(position, data)
+        return
+    start = 0
+    while start < len(data):
+        end = min(len(data), (position + start) // sector * sector + sector - position)
+        if random.random() < 0.6:
+            inode.write(position + start, data[start:end])
+        start = end
+
+
+class Directory:
+    """The names in a directory: those that are seen, and those that a crash leaves for sure."""
+
+    __slots__ = ("changes", "durable", "entries")
+
+    def __init__(self, entries: dict[str, Node] | None = None) -> None:
+        self.entries: dict[str, Node] = entries if entries is not None else {}
+        self.durable: dict[str, Node] = dict(self.entries)
+        self.changes: list[tuple[str, str, Node | None]] = []
+        """Since the last sync: (name, old name of a rename or "", node; None for a removal)."""
+
+    def put(self, name: str, node: Node | None, *, renamed_from: str = "") -> None:
+        _apply(self.entries, (name, renamed_from, node))
+        self.changes.append((name, renamed_from, node))
+
+    def sync(self) -> None:
+        if self.changes:
+            self.durable = dict(self.entries)
+            self.changes = []
+
+    def after_crash(self, loss: Loss, random: Random) -> Directory:
+        """The directory, with all below it, that a crash leaves."""
+        entries = dict(self.durable)
+        for change in self.changes[: self._kept(loss, random)]:
+            _apply(entries, change)
+        left: dict[str, Node] = {}
+        for name, node in entries.items():
+            if isinstance(node, Directory):
+                left[name] = node.after_crash(loss, random)
+            else:
+                left[name] = Inode(node.after_crash(loss, random))
+        return Directory(left)
+
+    def _kept(self, loss: Loss, random: Random) -> int:
+        if loss is Loss.TORN:
+            return random.randrange(len(self.changes) + 1)
+        return len(self.changes) if loss is Loss.NOTHING else 0
+
+
+Node = Inode | Directory
+
+
+def _apply(entries: dict[str, Node], change: tuple[str, str, Node | None]) -> None:
+    name, renamed_from, node = change
+    if renamed_from:
+        entries.pop(renamed_from, None)
+    if node is None:
+        entries.pop(name, None)
+    else:
+        entries[name] = node
+
+
+class MemoryFile:
+    """An open file; it goes on to exist when its name is removed, as on Linux."""
+
+    __slots__ = ("_disk", "_inode", "path")
+
+    def __init__(self, disk: MemoryFileSystem, path: str, inode: Inode) -> None:
+        self.path = path
+        self._disk = disk
+        self._inode = inode
+
+    @property
+    def size(self) -> int:
+        return len(self._inode.data)
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        data = b"".join(parts)
+        self._disk.check("append to", self.path, len(data))
+        position = len(self._inode.data)
+        self._inode.write(position, data)
+        self._disk.changed("append to", self.path)
+        return position
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._disk.check("read", self.path)
+        return bytes(self._inode.data[position : position + size])
+
+    def truncate(self, size: int) -> None:
+        self._disk.check("truncate", self.path)
+        self._inode.truncate(size)
+        self._disk.changed("truncate", self.path)
+
+    def sync(self) -> None:
+        self._disk.check("sync", self.path)
+        self._inode.sync()
+        self._disk.changed("sync", self.path)
+
+    def fileno(self) -> int:
+        raise NotImplementedError("a file in memory has no descriptor")
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class MemoryLock:
+    """A lock among the users of one disk in memory."""
+
+    __slots__ = ("_held", "_path")
+
+    def __init__(self, held: set[str], path: str) -> None:
+        self._held = held
+        self._path = path
+
+    def release(self) -> None:
+        self._held.discard(self._path)
+
+
+class MemoryFileSystem:
+    """The file system of one machine: `storage.files.FileSystem` in memory."""
+
+    def __init__(self, root: Directory | None = None) -> None:
+        self.on_operation: Callable[[str, str], None] | None = None
+        """Called with action and path after every operation that changed the disk."""
+        self.operations = 0
+        """How many operations have changed the disk."""
+        self.ignores_directory_sync = False
+        """Pretends to sync directories: a disk that lies, to prove that tests notice."""
+        self._root = root if root is not None else Directory()
+        self._faults: list[tuple[str, str, int]] = []
+        self._locks: set[str] = set()
+
+    def after_crash(self, loss: Loss, random: Random) -> MemoryFileSystem:
+        """What a machine finds on the disk after losing power now. This one is not changed."""
+        return MemoryFileSystem(self._root.after_crash(loss, random))
+
+    def fail(self, action: str, number: int, *, path: str = "") -> None:
+        """Let the next `action` on a path that contains `path` raise the errno `number`."""
+        self._faults.append((action, path, number))
+
+    def check(self, action: str, path: str, size: int = 0) -> None:
+        """Raise the fault that was ordered for this operation, once."""
+        for fault in self._faults:
+            if fault[0] == action and fault[1] in path:
+                self._faults.remove(fault)
+                raise disk_error(action, path, OSError(fault[2], os.strerror(fault[2])))
+
+    def changed(self, action: str, path: str) -> None:
+        """Count an operation and tell the observer."""
+        self.operations += 1
+        if self.on_operation is not None:
+            self.on_operation(action, path)
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self.check("open", path)
+        if not create:
+            return MemoryFile(self, path, self._file("open", path))
+        directory, name = self._parent("open", path)
+        if name in directory.entries:
+            raise _error("open", path, errno.EEXIST)
+        inode = Inode()
+        directory.put(name, inode)
+        self.changed("open", path)
+        return MemoryFile(self, path, inode)
+
+    def read_bytes(self, path: str) -> bytes:
+        self.check("read", path)
+        return bytes(self._file("read", path).data)
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        self.check("write", path, len(data))
+        directory, name = self._parent("write", path)
+        inode = directory.entries.get(name)
+        if not isinstance(inode, Inode):
+            inode = Inode()
+            directory.put(name, inode)
+            self.changed("open", path)
+        if inode.data:
+            inode.truncate(0)
+        inode.write(0, bytes(data))
+        self.changed("write", path)
+        self.check("sync", path)
+        inode.sync()
+        self.changed("sync", path)
+
+    def replace_durably(self, path: str, data: bytes) -> None:
+        self.write_bytes(f"{path}.tmp", data)
+        self.rename(f"{path}.tmp", path)
+        self.sync_directory(path.rpartition("/")[0])
+
+    def rename(self, source: str, target: str) -> None:
+        self.check("rename", source)
+        directory, name = self._parent("rename", source)
+        target_directory, target_name = self._parent("rename", target)
+        assert directory is target_directory, "storage renames within a directory only"
+        if name not in directory.entries:
+            raise _error("rename", source, errno.ENOENT)
+        directory.put(target_name, directory.entries[name], renamed_from=name)
+        self.changed("rename", source)
+
+    def unlink(self, path: str) -> None:
+        self.check("unlink", path)
+        directory, name = self._parent("unlink", path)
+        if not isinstance(directory.entries.get(name), Inode):
+            raise _error("unlink", path, errno.ENOENT)
+        directory.put(name, None)
+        self.changed("unlink", path)
+
+    def list(self, path: str) -> list[str]:
+        self.check("list", path)
+        return sorted(self._directory("list", path).entries)
+
+    def make_directory(self, path: str) -> None:
+        self.check("create", path)
+        directory = self._root
+        for name in path.strip("/").split("/"):
+            child = directory.entries.get(name)
+            if child is None:
+                child = Directory()
+                directory.put(name, child)
+                self.changed("create", path)
+            if not isinstance(child, Directory):
+                raise _error("create", path, errno.ENOTDIR)
+            directory = child
+
+    def remove_tree(self, path: str) -> None:
+        self.check("remove", path)
+        if self.exists(path):
+            directory, name = self._parent("remove", path)
+            directory.put(name, None)
+            self.changed("remove", path)
+
+    def sync_directory(self, path: str) -> None:
+        self.check("sync", path)
+        directory = self._directory("sync", path)
+        if not self.ignores_directory_sync:
+            directory.sync()
+        self.changed("sync", path)
+
+    def exists(self, path: str) -> bool:
+        return self._find(path) is not None
+
+    def size(self, path: str) -> int:
+        return len(self._file("stat", path).data)
+
+    def lock(self, path: str) -> MemoryLock:
+        if path in self._locks:
+            raise DirectoryLocked(path.rpartition("/")[0])
+        if not self.exists(path):
+            self.open(path, create=True)
+        self._locks.add(path)
+        return MemoryLock(self._locks, path)
+
+    def overwrite(self, path: str, position: int, data: bytes) -> None:
+        """Damage a file as a failing disk does: under everyone's feet, and durably."""
+        inode = self._file("open", path)
+        inode.sync()
+        inode.write(position, data)
+        inode.sync()
+
+    # ---------------------------------------------------------------- the tree
+
+    def _find(self, path: str) -> Node | None:
+        node: Node | None = self._root
+        for name in path.strip("/").split("/"):
+            if not isinstance(node, Directory):
+                return None
+            node = node.entries.get(name)
+        return node
+
+    def _file(self, action: str, path: str) -> Inode:
+        node = self._find(path)
+        if node is None:
+            raise _error(action, path, errno.ENOENT)
+        if isinstance(node, Directory):
+            raise _error(action, path, errno.EISDIR)
+        return node
+
+    def _directory(self, action: str, path: str) -> Directory:
+        node = self._find(path) if path.strip("/") else self._root
+        if not isinstance(node, Directory):
+            raise _error(action, path, errno.ENOENT if node is None else errno.ENOTDIR)
+        return node
+
+    def _parent(self, action: str, path: str) -> tuple[Directory, str]:
+        parent, _, name = path.rpartition("/")
+        return self._directory(action, parent), name
+
+
+def _error(action: str, path: str, number: int) -> Exception:
+    return disk_error(action, path, OSError(number, os.strerror(number)))
