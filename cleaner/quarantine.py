@@ -1,0 +1,70 @@
+"""Partitions whose last pass failed: why, and when they are tried again.
+
+One damaged partition must not keep the cleaner from all others, and must not be forgotten either:
+each failure doubles its rest, up to a bound, and one success releases it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from storage.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A partition that rests after a failed pass."""
+
+    topic_partition: TopicPartition
+    reason: str
+    """What went wrong, one sentence for people."""
+    failures: int
+    """Passes that failed in a row."""
+    retry_at: float
+    """Monotonic seconds at which the next pass may be tried."""
+
+
+class Quarantine:
+    """The quarantined partitions. Owned by the pool, used on the event loop."""
+
+    __slots__ = ("_entries", "_rest_seconds", "_rest_seconds_max")
+
+    def __init__(self, *, rest_ms: int, rest_ms_max: int) -> None:
+        # Constant after construction.
+        self._rest_seconds = rest_ms / 1000
+        self._rest_seconds_max = rest_ms_max / 1000
+        # State.
+        self._entries: dict[TopicPartition, Quarantined] = {}
+
+    def add(self, topic_partition: TopicPartition, reason: str, *, now: float) -> Quarantined:
+        """Let a partition rest after a failure at monotonic `now`."""
+        former = self._entries.get(topic_partition)
+        failures = former.failures + 1 if former else 1
+        # The exponent is bounded, too: 2.0 ** 1024 does not exist.
+        rest = min(self._rest_seconds * 2.0 ** min(failures - 1, 62), self._rest_seconds_max)
+        entry = Quarantined(
+            topic_partition=topic_partition,
+            reason=reason,
+            failures=failures,
+            retry_at=now + rest,
+        )
+        self._entries[topic_partition] = entry
+        return entry
+
+    def release(self, topic_partition: TopicPartition) -> bool:
+        """Forget a partition; whether it was in quarantine."""
+        return self._entries.pop(topic_partition, None) is not None
+
+    def is_resting(self, topic_partition: TopicPartition, *, now: float) -> bool:
+        """Whether the partition may not be tried yet."""
+        entry = self._entries.get(topic_partition)
+        return entry is not None and now < entry.retry_at
+
+    def missing_from(self, present: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+        """The quarantined partitions that are not among those `present`."""
+        return tuple(self._entries.keys() - set(present))
+
+    def entries(self) -> tuple[Quarantined, ...]:
+        """All quarantined partitions, whether resting or due for a retry."""
+        return tuple(self._entries.values())
