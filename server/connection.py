@@ -301,7 +301,7 @@ class Connection(asyncio.BufferedProtocol):
         self._shared.probe.bytes_sent(size)
         self.last_active_s = self._loop.time()
 
-    def _on_send_error(self, error: OSError) -> None:
+    def _on_send_error(self, error: Exception) -> None:
         if isinstance(error, ConnectionError):
             _log.debug("%s: closed by the client, %s", self, error)
         else:

@@ -11,8 +11,8 @@ A handler is a module `server/handlers/<name of the API>.py` with
     def refuse(request, context, error_code, message) -> Response | None
 
 The next request of the connection starts when `handle` returns. What need not hold it up, such as
-the wait for a sync, is returned as an awaitable of the response. None is no response. `refuse` makes
-the response in which every element that was asked for has the same error; None closes.
+the wait for a sync, is returned as an awaitable of the response. None is no response. `refuse`
+makes the response in which every element that was asked for has the same error; None closes.
 
 Source: Apache Kafka, RequestContext.java (unknown versions), KafkaApis.scala (errors).
 """
@@ -74,15 +74,20 @@ class RequestContext:
                 metadata are stale, a newer one that ours are (KIP-320).
         """
         topic = self.broker.topics.get(topic_name)
-        if topic is None or not 0 <= partition < len(topic.partitions):
+        if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        log = topic.partitions[partition]
-        if log.offline_reason is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR
+        log = topic.partition(partition)
+        if isinstance(log, ErrorCode):
+            return log
         if leader_epoch != ANY_EPOCH and leader_epoch != log.leader_epoch:
             is_old = leader_epoch < log.leader_epoch
             return ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
         return log
+
+    def code_of(self, error: StorageError) -> ErrorCode:
+        """What the client is told of a partition whose disk or log failed; the operator too."""
+        _log.warning("%s: %s", self.connection, error)
+        return error_code_of(error)
 
 
 Answer = Message | Awaitable[Message | None] | None

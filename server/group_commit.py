@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 from storage.log import PartitionLog
@@ -41,10 +40,9 @@ class GroupCommit:
         self._fetch_waiters = fetch_waiters
         self._syncs = flush_on_acks_all
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="sync")
-        # State: a round runs while anything is dirty; waiters of a log in the order of their
-        # offsets, as appends are; no empty queues.
+        # State: a round runs while anything is dirty; no empty lists of waiters.
         self._round: asyncio.Task[None] | None = None
-        self._waiting: dict[PartitionLog, deque[tuple[int, asyncio.Future[bool]]]] = {}
+        self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[bool]]]] = {}
 
     def appended(self, log: PartitionLog) -> None:
         """Say that `log` has new bytes: start a round if none runs."""
@@ -55,16 +53,18 @@ class GroupCommit:
         if self._round is None:
             self._round = asyncio.get_running_loop().create_task(self._run_rounds())
 
-    async def durable(self, log: PartitionLog, offset: int) -> bool:
-        """Wait until everything of `log` below `offset` is durable as configured.
+    def durable(self, log: PartitionLog, offset: int) -> asyncio.Future[bool]:
+        """Tell when everything of `log` below `offset` is durable as configured.
 
-        Returns False if it never will be known to be: a sync failed, or the log was closed.
+        Ask before anything is awaited after the append, or the failure may be over by then. The
+        result is False if it never will be known to be durable: a sync failed, or the log is gone.
         """
-        if log.high_watermark >= offset:
-            return True
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(log, deque()).append((offset, future))
-        return await future
+        if log.high_watermark >= offset:
+            future.set_result(True)
+        else:
+            self._waiting.setdefault(log, []).append((offset, future))
+        return future
 
     def abandon(self, log: PartitionLog) -> None:
         """Fail the waiters of a log that is deleted or offline, and wake its fetches."""
@@ -103,12 +103,11 @@ class GroupCommit:
     def _advance(self, log: PartitionLog, offset: int) -> None:
         """Move a log's high watermark, then answer those who waited for it."""
         log.advance_high_watermark(offset)
-        waiting = self._waiting.get(log)
-        if waiting is not None:
-            while waiting and waiting[0][0] <= offset:
-                _, future = waiting.popleft()
-                if not future.done():
-                    future.set_result(True)
-            if not waiting:
-                del self._waiting[log]
+        waiting = self._waiting.pop(log, ())
+        for wanted, future in waiting:
+            if wanted <= offset and not future.done():
+                future.set_result(True)
+        rest = [(wanted, future) for wanted, future in waiting if wanted > offset]
+        if rest:
+            self._waiting[log] = rest
         self._fetch_waiters.wake(log)

@@ -19,11 +19,13 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
+from storage.errors import StorageError
+
 TURN_BYTES_MAX = 4 << 20
 """What one connection may send before the loop looks at the others."""
 
 SENDFILE_BYTES_MAX = 1 << 20
-"""What one sendfile call is asked for: it bounds the time spent in a call on pages not in memory."""
+"""What one sendfile call is asked for: it bounds the time spent on pages that are not in memory."""
 
 IOVECS_MAX = 64
 
@@ -77,7 +79,7 @@ class Outbox:
         loop: asyncio.AbstractEventLoop,
         bytes_max: int,
         on_sent: Callable[[int], None],
-        on_error: Callable[[OSError], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
         """Duplicate the descriptor `transport_socket`; the duplicate is owned here.
 
@@ -150,7 +152,7 @@ class Outbox:
     def _send(self) -> None:
         """Send until the kernel takes no more, the queue is empty, or the turn is over."""
         before = self.pending_bytes
-        failure: OSError | None = None
+        failure: Exception | None = None
         try:
             while self._queue and before - self.pending_bytes < TURN_BYTES_MAX:
                 head = self._queue[0]
@@ -160,7 +162,7 @@ class Outbox:
                     self._send_buffers()
         except (BlockingIOError, InterruptedError):
             pass
-        except OSError as error:
+        except (OSError, StorageError) as error:
             failure = error
         if before > self.pending_bytes:
             self._on_sent(before - self.pending_bytes)

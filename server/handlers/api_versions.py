@@ -1,8 +1,8 @@
 """ApiVersions (key 18), v0-v4.
 
 Behaviour: lists the API table as it is; a version that is not served is answered in version 0 with
-UNSUPPORTED_VERSION and the same list, so that the client asks again. A client's name or version that
-is not a name is an INVALID_REQUEST (KIP-511).
+UNSUPPORTED_VERSION and the same list, so that the client asks again. A client's name or version
+that is not a name is an INVALID_REQUEST (KIP-511).
 Versions: v3 client_software_name and _version, features · v4 features whose least level is 0.
 Not implemented: features; none is announced, which leaves transaction.version at 0 (KIP-890).
 """

@@ -1,17 +1,15 @@
 """CreateTopics (key 19), v2-v7.
 
-Behaviour: each topic succeeds or fails on its own; a name that a request has twice fails every time.
--1 partitions or replicas stand for the broker's defaults. There is one broker, so a replication
-factor above 1 gets Kafka's INVALID_REPLICATION_FACTOR, and an assignment may name this broker only.
-A topic is durable and can be used once it is answered; the timeout is not needed.
+Behaviour: each topic succeeds or fails on its own; a name that a request has twice fails. -1
+partitions or replicas stand for the broker's defaults. There is one broker, so a replication factor
+above 1 gets Kafka's INVALID_REPLICATION_FACTOR, and an assignment may name this broker only. A
+topic is durable and can be used once it is answered; the timeout is not needed.
 Versions: v4 defaults (KIP-464) · v5 configurations in the answer (KIP-525) · v7 topic_id.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from uuid import UUID
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.create_topics import (
@@ -24,155 +22,90 @@ from protocol.messages.create_topics import (
 from protocol.primitives import ZERO_UUID
 from server.dispatch import RequestContext
 from server.handlers.describe_configs import topic_rows
-from server.topic_names import colliding_name, fault_of_name
-from storage.config_property import ConfigError
-from storage.log_config import LogConfig
-
-BROKER_DEFAULT = -1
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """Why a topic is not created."""
-
-    error_code: ErrorCode
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """What a topic will be."""
-
-    partition_count: int
-    overrides: dict[str, str]
-    config: LogConfig
+from server.topics import DEFAULT, Topic, TopicRefused
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create the topics one by one."""
-    asked = Counter(topic.name for topic in request.topics)
+    times = Counter(topic.name for topic in request.topics)
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():
-        if asked[topic.name] > 1:
-            twice = "The request has this topic more than once."
-            results.append(_refused(topic.name, _Refusal(ErrorCode.INVALID_REQUEST, twice)))
+        if times[topic.name] > 1:
+            text = "The request has this topic more than once."
+            results.append(_refused(topic.name, ErrorCode.INVALID_REQUEST, text))
         else:
-            results.append(await _create(topic, request.validate_only, context))
+            results.append(await _create(topic, request, context))
     return CreateTopicsResponse(topics=tuple(results))
 
 
 def refuse(
     request: CreateTopicsRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> CreateTopicsResponse:
-    refusal = _Refusal(error_code, message)
-    return CreateTopicsResponse(topics=tuple(_refused(t.name, refusal) for t in request.topics))
+    return CreateTopicsResponse(
+        topics=tuple(_refused(topic.name, error_code, message) for topic in request.topics)
+    )
 
 
 async def _create(
-    topic: CreatableTopic, validate_only: bool, context: RequestContext
+    asked: CreatableTopic, request: CreateTopicsRequest, context: RequestContext
 ) -> CreatableTopicResult:
-    plan = _plan(topic, context)
-    if isinstance(plan, _Refusal):
-        return _refused(topic.name, plan)
-    if validate_only:
-        return _created(topic.name, plan, context)
-    created = await context.broker.topics.create(
-        topic.name, partition_count=plan.partition_count, overrides=plan.overrides
+    refusal = _refuse_assignments(asked, context.broker.node.node_id) or _refuse_nulls(asked)
+    if refusal is not None:
+        return _refused(asked.name, refusal.error_code, refusal.message)
+    topic = await context.broker.topics.create(
+        asked.name,
+        partitions_count=len(asked.assignments) or asked.num_partitions,
+        replication_factor=asked.replication_factor,
+        overrides={config.name: config.value or "" for config in asked.configs},
+        validate_only=request.validate_only,
     )
-    if isinstance(created, ErrorCode):
-        return _refused(topic.name, _Refusal(created, created.message))
-    return _created(topic.name, plan, context, created.id)
+    if isinstance(topic, TopicRefused):
+        return _refused(asked.name, topic.error_code, topic.message)
+    return _created(topic, request, context)
 
 
-def _plan(topic: CreatableTopic, context: RequestContext) -> _Plan | _Refusal:
-    """Decide whether the topic can be created, and as what. Pure but for looking up topics."""
-    refusal = _check_name(topic.name, context) or _check_counts(topic, context)
-    if refusal is not None:
-        return refusal
-    if topic.assignments:
-        refusal = _check_assignments(topic, context)
-        count = len(topic.assignments)
-    else:
-        count = topic.num_partitions
-    if refusal is not None:
-        return refusal
-    null = next((config.name for config in topic.configs if config.value is None), None)
-    if null is not None:
-        return _Refusal(ErrorCode.INVALID_CONFIG, f"{null}: null is not a value")
-    overrides = {config.name: config.value or "" for config in topic.configs}
-    config = context.broker.config
-    try:
-        effective = LogConfig.from_overrides(overrides, config.log_defaults)
-    except ConfigError as error:
-        return _Refusal(ErrorCode.INVALID_CONFIG, str(error))
-    count = config.num_partitions if count == BROKER_DEFAULT else count
-    return _Plan(count, overrides, effective)
-
-
-def _check_name(name: str, context: RequestContext) -> _Refusal | None:
-    fault = fault_of_name(name)
-    if fault is not None:
-        return _Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-    topics = context.broker.topics
-    if topics.get(name) is not None:
-        return _Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-    other = colliding_name(name, (topic.name for topic in topics.all()))
-    if other is None:
+def _refuse_assignments(asked: CreatableTopic, node_id: int) -> TopicRefused | None:
+    """Assignments must put partitions 0 to n-1 on this broker. Messages as Kafka's."""
+    if not asked.assignments:
         return None
-    return _Refusal(
-        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}"
-    )
-
-
-def _check_counts(topic: CreatableTopic, context: RequestContext) -> _Refusal | None:
-    """Refuse numbers of partitions and replicas that cannot be. Messages as Kafka's."""
-    count, factor = topic.num_partitions, topic.replication_factor
-    if topic.assignments:
-        if count != BROKER_DEFAULT or factor != BROKER_DEFAULT:
-            both = "A manual partition assignment was specified, but numPartitions or"
-            both += " replicationFactor was not set to -1."
-            return _Refusal(ErrorCode.INVALID_REQUEST, both)
-        count = len(topic.assignments)
-    if count != BROKER_DEFAULT and count <= 0:
-        text = "Number of partitions was set to an invalid non-positive value."
-        return _Refusal(ErrorCode.INVALID_PARTITIONS, text)
-    most = context.broker.config.partitions_max
-    if count > most:
-        text = f"Number of partitions was set to {count}, max.topic.partitions allows {most}."
-        return _Refusal(ErrorCode.INVALID_PARTITIONS, text)
-    if factor != BROKER_DEFAULT and factor <= 0:
-        text = "Replication factor must be larger than 0, or -1 to use the default value."
-        return _Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, text)
-    if factor > 1:
-        text = f"Unable to replicate the partition {factor} time(s): The target replication"
-        text += f" factor of {factor} cannot be reached because only 1 broker(s) are registered."
-        return _Refusal(ErrorCode.INVALID_REPLICATION_FACTOR, text)
-    return None
-
-
-def _check_assignments(topic: CreatableTopic, context: RequestContext) -> _Refusal | None:
-    """Refuse assignments that do not put partitions 0 to n-1 on this broker."""
-    node_id = context.broker.node.node_id
-    if sorted(a.partition_index for a in topic.assignments) != list(range(len(topic.assignments))):
+    if (asked.num_partitions, asked.replication_factor) != (DEFAULT, DEFAULT):
+        text = (
+            "A manual partition assignment was specified, but numPartitions or replicationFactor"
+            " was not set to -1."
+        )
+        return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)
+    indexes = sorted(assignment.partition_index for assignment in asked.assignments)
+    if indexes != list(range(len(indexes))):
         text = "partitions should be a consecutive 0-based integer sequence"
-        return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-    for assignment in topic.assignments:
+        return TopicRefused(error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, message=text)
+    for assignment in asked.assignments:
         if assignment.broker_ids != (node_id,):
-            text = f"The manual partition assignment of partition {assignment.partition_index} is"
-            text += f" {list(assignment.broker_ids)}, but the only broker is {node_id}."
-            return _Refusal(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+            text = (
+                f"Partition {assignment.partition_index} is assigned to brokers"
+                f" {list(assignment.broker_ids)}, but the only broker is {node_id}."
+            )
+            return TopicRefused(error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, message=text)
     return None
+
+
+def _refuse_nulls(asked: CreatableTopic) -> TopicRefused | None:
+    null = next((config.name for config in asked.configs if config.value is None), None)
+    if null is None:
+        return None
+    text = f"Null value not supported for topic configs: {null}"
+    return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=text)
 
 
 def _created(
-    name: str, plan: _Plan, context: RequestContext, topic_id: UUID = ZERO_UUID
+    topic: Topic, request: CreateTopicsRequest, context: RequestContext
 ) -> CreatableTopicResult:
     return CreatableTopicResult(
-        name=name,
-        topic_id=topic_id,
+        name=topic.name,
+        # A topic that was only checked has no id yet.
+        topic_id=ZERO_UUID if request.validate_only else topic.id,
         error_code=ErrorCode.NONE,
         error_message=None,
-        num_partitions=plan.partition_count,
+        num_partitions=len(topic.partitions),
         replication_factor=1,
         configs=tuple(
             CreatableTopicConfigs(
@@ -182,12 +115,10 @@ def _created(
                 config_source=row.source,
                 is_sensitive=row.is_sensitive,
             )
-            for row in topic_rows(plan.config, plan.overrides, context.broker.config)
+            for row in topic_rows(topic.config, topic.overrides, context.broker.config)
         ),
     )
 
 
-def _refused(name: str, refusal: _Refusal) -> CreatableTopicResult:
-    return CreatableTopicResult(
-        name=name, error_code=refusal.error_code, error_message=refusal.message, configs=()
-    )
+def _refused(name: str, error_code: ErrorCode, message: str) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error_code, error_message=message, configs=())

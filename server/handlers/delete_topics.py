@@ -62,9 +62,9 @@ async def _delete(asked: DeleteTopicState, context: RequestContext) -> Deletable
     topic = _find(asked, context)
     if isinstance(topic, ErrorCode):
         return _result(asked, topic)
-    await context.broker.topics.delete(topic)
-    for log in topic.partitions:
-        context.broker.group_commit.abandon(log)
+    refused = await context.broker.topics.delete(topic)
+    if refused is not None:
+        return _result(asked, refused.error_code, refused.message)
     context.broker.probe.topic_deleted(topic.name)
     return _result(asked, ErrorCode.NONE, name=topic.name, topic_id=topic.id)
 

@@ -1,7 +1,7 @@
 """Fetch (key 1), v4-v12.
 
-Behaviour: answers when `min_bytes` are there, when a partition has an error, or after `max_wait_ms`;
-until then it is parked, and each log it asks for wakes it. The size limits are soft: the first
+Behaviour: answers when `min_bytes` are there, when a partition has an error, or after
+`max_wait_ms`; until then it is parked, and each log it asks for wakes it. The size limits are soft: the first
 batch of the first partition that has one is returned whole (KIP-74). Records are regions of segment
 files, never decoded and never copied.
 Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch (KIP-320) · v11
@@ -23,6 +23,7 @@ from protocol.messages.fetch import (
     PartitionData,
 )
 from server.dispatch import RequestContext
+from storage.errors import StorageError
 
 FETCH_BYTES_MAX = 55 << 20
 """Kafka's default of the broker's `fetch.max.bytes`."""
@@ -157,15 +158,17 @@ class _Fetch:
         if isinstance(log, ErrorCode):
             asked.refuse(log)
             return
-        asked.take(
-            log,
-            log.read(
+        try:
+            read = log.read(
                 wanted.fetch_offset,
                 max_bytes=max(0, min(wanted.partition_max_bytes, self._bytes_max - self.bytes)),
                 whole_first_batch=self.bytes == 0,
                 isolation=self._isolation,
-            ),
-        )
+            )
+        except StorageError as error:
+            asked.refuse(self._context.code_of(error))
+            return
+        asked.take(log, read)
         self.bytes += asked.bytes
 
 

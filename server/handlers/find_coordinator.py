@@ -1,9 +1,9 @@
 """FindCoordinator (key 10), v0-v6.
 
 Behaviour: there are no consumer groups and no transactions yet, so every key is answered with
-UNSUPPORTED_VERSION and a sentence. It is the error that no client retries: subscribe() fails at once
-instead of searching for a coordinator for ever, while assign() never asks. The API is there because
-librdkafka before 2.11.1 compresses with LZ4 only where FindCoordinator 0 exists.
+UNSUPPORTED_VERSION and a sentence. It is the error that no client retries: subscribe() fails at
+once instead of searching for a coordinator for ever, while assign() never asks. The API is there
+because librdkafka before 2.11.1 compresses with LZ4 only where FindCoordinator 0 exists.
 Versions: v1 key_type · v4 several keys (KIP-699).
 Not implemented: coordinators.
 """

@@ -24,6 +24,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from server.dispatch import RequestContext
+from storage.errors import StorageError
 
 LATEST = -1
 EARLIEST = -2
@@ -83,7 +84,10 @@ def _answer(
         asked.timestamp == MAX_TIMESTAMP and context.header.api_version < MAX_TIMESTAMP_SINCE
     ):
         return _refused(index, ErrorCode.UNSUPPORTED_VERSION)
-    timestamp, offset = _find(log, asked.timestamp, isolation_level)
+    try:
+        timestamp, offset = _find(log, asked.timestamp, isolation_level)
+    except StorageError as error:
+        return _refused(index, context.code_of(error))
     return ListOffsetsPartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,

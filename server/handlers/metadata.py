@@ -1,9 +1,9 @@
 """Metadata (key 3), v0-v12.
 
 Behaviour: lists this broker, under the address that the client's listener advertises, and the
-topics asked for: all of them for null (v0: for an empty list), none for an empty list. A topic that does
-not exist is created if `auto.create.topics.enable` and the client both allow it. A partition whose
-log is offline has no leader.
+topics asked for: all of them for null (v0: for an empty list), none for an empty list. A topic that
+does not exist is created if `auto.create.topics.enable` and the client both allow it. A partition
+whose log is offline has no leader.
 Versions: v1 null · v4 allow_auto_topic_creation · v5 offline_replicas · v7 leader_epoch · v8
 authorized operations (KIP-430) · v10 topic ids (KIP-516) · v12 topics by id.
 Not implemented: authorized operations, there is no authorizer.
@@ -12,6 +12,8 @@ Not implemented: authorized operations, there is no authorizer.
 from __future__ import annotations
 
 from uuid import UUID
+
+from storage.log import PartitionLog
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.metadata import (
@@ -23,7 +25,8 @@ from protocol.messages.metadata import (
 )
 from protocol.primitives import ZERO_UUID
 from server.dispatch import RequestContext
-from server.topics import Topic
+from server.topic_names import fault_of_name
+from server.topics import Topic, TopicRefused
 
 IDS_ASKED_SINCE = 12
 NO_LEADER = -1
@@ -33,8 +36,8 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
     """Describe the broker and the topics that were asked for."""
     topics = request.topics
     if topics is None or (not topics and context.header.api_version == 0):
-        known = context.broker.topics.all()
-        return _response(tuple(_describe(topic, context) for topic in known), context)
+        known = tuple(_describe(topic, context) for topic in context.broker.topics)
+        return _response(known, context)
     unique = dict.fromkeys((asked.name, asked.topic_id) for asked in topics)
     described = [await _find(name, topic_id, request, context) for name, topic_id in unique]
     return _response(tuple(described), context)
@@ -60,13 +63,13 @@ async def _find(
     topic = context.broker.topics.get(name)
     if topic is not None:
         return _describe(topic, context)
-    if topic_name_error(name) is not None:
+    if fault_of_name(name) is not None:
         return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if not (request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable):
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
-    created = await context.broker.topics.create(name)
-    if isinstance(created, ErrorCode):
-        return _refused(created, name)
+    created = await context.broker.topics.create_if_absent(name)
+    if isinstance(created, TopicRefused):
+        return _refused(created.error_code, name)
     return _describe(created, context)
 
 
@@ -99,27 +102,33 @@ def _describe(topic: Topic, context: RequestContext) -> MetadataResponseTopic:
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
+        is_internal=topic.is_internal,
         partitions=tuple(
-            MetadataResponsePartition(
-                error_code=ErrorCode.NONE,
-                partition_index=index,
-                leader_id=node_id,
-                leader_epoch=log.leader_epoch,
-                replica_nodes=(node_id,),
-                isr_nodes=(node_id,),
-            )
-            if log.offline_reason is None
-            else MetadataResponsePartition(
-                error_code=ErrorCode.LEADER_NOT_AVAILABLE,
-                partition_index=index,
-                leader_id=NO_LEADER,
-                leader_epoch=log.leader_epoch,
-                replica_nodes=(node_id,),
-                isr_nodes=(),
-                offline_replicas=(node_id,),
-            )
-            for index, log in enumerate(topic.partitions)
+            _describe_partition(number, topic.partition(number), node_id)
+            for number in range(len(topic.partitions))
         ),
+    )
+
+
+def _describe_partition(
+    number: int, log: PartitionLog | ErrorCode, node_id: int
+) -> MetadataResponsePartition:
+    if isinstance(log, ErrorCode):
+        return MetadataResponsePartition(
+            error_code=ErrorCode.LEADER_NOT_AVAILABLE,
+            partition_index=number,
+            leader_id=NO_LEADER,
+            replica_nodes=(node_id,),
+            isr_nodes=(),
+            offline_replicas=(node_id,),
+        )
+    return MetadataResponsePartition(
+        error_code=ErrorCode.NONE,
+        partition_index=number,
+        leader_id=node_id,
+        leader_epoch=log.leader_epoch,
+        replica_nodes=(node_id,),
+        isr_nodes=(node_id,),
     )
 
 

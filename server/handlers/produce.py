@@ -1,10 +1,11 @@
 """Produce (key 0), v3-v9; v0-v2 are advertised only (librdkafka) and close the connection.
 
 Behaviour: each partition is validated, appended and answered on its own. acks=1 is answered after
-the write, acks=-1 when the batch is durable (`server/group_commit.py`), acks=0 never: there an error
-closes the connection. The next request of the connection starts after the append, not after the sync.
-Large batches for compacted topics, which are decompressed to check their keys, are validated
-in a worker thread.
+the write, acks=-1 when the batch is durable (`server/group_commit.py`), acks=0 never: there an
+error closes the connection. The next request of the connection starts after the append, not after
+the sync.
+Large batches for compacted topics, whose records are decompressed to check their keys, are
+validated in a worker thread.
 Versions: v5 log_start_offset · v7 zstd (KIP-110) · v8 record_errors, error_message (KIP-467).
 Not implemented: transactions.
 """
@@ -28,6 +29,7 @@ from protocol.messages.produce import (
 )
 from server.connection import CloseConnection
 from server.dispatch import RequestContext
+from storage.errors import StorageError
 from storage.validate import Refused, ValidBatch, validate_batch
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
@@ -38,11 +40,10 @@ INLINE_BYTES_MAX = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """One partition's outcome: its response, and what must be durable for it to be true."""
+    """One partition's outcome: its response, and with acks=-1 whether that will be true."""
 
     response: PartitionProduceResponse
-    log: PartitionLog | None = None
-    durable_offset: int = -1
+    is_durable: Awaitable[bool] | None = None
 
 
 _Outcome = list[tuple[str, list[_Done]]]
@@ -66,7 +67,7 @@ async def handle(
         _close_if_failed(outcome)
         return None
     if request.acks == ACKS_ALL:
-        return _answer_when_durable(outcome, context)
+        return _answer_when_durable(outcome)
     return _response(outcome)
 
 
@@ -98,14 +99,23 @@ async def _append(
     batch = await _validated(data.records, log, context)
     if isinstance(batch, Refused):
         return _refused_by(batch, topic_name, data.index, log, context)
-    appended = log.append_as_leader(batch, now_ms=context.broker.clock.now_ms())
+    if context.log_of(topic_name, data.index) is not log:
+        # The topic was deleted while a thread looked at the batch.
+        return _refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    try:
+        appended = log.append_as_leader(batch, now_ms=context.broker.clock.now_ms())
+    except StorageError as error:
+        return _refused(data.index, context.code_of(error), str(error))
     if isinstance(appended, Refused):
         return _refused_by(appended, topic_name, data.index, log, context)
     if not appended.duplicate:
         context.broker.group_commit.appended(log)
         size, count = batch.header.size_bytes, batch.header.record_count
         context.broker.probe.batch_appended(topic_name, count, size)
-    return _appended(data.index, appended, log)
+    is_durable = None
+    if request.acks == ACKS_ALL:
+        is_durable = context.broker.group_commit.durable(log, appended.next_offset)
+    return _Done(_accepted(data.index, appended, log), is_durable)
 
 
 async def _validated(
@@ -119,12 +129,11 @@ async def _validated(
     return validate_batch(view, rules)
 
 
-async def _answer_when_durable(outcome: _Outcome, context: RequestContext) -> ProduceResponse:
+async def _answer_when_durable(outcome: _Outcome) -> ProduceResponse:
     """Wait until everything appended is durable; what never will be is an error."""
-    group_commit = context.broker.group_commit
     for _, partitions in outcome:
         for position, done in enumerate(partitions):
-            if done.log is None or await group_commit.durable(done.log, done.durable_offset):
+            if done.is_durable is None or await done.is_durable:
                 continue
             error = ErrorCode.KAFKA_STORAGE_ERROR
             partitions[position] = _refused(done.response.index, error)
@@ -152,15 +161,14 @@ def _close_if_failed(outcome: _Outcome) -> None:
                 raise CloseConnection(f"acks=0 produce to {where} failed: {error}")
 
 
-def _appended(index: int, appended: Appended, log: PartitionLog) -> _Done:
-    response = PartitionProduceResponse(
+def _accepted(index: int, appended: Appended, log: PartitionLog) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
         index=index,
         error_code=ErrorCode.NONE,
         base_offset=appended.base_offset,
         log_append_time_ms=appended.log_append_time_ms,
         log_start_offset=log.log_start_offset,
     )
-    return _Done(response, log, appended.next_offset)
 
 
 def _refused(index: int, error_code: ErrorCode, message: str = "") -> _Done:

@@ -91,7 +91,7 @@ async def serving(
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for what must come true soon."""
     async with asyncio.timeout(5):
-        while not condition():
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
 
 

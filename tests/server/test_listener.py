@@ -33,7 +33,7 @@ async def test_a_port_in_use_gives_one_clear_line() -> None:
 async def test_an_address_that_is_not_ours_gives_one_clear_line() -> None:
     async with serving(echo) as server:
         foreign = Address(name="PLAINTEXT", host="192.0.2.1", port=0)
-        with pytest.raises(ListenError, match="192.0.2.1:0: Cannot assign requested address"):
+        with pytest.raises(ListenError, match=r"192\.0\.2\.1:0: Cannot assign requested address"):
             await server.listeners.open(Listener(bind=foreign, advertised=foreign))
 
 

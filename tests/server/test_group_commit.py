@@ -1,0 +1,209 @@
+"""Group commit: rounds, high watermarks and waiters, over a disk whose syncs the test times.
+
+The log and the write-ahead bookkeeping are stand-ins: what is tested is when a sync starts, what it
+covers and what its failure means, which a real disk does not show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from server.fetch_waiters import FetchWaiters
+from server.group_commit import GroupCommit
+from storage.errors import SyncFailed
+
+
+class TimedLog:
+    """A log that is its numbers."""
+
+    def __init__(self) -> None:
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.topic_partition = "orders-0"
+
+    def append(self, count: int) -> int:
+        self.log_end_offset += count
+        return self.log_end_offset
+
+    def advance_high_watermark(self, offset: int) -> None:
+        assert offset <= self.log_end_offset
+        self.high_watermark = max(self.high_watermark, offset)
+
+
+@dataclass
+class Synced:
+    log: TimedLog
+    end_offset: int
+
+
+class TimedWal:
+    """Syncs when the test lets it; remembers what each round covered."""
+
+    def __init__(self) -> None:
+        self.dirty: set[TimedLog] = set()
+        self.rounds: list[dict[TimedLog, int]] = []
+        self.gate = threading.Semaphore(0)
+        self.fails = False
+
+    def mark_dirty(self, log: TimedLog) -> None:
+        self.dirty.add(log)
+
+    @property
+    def has_dirty(self) -> bool:
+        return bool(self.dirty)
+
+    def sync_round(self) -> tuple[Synced, ...]:
+        covered = {log: log.log_end_offset for log in self.dirty}
+        self.dirty = set()
+        self.rounds.append(covered)
+        assert self.gate.acquire(timeout=5)
+        if self.fails:
+            raise SyncFailed("sync", "0.log", 5, "Input/output error")
+        return tuple(Synced(log, end) for log, end in covered.items())
+
+
+@pytest.fixture
+def wal() -> Iterator[TimedWal]:
+    wal = TimedWal()
+    yield wal
+    for _ in range(10):
+        wal.gate.release()
+
+
+def group_commit_over(wal: Any, *, syncs: bool = True) -> tuple[GroupCommit, FetchWaiters]:
+    waiters = FetchWaiters()
+    return GroupCommit(wal, waiters, flush_on_acks_all=syncs), waiters
+
+
+async def rounds(wal: TimedWal, count: int) -> None:
+    async with asyncio.timeout(5):
+        while len(wal.rounds) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_an_append_is_durable_and_readable_only_after_its_sync(wal: TimedWal) -> None:
+    commit, waiters = group_commit_over(wal)
+    log: Any = TimedLog()
+    parked = waiters.park([log])
+    log.append(3)
+    commit.appended(log)
+    durable = commit.durable(log, 3)
+    await rounds(wal, 1)
+    await asyncio.sleep(0.01)
+    assert not durable.done()
+    assert log.high_watermark == 0
+    assert not parked.woken
+
+    wal.gate.release()
+
+    assert await durable is True
+    assert log.high_watermark == 3
+    assert parked.woken == {log}
+    await commit.stop()
+
+
+async def test_appends_during_a_round_share_the_next_one(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal)
+    log: Any = TimedLog()
+    log.append(1)
+    commit.appended(log)
+    await rounds(wal, 1)
+    waits = []
+    for _ in range(10):
+        end = log.append(1)
+        commit.appended(log)
+        waits.append(commit.durable(log, end))
+    await asyncio.sleep(0.01)
+    assert not any(wait.done() for wait in waits)
+
+    wal.gate.release()
+    await rounds(wal, 2)
+    assert log.high_watermark == 1
+    wal.gate.release()
+
+    assert await asyncio.gather(*waits) == [True] * 10
+    assert [list(covered.values()) for covered in wal.rounds] == [[1], [11]]
+    await commit.stop()
+
+
+async def test_what_is_durable_already_does_not_wait(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal)
+    log: Any = TimedLog()
+    log.append(5)
+    log.advance_high_watermark(5)
+
+    assert await commit.durable(log, 5) is True
+    await commit.stop()
+
+
+async def test_a_failed_sync_acknowledges_nothing(
+    wal: TimedWal, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit, _ = group_commit_over(wal)
+    log: Any = TimedLog()
+    wal.fails = True
+    log.append(1)
+    commit.appended(log)
+    durable = commit.durable(log, 1)
+    await rounds(wal, 1)
+
+    wal.gate.release()
+
+    assert await durable is False
+    assert log.high_watermark == 0
+    assert "Input/output error" in caplog.text
+    await commit.stop()
+
+
+async def test_a_deleted_log_answers_its_waiters_and_wakes_its_fetches(wal: TimedWal) -> None:
+    commit, waiters = group_commit_over(wal)
+    log: Any = TimedLog()
+    parked = waiters.park([log])
+    log.append(1)
+    commit.appended(log)
+    durable = commit.durable(log, 1)
+    await rounds(wal, 1)
+
+    commit.abandon(log)
+
+    assert await durable is False
+    assert parked.woken == {log}
+    wal.gate.release()
+    await commit.stop()
+
+
+async def test_without_syncs_the_high_watermark_is_the_logs_end_at_once(wal: TimedWal) -> None:
+    commit, waiters = group_commit_over(wal, syncs=False)
+    log: Any = TimedLog()
+    parked = waiters.park([log])
+    log.append(2)
+
+    commit.appended(log)
+
+    assert log.high_watermark == 2
+    assert await commit.durable(log, 2) is True
+    assert parked.woken == {log}
+    assert wal.rounds == []
+    await commit.stop()
+
+
+async def test_stopping_finishes_the_round_under_way(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal)
+    log: Any = TimedLog()
+    log.append(1)
+    commit.appended(log)
+    await rounds(wal, 1)
+    stopping = asyncio.ensure_future(commit.stop())
+    await asyncio.sleep(0.01)
+    assert not stopping.done()
+
+    wal.gate.release()
+
+    await stopping
+    assert log.high_watermark == 1
