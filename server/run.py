@@ -1,0 +1,47 @@
+"""Run one broker on an event loop of its own, until a signal or until it cannot go on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+
+import uvloop
+
+from server.broker import Broker
+from server.clock import SystemClock
+from server.config import BrokerConfig
+from server.listener import ListenError
+from server.signals import StopSignal
+from storage.errors import StorageError
+from storage.files import LocalFileSystem
+
+_log = logging.getLogger("server.run")
+
+
+def run_until_stopped(config: BrokerConfig) -> str | None:
+    """Serve until asked to stop; what went wrong, in one line, None if nothing did."""
+    try:
+        return uvloop.run(_run(config))
+    except (ListenError, StorageError) as error:
+        return str(error)
+
+
+async def _run(config: BrokerConfig) -> str | None:
+    signal = StopSignal()
+    broker = Broker(config, files=LocalFileSystem(), clock=SystemClock())
+    try:
+        await broker.start()
+        await _first_of(signal.wait(), broker.wait_failed())
+    finally:
+        await broker.stop()
+    _log.info("stopped")
+    return broker.failure
+
+
+async def _first_of(*waits: Coroutine[None, None, None]) -> None:
+    """Return when one of them does."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()

@@ -1,0 +1,68 @@
+"""The house rules that a program can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("server", "cleaner", "storage", "protocol", "metrics", "pipeline")
+BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "types"}
+
+
+def modules(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+@pytest.mark.parametrize("path", modules(*PACKAGES), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_says_what_it_is(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+
+    assert ast.get_docstring(tree), "a module begins with what it is"
+    assert path.stem not in BANNED_NAMES
+
+
+@pytest.mark.parametrize("path", modules("tests"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_test_says_its_behaviour(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    tests = [
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+    ]
+
+    assert not [name for name in tests if name.count("_") < 3], "a behaviour takes some words"
+    assert path.name != "__init__.py", "tests are imported by path, packages of them clash"
+
+
+def test_every_handler_has_messages_of_the_same_name() -> None:
+    messages = {path.stem for path in modules("protocol/messages")}
+    handlers = {path.stem for path in modules("server/handlers")} - {"__init__"}
+
+    assert handlers
+    assert handlers <= messages
+
+
+def test_no_source_names_the_place_it_was_written_at() -> None:
+    named = re.compile("/work" + r"/(main|shared)|/tmp" + "/brief")
+    for path in modules(*PACKAGES, "tests", "bench", "demo"):
+        assert not named.search(path.read_text("utf-8")), path
+
+
+def test_the_imports_point_one_way() -> None:
+    """The contracts are in pyproject.toml."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as lint; lint()"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
