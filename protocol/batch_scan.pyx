@@ -1,18 +1,255 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Compiled work over whole record batches: CRC-32C. See `batch_scan.pyi` for the contract."""
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: cdivision=True, embedsignature=False
+"""Compiled work over whole record batches. `batch_scan.pyi` is the contract."""
 
-from libc.stdint cimport uint8_t, uint32_t
+from enum import IntEnum
 
-from protocol.record_format cimport crc32c_extend
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+from protocol.errors import CorruptBatch
+from protocol.record_format cimport (
+    BATCH_BAD_CRC,
+    BATCH_BAD_HEADER,
+    BATCH_BAD_LENGTH,
+    BATCH_BAD_MAGIC,
+    BATCH_CUT,
+    BATCH_MAGIC,
+    BATCH_OK,
+    RECORD_OK,
+    batch_crc,
+    batch_header,
+    crc32c_extend,
+    crc32c_portable,
+    read_batch_header,
+    read_record,
+    record_status_text,
+    record_view,
+)
+
+# Below this, letting the GIL go costs more than the work.
+cdef enum:
+    NOGIL_BYTES_MIN = 1024
 
 
-def crc32c(const uint8_t[::1] data not None, uint32_t value=0) -> int:
+def crc32c(const uint8_t[::1] data not None, uint32_t value=0):
     cdef size_t size = <size_t> data.shape[0]
     cdef uint32_t result = value
     if size == 0:
         return value
-    if size <= 1024:
+    if size <= NOGIL_BYTES_MIN:
         return crc32c_extend(value, &data[0], size)
     with nogil:
         result = crc32c_extend(value, &data[0], size)
     return result
+
+
+def _crc32c_portable(const uint8_t[::1] data not None, uint32_t value=0):
+    """The fallback of machines without a CRC instruction, for its tests on machines with one."""
+    if data.shape[0] == 0:
+        return value
+    return ~crc32c_portable(~value, &data[0], <size_t> data.shape[0]) & 0xFFFFFFFFu
+
+
+class StopReason(IntEnum):
+    END = BATCH_OK
+    TRUNCATED = BATCH_CUT
+    BAD_MAGIC = BATCH_BAD_MAGIC
+    BAD_LENGTH = BATCH_BAD_LENGTH
+    BAD_CRC = BATCH_BAD_CRC
+    BAD_HEADER = BATCH_BAD_HEADER
+
+
+cdef class ScannedBatch:
+    cdef readonly:
+        int64_t position
+        int64_t size_bytes
+        int64_t base_offset
+        int64_t last_offset
+        int64_t base_timestamp
+        int64_t max_timestamp
+        int64_t producer_id
+        int32_t leader_epoch
+        int32_t base_sequence
+        int32_t record_count
+        int16_t attributes
+        int16_t producer_epoch
+
+    @property
+    def next_offset(self):
+        return self.last_offset + 1
+
+    def __repr__(self):
+        return (
+            f"<ScannedBatch at {self.position}: offsets {self.base_offset}-{self.last_offset}, "
+            f"{self.record_count} records, {self.size_bytes} bytes>"
+        )
+
+
+cdef class BatchScan:
+    cdef readonly:
+        list batches
+        Py_ssize_t end_position
+        object stop
+        str detail
+
+
+# Headers collected before the GIL is taken to hand them over: 20 KiB of stack.
+cdef enum:
+    ROUND_BATCHES = 256
+
+
+# What a walk of at most ROUND_BATCHES batches found.
+cdef struct round_result:
+    batch_header headers[ROUND_BATCHES]
+    int count
+    int status
+    uint32_t crc      # What a batch with BATCH_BAD_CRC sums to.
+    int64_t size      # What the batch it stopped at wants, where that is known.
+
+
+cdef const uint8_t *walk(const uint8_t *at, const uint8_t *end, round_result *found) noexcept nogil:
+    """Collect valid batches from `at` on; answer where it stopped."""
+    cdef batch_header *header
+    found.count = 0
+    found.status = BATCH_OK
+    while at < end and found.count < ROUND_BATCHES:
+        header = &found.headers[found.count]
+        found.status = read_batch_header(at, end, header)
+        found.size = header.size
+        # A header that contradicts itself is only worth the name if its CRC is right.
+        if found.status == BATCH_OK or found.status == BATCH_BAD_HEADER:
+            found.crc = batch_crc(at, header.size)
+            if found.crc != header.crc:
+                found.status = BATCH_BAD_CRC
+        if found.status != BATCH_OK:
+            break
+        at += header.size
+        found.count += 1
+    return at
+
+
+cdef ScannedBatch handed_over(const batch_header *header, int64_t position):
+    cdef ScannedBatch batch = ScannedBatch.__new__(ScannedBatch)
+    batch.position = position
+    batch.size_bytes = header.size
+    batch.base_offset = header.base_offset
+    batch.last_offset = header.last_offset
+    batch.base_timestamp = header.base_timestamp
+    batch.max_timestamp = header.max_timestamp
+    batch.producer_id = header.producer_id
+    batch.leader_epoch = header.leader_epoch
+    batch.base_sequence = header.base_sequence
+    batch.record_count = header.record_count
+    batch.attributes = header.attributes
+    batch.producer_epoch = header.producer_epoch
+    return batch
+
+
+cdef str stop_detail(const uint8_t *at, int64_t left, int64_t position, round_result *found):
+    cdef batch_header *header = &found.headers[found.count]
+    place = f"batch at position {position}"
+    if found.status == BATCH_OK:
+        return f"every batch is valid up to position {position}"
+    if found.status == BATCH_CUT:
+        return f"{place} needs {found.size} bytes, {left} are left"
+    if found.status == BATCH_BAD_MAGIC:
+        return f"{place} has message format {<int> (<const signed char *> at)[BATCH_MAGIC]}, not 2"
+    if found.status == BATCH_BAD_LENGTH:
+        return f"{place} has a length that is smaller than a header"
+    if found.status == BATCH_BAD_CRC:
+        return f"{place} of {found.size} bytes carries CRC {header.crc:08x}, sums to {found.crc:08x}"
+    return f"{place} has {header.record_count} records in offsets {header.base_offset}-{header.last_offset}"
+
+
+def scan_batches(const uint8_t[::1] buffer not None, Py_ssize_t position=0, end=None):
+    cdef Py_ssize_t stop_at = buffer.shape[0] if end is None else end
+    cdef const uint8_t *start
+    cdef const uint8_t *limit
+    cdef const uint8_t *at
+    cdef round_result found
+    cdef int64_t batch_position = position
+    cdef int i
+    cdef BatchScan scan = BatchScan.__new__(BatchScan)
+    if not 0 <= position <= stop_at <= buffer.shape[0]:
+        raise ValueError(f"no range: {position} to {stop_at} of {buffer.shape[0]} bytes")
+    scan.batches = []
+    # An empty buffer has no first byte to point to; any other pointer to nothing will do.
+    start = &buffer[0] if buffer.shape[0] > 0 else <const uint8_t *> &found
+    at = start + position
+    limit = start + stop_at
+    while True:
+        with nogil:
+            at = walk(at, limit, &found)
+        for i in range(found.count):
+            scan.batches.append(handed_over(&found.headers[i], batch_position))
+            batch_position += found.headers[i].size
+        if found.status != BATCH_OK or at == limit:
+            break
+    scan.end_position = batch_position
+    scan.stop = StopReason(found.status)
+    scan.detail = stop_detail(at, limit - at, batch_position, &found)
+    return scan
+
+
+# What is wrong with a batch's records, as far as C can say.
+cdef struct records_fault:
+    int64_t index
+    int status              # RECORD_OK: a fault other than a record's own.
+    int32_t offset_delta
+    int out_of_place        # The offset delta is.
+    int64_t bytes_left      # Behind the last record.
+
+
+cdef int64_t walk_records(
+    const uint8_t *at, const uint8_t *end, int64_t count, bint dense, records_fault *fault
+) noexcept nogil:
+    """The first keyless record's index, -1 if none, -2 with `fault` filled if they are malformed."""
+    cdef record_view record
+    cdef int64_t keyless = -1
+    cdef int64_t last_delta = -1
+    cdef int64_t index = 0
+    fault.out_of_place = 0
+    fault.bytes_left = 0
+    while index < count:
+        fault.index = index
+        fault.status = read_record(&at, end, &record)
+        if fault.status != RECORD_OK:
+            return -2
+        fault.offset_delta = record.offset_delta
+        fault.out_of_place = record.offset_delta <= last_delta or (
+            dense and record.offset_delta != index
+        )
+        if fault.out_of_place:
+            return -2
+        last_delta = record.offset_delta
+        if record.key_size < 0 and keyless < 0:
+            keyless = index
+        index += 1
+    fault.bytes_left = end - at
+    return keyless if fault.bytes_left == 0 else -2
+
+
+def find_keyless(const uint8_t[::1] records not None, int64_t record_count, *, bint dense=True):
+    cdef uint8_t nothing = 0
+    cdef const uint8_t *start = &records[0] if records.shape[0] > 0 else &nothing
+    cdef const uint8_t *end = start + records.shape[0]
+    cdef records_fault fault
+    cdef int64_t keyless
+    if record_count < 0:
+        raise CorruptBatch(f"a batch cannot have {record_count} records")
+    if records.shape[0] <= NOGIL_BYTES_MIN:
+        keyless = walk_records(start, end, record_count, dense, &fault)
+    else:
+        with nogil:
+            keyless = walk_records(start, end, record_count, dense, &fault)
+    if keyless == -2:
+        raise CorruptBatch(fault_text(&fault, record_count))
+    return keyless
+
+
+cdef str fault_text(records_fault *fault, int64_t record_count):
+    if fault.bytes_left != 0:
+        return f"{fault.bytes_left} bytes are left behind the {record_count} records"
+    if fault.out_of_place:
+        return f"record {fault.index} has offset delta {fault.offset_delta}, out of place"
+    return f"record {fault.index} of {record_count} {record_status_text(fault.status).decode()}"

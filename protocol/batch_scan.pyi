@@ -1,0 +1,97 @@
+"""Compiled work over whole record batches, without the GIL where it takes long.
+
+A batch is *whole and valid* here when its bytes are all there, its magic is 2, its length is at
+least a header, its CRC is right, its counts are not negative and its record count is at most its
+number of offsets. What its records hold is not looked at. See `record_format.h` for the layout.
+"""
+
+from enum import IntEnum
+
+from typing_extensions import Buffer
+
+def crc32c(data: Buffer, value: int = 0) -> int:
+    """Return the CRC-32C (Castagnoli) of `data`, continuing from `value`, the CRC of what
+    precedes it. Releases the GIL above 1 KiB.
+    """
+
+class StopReason(IntEnum):
+    """Why a scan ended where it did."""
+
+    END = 0
+    """It reached the end that was given; every byte belongs to a valid batch."""
+    TRUNCATED = 1
+    """The last batch, or its header, goes on behind the end."""
+    BAD_MAGIC = 2
+    BAD_LENGTH = 3
+    BAD_CRC = 4
+    BAD_HEADER = 5
+    """The CRC is right but the header contradicts itself: it was written wrong."""
+
+class ScannedBatch:
+    """The header of a valid batch; the names are those of `BatchHeader`."""
+
+    @property
+    def position(self) -> int:
+        """Where the batch starts in the buffer."""
+
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def attributes(self) -> int: ...
+    @property
+    def base_timestamp(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def base_sequence(self) -> int: ...
+    @property
+    def record_count(self) -> int: ...
+
+class BatchScan:
+    """What `scan_batches` found."""
+
+    @property
+    def batches(self) -> list[ScannedBatch]: ...
+    @property
+    def end_position(self) -> int:
+        """Behind the last valid batch: where the first other byte stands, or the end."""
+
+    @property
+    def stop(self) -> StopReason: ...
+    @property
+    def detail(self) -> str:
+        """A sentence for an operator: what is wrong, and where."""
+
+def scan_batches(buffer: Buffer, position: int = 0, end: int | None = None) -> BatchScan:
+    """Walk the batches in `buffer[position:end]` up to the first that is not whole and valid.
+
+    Positions in the result count from the start of `buffer`. The buffer must not change meanwhile.
+
+    Raises:
+        ValueError: not 0 <= position <= end <= len(buffer).
+    """
+
+def find_keyless(records: Buffer, record_count: int, *, dense: bool = True) -> int:
+    """Return the index of the first record whose key is null, -1 if all have keys.
+
+    `records` is everything behind a batch's header, decompressed. Every record is checked, also
+    behind the first keyless one: its fields fill it exactly, and together they fill `records`.
+    With `dense`, offset deltas must be 0, 1, 2, ... as in a batch that a producer sent; without,
+    they must grow, as in a batch that was compacted.
+
+    Raises:
+        CorruptBatch: a record is malformed, bytes are left over or records are missing, or an
+            offset delta is out of place.
+    """
