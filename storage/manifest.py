@@ -74,7 +74,7 @@ PREFIX = struct.Struct(">4sHHH")
 FLAG_CLEANED = 1
 """The segment was written by the cleaner: offsets inside it may have holes."""
 
-assert HEADER.size == 80
+assert HEADER.size == 76
 assert ROW.size == 104
 
 

@@ -6,8 +6,9 @@ What it knows of durability is what `storage/files.py` promises, and no more:
   - names made, renamed or removed since a directory's last sync are kept up to some point and lost
     from there on, each directory for itself.
 
-`on_operation` is called after every operation that changes the disk, so that a sweep can take a crash
-state there with `after_crash` and recover it. `fail` makes an operation raise as the system would.
+`on_operation` is called after every operation that changes the disk, so that a sweep can take a
+crash state there with `after_crash` and recover it. `fail` makes an operation raise as the system
+would.
 """
 
 from __future__ import annotations
