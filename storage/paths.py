@@ -1,11 +1,11 @@
 """Every name that storage gives a file or a directory: made and understood here, nowhere else.
 
-    <topic, cut to 200 bytes>.<topic id, 22 characters of base64url>/<partition>/
-        manifest
-        <base offset, 20 digits>.v<version>.log | .index | .timeindex   and the same + .cleaned
-        <offset, 20 digits>.snapshot
-        leader-epoch-checkpoint
-        cut.<offset>.<n>
+<topic, cut to 200 bytes>.<topic id, 22 characters of base64url>/<partition>/
+    manifest
+    <base offset, 20 digits>.v<version>.log | .index | .timeindex   and the same + .cleaned
+    <offset, 20 digits>.snapshot
+    leader-epoch-checkpoint
+    cut.<offset>.<n>
 """
 
 from __future__ import annotations

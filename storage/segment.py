@@ -9,10 +9,10 @@ pin goes. The file is opened at the first use and belongs to the segment.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from protocol.record_batch import BatchHeader
-from storage.errors import DamagedFile, DiskError, MissingFile, SegmentRemoved
+from storage.errors import DamagedFile, DiskError, SegmentRemoved
 from storage.files import Buffer, File, FileSystem
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
 from storage.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file
@@ -124,44 +124,43 @@ class Segment:
 
     def row(self) -> SegmentRow:
         """What the manifest says of it: everything once sealed, else only what cannot change."""
-        known = self.is_sealed
+        if self.is_sealed:
+            return self.full_row()
         return SegmentRow(
             base_offset=self.base_offset,
             file_version=self.file_version,
             flags=self.flags,
-            end_offset=self.end_offset if known else UNKNOWN,
-            size=self.size if known else UNKNOWN,
-            max_timestamp=self.max_timestamp if known else UNKNOWN,
-            offset_of_max_timestamp=self.offset_of_max_timestamp if known else UNKNOWN,
             created_ms=self.created_ms,
             first_append_ms=self.first_append_ms,
-            last_append_ms=self.last_append_ms if known else UNKNOWN,
-            record_count=self.record_count if known else UNKNOWN,
-            tombstone_count=self.tombstone_count if known else UNKNOWN,
-            least_delete_horizon_ms=self.least_delete_horizon_ms if known else UNKNOWN,
+        )
+
+    def full_row(self) -> SegmentRow:
+        """All that is known of it now."""
+        return SegmentRow(
+            base_offset=self.base_offset,
+            file_version=self.file_version,
+            flags=self.flags,
+            end_offset=self.end_offset,
+            size=self.size,
+            max_timestamp=self.max_timestamp,
+            offset_of_max_timestamp=self.offset_of_max_timestamp,
+            created_ms=self.created_ms,
+            first_append_ms=self.first_append_ms,
+            last_append_ms=self.last_append_ms,
+            record_count=self.record_count,
+            tombstone_count=self.tombstone_count,
+            least_delete_horizon_ms=self.least_delete_horizon_ms,
         )
 
     # ---------------------------------------------------------------- files
 
     def file(self) -> File:
-        """The segment's file, opened at the first use.
-
-        Raises:
-            SegmentRemoved: the segment was retired and nobody held it.
-        """
+        """The segment's file, opened at the first use; for who holds a pin or owns the log."""
         if self._file is None:
             with _guard:
                 if self._file is None:
-                    self._file = self._open()
+                    self._file = self._fs.open(self.path(LOG))
         return self._file
-
-    def _open(self) -> File:
-        try:
-            return self._fs.open(self.path(LOG))
-        except MissingFile as error:
-            if self._is_retired:
-                raise SegmentRemoved(self.path(LOG)) from error
-            raise
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -170,9 +169,24 @@ class Segment:
             self._file = None
 
     def pin(self) -> None:
-        """Keep the files until `unpin`."""
+        """Keep the files until `unpin`. Whoever touches the file of a sealed segment holds a pin.
+
+        Raises:
+            SegmentRemoved: the segment was retired and nobody held it.
+        """
         with _guard:
+            if self._is_retired and self._pins == 0:
+                raise SegmentRemoved(self.path(LOG))
             self._pins += 1
+
+    @contextmanager
+    def pinned(self) -> Iterator[File]:
+        """The segment's file, pinned meanwhile. Raises SegmentRemoved."""
+        self.pin()
+        try:
+            yield self.file()
+        finally:
+            self.unpin()
 
     def unpin(self) -> None:
         """Let go; the last one to do so removes a retired segment's files."""
@@ -199,31 +213,60 @@ class Segment:
 
     # ---------------------------------------------------------------- appending
 
-    def append(
-        self, parts: Sequence[Buffer], header: BatchHeader, *, now_ms: int, index_interval_bytes: int
-    ) -> None:
-        """Write one batch whose header, offsets included, is `header`."""
-        assert not self.is_sealed
-        position = self.file().append(parts)
-        self.note(header, position, now_ms=now_ms, index_interval_bytes=index_interval_bytes)
+    def create(self) -> None:
+        """Make the file; its name is safe once the directory is synced."""
+        self._file = self._fs.open(self.path(LOG), create=True)
 
-    def note(
-        self, header: BatchHeader, position: int, *, now_ms: int, index_interval_bytes: int
+    def append(
+        self,
+        batch: Buffer,
+        *,
+        last_offset: int,
+        record_count: int,
+        max_timestamp: int,
+        now_ms: int,
+        index_interval_bytes: int,
     ) -> None:
-        """Take into account a batch that stands in the file at `position`."""
-        self.size = position + header.size_bytes
-        self.end_offset = header.next_offset
-        self.record_count += header.record_count
-        if header.record_count and header.max_timestamp > self.max_timestamp:
-            self.max_timestamp = header.max_timestamp
-            self.offset_of_max_timestamp = header.last_offset
+        """Write one batch, whose last offset and largest timestamp these are."""
+        assert not self.is_sealed
+        position = self.file().append((batch,))
+        self.note(
+            position,
+            len(batch),
+            last_offset=last_offset,
+            record_count=record_count,
+            max_timestamp=max_timestamp,
+            index_interval_bytes=index_interval_bytes,
+        )
+        self.appended_at(now_ms)
+
+    def appended_at(self, now_ms: int) -> None:
+        """Count segment.ms and the lags from the wall time of appends."""
         if self.first_append_ms == UNKNOWN:
             self.first_append_ms = now_ms
         self.last_append_ms = now_ms
+
+    def note(
+        self,
+        position: int,
+        size: int,
+        *,
+        last_offset: int,
+        record_count: int,
+        max_timestamp: int,
+        index_interval_bytes: int,
+    ) -> None:
+        """Take into account a batch of `size` bytes that stands in the file at `position`."""
+        self.size = position + size
+        self.end_offset = last_offset + 1
+        self.record_count += record_count
+        if record_count and max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.offset_of_max_timestamp = last_offset
         if self._bytes_since_entry > index_interval_bytes:
-            self._add_entry(header.last_offset, position)
+            self._add_entry(last_offset, position)
             self._bytes_since_entry = 0
-        self._bytes_since_entry += header.size_bytes
+        self._bytes_since_entry += size
 
     def _add_entry(self, last_offset: int, position: int) -> None:
         if self._index is None:

@@ -94,7 +94,9 @@ class SegmentIndex:
         )
 
     @classmethod
-    def from_files(cls, offset_file: bytes, time_file: bytes, *, size: int, span: int) -> SegmentIndex:
+    def from_files(
+        cls, offset_file: bytes, time_file: bytes, *, size: int, span: int
+    ) -> SegmentIndex:
         """Read both files of a segment with `size` bytes and offsets in [base, base + span).
 
         Raises:
@@ -118,9 +120,7 @@ class SegmentIndex:
         return index
 
     def _check(self, size: int, span: int) -> None:
-        grows = all(
-            _grows(column) for column in (self._offsets, self._positions, self._timestamps)
-        )
+        grows = all(_grows(column) for column in (self._offsets, self._positions, self._timestamps))
         ends = (self._offsets[-1:], self._time_offsets[-1:])
         if not grows or any(end and not 0 <= end[0] < span for end in ends):
             raise ValueError("an index does not grow within its segment")

@@ -131,7 +131,10 @@ def _refuse_unsound(header: BatchHeader) -> Refused | None:
     if header.is_transactional:
         text = "Transactions are not served yet."
         return _refuse(header, ErrorCode.INVALID_TXN_STATE, text)
-    if header.record_count <= 0 or header.last_offset - header.base_offset + 1 != header.record_count:
+    if (
+        header.record_count <= 0
+        or header.last_offset - header.base_offset + 1 != header.record_count
+    ):
         text = f"The batch counts {header.record_count} records, which its offsets deny."
         return _refuse(header, ErrorCode.INVALID_RECORD, text)
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
@@ -156,7 +159,9 @@ def _refuse_untimely(header: BatchHeader, rules: ValidationRules) -> Refused | N
     return None
 
 
-def _refuse_keyless(header: BatchHeader, view: memoryview, rules: ValidationRules) -> Refused | None:
+def _refuse_keyless(
+    header: BatchHeader, view: memoryview, rules: ValidationRules
+) -> Refused | None:
     if not rules.is_compacted:
         return None
     try:

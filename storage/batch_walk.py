@@ -1,0 +1,65 @@
+"""Walk the headers of the record batches in a segment file, a window of bytes at a time.
+
+Reading finds its place by the offset index and then looks at headers only: an index interval's worth
+of batches, seldom more. The bytes were validated when they were appended or recovered.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from storage.errors import CorruptLog
+from storage.files import File
+
+WINDOW_BYTES = 8 << 10
+HEADER_BYTES = 61
+LENGTH_OVERHEAD = 12
+
+PLACE = struct.Struct(
+    ">"
+    "q"  # base offset
+    "i"  # batch length
+    "11x"  # leader epoch, magic, CRC, attributes
+    "i"  # last offset delta
+    "30x"  # timestamps, producer
+    "i"  # record count
+)
+assert PLACE.size == HEADER_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlace:
+    """Where a batch lies in its segment file and which offsets it covers."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    record_count: int
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.size
+
+
+def walk_batches(file: File, position: int, end: int) -> Iterator[BatchPlace]:
+    """Yield the batches of [position, end), which must be batch boundaries.
+
+    Raises:
+        CorruptLog: a header says what cannot be.
+    """
+    window, window_start = b"", position
+    while position < end:
+        at = position - window_start
+        if at + HEADER_BYTES > len(window):
+            window, window_start, at = file.read_at(position, WINDOW_BYTES), position, 0
+        if at + HEADER_BYTES > len(window):
+            raise CorruptLog(file.path, position, "the file ends inside a batch header")
+        base_offset, length, last_delta, count = PLACE.unpack_from(window, at)
+        size = length + LENGTH_OVERHEAD
+        if size < HEADER_BYTES or last_delta < 0 or position + size > end:
+            raise CorruptLog(file.path, position, f"a batch of {size} bytes cannot stand here")
+        yield BatchPlace(position, size, base_offset, base_offset + last_delta, count)
+        position += size

@@ -1,0 +1,111 @@
+"""A segment that the cleaner is writing: its files end in `.cleaned` until a swap takes them.
+
+The data comes as the kernel made it, with its index entries, and is synced as it is written, so that
+the final sync is short and other writers' syncs are not held up behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from storage.files import Buffer, File, FileSystem
+from storage.manifest import FLAG_CLEANED, SegmentRow
+from storage.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file
+from storage.segment_index import SegmentIndex
+
+SYNC_BYTES = 1 << 20
+"""Unsynced output is kept below about this much (architecture.md, budgets)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedSegment:
+    """A finished, synced segment that no manifest lists yet."""
+
+    row: SegmentRow
+    directory: str
+
+    def staged_path(self, kind: str) -> str:
+        """Where one of its files is until the swap."""
+        return _staged(self.directory, self.row.base_offset, self.row.file_version, kind)
+
+    def final_path(self, kind: str) -> str:
+        """Where it is afterwards."""
+        name = segment_file(self.row.base_offset, self.row.file_version, kind)
+        return join(self.directory, name)
+
+
+class CleanedSegmentWriter:
+    """Writes one cleaned segment. Owned by one pass; `finish` or `discard` ends it."""
+
+    __slots__ = (
+        "_directory",
+        "_file",
+        "_fs",
+        "_index",
+        "_unsynced_bytes",
+        "base_offset",
+        "version",
+    )
+
+    def __init__(self, fs: FileSystem, directory: str, base_offset: int, version: int) -> None:
+        # Constant after construction
+        self._fs = fs
+        self._directory = directory
+        self.base_offset = base_offset
+        self.version = version
+        # State
+        path = _staged(directory, base_offset, version, LOG)
+        self._file: File = fs.open(path, create=True)
+        self._index = SegmentIndex()
+        self._unsynced_bytes = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return self._file.size
+
+    def append(self, data: Buffer, index_entries: memoryview) -> None:
+        """Write whole batches and note their index entries (four native int64s each)."""
+        self._file.append((data,))
+        self._index.add_quadruples(index_entries, self.base_offset)
+        self._unsynced_bytes += len(data)
+        if self._unsynced_bytes >= SYNC_BYTES:
+            self._file.sync()
+            self._unsynced_bytes = 0
+
+    def finish(self, row: SegmentRow) -> CleanedSegment:
+        """Sync everything. `row` says what the segment holds; name, size and flag are set here."""
+        paths = {kind: self._path(kind) for kind in SEGMENT_KINDS}
+        self._fs.write_bytes(paths[OFFSET_INDEX], self._index.offset_file())
+        self._fs.write_bytes(paths[TIME_INDEX], self._index.time_file())
+        self._file.sync()
+        size = self._file.size
+        self._file.close()
+        named = replace(
+            row,
+            base_offset=self.base_offset,
+            file_version=self.version,
+            size=size,
+            flags=row.flags | FLAG_CLEANED,
+        )
+        return CleanedSegment(named, self._directory)
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        self._file.close()
+        discard_staged(self._fs, self._directory, self.base_offset, self.version)
+
+    def _path(self, kind: str) -> str:
+        return _staged(self._directory, self.base_offset, self.version, kind)
+
+
+def discard_staged(fs: FileSystem, directory: str, base_offset: int, version: int) -> None:
+    """Remove the staged files of a cleaned segment that no swap took."""
+    for kind in SEGMENT_KINDS:
+        path = _staged(directory, base_offset, version, kind)
+        if fs.exists(path):
+            fs.unlink(path)
+
+
+def _staged(directory: str, base_offset: int, version: int, kind: str) -> str:
+    return join(directory, segment_file(base_offset, version, kind, cleaned=True))

@@ -1,0 +1,53 @@
+"""What a cleaning pass may know of a log: one frozen picture, and a way to read its segments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from storage.log_config import LogConfig
+from storage.manifest import SegmentRow
+from storage.segment import Segment
+from storage.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class CleanableSegment:
+    """A sealed segment of the picture."""
+
+    row: SegmentRow
+    segment: Segment
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Read bytes of the segment's file; fewer only at its end.
+
+        Raises:
+            SegmentRemoved: the log was truncated or deleted since: abort the pass.
+        """
+        with self.segment.pinned() as file:
+            return file.read_at(position, min(size, max(0, self.row.size - position)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningView:
+    """A log at one moment, as a pass plans by it."""
+
+    topic_partition: TopicPartition
+    config: LogConfig
+    segments: tuple[CleanableSegment, ...]
+    """All segments but the active one, in offset order."""
+    generation: int
+    clean_offset: int
+    active_base_offset: int
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    log_end_offset: int
+    producer_last_offsets: tuple[int, ...]
+    """The last offset of each active producer's last batch: the batch must stay, if empty."""
+    hash_key: bytes
+    """The secret of the log directory that keys are hashed with; never shown."""
+
+    @property
+    def sealed_rows(self) -> tuple[SegmentRow, ...]:
+        """The rows of the sealed segments."""
+        return tuple(segment.row for segment in self.segments)

@@ -1,0 +1,109 @@
+"""Find what a read at an offset may send: whole batches of one segment, as a file region.
+
+    offset -> segment -> index -> first batch that holds records at or past it
+           -> last whole batch within max_bytes and below the bound (high watermark)
+
+An offset in a hole that compaction left is as good as any other: the next batch answers it. Leading
+batches without records are skipped, because a client spins on an answer that has none (kafkajs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from storage.batch_walk import BatchPlace, walk_batches
+from storage.files import File
+from storage.segment import Segment, SegmentRegion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadResult:
+    """What one read found, and the log's numbers at that moment."""
+
+    regions: tuple[SegmentRegion, ...]
+    """Pinned: release each. Empty when there is nothing to read yet."""
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+def first_segment_past(segments: Sequence[Segment], offset: int) -> int:
+    """The index of the first segment that may hold `offset` or a later one."""
+    low, high = 0, len(segments)
+    while low < high:
+        middle = (low + high) // 2
+        if segments[middle].end_offset > offset:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def find_region(
+    segments: Sequence[Segment], offset: int, *, bound: int, max_bytes: int, whole_first_batch: bool
+) -> SegmentRegion | None:
+    """The region that answers a read at `offset` below the offset `bound`; None if it is empty.
+
+    Raises:
+        SegmentRemoved: the list of segments is out of date; take the log's new one.
+    """
+    for index in range(first_segment_past(segments, offset), len(segments)):
+        segment = segments[index]
+        if segment.base_offset >= bound:
+            return None
+        with segment.pinned() as file:
+            end = _end_position(segment, file, bound)
+            first = _first_with_records(segment, file, offset, end)
+            if first is not None:
+                return _region(segment, file, first, end, max_bytes, whole_first_batch)
+    return None
+
+
+def _end_position(segment: Segment, file: File, bound: int) -> int:
+    """Where the batches below the offset `bound` end in the segment."""
+    size, end_offset = segment.size, segment.end_offset
+    if end_offset <= bound:
+        return size
+    start = segment.index().position_at_or_before(bound - segment.base_offset)
+    for place in walk_batches(file, start, size):
+        if place.last_offset >= bound:
+            return place.position
+    return size
+
+
+def _first_with_records(segment: Segment, file: File, offset: int, end: int) -> BatchPlace | None:
+    start = 0
+    if offset > segment.base_offset:
+        start = segment.index().position_at_or_before(offset - segment.base_offset)
+    for place in walk_batches(file, start, end):
+        if place.last_offset >= offset and place.record_count > 0:
+            return place
+    return None
+
+
+def _region(
+    segment: Segment, file: File, first: BatchPlace, end: int, max_bytes: int, whole_first: bool
+) -> SegmentRegion | None:
+    """Whole batches from `first` on, at most `max_bytes` of them, or `first` alone."""
+    limit = first.position + max_bytes
+    if limit < end:
+        end = _last_boundary(segment, file, first, limit)
+    if end == first.position:
+        if not whole_first:
+            return None
+        end = first.end_position
+    return SegmentRegion(segment, first.position, end - first.position)
+
+
+def _last_boundary(segment: Segment, file: File, first: BatchPlace, limit: int) -> int:
+    """The last batch boundary in [first, limit]."""
+    if first.end_position > limit:
+        return first.position
+    start = max(first.position, segment.index().last_position_at_or_before(limit))
+    boundary = start
+    for place in walk_batches(file, start, segment.size):
+        if place.end_position > limit:
+            break
+        boundary = place.end_position
+    return boundary

@@ -1,0 +1,57 @@
+"""Putting cleaned segments in the place of their sources, and what makes that refuse.
+
+    cleaned files written, synced, named *.cleaned
+    manifest committed            <- from here on the cleaned segments are the log
+    files renamed, directory synced
+    sources retired
+
+A crash before the commit leaves files that recovery removes; one after it leaves renames that
+recovery finishes (ARCHITECTURE.md, "On disk").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from storage.cleaned_segment import CleanedSegment
+from storage.errors import SwapRefused
+from storage.files import FileSystem
+from storage.manifest import SegmentRow
+from storage.paths import SEGMENT_KINDS
+from storage.segment import Segment
+
+if TYPE_CHECKING:
+    from storage.log import PartitionLog
+
+
+def check_swap(log: PartitionLog, sources: Sequence[SegmentRow], generation: int) -> None:
+    """Raise SwapRefused unless the log is still the one that the pass was planned by."""
+    if log.generation != generation:
+        raise SwapRefused(f"{log.topic_partition}: truncated, deleted or reconfigured meanwhile")
+    sealed = [_name_of(segment) for segment in log.segments[:-1]]
+    names = [(row.base_offset, row.file_version) for row in sources]
+    start = sealed.index(names[0]) if names and names[0] in sealed else -1
+    if start < 0 or sealed[start : start + len(names)] != names:
+        raise SwapRefused(f"{log.topic_partition}: a source segment is not in the log any more")
+
+
+def swapped(
+    segments: Sequence[Segment], sources: Sequence[SegmentRow], new: Sequence[Segment]
+) -> tuple[Segment, ...]:
+    """The list of segments with `new` where the sources, neighbours of each other, stood."""
+    names = {(row.base_offset, row.file_version) for row in sources}
+    start = next(at for at, segment in enumerate(segments) if _name_of(segment) in names)
+    return (*segments[:start], *new, *segments[start + len(names) :])
+
+
+def place_files(fs: FileSystem, directory: str, cleaned: Sequence[CleanedSegment]) -> None:
+    """Give the files of committed segments their final names, durably."""
+    for each in cleaned:
+        for kind in SEGMENT_KINDS:
+            fs.rename(each.staged_path(kind), each.final_path(kind))
+    fs.sync_directory(directory)
+
+
+def _name_of(segment: Segment) -> tuple[int, int]:
+    return segment.base_offset, segment.file_version
