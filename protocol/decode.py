@@ -172,7 +172,7 @@ class _DecoderSource:
         targets = ", ".join(variable for variable, _ in self._pending)
         layout = struct.Struct(">" + "".join(format_ for _, format_ in self._pending))
         self._pending = []
-        name = "unpack_" + layout.format[1:]
+        name = "unpack_" + layout.format[1:].replace("?", "bool")
         self.names[name] = layout.unpack_from
         self._emit(f"{targets}, = {name}(buffer, position)", f"position += {layout.size}")
 

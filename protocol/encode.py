@@ -166,7 +166,7 @@ class _EncoderSource:
         values = ", ".join(expression for expression, _ in self._pending if expression)
         layout = "".join(format_ for _, format_ in self._pending)
         self._pending = []
-        name = f"pack_{layout}"
+        name = "pack_" + layout.replace("?", "bool")
         self.names[name] = struct.Struct(">" + layout).pack
         self._emit(f"{self._out} += {name}({values})")
 

@@ -184,8 +184,34 @@ def wire(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(wire,))
 def wire_class(cls: type[C]) -> type[C]:
-    """Make a declaration a frozen dataclass with slots and keyword arguments."""
-    return dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    """Make a declaration a frozen dataclass with slots and keyword arguments.
+
+    Comparing, hashing and showing are the same few lines for all of them: generated for each
+    class they were a third of the time that importing the messages takes.
+    """
+    for name, method in (("__eq__", _is_equal), ("__hash__", _hash), ("__repr__", _show)):
+        setattr(cls, name, method)
+    make = dataclasses.dataclass(
+        frozen=True, slots=True, kw_only=True, eq=False, repr=False, match_args=False
+    )
+    return make(cls)
+
+
+def _is_equal(self: object, other: object) -> bool:
+    return isinstance(other, self.__class__) and _values(self) == _values(other)
+
+
+def _hash(self: Any) -> int:
+    return hash(_values(self))
+
+
+def _show(self: Any) -> str:
+    shown = (f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+    return f"{self.__class__.__name__}({', '.join(shown)})"
+
+
+def _values(declared: Any) -> tuple[Any, ...]:
+    return tuple(getattr(declared, name) for name in declared.__slots__)
 
 
 class Message:
