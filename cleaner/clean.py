@@ -1,0 +1,253 @@
+"""One cleaning pass: plan -> map -> recopy -> swap. Start reading here, at `clean`.
+
+    plan     which segments, between which offsets, at which generation of the log (a plain value)
+    map      the dirty section's keys -> the offset of each one's last record
+    recopy   group by group, oldest first, the whole log from its start to the map's end
+    swap     each group as soon as it is recopied, by one manifest commit
+
+So a pass needs the disk space of one more group, not of one more log. An older group is never
+behind a newer one, so a crash between two groups cannot bring back a value whose tombstone is gone.
+The clean offset moves with the last swap: a pass that is cut off costs only its own work.
+
+Source: Apache Kafka, Cleaner.java `doClean`; architecture.md, decision 5.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cleaner.group import GroupBounds, group_segments
+from cleaner.kernel import BatchFilter, OffsetMap
+from cleaner.map import DirtySection, map_dirty_section
+from cleaner.meter import PassMeter
+from cleaner.pick import Assessment, Reason, horizon_is_due
+from cleaner.recopy import Recopy
+from cleaner.report import PassReport
+from cleaner.settings import CleanerSettings
+from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
+from storage.cleaning_view import CleanableSegment, CleaningView
+from storage.errors import SwapRefused
+from storage.manifest import SegmentRow
+
+
+class CleanableLog(Protocol):
+    """What a pass does to a log; `storage.log.PartitionLog` is one."""
+
+    @property
+    def generation(self) -> int: ...
+    def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter: ...
+    def swap(
+        self,
+        sources: Sequence[SegmentRow],
+        cleaned: Sequence[CleanedSegment],
+        *,
+        generation: int,
+        clean_offset: int | None,
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningPlan:
+    """What a pass is going to do, decided at one moment; executing it reads nothing else."""
+
+    view: CleaningView
+    """The log as it was, with its generation and readable segments."""
+    reason: Reason
+    start_offset: int
+    """The first dirty offset."""
+    end_offset: int
+    """The first uncleanable offset."""
+    dirty_ratio: float
+    now_ms: int
+    """Up to here delete horizons have passed."""
+    stamp_ms: int
+    """From here new delete horizons count; `now_ms` but after a step of the clock."""
+
+    @property
+    def delete_horizon_ms(self) -> int:
+        """The horizon of tombstones that are cleaned for the first time."""
+        return self.stamp_ms + self.view.config.delete_retention_ms
+
+    @property
+    def is_all_clean(self) -> bool:
+        """Whether there is nothing to map: only horizons can make a record go."""
+        return self.start_offset >= self.end_offset
+
+    def dirty_segments(self) -> tuple[CleanableSegment, ...]:
+        """The segments with offsets in [start_offset, end_offset)."""
+        return tuple(
+            segment
+            for segment in self.view.segments
+            if segment.row.end_offset > self.start_offset
+            and segment.row.base_offset < self.end_offset
+        )
+
+
+def plan_pass(
+    view: CleaningView, assessment: Assessment, *, now_ms: int, stamp_ms: int
+) -> CleaningPlan:
+    """Turn an eligible log's assessment into a plan."""
+    assert assessment.reason is not None
+    return CleaningPlan(
+        view=view,
+        reason=assessment.reason,
+        start_offset=assessment.bounds.first_dirty_offset,
+        end_offset=assessment.bounds.first_uncleanable_offset,
+        dirty_ratio=assessment.dirty_ratio,
+        now_ms=now_ms,
+        stamp_ms=stamp_ms,
+    )
+
+
+def clean(
+    log: CleanableLog,
+    plan: CleaningPlan,
+    settings: CleanerSettings,
+    *,
+    meter: PassMeter,
+    monotonic: Callable[[], float],
+) -> PassReport:
+    """Execute a plan, in the calling thread, and say what was done.
+
+    Raises:
+        CleaningAborted: the meter was told to stop, or the log's generation moved.
+        SwapRefused: the log changed between the last look at it and a swap.
+        CorruptBatch, DecompressionTooLarge: a batch is damaged, or will not inflate in bounds.
+        MapTooSmall: the offset map cannot hold the keys of one batch.
+        StorageError: the disk failed.
+    Whatever is raised, the groups swapped in before it stay, and the rest of the log is untouched.
+    """
+    started = monotonic()
+    offset_map = OffsetMap(settings.map_bytes, plan.view.hash_key, settings.io_buffer_load_factor)
+    map_end = _map(plan, offset_map, settings, meter)
+    batch_filter = _filter(plan, offset_map, map_end, settings)
+    tally: Counter[str] = Counter()
+    groups = plan_groups(plan, map_end)
+    for group in groups:
+        recopy = Recopy(batch_filter, log.new_cleaned_segment, meter=meter)
+        clean_offset = map_end if group is groups[-1] else None
+        _recopy_and_swap(log, plan, group, recopy, clean_offset, settings, meter, tally)
+    return _report(plan, offset_map, map_end, batch_filter, tally, meter, monotonic() - started)
+
+
+def plan_groups(plan: CleaningPlan, map_end: int) -> tuple[tuple[CleanableSegment, ...], ...]:
+    """The groups to recopy, oldest first: everything below the map's end.
+
+    Where nothing is dirty no record is superseded, so only groups with a due horizon are touched.
+    """
+    config = plan.view.config
+    bounds = GroupBounds(
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+    )
+    by_row = {segment.row: segment for segment in plan.view.segments}
+    rows = [row for row in by_row if row.base_offset < map_end]
+    groups = group_segments(rows, bounds)
+    if plan.is_all_clean:
+        groups = tuple(
+            group for group in groups if any(horizon_is_due(row, plan.now_ms) for row in group)
+        )
+    return tuple(tuple(by_row[row] for row in group) for group in groups)
+
+
+def _map(
+    plan: CleaningPlan, offset_map: OffsetMap, settings: CleanerSettings, meter: PassMeter
+) -> int:
+    if plan.is_all_clean:
+        offset_map.clear(0)
+        offset_map.end_offset = plan.end_offset
+        return plan.end_offset
+    section = DirtySection(
+        segments=plan.dirty_segments(), start_offset=plan.start_offset, end_offset=plan.end_offset
+    )
+    return map_dirty_section(
+        section,
+        offset_map,
+        decompressed_bytes_max=settings.decompressed_bytes_max,
+        chunk_bytes=settings.chunk_bytes,
+        meter=meter,
+    )
+
+
+def _filter(
+    plan: CleaningPlan, offset_map: OffsetMap, map_end: int, settings: CleanerSettings
+) -> BatchFilter:
+    return BatchFilter(
+        offset_map,
+        end_offset=map_end,
+        tail_offset=plan.end_offset - 1,
+        now_ms=plan.now_ms,
+        delete_retention_ms=plan.delete_horizon_ms - plan.now_ms,
+        decompressed_bytes_max=settings.decompressed_bytes_max,
+        producer_last_offsets=plan.view.producer_last_offsets,
+        index_interval_bytes=plan.view.config.index_interval_bytes,
+    )
+
+
+def _recopy_and_swap(
+    log: CleanableLog,
+    plan: CleaningPlan,
+    group: tuple[CleanableSegment, ...],
+    recopy: Recopy,
+    clean_offset: int | None,
+    settings: CleanerSettings,
+    meter: PassMeter,
+    tally: Counter[str],
+) -> None:
+    try:
+        cleaned = recopy.run(group, chunk_bytes=settings.chunk_bytes, now_ms=plan.stamp_ms)
+        meter.check()
+    except BaseException:
+        recopy.discard()
+        raise
+    try:
+        sources = [segment.row for segment in group]
+        log.swap(sources, cleaned, generation=plan.view.generation, clean_offset=clean_offset)
+    except SwapRefused:
+        # Only here is it sure that no manifest lists them; else the next recovery decides.
+        recopy.discard()
+        raise
+    tally["groups"] += 1
+    tally["segments_before"] += len(group)
+    tally["segments_after"] += len(cleaned)
+    tally["bytes_before"] += sum(segment.row.size for segment in group)
+    tally["bytes_after"] += sum(segment.row.size for segment in cleaned)
+
+
+def _report(
+    plan: CleaningPlan,
+    offset_map: OffsetMap,
+    map_end: int,
+    batch_filter: BatchFilter,
+    tally: Counter[str],
+    meter: PassMeter,
+    seconds: float,
+) -> PassReport:
+    counts = batch_filter.counts
+    return PassReport(
+        topic=plan.view.topic_partition.topic,
+        partition=plan.view.topic_partition.partition,
+        reason=plan.reason.name,
+        start_offset=plan.start_offset,
+        end_offset=map_end,
+        planned_end_offset=plan.end_offset,
+        bytes_read=meter.bytes_read,
+        bytes_written=meter.bytes_written,
+        bytes_before=tally["bytes_before"],
+        bytes_after=tally["bytes_after"],
+        records_before=sum(count.records for count in counts.values()),
+        records_after=sum(count.records for verdict, count in counts.items() if verdict.is_kept),
+        records_by_verdict={verdict.value: count.records for verdict, count in counts.items()},
+        keys_mapped=offset_map.size,
+        keys_capacity=offset_map.capacity,
+        groups=tally["groups"],
+        segments_before=tally["segments_before"],
+        segments_after=tally["segments_after"],
+        dirty_ratio=plan.dirty_ratio,
+        seconds=seconds,
+        throttled_seconds=meter.throttled_seconds,
+    )

@@ -1,0 +1,357 @@
+"""The pool of cleaning workers: the one file of the cleaner that knows asyncio.
+
+    every backoff, each worker:   roll idle active segments -> look at all logs -> clean the most
+                                  urgent one in a thread -> look again at once, or wait
+
+A pass runs in a thread of its own executor at low priority, one pass a log at a time. What a pass
+raises ends that pass only: the partition rests in quarantine, with the reason, and is tried again
+later. What a worker itself raises is logged and counted, and the worker goes on.
+
+All state here belongs to the event loop's thread. A running pass sees only its plan, its meter and
+its stop event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from cleaner.clean import CleaningPlan, clean, plan_pass
+from cleaner.clock import Clock, HorizonClock
+from cleaner.map import MapTooSmall
+from cleaner.meter import CleaningAborted, PassMeter
+from cleaner.pick import Assessment, Remainder, assess
+from cleaner.probe import CleanerProbe
+from cleaner.quarantine import Quarantine, Quarantined
+from cleaner.report import PassReport
+from cleaner.settings import CleanerSettings
+from cleaner.throttle import Throttle
+from protocol.errors import ProtocolError
+from storage.errors import LogOffline, SegmentRemoved, StorageError, SwapRefused
+from storage.log import PartitionLog
+from storage.topic_partition import TopicPartition
+
+_log = logging.getLogger("cleaner.pool")
+
+LOGS_A_TURN = 64
+"""So many logs are looked at before the event loop gets a turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatus:
+    """The pool at one moment."""
+
+    running: tuple[TopicPartition, ...]
+    quarantined: tuple[Quarantined, ...]
+    last_reports: Mapping[TopicPartition, PassReport]
+    """The last completed pass of each partition in this process."""
+
+
+class RunningPass:
+    """A pass under way: the way to stop it, and to learn that it has ended."""
+
+    __slots__ = ("ended", "stop")
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self.ended = asyncio.Event()
+
+
+class CleanerPool:
+    """Cleans compacted logs in the background, and on request. Used on one event loop."""
+
+    __slots__ = (
+        "_clock",
+        "_executor",
+        "_horizon_clock",
+        "_last_reports",
+        "_logs",
+        "_picking",
+        "_probe",
+        "_quarantine",
+        "_remainders",
+        "_running",
+        "_settings",
+        "_stopping",
+        "_throttle",
+        "_workers",
+    )
+
+    def __init__(
+        self,
+        logs: Callable[[], Iterable[PartitionLog]],
+        settings: CleanerSettings,
+        *,
+        clock: Clock,
+        probe: CleanerProbe,
+    ) -> None:
+        """`logs` gives all logs that are there at the moment, compacted or not."""
+        # Constant after construction.
+        self._logs = logs
+        self._settings = settings
+        self._clock = clock
+        self._horizon_clock = HorizonClock(clock)
+        self._probe = probe
+        self._throttle = Throttle(settings.io_max_bytes_per_second, clock=clock.monotonic)
+        self._executor = ThreadPoolExecutor(
+            settings.threads,
+            thread_name_prefix="cleaner",
+            initializer=_lower_priority,
+            initargs=(settings.thread_niceness,),
+        )
+        self._picking = asyncio.Lock()
+        self._stopping = asyncio.Event()
+        # State.
+        self._quarantine = Quarantine(
+            rest_ms=settings.retry_backoff_ms, rest_ms_max=settings.retry_backoff_max_ms
+        )
+        self._running: dict[TopicPartition, RunningPass] = {}
+        self._remainders: dict[TopicPartition, Remainder] = {}
+        self._last_reports: dict[TopicPartition, PassReport] = {}
+        self._workers: list[asyncio.Task[None]] = []
+
+    # ---------------------------------------------------------------- for the broker
+
+    def start(self) -> None:
+        """Begin to clean in the background, with as many workers as there are threads."""
+        assert not self._workers
+        self._workers = [
+            asyncio.get_running_loop().create_task(self._work(), name=f"cleaner-{number}")
+            for number in range(self._settings.threads)
+        ]
+
+    async def stop(self) -> None:
+        """Stop every pass within a chunk, wait for their ends, and start none any more."""
+        self._stopping.set()
+        for running in tuple(self._running.values()):
+            running.stop.set()
+        await asyncio.gather(*self._workers)
+        for running in tuple(self._running.values()):
+            await running.ended.wait()
+        self._executor.shutdown()
+
+    def set_rate(self, bytes_per_second: float) -> None:
+        """Change the I/O budget; passes under way follow at once."""
+        self._throttle.set_rate(bytes_per_second)
+
+    async def clean_now(self, log: PartitionLog) -> PassReport:
+        """Clean a log up to its high watermark now, whatever its dirty ratio.
+
+        Its active segment rolls first, if it holds records. Waits for a pass that is running over
+        the log, and for a free thread.
+
+        Raises:
+            ValueError: the log is not compacted.
+            CleaningAborted: the pool stops, or the log was truncated, deleted or reconfigured.
+            SwapRefused, ProtocolError, StorageError, MapTooSmall: as `cleaner.clean.clean`; the
+                partition is in quarantine then, as after a pass that nobody asked for.
+        """
+        await self._until_idle(log.topic_partition)
+        log.roll(self._clock.now_ms())
+        plan = self._plan(log, requested=True)
+        if plan is None:
+            raise ValueError(f"{log.topic_partition} is not compacted")
+        return await self._run(log, plan)
+
+    def status(self) -> PoolStatus:
+        """What runs, what rests and why, and how each partition's last pass went."""
+        return PoolStatus(
+            running=tuple(self._running),
+            quarantined=self._quarantine.entries(),
+            last_reports=dict(self._last_reports),
+        )
+
+    # ---------------------------------------------------------------- a worker
+
+    async def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                has_cleaned = await self._clean_most_urgent()
+            except Exception as error:  # noqa: BLE001 - a worker outlives whatever is wrong
+                _log.exception("a cleaner worker failed; it goes on")
+                self._probe.worker_failed(repr(error))
+                has_cleaned = False
+            if not has_cleaned:
+                await self._rest()
+
+    async def _rest(self) -> None:
+        try:
+            async with asyncio.timeout(self._settings.backoff_ms / 1000):
+                await self._stopping.wait()
+        except TimeoutError:
+            pass
+
+    async def _clean_most_urgent(self) -> bool:
+        """Pick a log and clean it; False if there was none, or its pass came to nothing."""
+        async with self._picking:
+            picked = await self._pick()
+            if picked is None or self._stopping.is_set():
+                return False
+            log, plan = picked
+            # Begun under the lock, so that the next worker to pick sees it running.
+            cleaning = asyncio.ensure_future(self._run(log, plan))
+            await asyncio.sleep(0)
+        try:
+            await cleaning
+        except (CleaningAborted, ProtocolError, StorageError, MapTooSmall):
+            # Told and accounted for where it happened.
+            return False
+        return True
+
+    # ---------------------------------------------------------------- picking
+
+    async def _pick(self) -> tuple[PartitionLog, CleaningPlan] | None:
+        """The most urgent eligible log that neither runs nor rests, with the plan for it."""
+        logs = {log.topic_partition: log for log in self._logs() if log.config.is_compacted}
+        self._forget_all_but(logs)
+        best: tuple[Assessment, PartitionLog] | None = None
+        dirty_ratio_max = 0.0
+        for number, log in enumerate(logs.values(), start=1):
+            assessment = self._look_at(log)
+            if assessment is not None:
+                dirty_ratio_max = max(dirty_ratio_max, assessment.dirty_ratio)
+                if self._may_run(log, assessment) and (
+                    best is None or assessment.urgency < best[0].urgency
+                ):
+                    best = assessment, log
+            if number % LOGS_A_TURN == 0:
+                await asyncio.sleep(0)
+        self._probe.picked(dirty_ratio_max=dirty_ratio_max, logs_count=len(logs))
+        plan = self._plan(best[1]) if best else None
+        return (best[1], plan) if best and plan else None
+
+    def _look_at(self, log: PartitionLog) -> Assessment | None:
+        """Roll the active segment if its time has come, and assess; None if the log is offline."""
+        if log.offline_reason is not None:
+            return None
+        now_ms = self._clock.now_ms()
+        try:
+            log.roll_if_due(now_ms)
+        except LogOffline:
+            return None
+        except StorageError as error:
+            _log.warning("%s: cannot roll its active segment: %s", log.topic_partition, error)
+        return self._assess(log, requested=False)
+
+    def _may_run(self, log: PartitionLog, assessment: Assessment) -> bool:
+        partition = log.topic_partition
+        return (
+            assessment.reason is not None
+            and partition not in self._running
+            and not self._quarantine.is_resting(partition, now=self._clock.monotonic())
+        )
+
+    def _assess(self, log: PartitionLog, *, requested: bool) -> Assessment:
+        view = log.cleaning_view()
+        horizon_now_ms, _ = self._horizon_clock.read()
+        return assess(
+            view,
+            view.config,
+            self._clock.now_ms(),
+            remainder=self._remainders.get(log.topic_partition),
+            horizon_now_ms=horizon_now_ms,
+            requested=requested,
+        )
+
+    def _plan(self, log: PartitionLog, *, requested: bool = False) -> CleaningPlan | None:
+        """The plan for a pass over the log as it is now; None if it is not eligible (any more)."""
+        if log.topic_partition in self._running:
+            return None
+        assessment = self._assess(log, requested=requested)
+        if assessment.reason is None:
+            return None
+        now_ms, stamp_ms = self._horizon_clock.read()
+        return plan_pass(log.cleaning_view(), assessment, now_ms=now_ms, stamp_ms=stamp_ms)
+
+    def _forget_all_but(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
+        for partition in self._quarantine.missing_from(logs):
+            self._release(partition)
+        for known in (self._remainders, self._last_reports):
+            for partition in known.keys() - logs.keys():
+                del known[partition]
+
+    # ---------------------------------------------------------------- running
+
+    async def _until_idle(self, partition: TopicPartition) -> None:
+        while (running := self._running.get(partition)) is not None:
+            await running.ended.wait()
+
+    async def _run(self, log: PartitionLog, plan: CleaningPlan) -> PassReport:
+        """Run one pass in a thread and account for how it ended; raises what it raised."""
+        partition = log.topic_partition
+        assert partition not in self._running
+        running = self._running[partition] = RunningPass()
+        if self._stopping.is_set():
+            running.stop.set()
+        self._probe.pass_started(partition.topic, partition.partition)
+        try:
+            report = await asyncio.get_running_loop().run_in_executor(
+                self._executor, self._execute, log, plan, running.stop
+            )
+        except (CleaningAborted, SwapRefused, SegmentRemoved, LogOffline) as reason:
+            _log.info("%s: cleaning stopped: %s", partition, reason)
+            self._probe.pass_aborted(partition.topic, partition.partition)
+            raise
+        except (ProtocolError, StorageError, MapTooSmall) as error:
+            self._fail(log, str(error))
+            raise
+        except Exception as error:
+            _log.exception("%s: cleaning failed", partition)
+            self._fail(log, repr(error))
+            raise
+        else:
+            self._complete(plan, report)
+            return report
+        finally:
+            del self._running[partition]
+            running.ended.set()
+
+    def _execute(self, log: PartitionLog, plan: CleaningPlan, stop: threading.Event) -> PassReport:
+        """The body of a pass, in a worker thread."""
+        meter = PassMeter(
+            throttle=self._throttle,
+            probe=self._probe,
+            sleep=stop.wait,
+            is_stale=lambda: log.generation != plan.view.generation,
+        )
+        meter.check()
+        return clean(log, plan, self._settings, meter=meter, monotonic=self._clock.monotonic)
+
+    def _complete(self, plan: CleaningPlan, report: PassReport) -> None:
+        partition = plan.view.topic_partition
+        _log.info("%s", report)
+        self._last_reports[partition] = report
+        self._remainders[partition] = Remainder(
+            first_uncleanable_offset=plan.end_offset, now_ms=plan.now_ms
+        )
+        self._release(partition)
+        self._probe.pass_completed(report)
+
+    def _fail(self, log: PartitionLog, reason: str) -> None:
+        partition = log.topic_partition
+        entry = self._quarantine.add(partition, reason, now=self._clock.monotonic())
+        _log.error(
+            "%s: cleaning failed: %s; it is tried again in %.0f s (failure %d)",
+            partition,
+            reason,
+            entry.retry_at - self._clock.monotonic(),
+            entry.failures,
+        )
+        self._probe.pass_failed(partition.topic, partition.partition, reason)
+        self._probe.quarantined(
+            partition.topic, partition.partition, reason, bytes_count=log.size_bytes
+        )
+
+    def _release(self, partition: TopicPartition) -> None:
+        if self._quarantine.release(partition):
+            self._probe.released(partition.topic, partition.partition)
+
+
+def _lower_priority(niceness: int) -> None:
+    """Make the calling thread step back behind the event loop's; Linux does it by thread."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

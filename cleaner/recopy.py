@@ -1,0 +1,123 @@
+"""Recopy a group of segments into cleaned ones: usually one, more if the output would outgrow it.
+
+The filter decides before it changes any state whether a batch still fits in the output segment
+(compaction.md, invariant 15), so a batch that opens a new segment is looked at only once. Offsets
+keep their places: a cleaned segment covers all offsets up to where the next one begins, and the
+group's last one ends where the group ended, whatever died in it.
+
+Source: Apache Kafka, Cleaner.java `cleanSegments`, `cleanInto`; KAFKA-20036 (several outputs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from cleaner.kernel import BatchFilter
+from cleaner.meter import PassMeter
+from cleaner.scan import ReadableSegment, scan_segment
+from cleaner.step import FilterStep, SegmentSummary
+from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
+from storage.errors import StorageError
+from storage.manifest import UNKNOWN, SegmentRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A segment being written, and what the filter says it holds once it is whole."""
+
+    writer: CleanedSegmentWriter
+    summary: SegmentSummary
+
+
+class Recopy:
+    """Writes the cleaned segments of one group. `run` or `discard` ends it."""
+
+    __slots__ = ("_filter", "_full", "_meter", "_open", "_writers")
+
+    def __init__(
+        self,
+        batch_filter: BatchFilter,
+        new_segment: Callable[[int], CleanedSegmentWriter],
+        *,
+        meter: PassMeter,
+    ) -> None:
+        """`new_segment` makes the staged file of a cleaned segment with a base offset."""
+        # Constant after construction.
+        self._filter = batch_filter
+        self._open = new_segment
+        self._meter = meter
+        # State: all outputs but the last are in `_full`, too, with their summaries.
+        self._writers: list[CleanedSegmentWriter] = []
+        self._full: list[Output] = []
+
+    def run(
+        self, group: Sequence[ReadableSegment], *, chunk_bytes: int, now_ms: int
+    ) -> tuple[CleanedSegment, ...]:
+        """Recopy `group`; everything is synced when it returns, and nothing lists it yet.
+
+        If anything is raised the caller discards.
+
+        Raises:
+            CorruptBatch, DecompressionTooLarge, CleaningAborted, StorageError: see `scan_segment`.
+        """
+        self._start_segment(group[0].row.base_offset)
+        for segment in group:
+            scan_segment(segment, self._step, chunk_bytes=chunk_bytes, meter=self._meter)
+        outputs = [*self._full, Output(writer=self._writers[-1], summary=self._filter.segment)]
+        rows = cleaned_rows(
+            [output.summary for output in outputs],
+            [segment.row for segment in group],
+            now_ms=now_ms,
+        )
+        return tuple(output.writer.finish(row) for output, row in zip(outputs, rows, strict=True))
+
+    def discard(self) -> None:
+        """Remove all that was written; only for segments that no manifest lists."""
+        for writer in self._writers:
+            # What cannot be removed now is removed by the next recovery.
+            with suppress(StorageError):
+                writer.discard()
+
+    def _start_segment(self, base_offset: int) -> None:
+        self._writers.append(self._open(base_offset))
+        self._filter.start_segment(base_offset)
+
+    def _step(self, chunk: bytes, position: int) -> FilterStep:
+        step = self._filter.feed(chunk, position=position)
+        if len(step.output):
+            self._writers[-1].append(step.output, step.index_entries)
+            self._meter.wrote(len(step.output))
+        if step.segment_full:
+            self._full.append(Output(writer=self._writers[-1], summary=self._filter.segment))
+            self._start_segment(step.next_base_offset)
+        return step
+
+
+def cleaned_rows(
+    summaries: Sequence[SegmentSummary], sources: Sequence[SegmentRow], *, now_ms: int
+) -> list[SegmentRow]:
+    """What the manifest will say of the outputs, in offset order. Pure.
+
+    The append times are the sources': minimum and maximum lag count from when records came, not
+    from when they were copied. File version and size are the writer's to fill in.
+    """
+    ends = [summary.base_offset for summary in summaries[1:]] + [sources[-1].end_offset]
+    first_appends = [row.first_append_ms for row in sources if row.first_append_ms != UNKNOWN]
+    return [
+        SegmentRow(
+            base_offset=summary.base_offset,
+            file_version=UNKNOWN,
+            end_offset=end,
+            max_timestamp=summary.max_timestamp,
+            offset_of_max_timestamp=summary.max_timestamp_offset,
+            created_ms=now_ms,
+            first_append_ms=min(first_appends, default=UNKNOWN),
+            last_append_ms=max(row.last_append_ms for row in sources),
+            record_count=summary.records,
+            tombstone_count=summary.tombstones,
+            least_delete_horizon_ms=summary.delete_horizon_ms_min,
+        )
+        for summary, end in zip(summaries, ends, strict=True)
+    ]
