@@ -18,8 +18,9 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 
 from storage.log import PartitionLog
-from storage.wal import Wal
+from storage.wal import Synced, Wal
 
+from metrics.server_probe import ServerProbe
 from server.fetch_waiters import FetchWaiters
 from storage.errors import StorageError
 
@@ -32,13 +33,21 @@ class GroupCommit:
     Moves every log's high watermark while the log is appended to; nobody else does.
     """
 
-    __slots__ = ("_executor", "_fetch_waiters", "_round", "_syncs", "_waiting", "_wal")
+    __slots__ = ("_executor", "_fetch_waiters", "_probe", "_round", "_syncs", "_waiting", "_wal")
 
-    def __init__(self, wal: Wal, fetch_waiters: FetchWaiters, *, flush_on_acks_all: bool) -> None:
+    def __init__(
+        self,
+        wal: Wal,
+        fetch_waiters: FetchWaiters,
+        *,
+        flush_on_acks_all: bool,
+        probe: ServerProbe | None = None,
+    ) -> None:
         # Constant after construction
         self._wal = wal
         self._fetch_waiters = fetch_waiters
         self._syncs = flush_on_acks_all
+        self._probe = probe
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="sync")
         # State: a round runs while anything is dirty; no empty lists of waiters.
         self._round: asyncio.Task[None] | None = None
@@ -86,19 +95,27 @@ class GroupCommit:
         loop = asyncio.get_running_loop()
         try:
             while self._wal.has_dirty:
-                try:
-                    round_ = await loop.run_in_executor(self._executor, self._wal.sync_round)
-                except StorageError:
-                    # Who waits could not be told apart by directory; not to acknowledge what is
-                    # durable is safe, the other way round is not.
-                    _log.exception("a sync failed: nothing that waited for it is acknowledged")
-                    for log in tuple(self._waiting):
-                        self.abandon(log)
-                    continue
-                for synced in round_:
-                    self._advance(synced.log, synced.end_offset)
+                await self._run_round(loop)
         finally:
             self._round = None
+
+    async def _run_round(self, loop: asyncio.AbstractEventLoop) -> None:
+        start_s = loop.time()
+        round_: tuple[Synced, ...] = ()
+        try:
+            round_ = await loop.run_in_executor(self._executor, self._wal.sync_round)
+        except StorageError as error:
+            _log.error("nothing that waited for the failed sync is acknowledged: %s", error)  # noqa: TRY400
+        for synced in round_:
+            self._advance(synced.log, synced.end_offset)
+        for log in [log for log in self._waiting if log.offline_reason is not None]:
+            self.abandon(log)
+        if not round_:
+            # A round that failed does not say what it did for the logs of other directories.
+            for log in self._waiting:
+                self._wal.mark_dirty(log)
+        if self._probe is not None:
+            self._probe.sync_round_completed(loop.time() - start_s, len(round_))
 
     def _advance(self, log: PartitionLog, offset: int) -> None:
         """Move a log's high watermark, then answer those who waited for it."""

@@ -94,7 +94,8 @@ class _Fetch:
         self._request = request
         self._context = context
         self._bytes_max = min(request.max_bytes, FETCH_BYTES_MAX)
-        self._isolation = Isolation(request.isolation_level)
+        committed = request.isolation_level == Isolation.READ_COMMITTED
+        self._isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
         self._partitions = [
             _AskedPartition(topic.topic, partition)
             for topic in request.topics

@@ -11,6 +11,7 @@ Not implemented: tiered storage, so timestamps -4 and below get UNSUPPORTED_VERS
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from storage.log import PartitionLog
@@ -43,20 +44,16 @@ async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOf
         for topic in request.topics
         for partition in topic.partitions
     )
-    return ListOffsetsResponse(
-        topics=tuple(
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _refused(partition.partition_index, ErrorCode.INVALID_REQUEST)
-                    if asked[topic.name, partition.partition_index] > 1
-                    else _answer(topic.name, partition, request.isolation_level, context)
-                    for partition in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        )
-    )
+    topics = []
+    for topic in request.topics:
+        partitions = [
+            _refused(partition.partition_index, ErrorCode.INVALID_REQUEST)
+            if asked[topic.name, partition.partition_index] > 1
+            else await _answer(topic.name, partition, request.isolation_level, context)
+            for partition in topic.partitions
+        ]
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
+    return ListOffsetsResponse(topics=tuple(topics))
 
 
 def refuse(
@@ -73,7 +70,7 @@ def refuse(
     )
 
 
-def _answer(
+async def _answer(
     topic_name: str, asked: ListOffsetsPartition, isolation_level: int, context: RequestContext
 ) -> ListOffsetsPartitionResponse:
     index = asked.partition_index
@@ -85,7 +82,7 @@ def _answer(
     ):
         return _refused(index, ErrorCode.UNSUPPORTED_VERSION)
     try:
-        timestamp, offset = _find(log, asked.timestamp, isolation_level)
+        timestamp, offset = await _find(log, asked.timestamp, isolation_level)
     except StorageError as error:
         return _refused(index, context.code_of(error))
     return ListOffsetsPartitionResponse(
@@ -97,7 +94,7 @@ def _answer(
     )
 
 
-def _find(log: PartitionLog, timestamp: int, isolation_level: int) -> tuple[int, int]:
+async def _find(log: PartitionLog, timestamp: int, isolation_level: int) -> tuple[int, int]:
     """Timestamp and offset that `timestamp` stands for; (-1, -1) if there is none."""
     is_committed_only = isolation_level == READ_COMMITTED
     end_offset = log.last_stable_offset if is_committed_only else log.high_watermark
@@ -105,10 +102,11 @@ def _find(log: PartitionLog, timestamp: int, isolation_level: int) -> tuple[int,
         return -1, end_offset
     if timestamp == EARLIEST:
         return -1, log.log_start_offset
+    # Looking for a timestamp may read through a segment: that is a thread's work.
     if timestamp == MAX_TIMESTAMP:
-        found = log.offset_of_max_timestamp()
+        found = await asyncio.to_thread(log.offset_of_max_timestamp)
     else:
-        found = log.offset_for_timestamp(timestamp)
+        found = await asyncio.to_thread(log.offset_for_timestamp, timestamp)
     # What is not readable yet is not there yet.
     if found is None or found.offset >= end_offset:
         return -1, -1

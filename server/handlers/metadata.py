@@ -113,7 +113,7 @@ def _describe(topic: Topic, context: RequestContext) -> MetadataResponseTopic:
 def _describe_partition(
     number: int, log: PartitionLog | ErrorCode, node_id: int
 ) -> MetadataResponsePartition:
-    if isinstance(log, ErrorCode):
+    if isinstance(log, ErrorCode) or log.offline_reason is not None:
         return MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE,
             partition_index=number,

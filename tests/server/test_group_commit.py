@@ -25,7 +25,7 @@ class TimedLog:
     def __init__(self) -> None:
         self.log_end_offset = 0
         self.high_watermark = 0
-        self.topic_partition = "orders-0"
+        self.offline_reason: str | None = None
 
     def append(self, count: int) -> int:
         self.log_end_offset += count
@@ -49,7 +49,7 @@ class TimedWal:
         self.dirty: set[TimedLog] = set()
         self.rounds: list[dict[TimedLog, int]] = []
         self.gate = threading.Semaphore(0)
-        self.fails = False
+        self.failing: TimedLog | None = None
 
     def mark_dirty(self, log: TimedLog) -> None:
         self.dirty.add(log)
@@ -59,11 +59,13 @@ class TimedWal:
         return bool(self.dirty)
 
     def sync_round(self) -> tuple[Synced, ...]:
-        covered = {log: log.log_end_offset for log in self.dirty}
+        covered = {log: log.log_end_offset for log in self.dirty if log.offline_reason is None}
         self.dirty = set()
         self.rounds.append(covered)
         assert self.gate.acquire(timeout=5)
-        if self.fails:
+        if self.failing is not None:
+            failing, self.failing = self.failing, None
+            failing.offline_reason = "Input/output error"
             raise SyncFailed("sync", "0.log", 5, "Input/output error")
         return tuple(Synced(log, end) for log, end in covered.items())
 
@@ -147,7 +149,7 @@ async def test_a_failed_sync_acknowledges_nothing(
 ) -> None:
     commit, _ = group_commit_over(wal)
     log: Any = TimedLog()
-    wal.fails = True
+    wal.failing = log
     log.append(1)
     commit.appended(log)
     durable = commit.durable(log, 1)
@@ -158,6 +160,40 @@ async def test_a_failed_sync_acknowledges_nothing(
     assert await durable is False
     assert log.high_watermark == 0
     assert "Input/output error" in caplog.text
+    await commit.stop()
+
+
+async def test_logs_on_a_sound_disk_are_acknowledged_though_another_disk_failed(
+    wal: TimedWal,
+) -> None:
+    commit, _ = group_commit_over(wal)
+    broken: Any = TimedLog()
+    sound: Any = TimedLog()
+    wal.failing = broken
+    waits = []
+    for log in (broken, sound):
+        log.append(1)
+        commit.appended(log)
+        waits.append(commit.durable(log, 1))
+    await rounds(wal, 1)
+
+    wal.gate.release(2)
+
+    assert await asyncio.gather(*waits) == [False, True]
+    assert (broken.high_watermark, sound.high_watermark) == (0, 1)
+    await commit.stop()
+
+
+async def test_a_log_that_went_offline_otherwise_answers_its_waiters(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal)
+    log: Any = TimedLog()
+    log.append(1)
+    commit.appended(log)
+    log.offline_reason = "a manifest commit failed"
+
+    wal.gate.release()
+
+    assert await commit.durable(log, 1) is False
     await commit.stop()
 
 

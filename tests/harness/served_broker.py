@@ -1,0 +1,184 @@
+"""A whole broker in the test's own process and loop, on a real directory and a real socket."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.record_batch import Record, build_batch, read_header, read_records
+from protocol.schema import Message
+from server.broker import Broker
+from server.clock import SystemClock
+from server.config import BrokerConfig
+from server.topics import Topic
+from storage.files import LocalFileSystem
+from storage.log import PartitionLog
+from tests.harness.raw_client import RawClient
+
+M = TypeVar("M", bound=Message)
+
+NOW_MS = time.time_ns() // 1_000_000
+INFLATED_BYTES_MAX = 1 << 24
+
+
+class ServedBroker:
+    """A running broker and the clients that a test connects to it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._clients: list[RawClient] = []
+
+    async def connect(self, listener: str = "PLAINTEXT", *, limit: int = 1 << 26) -> RawClient:
+        """A new connection to a listener."""
+        client = await RawClient.connect(*self.broker.addresses[listener], limit=limit)
+        self._clients.append(client)
+        return client
+
+    async def call(self, request: Message, version: int, response_type: type[M]) -> M:
+        """Ask something on a connection of its own."""
+        async with await RawClient.connect(*self.broker.addresses["PLAINTEXT"]) as client:
+            return await client.call(request, version, response_type)
+
+    async def create(self, name: str, partitions: int = 1, **configs: str) -> Topic:
+        """Create a topic; `cleanup_policy="compact"` sets `cleanup.policy`."""
+        overrides = {key.replace("_", "."): value for key, value in configs.items()}
+        topic = await self.broker.topics.create(
+            name, partitions_count=partitions, overrides=overrides
+        )
+        assert isinstance(topic, Topic), topic
+        return topic
+
+    def log(self, name: str, partition: int = 0) -> PartitionLog:
+        """The log of a partition that is there."""
+        topic = self.broker.topics.get(name)
+        assert topic is not None
+        log = topic.partition(partition)
+        assert not isinstance(log, ErrorCode), log
+        return log
+
+    async def produce(
+        self, name: str, batch: bytes | bytearray | None = None, partition: int = 0
+    ) -> PartitionProduceResponse:
+        """Produce a batch with acks=all; it must be accepted."""
+        request = produce_request(name, batch_of(1) if batch is None else batch, partition)
+        response = await self.call(request, 9, ProduceResponse)
+        answer = only_produced(response)
+        assert answer.error_code == ErrorCode.NONE, answer
+        return answer
+
+    async def fetch(self, name: str, offset: int, **settings: Any) -> PartitionData:
+        """What a fetch of one partition gets."""
+        request = fetch_request([(name, 0, offset)], **settings)
+        return only_fetched(await self.call(request, 12, FetchResponse))
+
+    def disconnect(self) -> None:
+        """Close every client."""
+        for client in self._clients:
+            client.close()
+
+
+@asynccontextmanager
+async def serving_broker(directory: Path, **properties: str) -> AsyncIterator[ServedBroker]:
+    """Run a broker; `auto_create_topics_enable="false"` sets `auto.create.topics.enable`."""
+    texts = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "http.listener": "",
+        "log.dirs": str(directory),
+        "log.cleaner.enable": "false",
+    } | {name.replace("_", "."): text for name, text in properties.items()}
+    config = BrokerConfig.from_texts(texts)
+    served = ServedBroker(Broker(config, files=LocalFileSystem(), clock=SystemClock()))
+    try:
+        await served.broker.start()
+        yield served
+    finally:
+        served.disconnect()
+        await served.broker.stop()
+
+
+def batch_of(
+    count: int = 1, *, value: bytes = b"value", key: bytes | None = b"key", **settings: Any
+) -> bytearray:
+    """A batch of `count` alike records, as a producer sends it."""
+    records = [
+        Record(offset=index, timestamp=NOW_MS + index, key=key, value=value)
+        for index in range(count)
+    ]
+    return build_batch(records, **settings)
+
+
+def produce_request(
+    name: str, batch: bytes | bytearray | None, partition: int = 0, **settings: Any
+) -> ProduceRequest:
+    """A request with one batch; acks=all unless `acks=` says otherwise."""
+    view = None if batch is None else memoryview(batch)
+    data = (PartitionProduceData(index=partition, records=view),)
+    topic_data = (TopicProduceData(name=name, partition_data=data),)
+    return ProduceRequest(**{"acks": -1, "timeout_ms": 1000, "topic_data": topic_data} | settings)
+
+
+def fetch_request(
+    wanted: Sequence[tuple[str, int, int]],
+    *,
+    partition_max_bytes: int = 1 << 20,
+    current_leader_epoch: int = -1,
+    **settings: Any,
+) -> FetchRequest:
+    """A request for (topic, partition, offset); does not wait unless `max_wait_ms=` says so."""
+    topics = tuple(
+        FetchTopic(
+            topic=name,
+            partitions=(
+                FetchPartition(
+                    partition=partition,
+                    fetch_offset=offset,
+                    partition_max_bytes=partition_max_bytes,
+                    current_leader_epoch=current_leader_epoch,
+                ),
+            ),
+        )
+        for name, partition, offset in wanted
+    )
+    return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, "topics": topics} | settings)
+
+
+def only_produced(response: ProduceResponse) -> PartitionProduceResponse:
+    """The answer for the one partition that was produced to."""
+    ((answer,),) = [topic.partition_responses for topic in response.responses]
+    return answer
+
+
+def only_fetched(response: FetchResponse) -> PartitionData:
+    """The answer for the one partition that was fetched."""
+    assert response.error_code == ErrorCode.NONE
+    ((answer,),) = [topic.partitions for topic in response.responses]
+    return answer
+
+
+def records_in(data: PartitionData) -> list[Record]:
+    """The records of all batches in an answer."""
+    assert isinstance(data.records, memoryview)
+    records: list[Record] = []
+    position = 0
+    while position < len(data.records):
+        records += read_records(data.records, position, decompressed_bytes_max=INFLATED_BYTES_MAX)
+        position += read_header(data.records, position).size_bytes
+    return records

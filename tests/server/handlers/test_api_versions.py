@@ -1,0 +1,68 @@
+"""ApiVersions: the table, its versions, and a version from the future (wire.md: unknown version)."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tests.harness.raw_client import decode_response
+from tests.harness.served_broker import serving_broker
+
+ADVERTISED = {
+    0: (0, 9), 1: (4, 12), 2: (1, 7), 3: (0, 12), 10: (0, 6),
+    18: (0, 4), 19: (2, 7), 20: (1, 6), 22: (0, 4), 32: (1, 4),
+}  # fmt: skip
+
+
+def table(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:
+    return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_exactly_what_is_served_is_advertised(tmp_path: Path, version: int) -> None:
+    request = ApiVersionsRequest(client_software_name="raw", client_software_version="1.0")
+    async with serving_broker(tmp_path) as served:
+        response = await served.call(request, version, ApiVersionsResponse)
+
+    assert response.error_code == ErrorCode.NONE
+    assert table(response) == ADVERTISED
+    assert response.throttle_time_ms == 0
+    assert response.supported_features == response.finalized_features == ()
+
+
+async def test_an_unknown_version_is_answered_in_version_0_with_the_table(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        client = await served.connect()
+        client.send_frame(struct.pack(">hhih", 18, 99, 7, -1) + b"\xff what no decoder knows")
+
+        frame = await client.receive_frame()
+        response = decode_response(frame, ApiVersionsResponse, 0)
+        assert frame[:4] == struct.pack(">i", 7)
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert table(response) == ADVERTISED
+
+        again = ApiVersionsRequest(client_software_name="raw", client_software_version="1")
+        assert (await client.call(again, 3, ApiVersionsResponse)).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        pytest.param("", "1.0", id="no_name"),
+        pytest.param("raw", "", id="no_version"),
+        pytest.param("-raw", "1.0", id="leading_dash"),
+        pytest.param("raw client", "1.0", id="space"),
+        pytest.param("raw", "1.0\n", id="newline"),
+    ],
+)
+async def test_a_client_that_does_not_name_itself_properly_is_told(
+    tmp_path: Path, name: str, version: str
+) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+    async with serving_broker(tmp_path) as served:
+        response = await served.call(request, 3, ApiVersionsResponse)
+    assert response.error_code == ErrorCode.INVALID_REQUEST

@@ -1,0 +1,274 @@
+"""Produce: acks, refusals, idempotence, and what is durable when it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.record_batch import Codec, Record, build_batch
+from tests.harness.served_broker import (
+    NOW_MS,
+    ServedBroker,
+    batch_of,
+    only_produced,
+    produce_request,
+    records_in,
+    serving_broker,
+)
+
+
+async def refused(
+    served: ServedBroker, batch: bytes | bytearray | None, version: int = 9, acks: int = -1
+) -> tuple[ErrorCode, str | None]:
+    """Produce to `orders` and expect a refusal that leaves the log as it was."""
+    end = served.log("orders").log_end_offset
+    response = await served.call(
+        produce_request("orders", batch, acks=acks), version, ProduceResponse
+    )
+    answer = only_produced(response)
+    assert answer.base_offset == -1
+    assert served.log("orders").log_end_offset == end
+    return ErrorCode(answer.error_code), answer.error_message
+
+
+@pytest.mark.parametrize("version", range(3, 10))
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_batches_get_the_next_offsets(tmp_path: Path, version: int, acks: int) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        client = await served.connect()
+        offsets = []
+        for count in (3, 1, 2):
+            request = produce_request("orders", batch_of(count), acks=acks)
+            answer = only_produced(await client.call(request, version, ProduceResponse))
+            assert answer.error_code == ErrorCode.NONE
+            offsets.append(answer.base_offset)
+        assert offsets == [0, 3, 4]
+        assert answer.log_append_time_ms == -1
+        assert answer.log_start_offset == (0 if version >= 5 else -1)
+
+
+async def test_acks_all_is_answered_when_it_can_be_read(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(3))
+        assert served.log("orders").high_watermark == 3
+
+
+async def test_every_codec_is_stored_as_it_came(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", cleanup_policy="compact")
+        for codec in Codec:
+            await served.produce("orders", batch_of(10, value=bytes(500), codec=codec))
+        data = await served.fetch("orders", 0)
+    records = records_in(data)
+    assert [record.offset for record in records] == list(range(10 * len(Codec)))
+    assert {record.value for record in records} == {bytes(500)}
+
+
+async def test_acks_0_is_not_answered_and_what_follows_is(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        client = await served.connect()
+        for _ in range(3):
+            client.send(produce_request("orders", batch_of(1), acks=0), 9)
+        request = produce_request("orders", batch_of(1))
+        answer = only_produced(await client.call(request, 9, ProduceResponse))
+        assert answer.base_offset == 3
+
+
+async def test_acks_0_that_fails_closes_the_connection(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        client = await served.connect()
+        client.send(produce_request("nowhere", batch_of(1), acks=0), 9)
+        assert await client.is_closed()
+
+
+async def test_acks_0_is_carried_out_though_the_producer_leaves_at_once(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        client = await served.connect()
+        for _ in range(10):
+            client.send(produce_request("orders", batch_of(1), acks=0), 9)
+        client.close()
+        async with asyncio.timeout(5):
+            while served.log("orders").log_end_offset < 10:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("acks", [2, -2, 32767])
+async def test_other_acks_are_refused(tmp_path: Path, acks: int) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        code, message = await refused(served, batch_of(1), acks=acks)
+    assert code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert str(acks) in (message or "")
+
+
+def batch_with_a_flipped_bit() -> bytearray:
+    batch = batch_of(3)
+    batch[-1] ^= 1
+    return batch
+
+
+def batch_of_magic(magic: int) -> bytearray:
+    batch = batch_of(3)
+    batch[16] = magic
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("batch", "code"),
+    [
+        pytest.param(batch_with_a_flipped_bit(), ErrorCode.CORRUPT_MESSAGE, id="flipped_bit"),
+        pytest.param(batch_of(3)[:-1], ErrorCode.CORRUPT_MESSAGE, id="truncated"),
+        pytest.param(batch_of(1) + batch_of(1), ErrorCode.INVALID_RECORD, id="two_batches"),
+        pytest.param(batch_of_magic(1), ErrorCode.INVALID_RECORD, id="magic_1"),
+        pytest.param(batch_of_magic(0), ErrorCode.INVALID_RECORD, id="magic_0"),
+        pytest.param(b"", ErrorCode.INVALID_RECORD, id="no_records"),
+        pytest.param(None, ErrorCode.INVALID_RECORD, id="null_records"),
+        pytest.param(batch_of(1, value=bytes(1 << 20)), ErrorCode.MESSAGE_TOO_LARGE, id="large"),
+        pytest.param(batch_of(1, key=None), ErrorCode.INVALID_RECORD, id="no_key"),
+        pytest.param(
+            batch_of(1, is_control=True, producer_id=1, producer_epoch=0, base_sequence=0),
+            ErrorCode.INVALID_RECORD,
+            id="control",
+        ),
+    ],
+)
+async def test_a_bad_batch_is_refused_and_changes_nothing(
+    tmp_path: Path, batch: bytes | None, code: ErrorCode
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", cleanup_policy="compact")
+        refusal, message = await refused(served, batch)
+        assert refusal == code
+        assert message
+        await served.produce("orders", batch_of(1))
+
+
+@pytest.mark.parametrize("filler", [b"", bytes(200_000)], ids=["on_the_loop", "in_a_thread"])
+async def test_one_record_without_a_key_refuses_its_batch_on_a_compacted_topic(
+    tmp_path: Path, filler: bytes
+) -> None:
+    records = [
+        Record(offset=i, timestamp=NOW_MS, key=None if i == 2 else b"k", value=filler)
+        for i in range(4)
+    ]
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", cleanup_policy="compact")
+        await served.create("events", cleanup_policy="delete")
+        request = produce_request("orders", build_batch(records))
+        answer = only_produced(await served.call(request, 9, ProduceResponse))
+        assert answer.error_code == ErrorCode.INVALID_RECORD
+        assert [error.batch_index for error in answer.record_errors] == [2]
+        assert "key" in (answer.error_message or "")
+        counts = served.broker.probe.topics["orders"]
+        assert counts.refused_by_reason == {"INVALID_RECORD": 4}
+        assert (await served.produce("events", build_batch(records))).base_offset == 0
+
+
+async def test_every_partition_is_answered_on_its_own(tmp_path: Path) -> None:
+    def data(index: int, batch: bytearray) -> PartitionProduceData:
+        return PartitionProduceData(index=index, records=memoryview(batch))
+
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", partitions=2)
+        orders = (
+            data(0, batch_of(2)), data(7, batch_of(1)), data(1, batch_with_a_flipped_bit()),
+        )  # fmt: skip
+        request = ProduceRequest(
+            acks=-1,
+            timeout_ms=1000,
+            topic_data=(
+                TopicProduceData(name="orders", partition_data=orders),
+                TopicProduceData(name="nowhere", partition_data=(data(0, batch_of(1)),)),
+            ),
+        )
+        response = await served.call(request, 9, ProduceResponse)
+    assert [
+        (topic.name, [(p.index, p.error_code, p.base_offset) for p in topic.partition_responses])
+        for topic in response.responses
+    ] == [
+        (
+            "orders",
+            [
+                (0, ErrorCode.NONE, 0),
+                (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+                (1, ErrorCode.CORRUPT_MESSAGE, -1),
+            ],
+        ),
+        ("nowhere", [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]),
+    ]
+
+
+async def test_a_transactional_produce_is_refused(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        request = produce_request("orders", batch_of(1), transactional_id="tx")
+        answer = only_produced(await served.call(request, 9, ProduceResponse))
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "ransaction" in (answer.error_message or "")
+
+
+async def test_acks_all_is_refused_where_two_replicas_are_wanted(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", min_insync_replicas="2")
+        assert (await refused(served, batch_of(1)))[0] == ErrorCode.NOT_ENOUGH_REPLICAS
+        request = produce_request("orders", batch_of(1), acks=1)
+        answer = only_produced(await served.call(request, 9, ProduceResponse))
+        assert answer.error_code == ErrorCode.NONE
+
+
+async def test_log_append_time_is_the_brokers_and_is_told(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", message_timestamp_type="LogAppendTime")
+        answer = await served.produce("orders", batch_of(2))
+        records = records_in(await served.fetch("orders", 0))
+    assert abs(answer.log_append_time_ms - NOW_MS) < 600_000
+    assert {record.timestamp for record in records} == {answer.log_append_time_ms}
+
+
+async def test_a_batch_sent_again_is_answered_with_its_first_offset(tmp_path: Path) -> None:
+    def batch(sequence: int) -> bytearray:
+        return batch_of(2, producer_id=5, producer_epoch=0, base_sequence=sequence)
+
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        offsets = [(await served.produce("orders", batch(s))).base_offset for s in (0, 2, 0, 2, 4)]
+        assert offsets == [0, 2, 0, 2, 4]
+        assert served.log("orders").log_end_offset == 6
+        code, _ = await refused(served, batch(100))
+        assert code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+async def test_pipelined_produces_are_appended_in_order_while_earlier_ones_wait_for_a_sync(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        client = await served.connect()
+        ids = [client.send(produce_request("orders", batch_of(1)), 9) for _ in range(50)]
+        answers = [only_produced(await client.receive(ProduceResponse, 9, each)) for each in ids]
+        assert [answer.base_offset for answer in answers] == list(range(50))
+        # Group commit: far fewer syncs than batches would need one by one.
+        assert served.log("orders").high_watermark == 50
+
+
+async def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(3, value=b"kept"))
+    async with serving_broker(tmp_path) as served:
+        data = await served.fetch("orders", 0)
+    assert [record.value for record in records_in(data)] == [b"kept"] * 3
