@@ -18,6 +18,7 @@ The rule is `cleaner/retain.py`; this is that rule, fast. Both functions raise
 and after that the pass is over: the map's content and the filter's counts mean nothing any more.
 """
 
+# ruff: noqa: PYI021 - the stub is where a reader of compiled code looks for its documentation.
 from collections.abc import Collection, Mapping
 
 from typing_extensions import Buffer
@@ -108,9 +109,9 @@ def map_batches(
     """Put every keyed record of [start_offset, end_offset) into the map, batch by batch.
 
     Stops before a batch that the map may not hold whole, so `offset_map.end_offset` always is a
-    batch's end. A batch that ends below `start_offset` is passed over; one that ends at or past
-    `end_offset` + 1 stops the mapping (MapStop.END). Control and transactional batches are passed
-    over too: none of their records is ever in the map.
+    batch's end. A batch that ends below `start_offset` is passed over; one
+    that reaches past `end_offset` stops the mapping (MapStop.END). Control and transactional
+    batches are passed over too: none of their records is ever in the map.
 
     Args:
         chunk: bytes of a segment that begin at a batch.
@@ -134,7 +135,7 @@ class BatchFilter:
         decompressed_bytes_max: int,
         producer_last_offsets: Collection[int] = (),
         index_interval_bytes: int = 4096,
-        segment_bytes_max: int = 0x7FFF_FFFF,
+        segment_bytes_max: int = 2147483647,
     ) -> None:
         """
         Args:
@@ -146,7 +147,8 @@ class BatchFilter:
                 such a batch stays as a header if none of its records does.
             index_interval_bytes: bytes of output between two index entries, as Kafka's.
             segment_bytes_max: an output segment takes no batch that makes it larger, except its
-                first. The same holds for one whose last offset is beyond base + 2^31 - 1.
+                first. It takes none that ends beyond its base offset + 2^31 - 1 either; so an
+                empty one can be full too, if it begins far below its first batch.
 
         Raises:
             ValueError: `end_offset` is beyond `offset_map.end_offset`, or a bound is negative.

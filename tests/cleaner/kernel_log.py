@@ -1,0 +1,263 @@
+"""Logs for the kernel's tests: batches as plain values, their bytes, and what a pass leaves of them.
+
+The encoder is the tests' own, plain and slow, so that the kernel is not compared with itself.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from cleaner.kernel import BatchFilter, OffsetMap, map_batches
+from cleaner.retain import Fate, PassBounds, Remains, retain_batch
+from cleaner.step import FilterStep, MapStep, MapStop, SegmentSummary
+from protocol.batch_scan import crc32c
+from protocol.compression import Codec, compress
+
+HASH_KEY = bytes(range(16))
+INFLATED_BYTES_MAX = 1 << 20
+HEADER = struct.Struct(
+    ">"
+    "q"  # base offset
+    "i"  # batch length
+    "i"  # leader epoch
+    "b"  # magic
+    "I"  # CRC
+)
+CHECKED = struct.Struct(
+    ">"
+    "h"  # attributes
+    "i"  # last offset delta
+    "q"  # base timestamp
+    "q"  # max timestamp
+    "q"  # producer id
+    "h"  # producer epoch
+    "i"  # base sequence
+    "i"  # record count
+)
+assert HEADER.size + CHECKED.size == 61
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRecord:
+    offset: int
+    timestamp: int = 1_000
+    key: bytes | None = b"key"
+    value: bytes | None = b"value"
+    headers: tuple[tuple[bytes, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogBatch:
+    base_offset: int
+    last_offset: int
+    records: tuple[LogRecord, ...] = ()
+    codec: Codec = Codec.NONE
+    is_log_append_time: bool = False
+    is_transactional: bool = False
+    is_control: bool = False
+    delete_horizon_ms: int | None = None
+    base_timestamp: int = 1_000
+    max_timestamp: int = 1_000
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    leader_epoch: int = 3
+    encoded: bytes = field(default=b"", repr=False)
+
+    @property
+    def record_count(self) -> int:
+        return len(self.records)
+
+    @property
+    def attributes(self) -> int:
+        return (
+            self.codec
+            | self.is_log_append_time << 3
+            | self.is_transactional << 4
+            | self.is_control << 5
+            | (self.delete_horizon_ms is not None) << 6
+        )
+
+
+def log_batch(base_offset: int, *records: tuple[bytes | None, bytes | None]) -> LogBatch:
+    """A batch of (key, value) pairs at dense offsets, one millisecond apart."""
+    made = tuple(
+        LogRecord(offset=base_offset + i, timestamp=1_000 + i, key=key, value=value)
+        for i, (key, value) in enumerate(records)
+    )
+    last_offset = base_offset + len(made) - 1
+    return LogBatch(
+        base_offset=base_offset,
+        last_offset=last_offset,
+        records=made,
+        max_timestamp=999 + len(made),
+    )
+
+
+def encode(batch: LogBatch) -> bytes:
+    """The batch's bytes. A delete horizon stands in the place of the base timestamp."""
+    horizon = batch.delete_horizon_ms
+    base_timestamp = batch.base_timestamp if horizon is None else horizon
+    plain = b"".join(encode_record(record, batch, base_timestamp) for record in batch.records)
+    records = bytes(compress(batch.codec, plain)) if plain else b""
+    return seal(batch, base_timestamp, records)
+
+
+def seal(batch: LogBatch, base_timestamp: int, records: bytes) -> bytes:
+    checked = CHECKED.pack(
+        batch.attributes,
+        batch.last_offset - batch.base_offset,
+        base_timestamp,
+        batch.max_timestamp,
+        batch.producer_id,
+        batch.producer_epoch,
+        batch.base_sequence,
+        batch.record_count,
+    )
+    crc = crc32c(checked + records)
+    size = HEADER.size + CHECKED.size + len(records)
+    head = HEADER.pack(batch.base_offset, size - 12, batch.leader_epoch, 2, crc)
+    return head + checked + records
+
+
+def encode_record(record: LogRecord, batch: LogBatch, base_timestamp: int) -> bytes:
+    body = b"\x00" + varint(wrap(record.timestamp - base_timestamp))
+    body += varint(record.offset - batch.base_offset) + sized(record.key) + sized(record.value)
+    body += varint(len(record.headers))
+    for key, value in record.headers:
+        body += sized(key) + sized(value)
+    return varint(len(body)) + body
+
+
+def sized(data: bytes | None) -> bytes:
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def varint(value: int) -> bytes:
+    raw = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while raw >= 0x80:
+        out.append(raw & 0x7F | 0x80)
+        raw >>= 7
+    out.append(raw)
+    return bytes(out)
+
+
+def wrap(value: int) -> int:
+    """As a Java long: timestamps are a peer's choice, and their differences may not fit."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+class PlainOffsetMap:
+    """What the offset map should know, as a dict."""
+
+    def __init__(self, offsets: dict[bytes, int], end_offset: int) -> None:
+        self.offsets = offsets
+        self.end_offset = end_offset
+
+    def get(self, key: bytes) -> int | None:
+        return self.offsets.get(key)
+
+
+def plain_map(batches: Iterable[LogBatch], *, start_offset: int, end_offset: int) -> PlainOffsetMap:
+    offsets = {
+        record.key: record.offset
+        for batch in batches
+        if batch.last_offset < end_offset and not batch.is_control and not batch.is_transactional
+        for record in batch.records
+        if record.key is not None and record.offset >= start_offset
+    }
+    return PlainOffsetMap(offsets, end_offset)
+
+
+def remaining_bytes(batch: LogBatch, remains: Remains[LogRecord]) -> bytes:
+    """What a pass writes for a batch of which `remains` is left."""
+    match remains.fate:
+        case Fate.VERBATIM:
+            return encode(batch)
+        case Fate.DROPPED:
+            return b""
+        case Fate.EMPTIED:
+            return encode(emptied(batch))
+        case Fate.REBUILT:
+            return encode(rebuilt(batch, remains))
+
+
+def emptied(batch: LogBatch) -> LogBatch:
+    """Source: Apache Kafka, DefaultRecordBatch.java `writeEmptyHeader`."""
+    return replace(batch, records=(), codec=Codec.NONE, delete_horizon_ms=None, base_timestamp=-1)
+
+
+def rebuilt(batch: LogBatch, remains: Remains[LogRecord]) -> LogBatch:
+    horizon = remains.stamped_horizon_ms
+    latest = max(record.timestamp for record in remains.survivors)
+    return replace(
+        batch,
+        records=remains.survivors,
+        delete_horizon_ms=batch.delete_horizon_ms if horizon is None else horizon,
+        max_timestamp=batch.max_timestamp if batch.is_log_append_time else latest,
+    )
+
+
+def expected_outputs(
+    batches: Sequence[LogBatch], offset_map: PlainOffsetMap, bounds: PassBounds
+) -> Iterator[tuple[LogBatch, Remains[LogRecord], bytes]]:
+    for batch in batches:
+        remains = retain_batch(batch, batch.records, offset_map=offset_map, bounds=bounds)
+        yield batch, remains, remaining_bytes(batch, remains)
+
+
+def map_log(
+    log: bytes, offset_map: OffsetMap, *, start_offset: int, end_offset: int, chunk_bytes: int
+) -> list[MapStep]:
+    """Map a log in chunks, each grown to the batch that does not fit."""
+    position, size, steps = 0, chunk_bytes, list[MapStep]()
+    while True:
+        step = map_batches(
+            log[position : position + size],
+            offset_map,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            decompressed_bytes_max=INFLATED_BYTES_MAX,
+            position=position,
+        )
+        steps.append(step)
+        position += step.consumed_bytes
+        size = max(chunk_bytes, step.needed_bytes)
+        if step.stop is not MapStop.NEED_MORE or position >= len(log):
+            return steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedSegment:
+    summary: SegmentSummary
+    data: bytes
+    index_entries: tuple[tuple[int, int, int, int], ...]
+
+
+def filter_log(log: bytes, batch_filter: BatchFilter, *, chunk_bytes: int) -> list[CleanedSegment]:
+    """Filter a log in chunks into as many segments as it asks for."""
+    segments, steps = list[CleanedSegment](), list[FilterStep]()
+    position, size = 0, chunk_bytes
+    batch_filter.start_segment(0)
+    while position < len(log):
+        step = batch_filter.feed(log[position : position + size], position=position)
+        steps.append(step)
+        position += step.consumed_bytes
+        size = max(chunk_bytes, step.needed_bytes)
+        if step.segment_full:
+            segments.append(cleaned_segment(batch_filter.segment, steps))
+            batch_filter.start_segment(step.next_base_offset)
+            steps = []
+    segments.append(cleaned_segment(batch_filter.segment, steps))
+    return segments
+
+
+def cleaned_segment(summary: SegmentSummary, steps: list[FilterStep]) -> CleanedSegment:
+    numbers = [number for step in steps for number in step.index_entries.tolist()]
+    entries = tuple(zip(numbers[0::4], numbers[1::4], numbers[2::4], numbers[3::4], strict=True))
+    return CleanedSegment(
+        summary=summary, data=b"".join(step.output for step in steps), index_entries=entries
+    )

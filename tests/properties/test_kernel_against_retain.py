@@ -1,0 +1,253 @@
+"""The compiled kernel does to any log, byte for byte, what the rule in plain Python says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cleaner.kernel import BatchFilter, OffsetMap
+from cleaner.retain import PassBounds, Remains, Verdict, is_tombstone
+from protocol.compression import Codec
+from tests.cleaner.kernel_log import (
+    HASH_KEY,
+    INFLATED_BYTES_MAX,
+    LogBatch,
+    LogRecord,
+    PlainOffsetMap,
+    encode,
+    expected_outputs,
+    filter_log,
+    map_log,
+    plain_map,
+    wrap,
+)
+
+KEYS = (b"", b"a", b"b", b"c", b"a key of more than sixteen bytes")
+NOW_MS = 5_000
+DELETE_RETENTION_MS = 700
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """A log and all that a pass over it is told."""
+
+    batches: tuple[LogBatch, ...]
+    start_offset: int
+    bounds: PassBounds
+
+    @property
+    def log(self) -> bytes:
+        return b"".join(map(encode, self.batches))
+
+    def plain_map(self) -> PlainOffsetMap:
+        return plain_map(
+            self.batches, start_offset=self.start_offset, end_offset=self.bounds.end_offset
+        )
+
+    def batch_filter(
+        self,
+        offset_map: OffsetMap,
+        *,
+        segment_bytes_max: int = 2**31 - 1,
+        index_interval_bytes: int = 4096,
+    ) -> BatchFilter:
+        return BatchFilter(
+            offset_map,
+            end_offset=self.bounds.end_offset,
+            tail_offset=self.bounds.tail_offset,
+            now_ms=self.bounds.now_ms,
+            delete_retention_ms=self.bounds.delete_retention_ms,
+            decompressed_bytes_max=INFLATED_BYTES_MAX,
+            producer_last_offsets=self.bounds.producer_last_offsets,
+            segment_bytes_max=segment_bytes_max,
+            index_interval_bytes=index_interval_bytes,
+        )
+
+
+timestamps = st.one_of(
+    st.integers(0, 9_999), st.sampled_from((-1, -(2**63), 2**63 - 1, 1_700_000_000_000))
+)
+
+
+@st.composite
+def log_batches(draw: st.DrawFn, base_offset: int) -> LogBatch:
+    count = draw(st.integers(0, 5))
+    gaps = draw(st.lists(st.sampled_from((1, 1, 1, 2, 90)), min_size=count, max_size=count))
+    offset, records = base_offset - 1, list[LogRecord]()
+    for gap in gaps:
+        offset += gap
+        record = LogRecord(
+            offset=offset,
+            timestamp=draw(timestamps),
+            key=draw(st.sampled_from((*KEYS, None))),
+            value=draw(st.sampled_from((None, b"", b"value", b"v" * 200))),
+            headers=draw(st.sampled_from(((), ((b"name", b"x"), (b"", None))))),
+        )
+        records.append(record)
+    is_idempotent = draw(st.booleans())
+    return LogBatch(
+        base_offset=base_offset,
+        last_offset=max(offset, base_offset) + draw(st.sampled_from((0, 0, 3))),
+        records=tuple(records),
+        codec=draw(st.sampled_from(Codec)) if records else Codec.NONE,
+        is_log_append_time=draw(st.booleans()),
+        is_transactional=draw(st.sampled_from((False, False, False, True))),
+        is_control=draw(st.sampled_from((False, False, False, True))),
+        delete_horizon_ms=draw(st.sampled_from((None, None, NOW_MS - 1, NOW_MS, NOW_MS + 1))),
+        base_timestamp=draw(timestamps),
+        max_timestamp=draw(timestamps),
+        producer_id=9 if is_idempotent else -1,
+        producer_epoch=2 if is_idempotent else -1,
+        base_sequence=17 if is_idempotent else -1,
+    )
+
+
+@st.composite
+def passes(draw: st.DrawFn) -> Pass:
+    batches, base_offset = list[LogBatch](), 0
+    for _ in range(draw(st.integers(1, 6))):
+        batches.append(draw(log_batches(base_offset)))
+        base_offset = batches[-1].last_offset + draw(st.sampled_from((1, 1, 1, 50)))
+    last_offsets = [batch.last_offset for batch in batches]
+    end_offset = draw(st.sampled_from(last_offsets)) + 1
+    bounds = PassBounds(
+        end_offset=end_offset,
+        tail_offset=draw(st.sampled_from([-1, *last_offsets])),
+        now_ms=NOW_MS,
+        delete_retention_ms=draw(st.sampled_from((0, DELETE_RETENTION_MS, 2**63 - 1))),
+        producer_last_offsets=draw(st.sets(st.sampled_from(last_offsets))),
+    )
+    start_offset = draw(st.sampled_from([0, *(last + 1 for last in last_offsets)]))
+    return Pass(batches=tuple(batches), start_offset=min(start_offset, end_offset), bounds=bounds)
+
+
+def mapped(a_pass: Pass, *, chunk_bytes: int = 1 << 20) -> OffsetMap:
+    offset_map = OffsetMap(1 << 16, HASH_KEY)
+    map_log(
+        a_pass.log,
+        offset_map,
+        start_offset=a_pass.start_offset,
+        end_offset=a_pass.bounds.end_offset,
+        chunk_bytes=chunk_bytes,
+    )
+    return offset_map
+
+
+bounded = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@bounded
+@given(passes(), st.integers(1, 700))
+def test_the_map_holds_the_last_offset_of_every_key(a_pass: Pass, chunk_bytes: int) -> None:
+    offset_map = mapped(a_pass, chunk_bytes=chunk_bytes)
+
+    expected = a_pass.plain_map()
+    assert offset_map.end_offset == expected.end_offset
+    assert {key: offset_map.get(key) for key in KEYS} == {key: expected.get(key) for key in KEYS}
+    assert offset_map.size == len(expected.offsets)
+
+
+@bounded
+@given(passes(), st.integers(1, 700))
+def test_the_filter_writes_what_the_rule_leaves(a_pass: Pass, chunk_bytes: int) -> None:
+    batch_filter = a_pass.batch_filter(mapped(a_pass))
+    (segment,) = filter_log(a_pass.log, batch_filter, chunk_bytes=chunk_bytes)
+
+    outcomes = list(expected_outputs(a_pass.batches, a_pass.plain_map(), a_pass.bounds))
+    assert segment.data == b"".join(output for _, _, output in outcomes)
+    verdicts = Counter(verdict for _, remains, _ in outcomes for verdict in remains.verdicts)
+    assert {v: count.records for v, count in batch_filter.counts.items()} == {
+        verdict: verdicts[verdict] for verdict in Verdict
+    }
+    assert segment.summary.size_bytes == len(segment.data)
+    assert segment.summary.records == sum(verdicts[v] for v in Verdict if v.is_kept)
+    assert segment.summary.batches == sum(bool(output) for _, _, output in outcomes)
+
+
+@bounded
+@given(passes())
+def test_the_summary_says_what_the_segment_holds(a_pass: Pass) -> None:
+    (segment,) = filter_log(a_pass.log, a_pass.batch_filter(mapped(a_pass)), chunk_bytes=1 << 20)
+
+    outcomes = list(expected_outputs(a_pass.batches, a_pass.plain_map(), a_pass.bounds))
+    kept = [(batch, remains) for batch, remains, output in outcomes if output]
+    assert segment.summary.end_offset == (kept[-1][0].last_offset + 1 if kept else 0)
+    assert segment.summary.tombstones == (
+        -1
+        if any(is_unlooked(batch, remains) for batch, remains in kept)
+        else sum(len(kept_tombstones(batch, remains)) for batch, remains in kept)
+    )
+    horizons = [
+        remains.stamped_horizon_ms or batch.delete_horizon_ms
+        for batch, remains in kept
+        if any(verdict.is_kept for verdict in remains.verdicts)
+    ]
+    assert segment.summary.delete_horizon_ms_min == min(
+        (horizon for horizon in horizons if horizon is not None), default=-1
+    )
+
+
+def is_unlooked(batch: LogBatch, remains: Remains[LogRecord]) -> bool:
+    return Verdict.KEPT_UNMAPPED in remains.verdicts and not batch.is_control
+
+
+def kept_tombstones(batch: LogBatch, remains: Remains[LogRecord]) -> list[LogRecord]:
+    return [
+        record
+        for record, verdict in zip(batch.records, remains.verdicts, strict=True)
+        if verdict.is_kept and is_tombstone(record) and not batch.is_control
+    ]
+
+
+@bounded
+@given(passes(), st.integers(1, 700), st.integers(0, 600), st.integers(0, 300))
+def test_full_segments_hold_together_what_one_would(
+    a_pass: Pass, chunk_bytes: int, segment_bytes_max: int, index_interval_bytes: int
+) -> None:
+    batch_filter = a_pass.batch_filter(
+        mapped(a_pass),
+        segment_bytes_max=segment_bytes_max,
+        index_interval_bytes=index_interval_bytes,
+    )
+    segments = filter_log(a_pass.log, batch_filter, chunk_bytes=chunk_bytes)
+
+    outcomes = list(expected_outputs(a_pass.batches, a_pass.plain_map(), a_pass.bounds))
+    assert b"".join(segment.data for segment in segments) == b"".join(o for _, _, o in outcomes)
+    verdicts = Counter(verdict for _, remains, _ in outcomes for verdict in remains.verdicts)
+    assert sum(count.records for count in batch_filter.counts.values()) == verdicts.total()
+    for segment in segments:
+        assert segment.summary.size_bytes == len(segment.data)
+        assert segment.summary.batches == 1 or len(segment.data) <= max(segment_bytes_max, 61)
+        assert_entries_lead_to_batches(segment.data, segment.index_entries, index_interval_bytes)
+
+
+def assert_entries_lead_to_batches(
+    data: bytes, entries: tuple[tuple[int, int, int, int], ...], index_interval_bytes: int
+) -> None:
+    previous = 0
+    for last_offset, position, _, _ in entries:
+        base_offset = int.from_bytes(data[position : position + 8])
+        delta = int.from_bytes(data[position + 23 : position + 27])
+        assert base_offset + delta == last_offset
+        assert position - previous > index_interval_bytes
+        previous = position
+
+
+@bounded
+@given(passes())
+def test_a_second_pass_finds_nothing_to_do_until_a_horizon_passes(a_pass: Pass) -> None:
+    if a_pass.bounds.delete_retention_ms == 0:
+        return  # Its tombstones are due at once.
+    (first,) = filter_log(a_pass.log, a_pass.batch_filter(mapped(a_pass)), chunk_bytes=1 << 20)
+
+    (second,) = filter_log(first.data, a_pass.batch_filter(mapped(a_pass)), chunk_bytes=1 << 20)
+
+    assert second.data == first.data
+
+
+def test_timestamps_wrap_as_the_rule_says() -> None:
+    assert wrap(2**63) == -(2**63)
+    assert wrap(-(2**63) - 1) == 2**63 - 1
