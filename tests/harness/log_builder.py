@@ -1,0 +1,56 @@
+"""Build batches and validated batches in a line, for tests of storage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocol.record_batch import Codec, Record, build_batch, read_header, read_records
+from storage.validate import ValidBatch
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+PLENTY = 1 << 30
+
+
+def batch_of(
+    pairs: Sequence[KeyValue],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    timestamps: Sequence[int] | None = None,
+    codec: Codec = Codec.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+) -> bytearray:
+    """A batch of key-value pairs, as a producer sends it; timestamps from 1000 on unless given."""
+    times = timestamps if timestamps is not None else range(1000, 1000 + len(pairs))
+    records = [
+        Record(offset=base_offset + number, timestamp=time, key=key, value=value)
+        for number, ((key, value), time) in enumerate(zip(pairs, times, strict=True))
+    ]
+    return build_batch(
+        records,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+    )
+
+
+def valid(batch: bytearray) -> ValidBatch:
+    """The batch as validation hands it on."""
+    view = memoryview(batch)
+    return ValidBatch(read_header(view), view)
+
+
+def records_in(data: bytes) -> list[Record]:
+    """Every record of back-to-back batches."""
+    records: list[Record] = []
+    position = 0
+    while position < len(data):
+        records += read_records(data, position, decompressed_bytes_max=PLENTY)
+        position += read_header(data, position).size_bytes
+    return records

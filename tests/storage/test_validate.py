@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.batch_scan import crc32c
+from protocol.error_codes import ErrorCode
+from protocol.record_batch import Codec, Record, TimestampType, build_batch, read_header
+from storage.validate import RecordError, Refused, ValidationRules, ValidBatch, validate_batch
+from tests.harness.log_builder import batch_of, records_in
+
+NOW_MS = 1_000_000
+RULES = ValidationRules(
+    log="orders-3",
+    is_compacted=False,
+    is_log_append_time=False,
+    max_message_bytes=10_000,
+    timestamp_before_max_ms=NOW_MS,
+    timestamp_after_max_ms=3_600_000,
+    now_ms=NOW_MS,
+)
+COMPACTED = replace(RULES, is_compacted=True)
+CODECS = st.sampled_from(list(Codec))
+
+
+def refusal(batch: bytearray, rules: ValidationRules = RULES) -> Refused:
+    before = bytes(batch)
+    answer = validate_batch(memoryview(batch), rules)
+    assert isinstance(answer, Refused)
+    assert bytes(batch) == before
+    return answer
+
+
+def with_field(batch: bytearray, form: str, position: int, value: int) -> bytearray:
+    """The batch with a header field changed, and the CRC made right for it."""
+    struct.pack_into(form, batch, position, value)
+    struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
+    return batch
+
+
+@given(CODECS, st.lists(st.tuples(st.binary(max_size=9), st.binary(max_size=9)), min_size=1))
+def test_batch_of_any_codec_is_taken_as_it_is(
+    codec: Codec, pairs: list[tuple[bytes | None, bytes | None]]
+) -> None:
+    batch = batch_of(pairs, codec=codec)
+    before = bytes(batch)
+    for rules in (RULES, COMPACTED):
+        answer = validate_batch(memoryview(batch), rules)
+        assert isinstance(answer, ValidBatch)
+        assert bytes(answer.view) == before
+
+
+def test_batch_larger_than_max_message_bytes_is_too_large() -> None:
+    batch = batch_of([(b"k", b"v" * 200)])
+    assert isinstance(
+        validate_batch(memoryview(batch), replace(RULES, max_message_bytes=len(batch))), ValidBatch
+    )
+    answer = refusal(batch, replace(RULES, max_message_bytes=len(batch) - 1))
+    assert answer.error_code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_flipped_bit_anywhere_behind_the_crc_is_corrupt() -> None:
+    batch = batch_of([(b"k", b"v")])
+    for position in range(17, len(batch)):
+        damaged = bytearray(batch)
+        damaged[position] ^= 4
+        assert refusal(damaged).error_code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_every_cut_of_a_batch_is_corrupt() -> None:
+    batch = batch_of([(b"k", b"v")])
+    for size in range(len(batch)):
+        assert refusal(batch[:size]).error_code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_two_batches_in_one_request_are_refused() -> None:
+    answer = refusal(batch_of([(b"a", b"1")]) + batch_of([(b"b", b"2")]))
+    assert answer.error_code is ErrorCode.INVALID_RECORD
+    assert "exactly one" in answer.message
+
+
+@pytest.mark.parametrize("magic", [0, 1, 3])
+def test_other_message_formats_are_refused(magic: int) -> None:
+    batch = batch_of([(b"k", b"v")])
+    batch[16] = magic
+    assert refusal(batch).error_code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(
+    ("form", "position", "value", "code"),
+    [
+        pytest.param(">h", 21, 0x20, ErrorCode.INVALID_RECORD, id="control_bit"),
+        pytest.param(">h", 21, 0x10, ErrorCode.INVALID_TXN_STATE, id="transactional_bit"),
+        pytest.param(">h", 21, 0x40, ErrorCode.INVALID_RECORD, id="delete_horizon"),
+        pytest.param(">h", 21, 5, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, id="unknown_codec"),
+        pytest.param(">i", 57, 0, ErrorCode.INVALID_RECORD, id="no_records"),
+        pytest.param(">i", 23, 5, ErrorCode.INVALID_RECORD, id="offsets_beyond_the_count"),
+    ],
+)
+def test_unsound_header_with_a_right_crc_is_refused(
+    form: str, position: int, value: int, code: ErrorCode
+) -> None:
+    batch = with_field(batch_of([(b"a", b"1"), (b"b", b"2")]), form, position, value)
+    for rules in (RULES, COMPACTED):
+        assert refusal(bytearray(batch), rules).error_code is code
+
+
+def test_more_records_than_offsets_are_refused() -> None:
+    batch = with_field(batch_of([(b"a", b"1"), (b"b", b"2")]), ">i", 57, 3)
+    assert refusal(batch).error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+
+
+def test_producer_id_needs_epoch_and_sequence() -> None:
+    batch = batch_of([(b"k", b"v")], producer_id=5, producer_epoch=0, base_sequence=-1)
+    assert refusal(batch).error_code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "is_taken"),
+    [(NOW_MS + 3_600_000, True), (NOW_MS + 3_600_001, False), (0, True), (-2, False)],
+)
+def test_timestamps_beyond_the_bounds_are_refused(timestamp: int, is_taken: bool) -> None:
+    batch = batch_of([(b"k", b"v")], timestamps=[timestamp])
+    if is_taken:
+        assert isinstance(validate_batch(memoryview(batch), RULES), ValidBatch)
+    else:
+        assert refusal(batch).error_code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_old_first_record_is_refused_even_beside_a_young_one() -> None:
+    batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=[5, NOW_MS])
+    answer = refusal(batch, replace(RULES, timestamp_before_max_ms=1000))
+    assert answer.error_code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_log_append_time_is_stamped_with_a_right_crc() -> None:
+    batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=[5, 900_000_000])
+    rules = replace(RULES, is_log_append_time=True)
+    answer = validate_batch(memoryview(batch), rules)
+    assert isinstance(answer, ValidBatch)
+    assert answer.log_append_time_ms == NOW_MS
+    assert answer.header == read_header(batch)
+    assert answer.header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert answer.header.crc == crc32c(memoryview(batch)[21:])
+    assert [record.timestamp for record in records_in(batch)] == [NOW_MS, NOW_MS]
+
+
+@given(CODECS)
+def test_keyless_record_on_a_compacted_topic_refuses_the_batch_by_its_index(codec: Codec) -> None:
+    batch = batch_of([(b"a", b"1"), (None, b"2"), (b"c", b"3")], codec=codec)
+    text = "Compacted topic cannot accept message without key in topic partition orders-3."
+    answer = refusal(batch, COMPACTED)
+    assert answer.error_code is ErrorCode.INVALID_RECORD
+    assert answer.record_errors == (RecordError(1, text),)
+    assert answer.record_count == 3
+    assert isinstance(validate_batch(memoryview(batch), RULES), ValidBatch)
+
+
+def test_empty_key_is_a_key() -> None:
+    assert isinstance(validate_batch(memoryview(batch_of([(b"", b"1")])), COMPACTED), ValidBatch)
+
+
+def test_bytes_that_no_codec_made_are_refused_on_a_compacted_topic() -> None:
+    batch = batch_of([(b"a", b"1")])
+    with_field(batch, ">h", 21, int(Codec.GZIP))
+    answer = refusal(batch, COMPACTED)
+    assert answer.error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+def test_bomb_is_refused_before_it_fills_memory(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storage.validate.DECOMPRESSED_BYTES_MAX", 1000)
+    record = Record(offset=0, timestamp=1, key=b"k", value=bytes(100_000))
+    answer = refusal(build_batch([record], codec=codec), COMPACTED)
+    assert answer.error_code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes_are_refused_or_taken_and_nothing_else_happens(
+    data: bytes, is_compacted: bool
+) -> None:
+    answer = validate_batch(memoryview(bytearray(data)), replace(RULES, is_compacted=is_compacted))
+    assert isinstance(answer, Refused | ValidBatch)
+
+
+@given(st.binary(max_size=80), CODECS)
+def test_any_records_under_a_right_crc_are_refused_or_taken(data: bytes, codec: Codec) -> None:
+    batch = batch_of([(b"a", b"1")])[:61] + data
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    with_field(batch, ">h", 21, int(codec))
+    answer = validate_batch(memoryview(batch), COMPACTED)
+    assert isinstance(answer, Refused | ValidBatch)
