@@ -1,0 +1,64 @@
+"""The API table: exactly what is advertised, since clients switch features by these numbers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from protocol.api_keys import APIS, ApiKey, served_api
+from protocol.errors import UnsupportedApi
+
+
+def test_advertised_versions_are_exactly_these() -> None:
+    assert {
+        api.name: (int(api.key), api.version_min, api.version_max) for api in APIS.values()
+    } == {
+        "Produce": (0, 0, 9),
+        "Fetch": (1, 4, 12),
+        "ListOffsets": (2, 1, 7),
+        "Metadata": (3, 0, 12),
+        "FindCoordinator": (10, 0, 6),
+        "ApiVersions": (18, 0, 4),
+        "CreateTopics": (19, 2, 7),
+        "DeleteTopics": (20, 1, 6),
+        "InitProducerId": (22, 0, 4),
+        "DescribeConfigs": (32, 1, 4),
+    }
+    assert list(APIS) == sorted(APIS)
+
+
+def test_only_produce_advertises_versions_that_it_refuses() -> None:
+    """KAFKA-18659: without Produce 0-2, older librdkafka does not compress."""
+    assert {
+        api.name: api.served_min for api in APIS.values() if api.served_min > api.version_min
+    } == {"Produce": 3}
+
+
+def test_message_classes_are_those_of_the_api() -> None:
+    for api in APIS.values():
+        assert api.request_type.__name__ == f"{api.name}Request"
+        assert api.response_type.__name__ == f"{api.name}Response"
+        assert api.request_type.api_key == api.response_type.api_key == api.key
+
+
+def test_version_gate() -> None:
+    assert served_api(0, 3).key is ApiKey.PRODUCE
+    for key, version in ((0, 2), (0, 10), (1, 3), (18, 5), (18, -1), (4, 0), (-1, 0)):
+        with pytest.raises(UnsupportedApi) as raised:
+            served_api(key, version)
+        assert (raised.value.key, raised.value.version) == (key, version)
+
+
+def test_importing_the_table_imports_and_compiles_no_message() -> None:
+    """A broker that was just started has none to decode."""
+    program = (
+        "import sys, protocol.request, protocol.response, protocol.decode, protocol.encode\n"
+        "print([m for m in sys.modules if m.startswith('protocol.messages.')],\n"
+        "      protocol.decode._decoders, protocol.encode._encoders)\n"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout
+    assert printed == "[] {} {}\n"
