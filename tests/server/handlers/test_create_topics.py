@@ -1,0 +1,177 @@
+"""CreateTopics: defaults, refusals with Kafka's codes, and each topic on its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.primitives import ZERO_UUID
+from tests.harness.served_broker import ServedBroker, serving_broker
+
+
+def topic(
+    name: str = "orders", partitions: int = 1, replicas: int = 1, **configs: str | None
+) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replicas,
+        assignments=(),
+        configs=tuple(
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ),
+    )
+
+
+def assigned(*partitions: tuple[int, tuple[int, ...]], **counts: int) -> CreatableTopic:
+    return CreatableTopic(
+        **{"name": "orders", "num_partitions": -1, "replication_factor": -1, "configs": ()}
+        | counts,  # type: ignore[arg-type]
+        assignments=tuple(
+            CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+            for index, brokers in partitions
+        ),
+    )
+
+
+async def create(
+    served: ServedBroker, *topics: CreatableTopic, version: int = 7, **settings: Any
+) -> list[CreatableTopicResult]:
+    request = CreateTopicsRequest(topics=topics, timeout_ms=1000, **settings)
+    return list((await served.call(request, version, CreateTopicsResponse)).topics)
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+async def test_a_topic_is_created_in_every_version(tmp_path: Path, version: int) -> None:
+    async with serving_broker(tmp_path) as served:
+        wish = topic(partitions=3, cleanup_policy="compact")
+        (result,) = await create(served, wish, version=version)
+        created = served.broker.topics.get("orders")
+        assert created is not None
+        assert len(created.partitions) == 3
+        assert created.config.is_compacted
+        assert (result.error_code, result.name) == (ErrorCode.NONE, "orders")
+        assert result.error_message is None
+        assert result.topic_id == (created.id if version >= 7 else ZERO_UUID)
+        if version >= 5:
+            assert (result.num_partitions, result.replication_factor) == (3, 1)
+            values = {config.name: config.value for config in result.configs or ()}
+            assert values["cleanup.policy"] == "compact"
+
+
+async def test_minus_one_leaves_it_to_the_broker(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, num_partitions="6") as served:
+        (result,) = await create(served, topic(partitions=-1, replicas=-1))
+        assert (result.num_partitions, result.replication_factor) == (6, 1)
+
+
+@pytest.mark.parametrize(
+    ("wish", "code", "part_of_message"),
+    [
+        pytest.param(
+            topic(replicas=3), ErrorCode.INVALID_REPLICATION_FACTOR, "3 time(s)", id="replicas_3"
+        ),
+        pytest.param(
+            topic(replicas=0),
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "larger than 0",
+            id="replicas_0",
+        ),
+        pytest.param(topic(partitions=0), ErrorCode.INVALID_PARTITIONS, "0", id="partitions_0"),
+        pytest.param(topic(partitions=-2), ErrorCode.INVALID_PARTITIONS, "-2", id="partitions_-2"),
+        pytest.param(
+            topic(partitions=2**31 - 1), ErrorCode.INVALID_PARTITIONS, "", id="partitions_2_31"
+        ),
+        pytest.param(topic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "a b", id="space"),
+        pytest.param(topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION, "empty", id="no_name"),
+        pytest.param(topic("taken"), ErrorCode.TOPIC_ALREADY_EXISTS, "'taken'", id="taken"),
+        pytest.param(topic("ta.ken_"), ErrorCode.INVALID_TOPIC_EXCEPTION, "ta_ken.", id="collides"),
+        pytest.param(
+            topic(no_such="1"), ErrorCode.INVALID_CONFIG, "no.such", id="unknown_property"
+        ),
+        pytest.param(
+            topic(cleanup_policy="shred"), ErrorCode.INVALID_CONFIG, "shred", id="bad_value"
+        ),
+        pytest.param(
+            topic(segment_bytes="1"), ErrorCode.INVALID_CONFIG, "at least", id="out_of_range"
+        ),
+        pytest.param(
+            topic(cleanup_policy=None), ErrorCode.INVALID_CONFIG, "cleanup.policy", id="null_value"
+        ),
+        pytest.param(
+            assigned((0, (2,))), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "[2]", id="other_broker"
+        ),
+        pytest.param(
+            assigned((0, (1, 2))), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "[1, 2]", id="two_brokers"
+        ),
+        pytest.param(
+            assigned((0, (1,)), (2, (1,))),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "consecutive",
+            id="gap_in_assignments",
+        ),
+        pytest.param(
+            assigned((0, (1,)), num_partitions=1),
+            ErrorCode.INVALID_REQUEST,
+            "-1",
+            id="assignments_and_count",
+        ),
+    ],
+)
+async def test_a_wish_that_cannot_be_met_is_refused_with_a_reason(
+    tmp_path: Path, wish: CreatableTopic, code: ErrorCode, part_of_message: str
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("taken")
+        await served.create("ta_ken.")
+        (result,) = await create(served, wish)
+        assert (result.name, result.error_code) == (wish.name, code)
+        assert part_of_message in (result.error_message or "")
+        assert len(served.broker.topics) == 2
+
+
+async def test_assignments_to_this_broker_are_taken(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        (result,) = await create(served, assigned((1, (1,)), (0, (1,))))
+        assert (result.error_code, result.num_partitions) == (ErrorCode.NONE, 2)
+
+
+async def test_validate_only_creates_nothing(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        fine, wrong = await create(served, topic("a"), topic("b", replicas=2), validate_only=True)
+        assert (fine.error_code, fine.num_partitions) == (ErrorCode.NONE, 1)
+        assert fine.topic_id == ZERO_UUID
+        assert wrong.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+        assert len(served.broker.topics) == 0
+
+
+async def test_a_topic_named_twice_is_refused_and_the_others_are_created(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        results = await create(served, topic("twice"), topic("once"), topic("twice"))
+        assert {result.name: result.error_code for result in results} == {
+            "twice": ErrorCode.INVALID_REQUEST,
+            "once": ErrorCode.NONE,
+        }
+        assert [each.name for each in served.broker.topics] == ["once"]
+
+
+async def test_a_topic_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        (result,) = await create(served, topic(partitions=2, cleanup_policy="compact"))
+    async with serving_broker(tmp_path) as served:
+        kept = served.broker.topics.get("orders")
+        assert kept is not None
+        assert (kept.id, len(kept.partitions)) == (result.topic_id, 2)
+        assert kept.config.is_compacted

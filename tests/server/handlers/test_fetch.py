@@ -1,0 +1,285 @@
+"""Fetch: what is sent, how much of it, and what makes it wait (wire.md G7-G9)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from tests.harness.raw_client import RawClient
+from tests.harness.served_broker import (
+    ServedBroker,
+    batch_of,
+    fetch_request,
+    only_fetched,
+    records_in,
+    serving_broker,
+)
+
+LONG_MS = 30_000
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+
+
+async def park(
+    served: ServedBroker, client: RawClient, request: FetchRequest
+) -> asyncio.Task[PartitionData]:
+    """Send a fetch that has to wait, and return once it does."""
+    waiters = served.broker.fetch_waiters
+    before = waiters.parked_count
+    correlation_id = client.send(request, 12)
+
+    async def answer() -> PartitionData:
+        return only_fetched(await client.receive(FetchResponse, 12, correlation_id))
+
+    task = asyncio.ensure_future(answer())
+    await until(lambda: waiters.parked_count == before + 1)
+    return task
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+async def test_batches_come_as_they_were_stored_in_every_version(
+    tmp_path: Path, version: int
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(3))
+        await served.produce("orders", batch_of(2))
+        request = fetch_request([("orders", 0, 1)], isolation_level=version % 2)
+        data = only_fetched(await served.call(request, version, FetchResponse))
+    assert [record.offset for record in records_in(data)] == [0, 1, 2, 3, 4]
+    assert (data.high_watermark, data.last_stable_offset) == (5, 5)
+    assert data.log_start_offset == (0 if version >= 5 else -1)
+    assert not data.aborted_transactions
+    assert data.preferred_read_replica == -1
+
+
+async def test_the_leader_epoch_is_stamped_and_the_crc_still_right(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(1))
+        data = await served.fetch("orders", 0)
+        epoch = served.log("orders").leader_epoch
+    assert isinstance(data.records, memoryview)
+    assert int.from_bytes(data.records[12:16], "big") == epoch
+    assert len(records_in(data)) == 1
+
+
+@pytest.mark.parametrize("offset", [-1, 4, 1 << 62])
+async def test_an_offset_outside_of_the_log_is_told_at_once(tmp_path: Path, offset: int) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(3))
+        data = await served.fetch("orders", offset, max_wait_ms=LONG_MS)
+    assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert data.high_watermark == -1
+
+
+async def test_an_unknown_partition_is_told_at_once_beside_others(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        wanted = [("orders", 0, 0), ("orders", 1, 0), ("nowhere", 0, 0)]
+        response = await served.call(fetch_request(wanted, max_wait_ms=LONG_MS), 12, FetchResponse)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [
+        (topic.topic, [(p.partition_index, p.error_code) for p in topic.partitions])
+        for topic in response.responses
+    ] == [("orders", [(0, ErrorCode.NONE), (1, unknown)]), ("nowhere", [(0, unknown)])]
+
+
+async def test_a_wrong_leader_epoch_is_refused(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path):
+        pass
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        epoch = served.log("orders").leader_epoch
+        for given, code in (
+            (epoch - 1, ErrorCode.FENCED_LEADER_EPOCH),
+            (epoch, ErrorCode.NONE),
+            (epoch + 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        ):
+            data = await served.fetch("orders", 0, current_leader_epoch=given)
+            assert data.error_code == code
+
+
+async def test_the_first_batch_comes_whole_though_it_is_larger_than_every_limit(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        for _ in range(3):
+            await served.produce("orders", batch_of(1, value=bytes(10_000)))
+        data = await served.fetch("orders", 1, partition_max_bytes=1, max_bytes=1)
+    assert [record.offset for record in records_in(data)] == [1]
+
+
+async def test_only_whole_batches_within_the_limits_follow(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        for _ in range(5):
+            await served.produce("orders", batch_of(1, value=bytes(10_000)))
+        by_partition = await served.fetch("orders", 0, partition_max_bytes=25_000)
+        by_request = await served.fetch("orders", 0, max_bytes=35_000)
+    assert len(records_in(by_partition)) == 2
+    assert len(records_in(by_request)) == 3
+
+
+async def test_only_the_first_partition_with_data_may_exceed_the_limit(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        for name in ("empty", "first", "second"):
+            await served.create(name)
+        for name in ("first", "second"):
+            await served.produce(name, batch_of(1, value=bytes(10_000)))
+        wanted = [("empty", 0, 0), ("first", 0, 0), ("second", 0, 0)]
+        response = await served.call(fetch_request(wanted, max_bytes=5000), 12, FetchResponse)
+    sizes = {topic.topic: len(topic.partitions[0].records or b"") for topic in response.responses}
+    assert sizes["empty"] == 0
+    assert sizes["first"] > 10_000
+    assert sizes["second"] == 0
+
+
+async def test_a_fetch_at_the_end_waits_for_the_next_batch(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        client = await served.connect()
+        answer = await park(served, client, fetch_request([("orders", 0, 0)], max_wait_ms=LONG_MS))
+        await asyncio.sleep(0.02)
+        assert not answer.done()
+
+        start = time.monotonic()
+        await served.produce("orders", batch_of(2))
+
+        assert len(records_in(await answer)) == 2
+        assert time.monotonic() - start < 1
+        assert served.broker.fetch_waiters.parked_count == 0
+
+
+async def test_a_fetch_that_gets_too_little_is_answered_when_its_time_is_over(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(1))
+        start = time.monotonic()
+        data = await served.fetch("orders", 0, max_wait_ms=150, min_bytes=1 << 20)
+        assert 0.14 <= time.monotonic() - start < 2
+    assert len(records_in(data)) == 1
+
+
+async def test_a_fetch_waits_until_all_its_partitions_together_have_min_bytes(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", partitions=2)
+        client = await served.connect()
+        request = fetch_request(
+            [("orders", 0, 0), ("orders", 1, 0)], max_wait_ms=LONG_MS, min_bytes=15_000
+        )
+        correlation_id = client.send(request, 12)
+        received = asyncio.ensure_future(client.receive(FetchResponse, 12, correlation_id))
+        await until(lambda: served.broker.fetch_waiters.parked_count == 1)
+
+        await served.produce("orders", batch_of(1, value=bytes(10_000)), partition=0)
+        await asyncio.sleep(0.02)
+        assert not received.done()
+        await served.produce("orders", batch_of(1, value=bytes(10_000)), partition=1)
+
+        (topic,) = (await received).responses
+        assert [len(records_in(data)) for data in topic.partitions] == [1, 1]
+
+
+async def test_a_fetch_on_a_topic_that_is_deleted_is_told(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        client = await served.connect()
+        answer = await park(served, client, fetch_request([("orders", 0, 0)], max_wait_ms=LONG_MS))
+
+        await served.call(
+            DeleteTopicsRequest(topic_names=("orders",), timeout_ms=1000), 5, DeleteTopicsResponse
+        )
+
+        assert (await answer).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_a_parked_fetch_ends_when_its_client_leaves(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(1))
+        client = await served.connect()
+        request = fetch_request([("orders", 0, 0)], max_wait_ms=LONG_MS, min_bytes=1 << 20)
+        answer = await park(served, client, request)
+        (segment,) = served.log("orders").segments
+        assert segment._pins == 1
+
+        client.abort()
+
+        await until(lambda: served.broker.fetch_waiters.parked_count == 0)
+        await until(lambda: segment._pins == 0)
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await answer
+
+
+async def test_stopping_the_broker_answers_a_parked_fetch(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        client = await served.connect()
+        request = fetch_request([("orders", 0, 0)], max_wait_ms=LONG_MS)
+        answer = await park(served, client, request)
+        start = time.monotonic()
+
+        await served.broker.stop()
+
+        assert records_in(await answer) == []
+        assert time.monotonic() - start < 3
+
+
+async def test_sessions_are_declined(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(1))
+        full = fetch_request([("orders", 0, 0)], session_id=0, session_epoch=0)
+        next_in_session = fetch_request([], session_id=7, session_epoch=1)
+        closing = fetch_request([("orders", 0, 0)], session_id=7, session_epoch=-1)
+
+        first = await served.call(full, 12, FetchResponse)
+        assert first.session_id == 0
+        assert len(records_in(only_fetched(first))) == 1
+        unknown = await served.call(next_in_session, 12, FetchResponse)
+        assert unknown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        last = await served.call(closing, 12, FetchResponse)
+        assert last.session_id == 0
+        assert len(records_in(only_fetched(last))) == 1
+
+
+async def test_a_fetch_of_nothing_is_answered_at_once(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        request = fetch_request([], max_wait_ms=LONG_MS)
+        assert (await served.call(request, 12, FetchResponse)).responses == ()
+
+
+async def test_a_slow_reader_gets_every_byte_and_the_pins_are_released(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        for _ in range(20):
+            await served.produce("orders", batch_of(1, value=bytes(1_000_000)))
+        client = await served.connect(limit=1 << 16)
+        request = fetch_request([("orders", 0, 0)], partition_max_bytes=1 << 25)
+        correlation_id = client.send(request, 12)
+        await asyncio.sleep(0.05)
+        (segment,) = served.log("orders").segments
+        assert segment._pins == 1
+
+        data = only_fetched(await client.receive(FetchResponse, 12, correlation_id))
+
+        assert len(records_in(data)) == 20
+        await until(lambda: segment._pins == 0)
