@@ -17,28 +17,46 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from protocol.error_codes import ErrorCode
-from protocol.record_batch import read_header, stamp
+from protocol.record_batch import stamp
 from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 from storage.cleaning_view import CleanableSegment, CleaningView
+from storage.config_property import LONG_MAX
 from storage.errors import LogOffline, NoSpace, SegmentRemoved, StorageError
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
-from storage.log_config import LONG_MAX, LogConfig
+from storage.log_config import LogConfig
+from storage.log_identity import LogIdentity
 from storage.manifest import UNKNOWN, Manifest, SegmentRow, encode
-from storage.paths import LEADER_EPOCH_CHECKPOINT, MANIFEST, join, snapshot_file
+from storage.paths import (
+    LEADER_EPOCH_CHECKPOINT,
+    MANIFEST,
+    join,
+    snapshot_file,
+)
+from storage.producer_recovery import producers_of, snapshot_offsets
 from storage.producer_state import Duplicate, ProducerStates
 from storage.reader import ReadResult, find_region
 from storage.segment import Background, Segment
 from storage.swap import check_swap, place_files, swapped
 from storage.timestamp_lookup import TimestampOffset, first_at_or_after, youngest
 from storage.topic_partition import TopicPartition
+from storage.truncate import cut_point, cut_segment, kept_segments
 from storage.validate import Refused, ValidationRules, ValidBatch
 
 OFFSET_SPAN_MAX = (1 << 31) - 1
+SNAPSHOTS_KEPT = 2
+"""Producer snapshots of the last rolls; one more than needed, in case the newest is damaged."""
+
 READ_TRIES = 3
 """A read takes the list of segments again when a swap removed one of them meanwhile."""
+
+T = TypeVar("T")
+
+# What is loaded at the first need may be needed by the loop and by the cleaner at once.
+_loading = threading.Lock()
 
 
 class Isolation(enum.IntEnum):
@@ -56,17 +74,6 @@ class Appended:
     next_offset: int
     log_append_time_ms: int = -1
     duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogIdentity:
-    """What a log is and where it lives; constant for its life."""
-
-    topic_partition: TopicPartition
-    topic_id: uuid.UUID
-    directory: str
-    hash_key: bytes
-    """The log directory's secret, for the cleaner's key hashes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,14 +206,18 @@ class PartitionLog:
     def producers(self) -> ProducerStates:
         """The idempotent producers that have written to it."""
         if self._producers is None:
-            self._producers = self._contents.load_producers()
+            with _loading:
+                if self._producers is None:
+                    self._producers = self._contents.load_producers()
         return self._producers
 
     @property
     def epochs(self) -> LeaderEpochs:
         """Where its leader epochs begin."""
         if self._epochs is None:
-            self._epochs = self._contents.load_epochs()
+            with _loading:
+                if self._epochs is None:
+                    self._epochs = self._contents.load_epochs()
         return self._epochs
 
     def validation_rules(self, *, now_ms: int) -> ValidationRules:
@@ -366,6 +377,8 @@ class PartitionLog:
             if snapshot is not None:
                 self._fs.write_bytes(snapshot_path, snapshot)
             self._commit(self._segments)
+            for offset in snapshot_offsets(self._fs, self.directory)[:-SNAPSHOTS_KEPT]:
+                self._fs.unlink(self._path(snapshot_file(offset)))
 
     # ---------------------------------------------------------------- committing
 
@@ -374,15 +387,7 @@ class PartitionLog:
             self._version += 1
             return self._version
 
-    def manifest(self, segments: Sequence[Segment], *, clean_offset: int, truncate_to: int) -> Manifest:
-        """The manifest that would list `segments`."""
-        return self.manifest_of(
-            [segment.row() for segment in segments],
-            clean_offset=clean_offset,
-            truncate_to=truncate_to,
-        )
-
-    def manifest_of(
+    def _manifest(
         self, rows: Sequence[SegmentRow], *, clean_offset: int, truncate_to: int = UNKNOWN
     ) -> Manifest:
         """The manifest that would list these rows, with the next version."""
@@ -397,9 +402,22 @@ class PartitionLog:
             segments=tuple(rows),
         )
 
-    def _commit(self, segments: Sequence[Segment], *, truncate_to: int = UNKNOWN) -> None:
-        """Replace the manifest; the caller holds `_commit_lock`."""
-        manifest = self.manifest(segments, clean_offset=self._clean_offset, truncate_to=truncate_to)
+    def _commit(
+        self,
+        segments: Sequence[Segment],
+        *,
+        active: Segment | None = None,
+        truncate_to: int = UNKNOWN,
+    ) -> None:
+        """Replace the manifest; the caller holds `_commit_lock`.
+
+        Args:
+            active: a last segment whose end the manifest must not promise yet.
+        """
+        rows = [segment.row() for segment in segments]
+        if active is not None:
+            rows.append(active.active_row())
+        manifest = self._manifest(rows, clean_offset=self._clean_offset, truncate_to=truncate_to)
         self._fs.replace_durably(self._path(MANIFEST), encode(manifest))
 
     def _in_background(self, work: Callable[[], None]) -> None:
@@ -496,7 +514,7 @@ class PartitionLog:
             log_start_offset=self.log_start_offset,
         )
 
-    def _with_segments[T](self, look: Callable[[Sequence[Segment]], T]) -> T:
+    def _with_segments(self, look: Callable[[Sequence[Segment]], T]) -> T:
         """Look at the segments, again if a swap removed one meanwhile."""
         for _ in range(READ_TRIES - 1):
             try:
@@ -525,6 +543,7 @@ class PartitionLog:
 
     def cleaning_view(self) -> CleaningView:
         """A frozen picture for the cleaner to plan by. Any thread."""
+        producers = self.producers
         with self._state_lock:
             segments = self._segments
             return CleaningView(
@@ -538,7 +557,7 @@ class PartitionLog:
                 last_stable_offset=self.last_stable_offset,
                 high_watermark=self.high_watermark,
                 log_end_offset=self.log_end_offset,
-                producer_last_offsets=self.producers.last_data_offsets(),
+                producer_last_offsets=producers.last_data_offsets(),
                 hash_key=self.identity.hash_key,
             )
 
@@ -574,9 +593,8 @@ class PartitionLog:
                 before = self._segments
             new = [self._cleaned_to_segment(each) for each in cleaned]
             clean = self._clean_offset if clean_offset is None else clean_offset
-            manifest = self.manifest(
-                swapped(before, sources, new), clean_offset=clean, truncate_to=UNKNOWN
-            )
+            rows = [segment.row() for segment in swapped(before, sources, new)]
+            manifest = self._manifest(rows, clean_offset=clean)
             self._commit_swap(manifest, cleaned)
             with self._state_lock:
                 self._segments = swapped(self._segments, sources, new)
@@ -609,6 +627,65 @@ class PartitionLog:
                 self.generation += 1
             self.config = config
 
+    def truncate_to(self, offset: int) -> None:
+        """Cut the log back so that nothing reaches `offset`. See `storage/truncate.py`.
+
+        Raises:
+            ValueError: `offset` is below the log start offset.
+            StorageError: the disk failed.
+        """
+        if offset < self.log_start_offset:
+            raise ValueError(f"offset {offset} is below the log start {self.log_start_offset}")
+        if offset >= self.log_end_offset:
+            return
+        kept = kept_segments(self, offset)
+        if not kept:
+            self.truncate_fully_and_start_at(offset)
+            return
+        with self._commit_lock:
+            position, end_offset = cut_point(kept[-1], offset)
+            gone = self._forget(kept, end_offset)
+            self._clean_offset = min(self._clean_offset, kept[-1].base_offset)
+            self._commit([*kept[:-1]], active=kept[-1], truncate_to=end_offset)
+            self._drop(gone)
+            cut_segment(kept[-1], position, end_offset)
+            self.epochs.truncate_from_end(end_offset)
+            self._fs.write_bytes(self._path(LEADER_EPOCH_CHECKPOINT), self.epochs.encode())
+            self._producers = producers_of(self._fs, self.directory, kept, end_offset)
+            self._commit(kept)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything and go on at `offset`, which becomes the log's start and end."""
+        with self._commit_lock:
+            new = self._new_segment(offset, self._segments[-1].created_ms)
+            gone = self._forget((new,), offset)
+            self.log_start_offset = self._clean_offset = offset
+            self._commit((), active=new, truncate_to=offset)
+            self._drop(gone)
+            self.epochs.clear()
+            self._fs.write_bytes(self._path(LEADER_EPOCH_CHECKPOINT), self.epochs.encode())
+            self._producers = ProducerStates()
+            self._commit((new,))
+
+    def _forget(self, kept: tuple[Segment, ...], end_offset: int) -> list[Segment]:
+        """Let nobody read past the cut any more; the segments that are no longer in the log."""
+        with self._state_lock:
+            gone = [segment for segment in self._segments if segment not in kept]
+            self.generation += 1
+            self._segments = kept
+            self._unsynced = [kept[-1]]
+            self.log_end_offset = end_offset
+            self.high_watermark = min(self.high_watermark, end_offset)
+        return gone
+
+    def _drop(self, gone: Sequence[Segment]) -> None:
+        """Retire segments and producer snapshots past the cut."""
+        for segment in gone:
+            segment.retire()
+        for offset in snapshot_offsets(self._fs, self.directory):
+            if offset > self.log_end_offset:
+                self._fs.unlink(self._path(snapshot_file(offset)))
+
     def close(self) -> None:
         """Write down all that the next start would otherwise have to find out, and let go.
 
@@ -623,7 +700,7 @@ class PartitionLog:
                     path = self._path(snapshot_file(self.log_end_offset))
                     self._fs.write_bytes(path, self.producers.encode())
                 rows = [each.row() for each in self._segments[:-1]] + [active.full_row()]
-                manifest = self.manifest_of(rows, clean_offset=self._clean_offset)
+                manifest = self._manifest(rows, clean_offset=self._clean_offset)
                 self._fs.replace_durably(self._path(MANIFEST), encode(manifest))
             self.go_offline("it is closed")
         for segment in self._segments:

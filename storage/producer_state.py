@@ -141,7 +141,8 @@ class ProducerStates:
 
     def last_data_offsets(self) -> tuple[int, ...]:
         """The last offset of each producer's last batch: the cleaner keeps those batches."""
-        return tuple(s.batches[-1].last_offset for s in self._states.values() if s.batches)
+        states = tuple(self._states.values())
+        return tuple(state.batches[-1].last_offset for state in states if state.batches)
 
     def clear(self) -> None:
         """Forget all producers."""

@@ -8,15 +8,22 @@ pin goes. The file is opened at the first use and belongs to the segment.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from storage.errors import DamagedFile, DiskError, SegmentRemoved
+from storage.errors import MissingFile, SegmentRemoved
 from storage.files import Buffer, File, FileSystem
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
 from storage.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file
+from storage.rebuild import rebuild_index
 from storage.segment_index import SegmentIndex
+
+_log = logging.getLogger("storage.segment")
+
+REBUILT_INTERVAL_BYTES = 4096
+"""How far apart the entries of an index are that had to be made anew."""
 
 Background = Callable[[Callable[[], None]], None]
 """Runs a piece of work soon, on a thread that may wait for the disk."""
@@ -62,6 +69,7 @@ class Segment:
         "_directory",
         "_file",
         "_fs",
+        "_has_index_files",
         "_index",
         "_is_retired",
         "_pins",
@@ -100,6 +108,7 @@ class Segment:
         # State: a sealed segment changes no more, but for its pins.
         self._file = file
         self._index: SegmentIndex | None = None
+        self._has_index_files = row.end_offset != UNKNOWN
         self._bytes_since_entry = 0
         self._pins = 0
         self._is_retired = False
@@ -124,8 +133,10 @@ class Segment:
 
     def row(self) -> SegmentRow:
         """What the manifest says of it: everything once sealed, else only what cannot change."""
-        if self.is_sealed:
-            return self.full_row()
+        return self.full_row() if self.is_sealed else self.active_row()
+
+    def active_row(self) -> SegmentRow:
+        """What cannot change while it is appended to; its end is found by a scan."""
         return SegmentRow(
             base_offset=self.base_offset,
             file_version=self.file_version,
@@ -269,11 +280,9 @@ class Segment:
         self._bytes_since_entry += size
 
     def _add_entry(self, last_offset: int, position: int) -> None:
-        if self._index is None:
-            self._index = SegmentIndex()
         timestamp_offset = max(self.offset_of_max_timestamp - self.base_offset, 0)
         relative = last_offset - self.base_offset
-        self._index.add(relative, position, self.max_timestamp, timestamp_offset)
+        self.index().add(relative, position, self.max_timestamp, timestamp_offset)
 
     # ---------------------------------------------------------------- indexes
 
@@ -283,18 +292,10 @@ class Segment:
         return self._index.file_bytes_max if self._index is not None else 0
 
     def index(self) -> SegmentIndex:
-        """The indexes; a sealed segment's are read from their files at the first use.
-
-        Raises:
-            DamagedFile: they cannot be this segment's; rebuild them.
-        """
+        """The indexes, read from their files at the first use, or made anew if these are no good."""
         if self._index is None:
-            self._index = self._load_index() if self.is_sealed else SegmentIndex()
+            self._index = self._load_index() if self._has_index_files else SegmentIndex()
         return self._index
-
-    def take_index(self, index: SegmentIndex) -> None:
-        """Use rebuilt or just written index entries."""
-        self._index = index
 
     def _load_index(self) -> SegmentIndex:
         try:
@@ -304,18 +305,20 @@ class Segment:
                 size=self.size,
                 span=self.end_offset - self.base_offset,
             )
-        except (ValueError, DiskError) as error:
-            raise DamagedFile(self.path(OFFSET_INDEX), str(error)) from error
+        except (ValueError, MissingFile) as error:
+            _log.warning("%s: rebuilding the index: %s", self.path(OFFSET_INDEX), error)
+            return rebuild_index(self.file(), self.size, self.base_offset, REBUILT_INTERVAL_BYTES)
 
     def write_index(self) -> None:
-        """Write the index files; they are safe once the directory is synced."""
-        index = self._index or SegmentIndex()
+        """Write the index files; their names are safe once the directory is synced."""
+        index = self.index()
         self._fs.write_bytes(self.path(OFFSET_INDEX), index.offset_file())
         self._fs.write_bytes(self.path(TIME_INDEX), index.time_file())
+        self._has_index_files = True
 
     def drop_index(self) -> None:
-        """Free the memory of a sealed segment's indexes; the next reader loads them again."""
-        if self.is_sealed:
+        """Free the memory of the indexes; the next reader loads them again."""
+        if self.is_sealed and self._has_index_files:
             self._index = None
 
     def seal(self) -> None:
@@ -323,10 +326,38 @@ class Segment:
         self.is_sealed = True
 
     def unseal(self) -> None:
-        """Become the active segment again, after a truncation or a clean start."""
+        """Become the active segment again, after a truncation."""
         self.index()
-        self.is_sealed = False
+        self.is_sealed = self._has_index_files = False
         self._bytes_since_entry = self.size - self.index().last_position_at_or_before(self.size)
+
+    def reopen(self) -> None:
+        """Be the active segment again after a clean stop, whose index files are read when needed."""
+        self.is_sealed = False
+
+    def rewind(self) -> None:
+        """Forget everything that a scan from the start will find again."""
+        self.is_sealed = self._has_index_files = False
+        self._index = None
+        self._bytes_since_entry = self.size = self.record_count = 0
+        self.end_offset = self.base_offset
+        self.max_timestamp = self.offset_of_max_timestamp = UNKNOWN
+
+    def was_appended_to(self, first_append_ms: int, now_ms: int) -> None:
+        """Take the times of appends that a crash has forgotten: early for rolls, late for lags."""
+        self.first_append_ms = first_append_ms if first_append_ms != UNKNOWN else self.created_ms
+        self.last_append_ms = now_ms
+
+    def cut(self, position: int, end_offset: int) -> None:
+        """Forget everything from `position` on; the segment then ends at `end_offset`."""
+        self.file().truncate(position)
+        self.index().truncate(end_offset - self.base_offset)
+        self.size = position
+        self.end_offset = end_offset
+        if self.offset_of_max_timestamp >= end_offset:
+            # An upper bound: the largest timestamp of what is left is not looked for.
+            self.offset_of_max_timestamp = max(end_offset - 1, self.base_offset)
+        self._bytes_since_entry = position - self.index().last_position_at_or_before(position)
 
     @property
     def is_cleaned(self) -> bool:

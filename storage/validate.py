@@ -17,9 +17,15 @@ import struct
 from dataclasses import dataclass
 
 from protocol.batch_scan import crc32c, find_keyless
-from protocol.compression import decompress
+from protocol.compression import Buffer, decompress
 from protocol.error_codes import ErrorCode
-from protocol.errors import CorruptBatch, DecompressionTooLarge, ProtocolError, UnsupportedMagic
+from protocol.errors import (
+    CorruptBatch,
+    DecompressionTooLarge,
+    ProtocolError,
+    UnsupportedCodec,
+    UnsupportedMagic,
+)
 from protocol.record_batch import BatchHeader, Codec, read_header
 
 HEADER_BYTES = 61
@@ -143,6 +149,14 @@ def _refuse_unsound(header: BatchHeader) -> Refused | None:
     if header.delete_horizon_ms is not None:
         text = "Clients may not set a delete horizon."
         return _refuse(header, ErrorCode.INVALID_RECORD, text)
+    return _refuse_codec(header)
+
+
+def _refuse_codec(header: BatchHeader) -> Refused | None:
+    try:
+        header.codec  # noqa: B018 - reading it checks it
+    except UnsupportedCodec as error:
+        return _refuse(header, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, str(error))
     return None
 
 
@@ -181,7 +195,7 @@ def _refuse_keyless(
     )
 
 
-def _records(header: BatchHeader, view: memoryview) -> memoryview | bytes:
+def _records(header: BatchHeader, view: memoryview) -> Buffer:
     records = view[HEADER_BYTES:]
     if header.codec is Codec.NONE:
         return records

@@ -8,6 +8,7 @@ waited for it is ever acknowledged.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -42,7 +43,8 @@ class Wal:
 
     def __init__(self, go_offline: OfflineDirectory) -> None:
         self._go_offline = go_offline
-        self._dirty: dict[PartitionLog, None] = {}
+        # A deque, because the loop appends while a worker takes, and both are single steps.
+        self._dirty: deque[PartitionLog] = deque()
         self._executor: ThreadPoolExecutor | None = None
 
     @property
@@ -52,7 +54,7 @@ class Wal:
 
     def mark_dirty(self, log: PartitionLog) -> None:
         """Say that `log` has bytes that no sync covers."""
-        self._dirty[log] = None
+        self._dirty.append(log)
 
     def sync_round(self) -> tuple[Synced, ...]:
         """Sync all dirty logs; what is on disk now. Logs that are offline are left out.
@@ -69,7 +71,9 @@ class Wal:
         return tuple(synced for found in self._executor.map(self._sync, dirty) for synced in found)
 
     def _take_dirty(self) -> list[PartitionLog]:
-        dirty, self._dirty = self._dirty, {}
+        dirty: dict[PartitionLog, None] = {}
+        for _ in range(len(self._dirty)):
+            dirty[self._dirty.popleft()] = None
         return list(dirty)
 
     def _sync(self, log: PartitionLog) -> tuple[Synced, ...]:

@@ -1,0 +1,135 @@
+"""What a damaged file said, found out again from the segments.
+
+Indexes come from batch headers. A manifest comes from the segment files' names and contents: where
+files overlap, the highest version has the range, because a swap or a roll only ever makes newer ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+from protocol.batch_scan import ScannedBatch
+from storage.errors import LogOffline
+from storage.files import File, FileSystem
+from storage.log_identity import LogIdentity
+from storage.manifest import FLAG_CLEANED, UNKNOWN, Manifest, SegmentRow
+from storage.paths import LOG, SegmentFile, join, parse_segment_file, segment_file
+from storage.scan import scan_file
+from storage.segment_index import SegmentIndex
+
+
+def rebuild_index(file: File, size: int, base_offset: int, interval_bytes: int) -> SegmentIndex:
+    """Make a segment's indexes anew from its batches. Raises DiskError."""
+    index = SegmentIndex()
+    youngest, youngest_offset, last_entry = -1, 0, 0
+
+    def take(batch: ScannedBatch, position: int) -> None:
+        nonlocal youngest, youngest_offset, last_entry
+        if batch.record_count and batch.max_timestamp > youngest:
+            youngest, youngest_offset = batch.max_timestamp, batch.last_offset - base_offset
+        if position - last_entry > interval_bytes:
+            index.add(batch.last_offset - base_offset, position, youngest, youngest_offset)
+            last_entry = position
+
+    scan_file(file, 0, size, take)
+    return index
+
+
+@dataclass(slots=True)
+class _Found:
+    """A segment file, and what its batches say."""
+
+    name: SegmentFile
+    size: int = 0
+    end_offset: int = 0
+    record_count: int = 0
+    max_timestamp: int = UNKNOWN
+    offset_of_max_timestamp: int = UNKNOWN
+
+    def take(self, batch: ScannedBatch, position: int) -> None:
+        """Take a batch into account."""
+        self.size = position + batch.size_bytes
+        self.end_offset = batch.next_offset
+        self.record_count += batch.record_count
+        if batch.record_count and batch.max_timestamp > self.max_timestamp:
+            self.max_timestamp = batch.max_timestamp
+            self.offset_of_max_timestamp = batch.last_offset
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether no record is missing: the cleaner has not been there."""
+        return self.record_count == self.end_offset - self.name.base_offset
+
+
+def rebuild_manifest(fs: FileSystem, identity: LogIdentity) -> Manifest:
+    """The manifest that the segment files speak for; the last segment's end is left to recovery.
+
+    Raises:
+        LogOffline: there is no segment, or one is missing between two others.
+        DiskError: a file cannot be read.
+    """
+    found = _newest_of_each_range(
+        [_scan(fs, identity, name) for name in _segment_files(fs, identity)]
+    )
+    if not found:
+        raise LogOffline(str(identity.topic_partition), "its manifest and its segments are gone")
+    for earlier, later in itertools.pairwise(found):
+        if earlier.is_dense and earlier.end_offset != later.name.base_offset:
+            reason = f"offsets [{earlier.end_offset}, {later.name.base_offset}) are missing"
+            raise LogOffline(str(identity.topic_partition), reason)
+    rows = [_row(each) for each in found[:-1]]
+    last = found[-1].name
+    rows.append(SegmentRow(base_offset=last.base_offset, file_version=last.version))
+    return Manifest(
+        version=max(each.name.version for each in found) + 1,
+        generation=0,
+        topic_id=identity.topic_id,
+        partition=identity.topic_partition.partition,
+        log_start_offset=rows[0].base_offset,
+        clean_offset=rows[0].base_offset,
+        segments=tuple(rows),
+    )
+
+
+def _segment_files(fs: FileSystem, identity: LogIdentity) -> list[SegmentFile]:
+    names = map(parse_segment_file, fs.list(identity.directory))
+    return [name for name in names if name and name.kind == LOG and not name.is_cleaned]
+
+
+def _scan(fs: FileSystem, identity: LogIdentity, name: SegmentFile) -> _Found:
+    path = join(identity.directory, segment_file(name.base_offset, name.version, LOG))
+    found = _Found(name, end_offset=name.base_offset)
+    file = fs.open(path)
+    try:
+        scan_file(file, 0, file.size, found.take)
+    finally:
+        file.close()
+    return found
+
+
+def _newest_of_each_range(found: list[_Found]) -> list[_Found]:
+    chosen: list[_Found] = []
+    for each in sorted(found, key=lambda one: one.name.version, reverse=True):
+        if not any(_overlap(each, other) for other in chosen):
+            chosen.append(each)
+    return sorted(chosen, key=lambda one: one.name.base_offset)
+
+
+def _overlap(one: _Found, other: _Found) -> bool:
+    if one.name.base_offset == other.name.base_offset:
+        return True
+    return one.name.base_offset < other.end_offset and other.name.base_offset < one.end_offset
+
+
+def _row(found: _Found) -> SegmentRow:
+    return SegmentRow(
+        base_offset=found.name.base_offset,
+        file_version=found.name.version,
+        flags=0 if found.is_dense else FLAG_CLEANED,
+        end_offset=found.end_offset,
+        size=found.size,
+        max_timestamp=found.max_timestamp,
+        offset_of_max_timestamp=found.offset_of_max_timestamp,
+        record_count=found.record_count,
+    )

@@ -1,0 +1,389 @@
+"""Open a log as a clean stop or a crash left it.
+
+A clean stop: the manifest says everything, and no other file is opened.
+A crash: everything below the last listed segment's base was synced before the manifest was written, so
+    1. a truncation that has begun is finished;
+    2. renames that a committed swap still owed are done; what no manifest lists and a listed segment
+       covers, or the cleaner was still writing, is removed;
+    3. the last listed segment is scanned, and then every unlisted one that continues it: a crash
+       between a roll and its commit must not lose it;
+    4. the first batch that is not sound ends the log; the bytes behind it are kept in a `cut` file;
+    5. what was found is synced and committed before anybody may read it.
+A listed, sealed segment that is missing or short is corruption: the log goes offline, and nothing of it
+is removed. A damaged manifest is rebuilt from names and batch headers (`storage/rebuild.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from protocol.batch_scan import ScannedBatch
+from storage.errors import CorruptLog, DamagedFile, MissingFile, StorageError
+from storage.files import FileSystem
+from storage.leader_epochs import LeaderEpochs, decode_leader_epochs
+from storage.log import LogContents, PartitionLog
+from storage.log_config import LogConfig
+from storage.log_identity import LogIdentity
+from storage.manifest import UNKNOWN, Manifest, SegmentRow, decode, encode
+from storage.paths import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG,
+    MANIFEST,
+    SegmentFile,
+    cut_file,
+    join,
+    parse_segment_file,
+    segment_file,
+)
+from storage.producer_recovery import producers_at_stop, producers_of
+from storage.rebuild import rebuild_manifest
+from storage.scan import scan_file
+from storage.segment import Background, Segment
+
+_log = logging.getLogger("storage.recovery")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOpening:
+    """What a log is opened with; the same for all logs of a directory but for identity and config."""
+
+    leader_epoch: int
+    background: Background
+    on_failure: Callable[[StorageError], None]
+    now_ms: int
+    is_clean: bool
+    """Whether the directory's last stop was clean."""
+
+
+def create_log(
+    fs: FileSystem,
+    identity: LogIdentity,
+    config: LogConfig,
+    opening: LogOpening,
+    jitter_ms: int = 0,
+) -> PartitionLog:
+    """Make an empty log that starts at offset 0, durably but for the names above its directory."""
+    fs.make_directory(identity.directory)
+    row = SegmentRow(base_offset=0, file_version=1, created_ms=opening.now_ms)
+    segment = Segment(fs, identity.directory, row, background=opening.background)
+    segment.create()
+    manifest = _manifest(identity, (row,), version=1)
+    fs.replace_durably(join(identity.directory, MANIFEST), encode(manifest))
+    return _open(fs, identity, config, opening, jitter_ms, manifest, (segment,), LeaderEpochs())
+
+
+def offline_log(
+    fs: FileSystem, identity: LogIdentity, config: LogConfig, opening: LogOpening, reason: str
+) -> PartitionLog:
+    """Stand in for a log that cannot be opened: it refuses everything with the reason."""
+    row = SegmentRow(base_offset=0, file_version=0)
+    segments = _segments(fs, identity, opening, (row,))
+    manifest = _manifest(identity, (row,), version=0)
+    log = _open(fs, identity, config, opening, 0, manifest, segments, LeaderEpochs())
+    log.go_offline(reason)
+    return log
+
+
+def open_log(
+    fs: FileSystem,
+    identity: LogIdentity,
+    config: LogConfig,
+    opening: LogOpening,
+    jitter_ms: int = 0,
+) -> PartitionLog:
+    """Open a log as its last stop left it.
+
+    Raises:
+        CorruptLog, DamagedFile, MissingFile: it cannot be made whole; nothing of it was removed.
+        FormatFromTheFuture: a later release wrote it.
+        DiskError: the disk failed.
+    """
+    manifest = _read_manifest(fs, identity)
+    if opening.is_clean and manifest is not None and manifest.segments[-1].size != UNKNOWN:
+        segments = _segments(fs, identity, opening, manifest.segments)
+        segments[-1].reopen()
+        return _open(fs, identity, config, opening, jitter_ms, manifest, segments, None)
+    recovery = _Recovery(fs, identity, opening, manifest or rebuild_manifest(fs, identity))
+    recovery.run()
+    return _open(
+        fs,
+        identity,
+        config,
+        opening,
+        jitter_ms,
+        recovery.manifest,
+        tuple(recovery.segments),
+        recovery.epochs,
+        recovered=True,
+    )
+
+
+def _read_manifest(fs: FileSystem, identity: LogIdentity) -> Manifest | None:
+    """The manifest; None if it is damaged or gone and must be rebuilt."""
+    path = join(identity.directory, MANIFEST)
+    try:
+        manifest = decode(fs.read_bytes(path), path)
+    except (DamagedFile, MissingFile) as error:
+        _log.warning("%s: rebuilding its manifest: %s", identity.topic_partition, error)
+        return None
+    if manifest.topic_id != identity.topic_id or not manifest.segments:
+        raise DamagedFile(path, "it belongs to another topic or lists no segment")
+    return manifest
+
+
+def _manifest(identity: LogIdentity, rows: tuple[SegmentRow, ...], *, version: int) -> Manifest:
+    return Manifest(
+        version=version,
+        generation=0,
+        topic_id=identity.topic_id,
+        partition=identity.topic_partition.partition,
+        log_start_offset=rows[0].base_offset,
+        clean_offset=rows[0].base_offset,
+        segments=rows,
+    )
+
+
+def _segments(
+    fs: FileSystem, identity: LogIdentity, opening: LogOpening, rows: tuple[SegmentRow, ...]
+) -> tuple[Segment, ...]:
+    return tuple(
+        Segment(fs, identity.directory, row, background=opening.background) for row in rows
+    )
+
+
+def _open(
+    fs: FileSystem,
+    identity: LogIdentity,
+    config: LogConfig,
+    opening: LogOpening,
+    jitter_ms: int,
+    manifest: Manifest,
+    segments: tuple[Segment, ...],
+    epochs: LeaderEpochs | None,
+    *,
+    recovered: bool = False,
+) -> PartitionLog:
+    directory, end_offset = identity.directory, segments[-1].end_offset
+    load_producers = producers_of if recovered else producers_at_stop
+    contents = LogContents(
+        segments=segments,
+        version=manifest.version,
+        generation=manifest.generation,
+        log_start_offset=manifest.log_start_offset,
+        clean_offset=manifest.clean_offset,
+        load_epochs=lambda: epochs if epochs is not None else _load_epochs(fs, directory),
+        load_producers=lambda: load_producers(fs, directory, segments, end_offset),
+    )
+    return PartitionLog(
+        fs,
+        identity,
+        contents,
+        config,
+        leader_epoch=opening.leader_epoch,
+        background=opening.background,
+        on_failure=opening.on_failure,
+        jitter_ms=jitter_ms,
+    )
+
+
+def _load_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
+    path = join(directory, LEADER_EPOCH_CHECKPOINT)
+    try:
+        return decode_leader_epochs(fs.read_bytes(path), path)
+    except (MissingFile, DamagedFile):
+        return LeaderEpochs()
+
+
+class _Recovery:
+    """One log's recovery; `run` leaves `manifest`, `segments` and `epochs` as they are on disk."""
+
+    def __init__(
+        self, fs: FileSystem, identity: LogIdentity, opening: LogOpening, manifest: Manifest
+    ) -> None:
+        # Constant after construction
+        self._fs = fs
+        self._identity = identity
+        self._opening = opening
+        self._directory = identity.directory
+        # State
+        self.manifest = manifest
+        self.segments: list[Segment] = []
+        self.epochs = _load_epochs(fs, identity.directory)
+
+    def run(self) -> None:
+        """Find what the log holds, make it safe, and commit it."""
+        files = self._files()
+        self._finish_renames(files)
+        unlisted = self._sweep(self._files())
+        self._check_sealed()
+        self.segments = list(
+            _segments(self._fs, self._identity, self._opening, self.manifest.segments)
+        )
+        self._recover_tail(unlisted)
+        self._commit()
+
+    # ---------------------------------------------------------------- what is there
+
+    def _files(self) -> list[SegmentFile]:
+        names = self._fs.list(self._directory)
+        return [file for file in map(parse_segment_file, names) if file is not None]
+
+    def _listed(self) -> set[tuple[int, int]]:
+        return {(row.base_offset, row.file_version) for row in self.manifest.segments}
+
+    def _finish_renames(self, files: list[SegmentFile]) -> None:
+        """Do the renames of a swap whose manifest is committed."""
+        listed = self._listed()
+        owed = [f for f in files if f.is_cleaned and (f.base_offset, f.version) in listed]
+        for file in owed:
+            staged = segment_file(file.base_offset, file.version, file.kind, cleaned=True)
+            final = segment_file(file.base_offset, file.version, file.kind)
+            self._fs.rename(join(self._directory, staged), join(self._directory, final))
+        if owed:
+            self._fs.sync_directory(self._directory)
+
+    def _sweep(self, files: list[SegmentFile]) -> dict[int, SegmentFile]:
+        """Remove what is not the log's; the unlisted segments that may continue it, by base."""
+        listed = self._listed()
+        tail = self.manifest.segments[-1]
+        candidates: dict[int, SegmentFile] = {}
+        for file in files:
+            if not file.is_cleaned and (file.base_offset, file.version) in listed:
+                continue
+            continues = file.base_offset > tail.base_offset and not file.is_cleaned
+            if not continues or self.manifest.truncate_to != UNKNOWN:
+                self._remove_if_covered(file)
+            elif file.kind == LOG:
+                known = candidates.get(file.base_offset)
+                if known is None or known.version < file.version:
+                    candidates[file.base_offset] = file
+        return candidates
+
+    def _remove_if_covered(self, file: SegmentFile) -> None:
+        """Remove a file that a swap or a truncation has made superfluous; leave a riddle alone.
+
+        The manifest is newer than such a file and does not list it, so its batches are dead or are
+        in a segment that it lists.
+        """
+        is_cut = self.manifest.truncate_to != UNKNOWN
+        if file.is_cleaned or is_cut or file.version < self.manifest.version:
+            name = segment_file(file.base_offset, file.version, file.kind, cleaned=file.is_cleaned)
+            self._fs.unlink(join(self._directory, name))
+
+    def _check_sealed(self) -> None:
+        for row in self.manifest.segments[:-1]:
+            path = join(self._directory, segment_file(row.base_offset, row.file_version, LOG))
+            size = self._fs.size(path)
+            if size < row.size:
+                raise CorruptLog(path, size, f"it ends there, and the manifest says {row.size}")
+
+    # ---------------------------------------------------------------- the tail
+
+    def _recover_tail(self, unlisted: dict[int, SegmentFile]) -> None:
+        """Scan the last listed segment and those that continue it, up to the first unsound batch."""
+        while True:
+            tail = self.segments[-1]
+            is_whole = self._recover_segment(tail)
+            following = unlisted.pop(tail.end_offset, None) if tail.size else None
+            if not is_whole or following is None:
+                break
+            self._seal(tail)
+            row = SegmentRow(
+                base_offset=following.base_offset,
+                file_version=following.version,
+                created_ms=self._opening.now_ms,
+            )
+            self.segments += _segments(self._fs, self._identity, self._opening, (row,))
+        for file in unlisted.values():
+            self._set_aside(file)
+
+    def _recover_segment(self, segment: Segment) -> bool:
+        """Find a segment's batches and cut it behind the last sound one; whether it was whole."""
+        known = segment.full_row()
+        segment.rewind()
+        size = self._fs.size(segment.path(LOG))
+        end = scan_file(segment.file(), 0, size, self._taker(segment))
+        if end.position < known.size:
+            raise CorruptLog(segment.path(LOG), end.position, end.reason or "it ends there")
+        if end.position < size:
+            self._cut(segment, end.position, size, end.reason)
+        if self.manifest.truncate_to != UNKNOWN and segment.end_offset < self.manifest.truncate_to:
+            segment.end_offset = self.manifest.truncate_to
+        if segment.size:
+            segment.was_appended_to(known.first_append_ms, self._opening.now_ms)
+        segment.file().sync()
+        return end.position == size
+
+    def _taker(self, segment: Segment) -> Callable[[ScannedBatch, int], str | None]:
+        bound = self.manifest.truncate_to
+
+        def take(batch: ScannedBatch, position: int) -> str | None:
+            if batch.base_offset < segment.end_offset:
+                return f"offset {batch.base_offset} follows {segment.end_offset - 1}"
+            if bound != UNKNOWN and batch.last_offset >= bound:
+                return f"it reaches past {bound}, where the log was being truncated"
+            self.epochs.assign(batch.leader_epoch, batch.base_offset)
+            segment.note(
+                position,
+                batch.size_bytes,
+                last_offset=batch.last_offset,
+                record_count=batch.record_count,
+                max_timestamp=batch.max_timestamp,
+                index_interval_bytes=4096,
+            )
+            return None
+
+        return take
+
+    def _cut(self, segment: Segment, position: int, size: int, reason: str) -> None:
+        """End the segment at `position`; what was behind it is kept aside and said."""
+        if self.manifest.truncate_to == UNKNOWN:
+            aside = self._free_cut_name(segment.end_offset)
+            self._fs.write_bytes(aside, segment.file().read_at(position, size - position))
+            _log.warning(
+                "%s: cut %d bytes at offset %d, kept in %s: %s",
+                self._identity.topic_partition,
+                size - position,
+                segment.end_offset,
+                aside,
+                reason,
+            )
+        segment.file().truncate(position)
+
+    def _set_aside(self, file: SegmentFile) -> None:
+        """Keep a segment that lies behind the cut, out of the log's way."""
+        name = segment_file(file.base_offset, file.version, LOG)
+        _log.warning("%s: %s lies behind the end", self._identity.topic_partition, name)
+        aside = self._free_cut_name(file.base_offset)
+        self._fs.rename(join(self._directory, name), aside)
+
+    def _free_cut_name(self, offset: int) -> str:
+        number = 0
+        while self._fs.exists(join(self._directory, cut_file(offset, number))):
+            number += 1
+        return join(self._directory, cut_file(offset, number))
+
+    def _seal(self, segment: Segment) -> None:
+        segment.seal()
+        segment.write_index()
+        segment.drop_index()
+
+    # ---------------------------------------------------------------- the commit
+
+    def _commit(self) -> None:
+        """Write down what was found, so that the next recovery begins there."""
+        end_offset = self.segments[-1].end_offset
+        self.epochs.truncate_from_end(end_offset)
+        path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
+        self._fs.write_bytes(path, self.epochs.encode())
+        versions = [file.version for file in self._files()]
+        self.manifest = replace(
+            self.manifest,
+            version=max([self.manifest.version, *versions]) + 1,
+            clean_offset=min(self.manifest.clean_offset, end_offset),
+            truncate_to=UNKNOWN,
+            segments=tuple(segment.row() for segment in self.segments),
+        )
+        self._fs.replace_durably(join(self._directory, MANIFEST), encode(self.manifest))
