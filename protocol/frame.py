@@ -9,8 +9,8 @@
 
 Sans-IO, in the shape of asyncio's BufferedProtocol: the caller receives into `get_buffer()`, says
 how much with `buffer_updated()`, and takes the frames that are complete. Memory follows what was
-received, not what was announced: a frame's own memory doubles as it fills up, and between frames
-a connection has no buffer at all.
+received, not what was announced: a frame's own memory grows as it fills up, and between frames a
+connection has no buffer at all.
 
 Source: https://kafka.apache.org/protocol#protocol_common
 """
@@ -29,8 +29,10 @@ LARGE_BYTES_MIN = 16 * 1024
 """An incomplete frame of at least this size gets memory of its own."""
 ROOM_BYTES_MIN = 4 * 1024
 """What is received with less room than this costs more in calls than in copies."""
-OWN_BYTES_FIRST = 256 * 1024
-"""The most that a frame's own memory has before more than that of the frame was received."""
+OWN_BYTES_STEP = 256 * 1024
+"""How much a frame's own memory grows at a time, as it fills up."""
+
+_ZEROS = memoryview(bytes(OWN_BYTES_STEP))
 
 
 class FrameBuffer:
@@ -67,9 +69,9 @@ class FrameBuffer:
         """
         if self._large is not None and self._large_end < self._large_size:
             if self._large_end == len(self._large):
-                # No view of it exists here, so this can grow in place.
-                grown = min(2 * len(self._large), self._large_size)
-                self._large += bytes(grown - len(self._large))
+                # No view of it exists here, so this can grow in place. (A fresh `bytes(n)` to
+                # append would cost more than all the rest: its pages are new ones each time.)
+                self._large += _ZEROS[: self._large_size - len(self._large)]
             return memoryview(self._large)[self._large_end :]
         return memoryview(self._with_room())[self._end :]
 
@@ -127,7 +129,7 @@ class FrameBuffer:
     def _begin_large(self, size: int, begun: memoryview) -> None:
         """Move the beginning of a frame, the last bytes received, to memory of its own."""
         self._large_size, self._large_end = size, len(begun)
-        self._large = bytearray(min(size, max(OWN_BYTES_FIRST, len(begun))))
+        self._large = bytearray(min(size, max(OWN_BYTES_STEP, len(begun))))
         self._large[: len(begun)] = begun
         self._drop_until(self._end)
 
