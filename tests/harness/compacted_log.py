@@ -1,0 +1,253 @@
+"""A compacted log on a disk in memory, with a clock, that a test appends to, rolls and cleans.
+
+Everything runs in the calling thread: what the log leaves to the background is done at once.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+
+from cleaner.clean import CleaningPlan, clean, plan_pass
+from cleaner.meter import PassMeter
+from cleaner.pick import Assessment, Remainder, assess
+from cleaner.probe import SilentProbe
+from cleaner.report import PassReport
+from cleaner.settings import CleanerSettings
+from cleaner.throttle import Throttle
+from protocol.error_codes import ErrorCode
+from protocol.record_batch import BatchHeader, Codec, Record, read_header
+from storage.log import Appended, Isolation, PartitionLog
+from storage.log_config import LogConfig
+from storage.log_identity import LogIdentity
+from storage.recovery import LogOpening, create_log, open_log
+from storage.topic_partition import TopicPartition
+from storage.validate import ValidBatch
+from tests.harness.log_builder import KeyValue, batch_of, records_in, valid
+from tests.harness.memory_fs import Loss, MemoryFileSystem
+
+START_MS = 1_700_000_000_000
+DIRECTORY = "data/orders/0"
+HASH_KEY = bytes(range(16))
+CONFIG = LogConfig(
+    cleanup_policy=("compact",),
+    min_cleanable_dirty_ratio=0.0,
+    delete_retention_ms=1000,
+    index_interval_bytes=100,
+)
+SETTINGS = CleanerSettings(dedupe_buffer_size=24 * 10_000)
+
+
+def identity(topic: str = "orders", directory: str = DIRECTORY) -> LogIdentity:
+    return LogIdentity(
+        topic_partition=TopicPartition(topic, 0),
+        topic_id=uuid.UUID(int=1),
+        directory=directory,
+        hash_key=HASH_KEY,
+    )
+
+
+def run_at_once(work: Callable[[], None]) -> None:
+    """A background that is not one."""
+    work()
+
+
+def opening(
+    *,
+    is_clean: bool = False,
+    now_ms: int = START_MS,
+    leader_epoch: int = 0,
+    background: Callable[[Callable[[], None]], None] = run_at_once,
+) -> LogOpening:
+    """What a log is opened with."""
+    return LogOpening(
+        leader_epoch=leader_epoch,
+        background=background,
+        on_failure=lambda error: None,
+        now_ms=now_ms,
+        is_clean=is_clean,
+    )
+
+
+def never_stop(_seconds: float) -> bool:
+    return False
+
+
+def meter_of(
+    log: PartitionLog, generation: int, stop: Callable[[float], bool] = never_stop
+) -> PassMeter:
+    """The account of a pass that nothing throttles."""
+    return PassMeter(
+        throttle=Throttle(math.inf, clock=lambda: 0.0),
+        probe=SilentProbe(),
+        sleep=stop,
+        is_stale=lambda: log.generation != generation,
+    )
+
+
+def records_of(log: PartitionLog, start_offset: int | None = None) -> list[Record]:
+    """What a reader sees that starts at an offset, at the log's start by default."""
+    return list(_each_record(log, log.log_start_offset if start_offset is None else start_offset))
+
+
+def _each_record(log: PartitionLog, offset: int) -> Iterable[Record]:
+    while True:
+        data = read_bytes(log, offset)
+        if not data:
+            return
+        yield from (record for record in records_in(data) if record.offset >= offset)
+        offset = headers_in(data)[-1].next_offset
+
+
+def read_bytes(log: PartitionLog, offset: int, max_bytes: int = 1 << 30) -> bytes:
+    """The batches that one read at an offset answers with."""
+    result = log.read(
+        offset, max_bytes=max_bytes, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    )
+    assert not isinstance(result, ErrorCode), f"offset {offset}: {result.name}"
+    try:
+        return b"".join(region.read_bytes() for region in result.regions)
+    finally:
+        for region in result.regions:
+            region.release()
+
+
+def headers_in(data: bytes) -> list[BatchHeader]:
+    """The headers of back-to-back batches."""
+    headers: list[BatchHeader] = []
+    position = 0
+    while position < len(data):
+        headers.append(read_header(data, position))
+        position += headers[-1].size_bytes
+    return headers
+
+
+class CompactedLog:
+    """A log, its clock, and what a test does to both."""
+
+    def __init__(self, config: LogConfig = CONFIG, settings: CleanerSettings = SETTINGS) -> None:
+        self.fs = MemoryFileSystem()
+        self.log = create_log(self.fs, identity(), config, opening())
+        self.settings = settings
+        self.now_ms = START_MS
+        self.remainder: Remainder | None = None
+
+    # ---------------------------------------------------------------- writing
+
+    def append(
+        self,
+        *pairs: KeyValue,
+        codec: Codec = Codec.NONE,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+    ) -> Appended:
+        """Append one batch and let it be durable."""
+        batch = batch_of(
+            pairs,
+            codec=codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+        )
+        return self.append_batch(valid(batch))
+
+    def append_batch(self, batch: ValidBatch) -> Appended:
+        appended = self.log.append_as_leader(batch, now_ms=self.now_ms)
+        assert isinstance(appended, Appended), appended
+        self.make_durable()
+        return appended
+
+    def append_segment(self, *pairs: KeyValue) -> None:
+        """Append each pair in a batch of its own, then roll."""
+        for pair in pairs:
+            self.append(pair)
+        self.roll()
+
+    def roll(self) -> None:
+        self.log.roll(self.now_ms)
+
+    def make_durable(self) -> None:
+        """One round of group commit."""
+        self.log.advance_high_watermark(self.log.sync())
+
+    def reopen(self, *, is_clean: bool, loss: Loss = Loss.EVERYTHING) -> None:
+        """Stop and start the broker: cleanly, or with a crash of the machine."""
+        if is_clean:
+            self.log.close()
+        else:
+            self.fs = self.fs.after_crash(loss, Random(0))
+        self.log = open_log(
+            self.fs,
+            identity(),
+            self.log.config,
+            opening(is_clean=is_clean, now_ms=self.now_ms, leader_epoch=self.log.leader_epoch + 1),
+        )
+        self.remainder = None
+
+    # ---------------------------------------------------------------- cleaning
+
+    def assess(self, *, requested: bool = False) -> Assessment:
+        return assess(
+            self.log.cleaning_view(),
+            self.log.config,
+            self.now_ms,
+            remainder=self.remainder,
+            requested=requested,
+        )
+
+    def plan(self, *, requested: bool = True) -> CleaningPlan:
+        return plan_pass(
+            self.log.cleaning_view(),
+            self.assess(requested=requested),
+            now_ms=self.now_ms,
+            stamp_ms=self.now_ms,
+        )
+
+    def execute(
+        self, plan: CleaningPlan, *, stop: Callable[[float], bool] = never_stop
+    ) -> PassReport:
+        report = clean(
+            self.log,
+            plan,
+            self.settings,
+            meter=meter_of(self.log, plan.view.generation, stop),
+            monotonic=lambda: self.now_ms / 1000,
+        )
+        self.remainder = Remainder(first_uncleanable_offset=plan.end_offset, now_ms=plan.now_ms)
+        return report
+
+    def clean(self) -> PassReport:
+        """Roll and clean, as if asked to."""
+        self.roll()
+        return self.execute(self.plan())
+
+    def clean_until_idle(self, passes_max: int = 20) -> int:
+        """Clean as long as the log is eligible; how many passes that took."""
+        for passes in range(passes_max):
+            if self.assess().reason is None:
+                return passes
+            self.execute(self.plan(requested=False))
+        raise AssertionError(f"still eligible after {passes_max} passes: {self.assess()}")
+
+    # ---------------------------------------------------------------- looking
+
+    def records(self, start_offset: int | None = None) -> list[Record]:
+        return records_of(self.log, start_offset)
+
+    def pairs(self) -> list[tuple[int, bytes | None, bytes | None]]:
+        """Offset, key and value of every record."""
+        return [(record.offset, record.key, record.value) for record in self.records()]
+
+    def headers(self) -> list[BatchHeader]:
+        """The header of every batch in the log's files, the empty ones, too."""
+        return [
+            header
+            for segment in self.log.segments
+            for header in headers_in(segment.file().read_at(0, segment.size))
+        ]
+
+    def files(self) -> Sequence[str]:
+        return self.fs.list(DIRECTORY)
