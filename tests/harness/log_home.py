@@ -1,0 +1,120 @@
+"""Open partition logs on any file system, with background work that the test runs when it likes."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections import deque
+from collections.abc import Callable
+
+from protocol.error_codes import ErrorCode
+from protocol.record_batch import Record
+from storage.errors import StorageError
+from storage.files import FileSystem
+from storage.log import Isolation, LogIdentity, PartitionLog
+from storage.log_config import LogConfig
+from storage.recovery import LogOpening, create_log, open_log
+from storage.topic_partition import TopicPartition
+from tests.harness.log_builder import records_in
+
+SMALL = dataclasses.replace(
+    LogConfig(), segment_bytes=700, index_interval_bytes=100, cleanup_policy=("compact",)
+)
+"""A configuration under which a few batches fill a segment."""
+
+TOPIC_ID = uuid.UUID(int=7)
+
+
+class Deferred:
+    """Background work that waits until the test runs it; `inline` runs it at once."""
+
+    def __init__(self, *, inline: bool = True) -> None:
+        self.inline = inline
+        self.waiting: deque[Callable[[], None]] = deque()
+
+    def __call__(self, work: Callable[[], None]) -> None:
+        if self.inline:
+            work()
+        else:
+            self.waiting.append(work)
+
+    def run_one(self) -> None:
+        """Do the oldest waiting work, if any."""
+        if self.waiting:
+            self.waiting.popleft()()
+
+    def run_all(self) -> None:
+        """Do everything, and what comes of it."""
+        while self.waiting:
+            self.run_one()
+
+
+class LogHome:
+    """Where one log lives: a directory of a file system."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        *,
+        directory: str = "/data/orders/0",
+        config: LogConfig = SMALL,
+        background: Deferred | None = None,
+    ) -> None:
+        self.fs = fs
+        self.config = config
+        self.background = background if background is not None else Deferred()
+        self.failures: list[StorageError] = []
+        self.identity = LogIdentity(
+            topic_partition=TopicPartition("orders", 0),
+            topic_id=TOPIC_ID,
+            directory=directory,
+            hash_key=bytes(16),
+        )
+
+    def opening(self, *, epoch: int, is_clean: bool, now_ms: int) -> LogOpening:
+        return LogOpening(
+            leader_epoch=epoch,
+            background=self.background,
+            on_failure=self.failures.append,
+            now_ms=now_ms,
+            is_clean=is_clean,
+        )
+
+    def create(self, *, epoch: int = 1, now_ms: int = 0) -> PartitionLog:
+        """Make the log, its directory's name durable as well."""
+        self.fs.make_directory(self.identity.directory)
+        path = ""
+        for name in self.identity.directory.strip("/").split("/"):
+            self.fs.sync_directory(path or "/")
+            path = f"{path}/{name}"
+        opening = self.opening(epoch=epoch, is_clean=False, now_ms=now_ms)
+        return create_log(self.fs, self.identity, self.config, opening)
+
+    def open(self, *, epoch: int = 2, is_clean: bool = False, now_ms: int = 0) -> PartitionLog:
+        """Open the log as it was left."""
+        opening = self.opening(epoch=epoch, is_clean=is_clean, now_ms=now_ms)
+        return open_log(self.fs, self.identity, self.config, opening)
+
+
+def read_all(log: PartitionLog, *, max_bytes: int = 300) -> list[Record]:
+    """Every record from the log start to the high watermark, as a client would fetch them."""
+    records: list[Record] = []
+    offset = log.log_start_offset
+    while True:
+        result = log.read(
+            offset,
+            max_bytes=max_bytes,
+            whole_first_batch=True,
+            isolation=Isolation.READ_UNCOMMITTED,
+        )
+        assert not isinstance(result, ErrorCode), (result, offset)
+        if not result.regions:
+            return records
+        data = b"".join(region.read_bytes() for region in result.regions)
+        for region in result.regions:
+            region.release()
+        found = records_in(data)
+        assert found, "an answer of empty batches only makes clients spin"
+        assert found[-1].offset >= offset, "an answer that does not go on"
+        records += [record for record in found if record.offset >= offset]
+        offset = records[-1].offset + 1
