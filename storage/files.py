@@ -75,8 +75,11 @@ class FileSystem(Protocol):
     def write_bytes(self, path: str, data: bytes) -> None:
         """Write a file and sync its bytes (not its name); what was there is gone."""
 
-    def replace_durably(self, path: str, data: bytes) -> None:
-        """Replace a file as one step that no crash can split; safe when it returns."""
+    def replace_durably(self, path: str, data: bytes, *, secret: bool = False) -> None:
+        """Replace a file as one step that no crash can split; safe when it returns.
+
+        A `secret` file may be read by its owner only.
+        """
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file or directory; an existing target file is replaced."""
@@ -229,8 +232,11 @@ class LocalFileSystem:
             return file.read()
 
     def write_bytes(self, path: str, data: bytes) -> None:
+        self._write(path, data, mode=0o644)
+
+    def _write(self, path: str, data: bytes, *, mode: int) -> None:
         with disk_errors("write", path):
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
         try:
             with disk_errors("write", path):
                 written = 0
@@ -241,9 +247,9 @@ class LocalFileSystem:
         finally:
             os.close(descriptor)
 
-    def replace_durably(self, path: str, data: bytes) -> None:
+    def replace_durably(self, path: str, data: bytes, *, secret: bool = False) -> None:
         staging = f"{path}.tmp"
-        self.write_bytes(staging, data)
+        self._write(staging, data, mode=0o600 if secret else 0o644)
         self.rename(staging, path)
         self.sync_directory(os.path.dirname(path))
 

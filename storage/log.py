@@ -454,8 +454,15 @@ class PartitionLog:
         """Make everything that was appended before safe; the offset up to which it is. Any thread.
 
         Raises:
-            SyncFailed: final; the directory must go offline.
+            StorageError: final; the log's directory is offline.
         """
+        try:
+            return self._sync()
+        except StorageError as error:
+            self._fail(error)
+            raise
+
+    def _sync(self) -> int:
         with self._state_lock:
             end_offset, unsynced = self.log_end_offset, list(self._unsynced)
             directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False

@@ -15,5 +15,8 @@ class LogIdentity:
     topic_partition: TopicPartition
     topic_id: uuid.UUID
     directory: str
+    """Where its files are."""
+    directory_id: str
+    """The id of the log directory that holds it."""
     hash_key: bytes
     """The log directory's secret, for the cleaner's key hashes."""

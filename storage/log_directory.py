@@ -1,0 +1,257 @@
+"""One entry of `log.dirs`: whose it is, whether its last stop was clean, and the logs in it.
+
+    open     lock, meta.properties, start counter + 1 (the leader epoch of this run), clean marker gone
+    close    marker written, lock released
+
+A disk that fails takes the whole directory offline: its logs refuse everything until the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+
+from storage.errors import DamagedFile, DirectoryOffline, MissingFile
+from storage.files import FileSystem, Lock
+from storage.log import PartitionLog
+from storage.log_config import LogConfig
+from storage.log_identity import LogIdentity
+from storage.meta_properties import MetaProperties, read_meta_properties
+from storage.paths import (
+    CLEAN_SHUTDOWN,
+    DELETED,
+    HASH_KEY,
+    LOCK,
+    META_PROPERTIES,
+    START_COUNTER,
+    join,
+    topic_directory,
+)
+from storage.recovery import LogOpening, create_log, open_log
+from storage.segment import Background
+from storage.topic_partition import TopicPartition
+
+_log = logging.getLogger("storage.log_directory")
+
+HASH_KEY_BYTES = 16
+
+
+class LogDirectory:
+    """A locked log directory. Opened and closed once; logs are added and deleted meanwhile."""
+
+    __slots__ = (
+        "_background",
+        "_fs",
+        "_hash_key",
+        "_jitter",
+        "_lock",
+        "_logs",
+        "_now_ms",
+        "_was_clean",
+        "leader_epoch",
+        "meta",
+        "offline_reason",
+        "path",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        new_meta: MetaProperties,
+        *,
+        background: Background,
+        now_ms: Callable[[], int],
+        random_bytes: Callable[[int], bytes],
+        jitter: Callable[[int], int] = lambda _: 0,
+    ) -> None:
+        """Lock the directory and make it this run's; it is created if it is new.
+
+        Args:
+            new_meta: what a new directory is labelled with; an old one must have the same cluster
+                and node.
+            random_bytes: a source of secrets.
+            jitter: a random number up to its argument, for segment.jitter.ms.
+
+        Raises:
+            DirectoryLocked, ForeignDirectory, FormatFromTheFuture, DamagedFile: not ours to open.
+            DiskError: the disk failed.
+        """
+        # Constant after construction
+        self._fs = fs
+        self._background = background
+        self._now_ms = now_ms
+        self._jitter = jitter
+        self.path = path
+        fs.make_directory(path)
+        self._lock: Lock = fs.lock(join(path, LOCK))
+        try:
+            self.meta = self._label(new_meta)
+            self._hash_key = self._secret(random_bytes)
+            self.leader_epoch = self._count_start()
+            self._was_clean = self._take_clean_marker()
+        except BaseException:
+            self._lock.release()
+            raise
+        # State
+        self.offline_reason: str | None = None
+        self._logs: list[PartitionLog] = []
+
+    @property
+    def directory_id(self) -> str:
+        """The id that the metadata store knows the directory by."""
+        return self.meta.directory_id
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last run stopped in order; else every log is recovered as it is opened."""
+        return self._was_clean
+
+    # ---------------------------------------------------------------- logs
+
+    def logs(self) -> tuple[PartitionLog, ...]:
+        """The logs that are open in it."""
+        return tuple(self._logs)
+
+    def create_log(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
+    ) -> PartitionLog:
+        """Make an empty log; its files and all names above them are safe when this returns.
+
+        Raises:
+            DirectoryOffline: the directory is out of service.
+            DiskError: the disk failed.
+        """
+        self._check_online()
+        identity = self._identity(topic_partition, topic_id)
+        topic_path = self._topic_path(topic_partition.topic, topic_id)
+        jitter_ms = self._jitter(config.segment_jitter_ms)
+        log = create_log(self._fs, identity, config, self._opening(), jitter_ms)
+        self._fs.sync_directory(topic_path)
+        self._fs.sync_directory(self.path)
+        self._logs.append(log)
+        return log
+
+    def open_log(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
+    ) -> PartitionLog:
+        """Open a log that should be here; one that was never made, because of a crash, is made.
+
+        Raises:
+            CorruptLog, LogOffline, DamagedFile, FormatFromTheFuture: it cannot be made whole;
+                nothing of it was removed.
+            DirectoryOffline, DiskError: the directory or the disk fails.
+        """
+        self._check_online()
+        identity = self._identity(topic_partition, topic_id)
+        if not self._fs.exists(identity.directory):
+            return self.create_log(topic_partition, topic_id, config)
+        jitter_ms = self._jitter(config.segment_jitter_ms)
+        log = open_log(self._fs, identity, config, self._opening(), jitter_ms)
+        self._logs.append(log)
+        return log
+
+    def delete_topic(self, topic: str, topic_id: uuid.UUID) -> None:
+        """Remove a topic's directory with all its logs, which must be retired. Doing it twice is fine.
+
+        Raises:
+            DiskError: the disk failed; the next start may try again.
+        """
+        path = self._topic_path(topic, topic_id)
+        self._logs = [log for log in self._logs if log.topic_id != topic_id]
+        if self._fs.exists(path):
+            self._fs.rename(path, path + DELETED)
+            self._fs.sync_directory(self.path)
+        self._fs.remove_tree(path + DELETED)
+
+    def _topic_path(self, topic: str, topic_id: uuid.UUID) -> str:
+        return join(self.path, topic_directory(topic, topic_id))
+
+    def _identity(self, topic_partition: TopicPartition, topic_id: uuid.UUID) -> LogIdentity:
+        topic_path = self._topic_path(topic_partition.topic, topic_id)
+        return LogIdentity(
+            topic_partition=topic_partition,
+            topic_id=topic_id,
+            directory=join(topic_path, str(topic_partition.partition)),
+            directory_id=self.directory_id,
+            hash_key=self._hash_key,
+        )
+
+    def _opening(self) -> LogOpening:
+        return LogOpening(
+            leader_epoch=self.leader_epoch,
+            background=self._background,
+            on_failure=lambda error: self.go_offline(str(error)),
+            now_ms=self._now_ms(),
+            is_clean=self._was_clean,
+        )
+
+    # ---------------------------------------------------------------- out of service, the end
+
+    def go_offline(self, reason: str) -> None:
+        """Serve none of the directory's logs until the next start."""
+        if self.offline_reason is None:
+            _log.error("%s is offline: %s", self.path, reason)
+            self.offline_reason = reason
+            for log in self._logs:
+                log.go_offline(reason)
+
+    def _check_online(self) -> None:
+        if self.offline_reason is not None:
+            raise DirectoryOffline(self.path, self.offline_reason)
+
+    def close(self) -> None:
+        """Say that the stop was clean, after every log was closed, and let go of the directory.
+
+        Raises:
+            DiskError: the disk failed; the next start recovers.
+        """
+        try:
+            if self.offline_reason is None:
+                self._fs.write_bytes(join(self.path, CLEAN_SHUTDOWN), b"clean\n")
+                self._fs.sync_directory(self.path)
+        finally:
+            self._lock.release()
+
+    # ---------------------------------------------------------------- its own files
+
+    def _label(self, new_meta: MetaProperties) -> MetaProperties:
+        found = read_meta_properties(self._fs, self.path)
+        if found is None:
+            self._fs.replace_durably(join(self.path, META_PROPERTIES), new_meta.encode())
+            return new_meta
+        found.check(self.path, cluster_id=new_meta.cluster_id, node_id=new_meta.node_id)
+        return found
+
+    def _secret(self, random_bytes: Callable[[int], bytes]) -> bytes:
+        path = join(self.path, HASH_KEY)
+        try:
+            key = self._fs.read_bytes(path)
+        except MissingFile:
+            key = random_bytes(HASH_KEY_BYTES)
+            self._fs.replace_durably(path, key, secret=True)
+        if len(key) != HASH_KEY_BYTES:
+            raise DamagedFile(path, f"it has {len(key)} bytes instead of {HASH_KEY_BYTES}")
+        return key
+
+    def _count_start(self) -> int:
+        """One more than at the last start: no two runs stamp the same leader epoch."""
+        path = join(self.path, START_COUNTER)
+        try:
+            starts = int(self._fs.read_bytes(path)) + 1
+        except MissingFile:
+            starts = 0
+        except ValueError as error:
+            raise DamagedFile(path, "it does not hold a number") from error
+        self._fs.replace_durably(path, f"{starts}\n".encode())
+        return starts
+
+    def _take_clean_marker(self) -> bool:
+        """Whether the last stop was clean; the marker is gone before anything is written."""
+        path = join(self.path, CLEAN_SHUTDOWN)
+        if not self._fs.exists(path):
+            return False
+        self._fs.unlink(path)
+        self._fs.sync_directory(self.path)
+        return True
