@@ -14,6 +14,9 @@ def crc32c(data: Buffer, value: int = 0) -> int:
     precedes it. Releases the GIL above 1 KiB.
     """
 
+def _crc32c_portable(data: Buffer, value: int = 0) -> int:
+    """The fallback of machines without a CRC instruction, for tests on machines with one."""
+
 class StopReason(IntEnum):
     """Why a scan ended where it did."""
 

@@ -44,7 +44,6 @@ def crc32c(const uint8_t[::1] data not None, uint32_t value=0):
 
 
 def _crc32c_portable(const uint8_t[::1] data not None, uint32_t value=0):
-    """The fallback of machines without a CRC instruction, for its tests on machines with one."""
     if data.shape[0] == 0:
         return value
     return ~crc32c_portable(~value, &data[0], <size_t> data.shape[0]) & 0xFFFFFFFFu

@@ -16,9 +16,9 @@
     record count            int32  57
     records                        61   compressed as one unit
 
-Integers are big-endian. `record.py` draws a record. The broker's own paths read headers here and leave
-records to compiled code (`batch_scan`, the cleaner's kernel); reading and building whole batches
-in Python is for control batches, tools and tests.
+Integers are big-endian; `record.py` draws a record. The broker's own paths read headers here and
+leave records to compiled code (`batch_scan`, the cleaner's kernel); reading and building whole
+batches in Python is for control batches, tools and tests.
 
 Source: Apache Kafka, DefaultRecordBatch.java; KIP-98, KIP-534.
 """
