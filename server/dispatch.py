@@ -25,8 +25,6 @@ import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from storage.log import PartitionLog
-
 from protocol.api_keys import Api
 from protocol.error_codes import ErrorCode
 from protocol.errors import (
@@ -43,6 +41,7 @@ from server.connection import CloseConnection, Connection, Reply
 from server.outbox import Part
 from storage.config_property import ConfigError
 from storage.errors import StorageError
+from storage.log import PartitionLog
 
 if TYPE_CHECKING:
     from server.broker import Broker

@@ -17,12 +17,11 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 
-from storage.log import PartitionLog
-from storage.wal import Synced, Wal
-
 from metrics.server_probe import ServerProbe
 from server.fetch_waiters import FetchWaiters
 from storage.errors import StorageError
+from storage.log import PartitionLog
+from storage.wal import Synced, Wal
 
 _log = logging.getLogger("server.group_commit")
 
@@ -105,7 +104,7 @@ class GroupCommit:
         try:
             round_ = await loop.run_in_executor(self._executor, self._wal.sync_round)
         except StorageError as error:
-            _log.error("nothing that waited for the failed sync is acknowledged: %s", error)  # noqa: TRY400
+            _log.error("nothing that waited for the failed sync is acknowledged: %s", error)
         for synced in round_:
             self._advance(synced.log, synced.end_offset)
         for log in [log for log in self._waiting if log.offline_reason is not None]:

@@ -144,11 +144,10 @@ def _text(declared: ConfigProperty, value: Value) -> str | None:
 def _describe(
     asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResult:
-    match asked.resource_type:
-        case ResourceType.TOPIC:
-            return _describe_topic(asked, request, context)
-        case ResourceType.BROKER:
-            return _describe_broker(asked, request, context)
+    if asked.resource_type == ResourceType.TOPIC:
+        return _describe_topic(asked, request, context)
+    if asked.resource_type == ResourceType.BROKER:
+        return _describe_broker(asked, request, context)
     text = f"Unsupported resource type: {asked.resource_type}"
     return _refused(asked, ErrorCode.INVALID_REQUEST, text)
 

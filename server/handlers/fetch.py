@@ -1,9 +1,9 @@
 """Fetch (key 1), v4-v12.
 
 Behaviour: answers when `min_bytes` are there, when a partition has an error, or after
-`max_wait_ms`; until then it is parked, and each log it asks for wakes it. The size limits are soft: the first
-batch of the first partition that has one is returned whole (KIP-74). Records are regions of segment
-files, never decoded and never copied.
+`max_wait_ms`; until then it is parked, and each log it asks for wakes it. The size limits are soft:
+the first batch of the first partition that has one is returned whole (KIP-74). Records are regions
+of segment files, never decoded and never copied.
 Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch (KIP-320) · v11
 rack_id · v12 last_fetched_epoch (KIP-595).
 Not implemented: sessions are declined with session id 0, so clients send all partitions each time;
@@ -11,8 +11,6 @@ transactions, so nothing is ever aborted; fetching from followers.
 """
 
 from __future__ import annotations
-
-from storage.log import Isolation, PartitionLog, ReadResult
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.fetch import (
@@ -24,6 +22,8 @@ from protocol.messages.fetch import (
 )
 from server.dispatch import RequestContext
 from storage.errors import StorageError
+from storage.log import Isolation, PartitionLog
+from storage.reader import ReadResult
 
 FETCH_BYTES_MAX = 55 << 20
 """Kafka's default of the broker's `fetch.max.bytes`."""

@@ -14,8 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from storage.log import PartitionLog
-
 from protocol.error_codes import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -26,6 +24,7 @@ from protocol.messages.list_offsets import (
 )
 from server.dispatch import RequestContext
 from storage.errors import StorageError
+from storage.log import PartitionLog
 
 LATEST = -1
 EARLIEST = -2

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from storage.log import PartitionLog
-
 from protocol.error_codes import ErrorCode
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -27,6 +25,7 @@ from protocol.primitives import ZERO_UUID
 from server.dispatch import RequestContext
 from server.topic_names import fault_of_name
 from server.topics import Topic, TopicRefused
+from storage.log import PartitionLog
 
 IDS_ASKED_SINCE = 12
 NO_LEADER = -1
@@ -36,7 +35,7 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
     """Describe the broker and the topics that were asked for."""
     topics = request.topics
     if topics is None or (not topics and context.header.api_version == 0):
-        known = tuple(_describe(topic, context) for topic in context.broker.topics)
+        known = tuple(_describe(topic, context) for topic in context.broker.topics.all())
         return _response(known, context)
     unique = dict.fromkeys((asked.name, asked.topic_id) for asked in topics)
     described = [await _find(name, topic_id, request, context) for name, topic_id in unique]

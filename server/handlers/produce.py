@@ -16,8 +16,6 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-from storage.log import Appended, PartitionLog
-
 from protocol.error_codes import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -30,6 +28,7 @@ from protocol.messages.produce import (
 from server.connection import CloseConnection
 from server.dispatch import RequestContext
 from storage.errors import StorageError
+from storage.log import Appended, PartitionLog
 from storage.validate import Refused, ValidBatch, validate_batch
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1

@@ -132,7 +132,8 @@ def produce_request(
     view = None if batch is None else memoryview(batch)
     data = (PartitionProduceData(index=partition, records=view),)
     topic_data = (TopicProduceData(name=name, partition_data=data),)
-    return ProduceRequest(**{"acks": -1, "timeout_ms": 1000, "topic_data": topic_data} | settings)
+    fields: dict[str, Any] = {"acks": -1, "timeout_ms": 1000, "topic_data": topic_data}
+    return ProduceRequest(**fields | settings)
 
 
 def fetch_request(
@@ -157,7 +158,8 @@ def fetch_request(
         )
         for name, partition, offset in wanted
     )
-    return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1, "topics": topics} | settings)
+    fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "topics": topics}
+    return FetchRequest(**fields | settings)
 
 
 def only_produced(response: ProduceResponse) -> PartitionProduceResponse:

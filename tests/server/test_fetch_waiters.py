@@ -6,9 +6,8 @@ import asyncio
 import time
 from typing import cast
 
-from storage.log import PartitionLog
-
 from server.fetch_waiters import FetchWaiters
+from storage.log import PartitionLog
 
 
 def some_log() -> PartitionLog:

@@ -35,7 +35,7 @@ class Peer:
     transport: asyncio.Transport
     outbox: Outbox
     sent: list[int] = field(default_factory=list)
-    errors: list[OSError] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
 
     async def receive(self, size: int) -> bytes:
         loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ async def peer() -> AsyncIterator[Peer]:
     ours.setblocking(False)
     transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
     sent: list[int] = []
-    errors: list[OSError] = []
+    errors: list[Exception] = []
     outbox = Outbox(
         transport.get_extra_info("socket").fileno(),
         loop=loop,

@@ -31,7 +31,8 @@ async def test_exactly_what_is_served_is_advertised(tmp_path: Path, version: int
     assert response.error_code == ErrorCode.NONE
     assert table(response) == ADVERTISED
     assert response.throttle_time_ms == 0
-    assert response.supported_features == response.finalized_features == ()
+    assert response.supported_features == ()
+    assert response.finalized_features == ()
 
 
 async def test_an_unknown_version_is_answered_in_version_0_with_the_table(tmp_path: Path) -> None:

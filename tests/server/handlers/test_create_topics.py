@@ -164,7 +164,7 @@ async def test_a_topic_named_twice_is_refused_and_the_others_are_created(tmp_pat
             "twice": ErrorCode.INVALID_REQUEST,
             "once": ErrorCode.NONE,
         }
-        assert [each.name for each in served.broker.topics] == ["once"]
+        assert [each.name for each in served.broker.topics.all()] == ["once"]
 
 
 async def test_a_topic_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ async def test_topics_are_deleted_by_name_each_on_its_own(tmp_path: Path, versio
             ("orders", ErrorCode.NONE),
             ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ]
-        assert [topic.name for topic in served.broker.topics] == ["users"]
+        assert [topic.name for topic in served.broker.topics.all()] == ["users"]
 
 
 async def test_topics_are_deleted_by_id_or_name_since_v6(tmp_path: Path) -> None:
