@@ -277,7 +277,7 @@ class MemoryFileSystem:
         inode.sync()
         self.changed("sync", path)
 
-    def replace_durably(self, path: str, data: bytes) -> None:
+    def replace_durably(self, path: str, data: bytes, *, secret: bool = False) -> None:
         self.write_bytes(f"{path}.tmp", data)
         self.rename(f"{path}.tmp", path)
         self.sync_directory(path.rpartition("/")[0])
