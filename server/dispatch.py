@@ -30,6 +30,7 @@ from protocol.error_codes import ErrorCode
 from protocol.errors import (
     CorruptBatch,
     DecompressionTooLarge,
+    EncodeError,
     InvalidRecord,
     UnsupportedCodec,
     UnsupportedMagic,
@@ -177,7 +178,13 @@ class Dispatcher:
         self._broker.probe.request_completed(request.api.name, time.perf_counter() - start_s)
         if message is None:
             return None
-        return cast("list[Part]", encode_response(request.header, message))
+        try:
+            return cast("list[Part]", encode_response(request.header, message))
+        except EncodeError as error:
+            _log.exception(
+                "%s v%d: an answer cannot be encoded", request.api.name, request.header.api_version
+            )
+            raise CloseConnection("an answer of ours cannot be encoded") from error
 
     def _refusal(self, request: Request, context: RequestContext, error: Exception) -> Message:
         """Answer a request whose handler failed.

@@ -30,6 +30,7 @@ LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
 MAX_TIMESTAMP_SINCE = 7
+LEADER_EPOCH_SINCE = 4
 TIERED = range(-6, -3)
 """Timestamps of later versions, all of them about tiered storage."""
 
@@ -84,12 +85,13 @@ async def _answer(
         timestamp, offset = await _find(log, asked.timestamp, isolation_level)
     except StorageError as error:
         return _refused(index, context.code_of(error))
+    is_told = context.header.api_version >= LEADER_EPOCH_SINCE
     return ListOffsetsPartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,
         timestamp=timestamp,
         offset=offset,
-        leader_epoch=log.leader_epoch if offset >= 0 else -1,
+        leader_epoch=log.leader_epoch if is_told and offset >= 0 else -1,
     )
 
 

@@ -95,6 +95,9 @@ async def _append(
         return _refused(data.index, log)
     if request.acks == ACKS_ALL and log.config.min_insync_replicas > 1:
         return _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
+    if not data.records:
+        text = "A partition's records must be exactly one record batch."
+        return _refused(data.index, ErrorCode.INVALID_RECORD, text)
     batch = await _validated(data.records, log, context)
     if isinstance(batch, Refused):
         return _refused_by(batch, topic_name, data.index, log, context)
@@ -118,14 +121,13 @@ async def _append(
 
 
 async def _validated(
-    records: memoryview | None, log: PartitionLog, context: RequestContext
+    records: memoryview, log: PartitionLog, context: RequestContext
 ) -> ValidBatch | Refused:
     """Validate what a client sent, off the loop if that is a lot of work."""
-    view = records if records is not None else memoryview(b"")
     rules = log.validation_rules(now_ms=context.broker.clock.now_ms())
-    if log.config.is_compacted and len(view) > INLINE_BYTES_MAX:
-        return await asyncio.to_thread(validate_batch, view, rules)
-    return validate_batch(view, rules)
+    if log.config.is_compacted and len(records) > INLINE_BYTES_MAX:
+        return await asyncio.to_thread(validate_batch, records, rules)
+    return validate_batch(records, rules)
 
 
 async def _answer_when_durable(outcome: _Outcome) -> ProduceResponse:

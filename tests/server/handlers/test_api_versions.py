@@ -38,7 +38,7 @@ async def test_exactly_what_is_served_is_advertised(tmp_path: Path, version: int
 async def test_an_unknown_version_is_answered_in_version_0_with_the_table(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         client = await served.connect()
-        client.send_frame(struct.pack(">hhih", 18, 99, 7, -1) + b"\xff what no decoder knows")
+        client.send_frame(struct.pack(">hhih", 18, 99, 7, -1) + b"\0\xff what no decoder knows")
 
         frame = await client.receive_frame()
         response = decode_response(frame, ApiVersionsResponse, 0)
