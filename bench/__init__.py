@@ -1,1 +1,1 @@
-"""Benchmarks: every figure stands beside a probe of the machine's own limit, taken in the same run, as a ratio."""
+"""Benchmarks: each figure beside a probe of the machine's own limit in the same run, as a ratio."""

@@ -53,10 +53,17 @@ def write(group: str, figures: list[Figure]) -> None:
 def show(console: Console, group: str, figures: list[Figure]) -> None:
     table = Table(title=group, title_justify="left")
     for heading in ("figure", "measured", "limit", "ratio", "the limit is", "note"):
-        table.add_column(heading, justify="right" if heading in ("measured", "limit", "ratio") else "left")
+        table.add_column(
+            heading, justify="right" if heading in ("measured", "limit", "ratio") else "left"
+        )
     for figure in figures:
-        measured, limit = f"{figure.measured:,.2f} {figure.unit}", f"{figure.limit:,.2f} {figure.unit}"
-        table.add_row(figure.name, measured, limit, f"{figure.ratio:.2f}", figure.limit_is, figure.note)
+        measured, limit = (
+            f"{figure.measured:,.2f} {figure.unit}",
+            f"{figure.limit:,.2f} {figure.unit}",
+        )
+        table.add_row(
+            figure.name, measured, limit, f"{figure.ratio:.2f}", figure.limit_is, figure.note
+        )
     console.print(table)
 
 

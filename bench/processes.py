@@ -28,7 +28,12 @@ def free_port() -> int:
 
 def broker_command(port: int, data: Path, *overrides: str) -> list[str]:
     """The command line of a broker on `port` with its data in `data` and no HTTP endpoint."""
-    settings = [f"listeners=PLAINTEXT://127.0.0.1:{port}", f"log.dirs={data}", "http.listener=", *overrides]
+    settings = [
+        f"listeners=PLAINTEXT://127.0.0.1:{port}",
+        f"log.dirs={data}",
+        "http.listener=",
+        *overrides,
+    ]
     command = [sys.executable, "-m", "server", "serve"]
     for setting in settings:
         command += ["--override", setting]

@@ -63,7 +63,9 @@ def produce_error(response: bytes | memoryview) -> tuple[int, int]:
 
 def fetch_head(response: bytes | memoryview) -> tuple[int, int, int]:
     """The error code, the size of the records and their position in a Fetch v11 answer."""
-    position = 4 + 4 + 2 + 4 + 4  # correlation id, throttle, error code, session id, count of topics
+    position = (
+        4 + 4 + 2 + 4 + 4
+    )  # correlation id, throttle, error code, session id, count of topics
     (length,) = struct.unpack_from(">h", response, position)
     position += 2 + length + 4
     _, error_code = struct.unpack_from(">ih", response, position)

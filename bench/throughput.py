@@ -59,12 +59,16 @@ def produce_figures(pairs: int) -> list[Figure]:
         "1000 x 100 B": keyed_batch(records=1000, value_bytes=84, keys=100_000, seed=2),
     }
     figures = []
-    for (label, batch), (kind, policy), acks in itertools.product(batches.items(), TOPICS.items(), (1, -1)):
+    for (label, batch), (kind, policy), acks in itertools.product(
+        batches.items(), TOPICS.items(), (1, -1)
+    ):
         figures.append(produce_figure(label, batch, kind, policy, acks, pairs))
     return figures
 
 
-def produce_figure(label: str, batch: bytes, kind: str, policy: str, acks: int, pairs: int) -> Figure:
+def produce_figure(
+    label: str, batch: bytes, kind: str, policy: str, acks: int, pairs: int
+) -> Figure:
     count = PRODUCED_BYTES // len(batch)
     records = int.from_bytes(batch[57:61], "big")
     with tempfile.TemporaryDirectory() as folder:
@@ -76,12 +80,16 @@ def produce_figure(label: str, batch: bytes, kind: str, policy: str, acks: int, 
             def measure() -> float:
                 frame = produce_request(new_topic(port, policy), 0, batch, acks=acks)
                 with connected(port) as connection:
-                    return count * len(batch) / MEGABYTE / pump(connection, frame, count, check=True)
+                    return (
+                        count * len(batch) / MEGABYTE / pump(connection, frame, count, check=True)
+                    )
 
             def probe() -> float:
                 frame = produce_request("null", 0, batch, acks=acks)
                 with connected(null_port) as connection:
-                    return count * len(batch) / MEGABYTE / pump(connection, frame, count, check=False)
+                    return (
+                        count * len(batch) / MEGABYTE / pump(connection, frame, count, check=False)
+                    )
 
             figure = interleaved(
                 f"produce, {kind}, {label}, acks={'all' if acks < 0 else acks}",
@@ -104,7 +112,10 @@ def fetch_figures(pairs: int) -> list[Figure]:
         port, null_port, path = free_port(), free_port(), Path(folder) / "null"
         path.write_bytes(batch * count)
         broker = broker_command(port, Path(folder) / "data", "log.cleaner.enable=false")
-        with running(broker, port), running(null_broker_command("fetch", null_port, path), null_port):
+        with (
+            running(broker, port),
+            running(null_broker_command("fetch", null_port, path), null_port),
+        ):
             for kind, policy in TOPICS.items():
                 topic = new_topic(port, policy)
                 with connected(port) as connection:
@@ -131,7 +142,9 @@ def fetch_all(port: int, topic: str, size: int) -> float:
             answer = connection.ask(fetch_request(topic, 0, offset, bytes_max=FETCH_BYTES))
             error, records_bytes, position = fetch_head(answer)
             if error != 0 or records_bytes <= 0:
-                raise RuntimeError(f"fetch at offset {offset} answered error {error}, {records_bytes} bytes")
+                raise RuntimeError(
+                    f"fetch at offset {offset} answered error {error}, {records_bytes} bytes"
+                )
             received += records_bytes
             offset = offset_after(answer[position : position + records_bytes])
         return received / MEGABYTE / (time.perf_counter() - started)

@@ -1,0 +1,97 @@
+"""A log on the real disk to clean again and again: built once, copied for each measurement."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cleaner.clean import clean, plan_pass
+from cleaner.meter import PassMeter
+from cleaner.pick import assess
+from cleaner.probe import SilentProbe
+from cleaner.report import PassReport
+from cleaner.settings import CleanerSettings
+from cleaner.throttle import Throttle
+from protocol.record_batch import stamp
+from storage.files import LocalFileSystem
+from storage.log import PartitionLog
+from storage.log_config import LogConfig
+from storage.log_identity import LogIdentity
+from storage.recovery import LogOpening, create_log, open_log
+from storage.topic_partition import TopicPartition
+from storage.validate import Refused, validate_batch
+
+SEGMENT_BYTES = 128 << 20
+CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=SEGMENT_BYTES)
+TOPIC = TopicPartition("bench", 0)
+TOPIC_ID = uuid.UUID(int=1)
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def identity(directory: Path) -> LogIdentity:
+    return LogIdentity(
+        topic_partition=TOPIC,
+        topic_id=TOPIC_ID,
+        directory=str(directory),
+        directory_id="bench",
+        hash_key=bytes(range(16)),
+    )
+
+
+def opening(*, is_clean: bool) -> LogOpening:
+    return LogOpening(
+        leader_epoch=1,
+        background=lambda work: work(),
+        on_failure=lambda error: None,
+        now_ms=now_ms(),
+        is_clean=is_clean,
+    )
+
+
+def build_log(directory: Path, batches: list[bytes], repeats: int) -> None:
+    """Write a log of the batches, `repeats` times over, rolled and closed cleanly."""
+    log = create_log(LocalFileSystem(), identity(directory), CONFIG, opening(is_clean=True))
+    for batch in batches * repeats:
+        copy = bytearray(batch)
+        stamp(copy, base_offset=0, leader_epoch=-1)
+        valid = validate_batch(memoryview(copy), log.validation_rules(now_ms=now_ms()))
+        assert not isinstance(valid, Refused), valid.message
+        log.append_as_leader(valid, now_ms=now_ms())
+    log.roll(now_ms())
+    log.close()
+
+
+@contextmanager
+def copy_of(directory: Path) -> Iterator[PartitionLog]:
+    """A copy of a log, in the page cache and on disk, open and ready to be cleaned."""
+    copy = directory.with_name(f"{directory.name}-copy")
+    shutil.copytree(directory, copy)
+    os.sync()
+    log = open_log(LocalFileSystem(), identity(copy), CONFIG, opening(is_clean=True))
+    try:
+        yield log
+    finally:
+        log.close()
+        shutil.rmtree(copy)
+
+
+def clean_whole(log: PartitionLog) -> PassReport:
+    """One pass over all that is dirty, in this thread, at no throttle."""
+    view = log.cleaning_view()
+    assessment = assess(view, view.config, now_ms(), requested=True)
+    plan = plan_pass(view, assessment, now_ms=now_ms(), stamp_ms=now_ms())
+    meter = PassMeter(
+        throttle=Throttle(float("inf"), clock=time.monotonic),
+        probe=SilentProbe(),
+        sleep=lambda _: False,
+        is_stale=lambda: False,
+    )
+    return clean(log, plan, CleanerSettings(), meter=meter, monotonic=time.monotonic)

@@ -1,0 +1,71 @@
+"""The wheel: built from a clean copy of the sources, it starts a broker outside the checkout."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+START_SECONDS_MAX = 30
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.mark.timeout(600)
+def test_wheel_starts_a_broker_outside_the_checkout(tmp_path: Path) -> None:
+    sources = tmp_path / "sources"
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
+    ).stdout.split("\0")
+    for name in filter(None, tracked):
+        if (ROOT / name).is_file():
+            (sources / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, sources / name)
+    build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(sources)]
+    subprocess.run(build, check=True, cwd=tmp_path, capture_output=True)
+    (wheel,) = tmp_path.glob("kompakt-*.whl")
+
+    environment = tmp_path / "venv"
+    venv.create(environment, with_pip=True)
+    python = environment / "bin" / "python"
+    install = [str(python), "-m", "pip", "install", "--quiet", str(wheel)]
+    subprocess.run(install, check=True, cwd=tmp_path)
+
+    port, http_port = free_port(), free_port()
+    command = [str(environment / "bin" / "kompakt"), "serve"]
+    command += ["--override", f"listeners=PLAINTEXT://127.0.0.1:{port}"]
+    command += ["--override", f"http.listener=127.0.0.1:{http_port}"]
+    command += ["--override", f"log.dirs={tmp_path / 'data'}"]
+    broker = subprocess.Popen(command, cwd=tmp_path)
+    try:
+        assert becomes_ready(http_port), "the installed broker never became ready"
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+    finally:
+        broker.terminate()
+        assert broker.wait(timeout=30) == 0
+
+
+def becomes_ready(http_port: int) -> bool:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{http_port}/health/ready", timeout=5
+            ) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            time.sleep(0.1)
+    return False
