@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 import sys
-from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -26,14 +25,13 @@ from random import Random
 import pytest
 
 from protocol.error_codes import ErrorCode
-from protocol.record_batch import BatchHeader, Record, build_batch, build_empty_batch, read_header
-from storage.cleaned_segment import CleanedSegment
-from storage.cleaning_view import CleanableSegment
+from protocol.record_batch import BatchHeader, read_header
 from storage.log import Appended, PartitionLog
-from storage.manifest import SegmentRow, decode
+from storage.manifest import decode
 from storage.paths import LOG, parse_segment_file
 from storage.producer_state import Duplicate
-from tests.harness.log_builder import batch_of, records_in, valid
+from tests.harness.hand_cleaning import recopied, write_cleaned
+from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import Deferred, LogHome, read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
@@ -151,7 +149,11 @@ class Workload:
             return
         first = self.random.randrange(len(ready))
         sources = ready[first : first + self.random.randrange(1, 4)]
-        dropped, cleaned = self._clean(sources, set(view.producer_last_offsets))
+        batches, dropped = recopied(
+            sources, lambda _: self.random.random() < 0.6, view.producer_last_offsets
+        )
+        cut = self.random.randrange(len(batches) + 1)
+        cleaned = write_cleaned(self.log, sources, batches, cut=cut)
         after = {offset: pair for offset, pair in self.records.items() if offset not in dropped}
         self.other = (after, self.start, self.synced_end)
         self.log.swap(
@@ -219,70 +221,6 @@ class Workload:
     def _reopen(self, *, is_clean: bool) -> None:
         self.epoch += 1
         self.log = self.home.open(epoch=self.epoch, is_clean=is_clean, now_ms=self.now_ms)
-
-    # ---------------------------------------------------------------- cleaning
-
-    def _clean(
-        self, sources: list[CleanableSegment], producer_ends: set[int]
-    ) -> tuple[set[int], list[CleanedSegment]]:
-        """Write cleaned segments that drop random records; the dropped offsets, the segments."""
-        dropped: set[int] = set()
-        batches: list[bytes] = []
-        for source in sources:
-            data = source.read_at(0, source.row.size)
-            position = 0
-            while position < len(data):
-                header = read_header(data, position)
-                batch = data[position : position + header.size_bytes]
-                batches += self._recopied(batch, header, dropped, producer_ends)
-                position += header.size_bytes
-        cut = self.random.randrange(len(batches) + 1)
-        groups = [group for group in (batches[:cut], batches[cut:]) if group]
-        bases = [sources[0].row.base_offset]
-        bases += [read_header(group[0]).base_offset for group in groups[1:]]
-        ends = [*bases[1:], sources[-1].row.end_offset]
-        return dropped, [
-            self._write_cleaned(group, base, end)
-            for group, base, end in zip(groups, bases, ends, strict=False)
-        ]
-
-    def _recopied(
-        self, batch: bytes, header: BatchHeader, dropped: set[int], producer_ends: set[int]
-    ) -> list[bytes]:
-        records = records_in(batch)
-        kept = [record for record in records if self.random.random() < 0.6]
-        dropped.update(record.offset for record in records if record not in kept)
-        if kept == records and records:
-            return [batch]
-        if kept:
-            return [bytes(_rebuilt(kept, header))]
-        if header.last_offset in producer_ends:
-            return [bytes(build_empty_batch(header))]
-        return []
-
-    def _write_cleaned(self, batches: list[bytes], base: int, end: int) -> CleanedSegment:
-        writer = self.log.new_cleaned_segment(base)
-        count = 0
-        youngest = (-1, -1)
-        for batch in batches:
-            header = read_header(batch)
-            count += header.record_count
-            if header.record_count and header.max_timestamp > youngest[0]:
-                youngest = (header.max_timestamp, header.last_offset)
-            entry = array("q")
-            if writer.size and youngest[0] >= 0:
-                entry.extend((header.last_offset, writer.size, *youngest))
-            writer.append(batch, memoryview(entry))
-        row = SegmentRow(
-            base_offset=base,
-            file_version=0,
-            end_offset=end,
-            max_timestamp=youngest[0],
-            offset_of_max_timestamp=youngest[1],
-            created_ms=self.now_ms,
-            record_count=count,
-        )
-        return writer.finish(row)
 
     def _is_batch_end(self, offset: int) -> bool:
         view = self.log.segments
@@ -379,18 +317,6 @@ class Workload:
             data = log.segments[0].file().read_at(0, 61)
             first = read_header(data).leader_epoch
             assert log.end_offset_for_epoch(first)[0] == first
-
-
-def _rebuilt(kept: list[Record], header: BatchHeader) -> bytearray:
-    return build_batch(
-        kept,
-        base_offset=header.base_offset,
-        leader_epoch=header.leader_epoch,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        last_offset=header.last_offset,
-    )
 
 
 def read_content(log: PartitionLog) -> Content:

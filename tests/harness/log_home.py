@@ -68,6 +68,7 @@ class LogHome:
             topic_partition=TopicPartition("orders", 0),
             topic_id=TOPIC_ID,
             directory=directory,
+            directory_id="test",
             hash_key=bytes(16),
         )
 
