@@ -1,4 +1,4 @@
-"""`python -m bench [GROUP ...]`: run the benchmarks, print the table, write bench/results/<group>.json."""
+"""`python -m bench [GROUP ...]`: measure, print tables, write bench/results/<group>.json."""
 
 from __future__ import annotations
 

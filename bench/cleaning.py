@@ -31,7 +31,7 @@ def kernel_figures(pairs: int) -> list[Figure]:
 
 
 def kernel_figure(keys: int, pairs: int) -> Figure:
-    """Map and filter, on one thread, from memory; the probe checksums and copies the same bytes twice."""
+    """Map and filter, on one thread, from memory; the probe checksums and copies the bytes twice."""
     templates = [
         keyed_batch(records=RECORDS_EACH_BATCH, value_bytes=VALUE_BYTES, keys=keys, seed=seed)
         for seed in range(DIFFERENT_BATCHES)

@@ -18,7 +18,8 @@ BARE_SERVER = """
 import asyncio, sys, uvloop
 
 async def serve():
-    server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", int(sys.argv[1]))
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(asyncio.Protocol, "127.0.0.1", int(sys.argv[1]))
     await server.serve_forever()
 
 uvloop.run(serve())
