@@ -35,7 +35,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from protocol.batch_scan import crc32c
-
 from storage.errors import CorruptLog, DamagedFile, FormatFromTheFuture, StorageError
 from storage.files import File, FileSystem
 

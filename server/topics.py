@@ -105,7 +105,7 @@ class Topics:
 
     __slots__ = (
         "_by_id", "_by_name", "_defaults", "_directories", "_lock", "_new_id", "_on_removed",
-        "_removals", "_store",
+        "_removals", "_store", "_unclean",
     )  # fmt: skip
 
     def __init__(
@@ -130,6 +130,8 @@ class Topics:
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
         self._removals: set[asyncio.Task[None]] = set()
+        # Ids of directories with a log that could not be opened.
+        self._unclean: set[str] = set()
 
     # Reading.
 
@@ -161,24 +163,33 @@ class Topics:
             StorageError: the store cannot be read.
         """
         known = (await self._store.range(TOPICS)).entries
-        for entry in known:
-            self._publish(await asyncio.to_thread(self._open_topic, entry))
+        for topic in await asyncio.to_thread(lambda: [self._open_topic(entry) for entry in known]):
+            self._publish(topic)
         for entry in (await self._store.range(DELETED)).entries:
             topic_id = parse_id(entry.key.removeprefix(DELETED))
             self._remove_later(json.loads(entry.value)["name"], topic_id)
 
-    async def close(self) -> None:
-        """Wait for removals under way, then close every log."""
+    async def close(self) -> set[str]:
+        """Wait for removals under way, then close every log.
+
+        Returns the ids of the directories of which not all is in order: the next start has to
+        recover their logs, so nobody may call their stop a clean one.
+        """
         if self._removals:
             await asyncio.wait(self._removals)
-        await asyncio.to_thread(self._close_logs)
+        return await asyncio.to_thread(self._close_logs)
 
-    def _close_logs(self) -> None:
+    def _close_logs(self) -> set[str]:
+        unclean = set(self._unclean)
         for log in self.logs():
             try:
+                if log.offline_reason is not None:
+                    unclean.add(log.identity.directory_id)
                 log.close()
             except StorageError:
                 _log.exception("%s: could not be closed in order", log.topic_partition)
+                unclean.add(log.identity.directory_id)
+        return unclean
 
     # Creating.
 
@@ -290,14 +301,15 @@ class Topics:
 
     def _spread(self, count: int) -> list[LogDirectory]:
         """A directory for each partition: always the one that holds the fewest."""
-        held = {each: 0 for each in self._directories if each.offline_reason is None}
+        online = [each for each in self._directories if each.offline_reason is None]
+        held = {each.directory_id: 0 for each in online}
         for log in self.logs():
-            if log.directory in held:
-                held[log.directory] += 1
+            if log.identity.directory_id in held:
+                held[log.identity.directory_id] += 1
         chosen: list[LogDirectory] = []
-        for _ in range(count if held else 0):
-            least = min(held, key=held.__getitem__)
-            held[least] += 1
+        for _ in range(count if online else 0):
+            least = min(online, key=lambda each: held[each.directory_id])
+            held[least.directory_id] += 1
             chosen.append(least)
         return chosen
 
@@ -358,6 +370,7 @@ class Topics:
                 logs.append(self._directory(directory_id).open_log(partition, topic_id, config))
             except StorageError as error:
                 _log.error("%s: offline: %s", partition, error)
+                self._unclean.add(directory_id)
                 logs.append(OfflineLog(topic_partition=partition, offline_reason=str(error)))
         return Topic(
             name=name,

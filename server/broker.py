@@ -1,0 +1,294 @@
+"""The composition root: what a broker is made of, in which order it starts and in which it stops.
+
+    start   directories -> metadata store -> topics (recovery) -> listeners -> HTTP, cleaner, rolling
+    stop    listeners (drain) -> rolling, cleaner -> sync rounds -> logs -> directories -> HTTP
+
+Clients are served as soon as the logs are open: what they don't need, and its libraries, comes
+after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from metrics.cleaner_probe import CleanerCounts
+from metrics.server_probe import ServerProbe
+from server.background import Background
+from server.clock import Clock
+from server.config import BrokerConfig
+from server.connection import Connection, Shared
+from server.directories import abandon, open_directories
+from server.directory_watch import DirectoryWatch
+from server.dispatch import Dispatcher
+from server.fetch_waiters import FetchWaiters
+from server.group_commit import GroupCommit
+from server.limits import ConnectionLimits, RequestMemory
+from server.listener import Listeners
+from server.log_roller import LogRoller
+from server.metadata_store import EmbeddedMetadataStore
+from server.node import Node
+from server.producer_ids import ProducerIds
+from server.topics import TopicDefaults, Topics
+from storage.errors import StorageError
+from storage.files import FileSystem
+from storage.log_directory import LogDirectory
+from storage.paths import METADATA, join
+from storage.wal import Wal
+
+if TYPE_CHECKING:
+    from cleaner.pool import CleanerPool
+    from metrics.http_endpoint import HttpEndpoint
+
+_log = logging.getLogger("server.broker")
+
+HTTP_PATIENCE_SECONDS = 1.0
+"""If recovery takes longer, HTTP opens meanwhile, so that supervisors see the broker alive."""
+
+
+class Broker:
+    """One broker. Handlers see `config` to `clock`; the rest is start and stop."""
+
+    __slots__ = (
+        "_background",
+        "_cleaner",
+        "_directories",
+        "_failed",
+        "_http",
+        "_http_opening",
+        "_listeners",
+        "_roller",
+        "_state",
+        "_store",
+        "addresses",
+        "cleaner_counts",
+        "clock",
+        "config",
+        "failure",
+        "fetch_waiters",
+        "files",
+        "group_commit",
+        "http_port",
+        "node",
+        "probe",
+        "producer_ids",
+        "topics",
+    )  # fmt: skip
+
+    config: BrokerConfig
+    node: Node
+    topics: Topics
+    producer_ids: ProducerIds
+    group_commit: GroupCommit
+    fetch_waiters: FetchWaiters
+    probe: ServerProbe
+    clock: Clock
+
+    def __init__(self, config: BrokerConfig, *, files: FileSystem, clock: Clock) -> None:
+        # Constant after construction
+        self.config = config
+        self.files = files
+        self.clock = clock
+        self.probe = ServerProbe()
+        self.cleaner_counts = CleanerCounts(clock=clock.monotonic)
+        self.fetch_waiters = FetchWaiters()
+        self._background = Background()
+        self._wal = Wal()
+        self._failed = asyncio.Event()
+        # State: why it does not serve now, None while it does.
+        self._state: str | None = "starting"
+        self.failure: str | None = None
+        """What ended the broker though nobody asked it to; None as long as nothing did."""
+        # Made by `start`, in this order; `stop` ends those that are there.
+        self.directories: tuple[LogDirectory, ...] = ()
+        self.has_storage = False
+        """Whether the topics are there; from then on `node` to `group_commit` are, too."""
+        self._store: EmbeddedMetadataStore | None = None
+        self._listeners: Listeners | None = None
+        self._roller: LogRoller | None = None
+        self._watch: DirectoryWatch | None = None
+        self._cleaner: CleanerPool | None = None
+        self._http: HttpEndpoint | None = None
+        self._http_opening: asyncio.Task[None] | None = None
+        self.addresses: dict[str, tuple[str, int]] = {}
+        """Host and port that clients are told, by listener; once it has started."""
+        self.http_port: int | None = None
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why clients are not served at the moment; None while they are."""
+        return self._state
+
+    @property
+    def has_storage(self) -> bool:
+        """Whether the topics are open; before that there is nothing to tell of them."""
+        return self._roller is not None or self._listeners is not None
+
+    @property
+    def directories(self) -> tuple[LogDirectory, ...]:
+        """The log directories; none before they are open."""
+        return self._directories
+
+    async def start(self) -> None:
+        """Recover and serve; returns when every listener is open.
+
+        Raises:
+            StorageError: a directory is locked, foreign or damaged.
+            ListenError: an address is in use.
+        """
+        if self.config.resolved_http_listener() is not None:
+            self._http_opening = asyncio.create_task(self._open_http_if_slow())
+        await self._open_storage()
+        await self._open_listeners()
+        self._state = None
+        await self._open_http_now()
+        self._start_cleaner()
+        self._start_watching()
+
+    async def wait_failed(self) -> None:
+        """Return when the broker cannot go on; `failure` says why."""
+        await self._failed.wait()
+
+    async def stop(self) -> None:
+        """Drain, make everything durable and give everything back; also after a failed start."""
+        self._state = "stopping"
+        if self._listeners is not None:
+            await self._listeners.stop(grace_s=self.config.controlled_shutdown_timeout_ms / 1000)
+        for task in (self._watch, self._roller, self._cleaner):
+            if task is not None:
+                await task.stop()
+        await self._close_storage()
+        await asyncio.to_thread(self._background.close)
+        if self._http_opening is not None:
+            self._http_opening.cancel()
+            await asyncio.wait([self._http_opening])
+        if self._http is not None:
+            await self._http.close()
+
+    # Storage.
+
+    async def _open_storage(self) -> None:
+        self.directories, self.node = await asyncio.to_thread(
+            open_directories,
+            self.config,
+            files=self.files,
+            background=self._background.submit,
+            clock=self.clock,
+        )
+        metadata = join(self.config.metadata_directory, METADATA)
+        self._store = await EmbeddedMetadataStore.open(self.files, metadata)
+        self.group_commit = GroupCommit(
+            self._wal,
+            self.fetch_waiters,
+            flush_on_acks_all=self.config.flush_on_acks_all,
+            probe=self.probe,
+        )
+        self.producer_ids = ProducerIds(self._store)
+        self.topics = Topics(
+            self._store,
+            self.directories,
+            defaults=TopicDefaults(
+                config=self.config.log_defaults,
+                partitions_count=self.config.num_partitions,
+                partitions_max=self.config.partitions_max,
+            ),
+            on_removed=self.group_commit.abandon,
+        )
+        await self.topics.open()
+        self.has_storage = True
+
+    async def _close_storage(self) -> None:
+        """Close what was opened, the directories last; those with all in order are marked clean."""
+        unclean = {directory.directory_id for directory in self.directories}
+        if self.has_storage:
+            await self.group_commit.stop()
+            await asyncio.to_thread(self._background.drain)
+            unclean = await self.topics.close()
+        self._wal.close()
+        if self._store is not None:
+            await self._store.close()
+        for directory in self.directories:
+            await asyncio.to_thread(_close_directory, directory, directory.directory_id in unclean)
+
+    # Serving.
+
+    async def _open_listeners(self) -> None:
+        connections: set[Connection] = set()
+        shared = Shared(
+            dispatch=Dispatcher(self),
+            limits=ConnectionLimits(
+                connections_max=self.config.max_connections,
+                connections_per_ip_max=self.config.max_connections_per_ip,
+            ),
+            memory=RequestMemory(bytes_max=self.config.queued_max_request_bytes),
+            probe=self.probe,
+            connections=connections,
+            frame_bytes_max=self.config.socket_request_max_bytes,
+        )
+        self._listeners = Listeners(
+            shared,
+            idle_ms=self.config.connections_max_idle_ms,
+            backlog=self.config.socket_listen_backlog_size,
+        )
+        for listener in self.config.resolved_listeners():
+            told = await self._listeners.open(listener)
+            self.addresses[told.name] = (told.host, told.port)
+
+    def _start_cleaner(self) -> None:
+        if not self.config.cleans:
+            return
+        from cleaner.pool import CleanerPool
+
+        self._cleaner = CleanerPool(
+            self.topics.logs,
+            self.config.cleaner_settings(),
+            clock=self.clock,
+            probe=self.cleaner_counts,
+        )
+        self._cleaner.start()
+
+    def _start_watching(self) -> None:
+        self._roller = LogRoller(
+            self.topics.logs, self.clock, interval_ms=self.config.log_roll_check_interval_ms
+        )
+        self._watch = DirectoryWatch(
+            self.directories,
+            metadata_path=self.config.metadata_directory,
+            abandon=self.group_commit.abandon,
+            fail=self._fail,
+        )
+
+    def _fail(self, reason: str) -> None:
+        """End the broker: it cannot go on."""
+        _log.critical("%s", reason)
+        self.failure = reason
+        self._failed.set()
+
+    async def _open_http_if_slow(self) -> None:
+        await asyncio.sleep(HTTP_PATIENCE_SECONDS)
+        await self._open_http()
+
+    async def _open_http_now(self) -> None:
+        if self._http_opening is None:
+            return
+        if self._http is None:
+            self._http_opening.cancel()
+            self._http_opening = asyncio.create_task(self._open_http())
+        await self._http_opening
+
+    async def _open_http(self) -> None:
+        """Open the HTTP endpoint; its libraries, which take longer than a start, come with it."""
+        from server.http import open_http
+
+        self._http, self.http_port = await open_http(self)
+
+
+def _close_directory(directory: LogDirectory, is_unclean: bool) -> None:
+    try:
+        if is_unclean:
+            abandon(directory, "not all of its logs were closed in order")
+        else:
+            directory.close()
+    except StorageError:
+        _log.exception("%s: could not be closed in order", directory.path)

@@ -1,0 +1,90 @@
+"""Opens the log directories of a broker, and finds out from them which cluster it belongs to."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import uuid
+
+from server.clock import Clock
+from server.config import BrokerConfig
+from server.node import Node
+from server.topic_names import id_text
+from storage.errors import DiskError, ForeignDirectory, StorageError
+from storage.files import FileSystem
+from storage.log_directory import LogDirectory
+from storage.meta_properties import MetaProperties, read_meta_properties
+from storage.segment import Background
+
+_log = logging.getLogger("server.directories")
+
+
+def open_directories(
+    config: BrokerConfig, *, files: FileSystem, background: Background, clock: Clock
+) -> tuple[tuple[LogDirectory, ...], Node]:
+    """Lock and open every directory of `log.dirs`; none stays open if one must not be.
+
+    A directory whose disk fails is left out, unless it holds the metadata or is the last one.
+
+    Raises:
+        StorageError: a directory is locked, belongs to somebody else or is damaged.
+    """
+    node = Node(node_id=config.node_id, cluster_id=_cluster_id(config, files))
+    opened: list[LogDirectory] = []
+    try:
+        for path in config.data_directories:
+            try:
+                opened.append(_open(path, node, files, background, clock))
+            except DiskError as error:
+                if path == config.metadata_directory:
+                    raise
+                _log.error("log directory %s is offline: %s", path, error)
+        _refuse_copies(opened)
+    except StorageError:
+        for directory in opened:
+            abandon(directory, "the start failed")
+        raise
+    return tuple(opened), node
+
+
+def abandon(directory: LogDirectory, reason: str) -> None:
+    """Let go of a directory without a word of a clean stop: the next start recovers its logs."""
+    directory.go_offline(reason)
+    directory.close()
+
+
+def _open(
+    path: str, node: Node, files: FileSystem, background: Background, clock: Clock
+) -> LogDirectory:
+    new_meta = MetaProperties(
+        cluster_id=node.cluster_id, node_id=node.node_id, directory_id=id_text(uuid.uuid4())
+    )
+    return LogDirectory(
+        files,
+        path,
+        new_meta,
+        background=background,
+        now_ms=clock.now_ms,
+        random_bytes=os.urandom,
+        jitter=lambda most: random.randint(0, most),  # noqa: S311 - it only spreads rolls
+    )
+
+
+def _cluster_id(config: BrokerConfig, files: FileSystem) -> str:
+    """The configured id, or that of the first directory that has one, or a new one."""
+    if config.cluster_id:
+        return config.cluster_id
+    for path in config.data_directories:
+        found = read_meta_properties(files, path)
+        if found is not None:
+            return found.cluster_id
+    return id_text(uuid.uuid4())
+
+
+def _refuse_copies(directories: list[LogDirectory]) -> None:
+    by_id: dict[str, str] = {}
+    for directory in directories:
+        other = by_id.setdefault(directory.directory_id, directory.path)
+        if other != directory.path:
+            raise ForeignDirectory(f"{directory.path} is a copy of {other}: both have the same id")

@@ -1,0 +1,53 @@
+"""Notices log directories that went out of service, and tells those who wait for their logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from storage.log import PartitionLog
+from storage.log_directory import LogDirectory
+
+INTERVAL_SECONDS = 0.5
+
+
+class DirectoryWatch:
+    """One task that looks at the directories; what fails says so itself, in whichever thread."""
+
+    __slots__ = ("_abandon", "_directories", "_fail", "_metadata_path", "_seen", "_task")
+
+    def __init__(
+        self,
+        directories: Sequence[LogDirectory],
+        *,
+        metadata_path: str,
+        abandon: Callable[[PartitionLog], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        """`abandon` is told each log of a failed directory; `fail` why the broker cannot go on."""
+        self._directories = directories
+        self._metadata_path = metadata_path
+        self._abandon = abandon
+        self._fail = fail
+        self._seen: set[str] = set()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(INTERVAL_SECONDS)
+            for directory in self._directories:
+                if directory.offline_reason is not None and directory.path not in self._seen:
+                    self._went_offline(directory)
+
+    def _went_offline(self, directory: LogDirectory) -> None:
+        self._seen.add(directory.path)
+        for log in directory.logs():
+            self._abandon(log)
+        if directory.path == self._metadata_path:
+            self._fail(f"log directory {directory.path} is offline, and it holds the metadata")
+        elif len(self._seen) == len(self._directories):
+            self._fail("all log directories are offline")
