@@ -45,6 +45,7 @@ def identity(topic: str = "orders", directory: str = DIRECTORY) -> LogIdentity:
         topic_partition=TopicPartition(topic, 0),
         topic_id=uuid.UUID(int=1),
         directory=directory,
+        directory_id="AAAAAAAAAAAAAAAAAAAAAg",
         hash_key=HASH_KEY,
     )
 
@@ -130,6 +131,8 @@ class CompactedLog:
     def __init__(self, config: LogConfig = CONFIG, settings: CleanerSettings = SETTINGS) -> None:
         self.fs = MemoryFileSystem()
         self.log = create_log(self.fs, identity(), config, opening())
+        for path in ("/", "data", "data/orders"):
+            self.fs.sync_directory(path)
         self.settings = settings
         self.now_ms = START_MS
         self.remainder: Remainder | None = None
