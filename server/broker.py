@@ -53,7 +53,6 @@ class Broker:
     __slots__ = (
         "_background",
         "_cleaner",
-        "_directories",
         "_failed",
         "_http",
         "_http_opening",
@@ -61,20 +60,24 @@ class Broker:
         "_roller",
         "_state",
         "_store",
+        "_wal",
+        "_watch",
         "addresses",
         "cleaner_counts",
         "clock",
         "config",
+        "directories",
         "failure",
         "fetch_waiters",
         "files",
         "group_commit",
+        "has_storage",
         "http_port",
         "node",
         "probe",
         "producer_ids",
         "topics",
-    )  # fmt: skip
+    )
 
     config: BrokerConfig
     node: Node
@@ -119,16 +122,6 @@ class Broker:
     def not_ready(self) -> str | None:
         """Why clients are not served at the moment; None while they are."""
         return self._state
-
-    @property
-    def has_storage(self) -> bool:
-        """Whether the topics are open; before that there is nothing to tell of them."""
-        return self._roller is not None or self._listeners is not None
-
-    @property
-    def directories(self) -> tuple[LogDirectory, ...]:
-        """The log directories; none before they are open."""
-        return self._directories
 
     async def start(self) -> None:
         """Recover and serve; returns when every listener is open.
