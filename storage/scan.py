@@ -13,6 +13,7 @@ from protocol.batch_scan import ScannedBatch, StopReason, scan_batches
 from storage.files import File
 
 CHUNK_BYTES = 4 << 20
+HEADER_BYTES = 61
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,15 @@ def scan_file(
         position += scan.end_position
         if scan.stop is StopReason.END:
             continue
-        want = _claimed_size(chunk, scan.end_position)
-        if scan.stop is not StopReason.TRUNCATED or chunk_end == size or position + want > size:
+        claimed = _claimed_size(chunk, scan.end_position)
+        if scan.stop is not StopReason.TRUNCATED or chunk_end == size or position + claimed > size:
             return ScanEnd(position, scan.detail or scan.stop.name)
+        want = max(CHUNK_BYTES, claimed)
     return ScanEnd(position, "")
 
 
 def _claimed_size(chunk: bytes, at: int) -> int:
-    """How much to read for the batch at `at` to be whole, by its own length field."""
+    """The size of the batch at `at` by its own length field; of a header if even that is cut off."""
     if at + 12 > len(chunk):
-        return CHUNK_BYTES
-    return max(CHUNK_BYTES, int.from_bytes(chunk[at + 8 : at + 12], "big", signed=True) + 12)
+        return HEADER_BYTES
+    return int.from_bytes(chunk[at + 8 : at + 12], "big", signed=True) + 12
