@@ -1,4 +1,4 @@
-"""Logs for the kernel's tests: batches as plain values, their bytes, and what a pass leaves of them.
+"""Logs for the kernel's tests: batches as plain values, their bytes, what a pass leaves of them.
 
 The encoder is the tests' own, plain and slow, so that the kernel is not compared with itself.
 """

@@ -1,0 +1,178 @@
+"""The offset map: which key was last seen where, in 24 bytes a key."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cleaner.kernel import siphash128
+from cleaner.offset_map import SLOT_BYTES, OffsetMap, memory_bytes_for
+
+HASH_KEY = bytes(range(16))
+MASK = 2**64 - 1
+
+
+def rotate(word: int, bits: int) -> int:
+    return (word << bits | word >> (64 - bits)) & MASK
+
+
+def sip_round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
+    v0, v2 = (v0 + v1) & MASK, (v2 + v3) & MASK
+    v1, v3 = rotate(v1, 13) ^ v0, rotate(v3, 16) ^ v2
+    v0 = rotate(v0, 32)
+    v2, v0 = (v2 + v1) & MASK, (v0 + v3) & MASK
+    v1, v3 = rotate(v1, 17) ^ v2, rotate(v3, 21) ^ v0
+    return v0, v1, rotate(v2, 32), v3
+
+
+def siphash128_by_the_paper(hash_key: bytes, data: bytes) -> bytes:
+    """Aumasson and Bernstein's figure, with the changes of their 128-bit variant."""
+    k0, k1 = int.from_bytes(hash_key[:8], "little"), int.from_bytes(hash_key[8:], "little")
+    v0, v1 = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ 0xEE
+    v2, v3 = k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573
+    padded = data + bytes(7 - len(data) % 8) + bytes([len(data) % 256])
+    for start in range(0, len(padded), 8):
+        word = int.from_bytes(padded[start : start + 8], "little")
+        v3 ^= word
+        for _ in range(2):
+            v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+        v0 ^= word
+    halves = []
+    v2 ^= 0xEE
+    for _ in range(2):
+        for _ in range(4):
+            v0, v1, v2, v3 = sip_round(v0, v1, v2, v3)
+        halves.append((v0 ^ v1 ^ v2 ^ v3).to_bytes(8, "little"))
+        v1 ^= 0xDD
+    return b"".join(halves)
+
+
+@pytest.mark.parametrize(
+    ("size", "published"),
+    [
+        pytest.param(0, "a3817f04ba25a8e66df67214c7550293", id="empty"),
+        pytest.param(1, "da87c1d86b99af44347659119b22fc45", id="one_byte"),
+        pytest.param(2, "8177228da4a45dc7fca38bdef60affe4", id="two_bytes"),
+    ],
+)
+def test_siphash_gives_its_authors_test_vectors(size: int, published: str) -> None:
+    """Source: vectors.h of the reference code, `vectors_sip128`."""
+    assert siphash128(HASH_KEY, bytes(range(size))).hex() == published
+
+
+@given(st.binary(min_size=16, max_size=16), st.binary(max_size=300))
+def test_siphash_is_the_papers(hash_key: bytes, data: bytes) -> None:
+    assert siphash128(hash_key, data) == siphash128_by_the_paper(hash_key, data)
+
+
+def test_a_hash_key_of_another_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="16 bytes, not 15"):
+        siphash128(bytes(15), b"")
+    with pytest.raises(ValueError, match="16 bytes, not 17"):
+        OffsetMap(1 << 16, bytes(17))
+
+
+puts = st.lists(st.tuples(st.binary(max_size=3), st.integers(0, 2**63 - 1)), max_size=60)
+
+
+@settings(deadline=None)
+@given(puts, st.sampled_from((None, 60, 100)))
+def test_map_is_a_dict_of_largest_offsets(
+    entries: list[tuple[bytes, int]], keys_max: int | None
+) -> None:
+    offset_map, model = OffsetMap(1 << 12, HASH_KEY), dict[bytes, int]()
+    offset_map.clear(keys_max)
+
+    for key, offset in entries:
+        offset_map.put(key, offset)
+        model[key] = max(offset, model.get(key, 0))
+
+    assert {key: offset_map.get(key) for key in model} == model
+    assert offset_map.size == len(offset_map) == len(model)
+    assert offset_map.get(b"never put") is None
+
+
+@pytest.mark.parametrize("keys", [1, 20, 1000, 30_000])
+@pytest.mark.parametrize("load_factor", [0.5, 0.9, 0.95])
+def test_map_takes_its_capacity_and_no_key_more(keys: int, load_factor: float) -> None:
+    memory = max(memory_bytes_for(keys, load_factor=load_factor), 16 * SLOT_BYTES)
+    offset_map = OffsetMap(memory, HASH_KEY, load_factor)
+    assert offset_map.capacity >= keys
+    names = [b"%d" % number for number in range(offset_map.capacity)]
+
+    for offset, name in enumerate(names):
+        offset_map.put(name, offset)
+
+    with pytest.raises(OverflowError, match="full"):
+        offset_map.put(b"one more", 0)
+    offset_map.put(names[0], 2**40)
+    assert offset_map.get(names[0]) == 2**40
+    assert all(offset_map.get(name) == offset for offset, name in enumerate(names[1:], 1))
+
+
+@pytest.mark.parametrize("load_factor", [0.0, -0.1, 0.96, float("nan")])
+def test_a_load_factor_that_leaves_no_holes_is_refused(load_factor: float) -> None:
+    with pytest.raises(ValueError, match="load factor"):
+        OffsetMap(1 << 16, HASH_KEY, load_factor)
+
+
+def test_a_map_too_small_for_sixteen_slots_is_refused() -> None:
+    with pytest.raises(ValueError, match="fewer than 16 slots"):
+        OffsetMap(383, HASH_KEY)
+
+
+def test_a_negative_offset_is_refused() -> None:
+    with pytest.raises(ValueError, match="negative"):
+        OffsetMap(1 << 12, HASH_KEY).put(b"k", -1)
+
+
+def test_clear_forgets_keys_and_end() -> None:
+    offset_map = OffsetMap(1 << 12, HASH_KEY)
+    offset_map.put(b"k", 3)
+    offset_map.end_offset = 4
+
+    offset_map.clear()
+
+    assert (offset_map.get(b"k"), offset_map.size, offset_map.end_offset) == (None, 0, 0)
+
+
+def test_capacity_is_bounded_by_the_keys_to_come() -> None:
+    offset_map = OffsetMap(1 << 20, HASH_KEY)
+    usual = offset_map.capacity
+
+    offset_map.clear(100)
+    assert offset_map.capacity == 100
+    offset_map.clear(10**9)
+    assert offset_map.capacity == usual
+
+
+def test_map_takes_at_most_27_bytes_a_key_and_never_more_than_its_bound() -> None:
+    offset_map = OffsetMap(128 << 20, HASH_KEY)
+
+    assert offset_map.memory_bytes <= 128 << 20
+    assert offset_map.memory_bytes / offset_map.capacity <= 27
+    assert memory_bytes_for(1_000_000) / 1_000_000 <= 27
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_is_taken_by_touch_and_given_back_by_clear() -> None:
+    before = resident_bytes()
+    offset_map = OffsetMap(256 << 20, HASH_KEY)
+    offset_map.clear(50_000)
+    assert resident_bytes() - before < 1 << 20
+
+    offset_map.clear()
+    for number in range(20_000):
+        offset_map.put(b"%d" % number, number)
+    assert resident_bytes() - before > 64 << 20
+
+    offset_map.clear()
+    assert resident_bytes() - before < 4 << 20
