@@ -1,14 +1,19 @@
 """FindCoordinator (key 10), v0-v6.
 
-Behaviour: there are no consumer groups and no transactions yet, so every key is answered with
-UNSUPPORTED_VERSION and a sentence. It is the error that no client retries: subscribe() fails at
-once instead of searching for a coordinator for ever, while assign() never asks. The API is there
-because librdkafka before 2.11.1 compresses with LZ4 only where FindCoordinator 0 exists.
-Versions: v1 key_type · v4 several keys (KIP-699).
-Not implemented: coordinators.
+Behaviour: this broker is the coordinator of every group, which is all there is to say on a single
+node. The group APIs themselves are not served and not advertised yet, so subscribe() fails at once
+with the client's own "not supported by broker". An error here would do worse: librdkafka looks for
+the coordinator of every consumer that has a group.id, and assign()-only ones have one too; it tells
+the application of the error, and close() waits 45 s for a coordinator. Transactional ids are
+refused with UNSUPPORTED_VERSION, which no client retries.
+librdkafka before 2.11.1 compresses with LZ4 only where FindCoordinator 0 exists.
+Versions: v1 key_type, error_message · v4 several keys (KIP-699).
+Not implemented: transactions, share groups.
 """
 
 from __future__ import annotations
+
+import enum
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.find_coordinator import (
@@ -20,31 +25,57 @@ from server.dispatch import RequestContext
 
 BATCHED_SINCE = 4
 
-NO_GROUPS = "Consumer groups are not served yet: use assign() instead of subscribe()."
-NO_TRANSACTIONS = "Transactions are not served yet."
-NO_SUCH_TYPE = "There are no coordinators of this type."
-TEXT_BY_TYPE = {0: NO_GROUPS, 1: NO_TRANSACTIONS}
+
+class KeyType(enum.IntEnum):
+    """What a key names. On the wire: values never change."""
+
+    GROUP = 0
+    TRANSACTION = 1
 
 
 async def handle(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    """Refuse every key that was asked for."""
-    text = TEXT_BY_TYPE.get(request.key_type, NO_SUCH_TYPE)
-    return refuse(request, context, ErrorCode.UNSUPPORTED_VERSION, text)
+    """Answer every key that was asked for."""
+    if request.key_type == KeyType.TRANSACTION:
+        text = "Transactions are not served yet."
+        return refuse(request, context, ErrorCode.UNSUPPORTED_VERSION, text)
+    if request.key_type != KeyType.GROUP:
+        text = f"There are no coordinators of type {request.key_type}."
+        return refuse(request, context, ErrorCode.INVALID_REQUEST, text)
+    node, endpoint = context.broker.node, context.connection.endpoint
+    return _answer(request, context, node.node_id, endpoint.host, endpoint.port)
 
 
 def refuse(
     request: FindCoordinatorRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> FindCoordinatorResponse:
+    return _answer(request, context, -1, "", -1, error_code, message)
+
+
+def _answer(
+    request: FindCoordinatorRequest,
+    context: RequestContext,
+    node_id: int,
+    host: str,
+    port: int,
+    error_code: ErrorCode = ErrorCode.NONE,
+    message: str | None = None,
+) -> FindCoordinatorResponse:
+    """The same answer for every key."""
     if context.header.api_version < BATCHED_SINCE:
         return FindCoordinatorResponse(
-            error_code=error_code, error_message=message, node_id=-1, host="", port=-1
+            error_code=error_code, error_message=message, node_id=node_id, host=host, port=port
         )
     return FindCoordinatorResponse(
         coordinators=tuple(
             Coordinator(
-                key=key, node_id=-1, host="", port=-1, error_code=error_code, error_message=message
+                key=key,
+                node_id=node_id,
+                host=host,
+                port=port,
+                error_code=error_code,
+                error_message=message,
             )
             for key in request.coordinator_keys
         )

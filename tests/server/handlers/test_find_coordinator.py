@@ -1,39 +1,95 @@
-"""FindCoordinator: every key is answered, with an error that no client retries."""
+"""FindCoordinator: every key is answered; a consumer that only assigns is left in peace."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tests.harness.served_broker import serving_broker
+from tests.harness.served_broker import batch_of, serving_broker
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_a_group_has_no_coordinator(tmp_path: Path, version: int) -> None:
+async def test_this_broker_is_the_coordinator_of_a_group(tmp_path: Path, version: int) -> None:
     async with serving_broker(tmp_path) as served:
         request = FindCoordinatorRequest(key="group")
         response = await served.call(request, version, FindCoordinatorResponse)
-    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert not ErrorCode(response.error_code).retriable
-    assert response.node_id == -1
-    if version >= 1:
-        assert "onsumer groups are not served" in (response.error_message or "")
+        assert response.error_code == ErrorCode.NONE
+        assert response.node_id == served.broker.node.node_id
+        assert (response.host, response.port) == served.broker.addresses["PLAINTEXT"]
 
 
 @pytest.mark.parametrize("version", range(4, 7))
 @pytest.mark.parametrize(
-    ("key_type", "text"), [(0, "onsumer groups"), (1, "ransactions"), (2, "no coordinators")]
+    ("key_type", "code"),
+    [(0, ErrorCode.NONE), (1, ErrorCode.UNSUPPORTED_VERSION), (2, ErrorCode.INVALID_REQUEST)],
+    ids=["group", "transaction", "share_group"],
 )
 async def test_every_key_is_answered(
-    tmp_path: Path, version: int, key_type: int, text: str
+    tmp_path: Path, version: int, key_type: int, code: ErrorCode
 ) -> None:
     async with serving_broker(tmp_path) as served:
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=("a", "b"))
         response = await served.call(request, version, FindCoordinatorResponse)
     assert [coordinator.key for coordinator in response.coordinators] == ["a", "b"]
     for coordinator in response.coordinators:
-        assert coordinator.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert text in (coordinator.error_message or "")
+        assert coordinator.error_code == code
+        assert not code.retriable
+        assert bool(coordinator.error_message) == bool(code)
+
+
+async def test_a_transactional_id_has_no_coordinator_before_v4(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        request = FindCoordinatorRequest(key="tx", key_type=1)
+        response = await served.call(request, 2, FindCoordinatorResponse)
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert "ransactions" in (response.error_message or "")
+
+
+def consume(address: tuple[str, int], *, subscribe: bool, seconds: float) -> tuple[int, list[str]]:
+    """Records read and errors reported to the application, with confluent-kafka's defaults."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": f"{address[0]}:{address[1]}",
+            "group.id": "group",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    if subscribe:
+        consumer.subscribe(["orders"])
+    else:
+        consumer.assign([TopicPartition("orders", 0, 0)])
+    count, errors, end_s = 0, [], time.monotonic() + seconds
+    while time.monotonic() < end_s and not errors:
+        message = consumer.poll(0.1)
+        if message is not None and message.error():
+            errors.append(str(message.error()))
+        elif message is not None:
+            count += 1
+    consumer.close()
+    return count, errors
+
+
+async def test_librdkafka_reads_with_assign_undisturbed_and_closes_at_once(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(10))
+        address = served.broker.addresses["PLAINTEXT"]
+        start_s = time.monotonic()
+        read = await asyncio.to_thread(consume, address, subscribe=False, seconds=2)
+        assert read == (10, [])
+        assert time.monotonic() - start_s < 10
+
+
+async def test_librdkafka_is_told_at_once_that_it_cannot_subscribe(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        address = served.broker.addresses["PLAINTEXT"]
+        _, errors = await asyncio.to_thread(consume, address, subscribe=True, seconds=10)
+        assert len(errors) == 1
+        assert "JoinGroup failed" in errors[0]
