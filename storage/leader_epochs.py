@@ -67,8 +67,10 @@ class LeaderEpochs:
 
     def encode(self) -> bytes:
         """The bytes of the checkpoint file."""
-        lines = [str(VERSION), str(len(self._entries))]
-        lines += [f"{epoch} {start}" for epoch, start in self._entries]
+        # One step, because the log may be assigned an epoch while a worker writes.
+        entries = tuple(self._entries)
+        lines = [str(VERSION), str(len(entries))]
+        lines += [f"{epoch} {start}" for epoch, start in entries]
         return ("\n".join(lines) + "\n").encode()
 
 

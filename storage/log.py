@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from protocol.error_codes import ErrorCode
-from protocol.record_batch import stamp
+from protocol.record_batch import BatchHeader, build_empty_batch, read_header, stamp
 from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 from storage.cleaning_view import CleanableSegment, CleaningView
 from storage.config_property import LONG_MAX
@@ -36,14 +36,14 @@ from storage.paths import (
     join,
     snapshot_file,
 )
-from storage.producer_recovery import producers_of, snapshot_offsets
+from storage.producer_recovery import producers_of, remove_snapshots_past, snapshot_offsets
 from storage.producer_state import Duplicate, ProducerStates
 from storage.reader import ReadResult, find_region
 from storage.segment import Background, Segment
 from storage.swap import check_swap, place_files, swapped
 from storage.timestamp_lookup import TimestampOffset, first_at_or_after, youngest
 from storage.topic_partition import TopicPartition
-from storage.truncate import cut_point, cut_segment, kept_segments
+from storage.truncate import Cut, make_cut, plan_cut
 from storage.validate import Refused, ValidationRules, ValidBatch
 
 OFFSET_SPAN_MAX = (1 << 31) - 1
@@ -101,10 +101,13 @@ class PartitionLog:
         "_contents",
         "_directory_is_dirty",
         "_epochs",
+        "_epochs_are_dirty",
         "_fs",
         "_jitter_ms",
+        "_listed",
         "_on_failure",
         "_producers",
+        "_rolled",
         "_segments",
         "_state_lock",
         "_unsynced",
@@ -160,9 +163,15 @@ class PartitionLog:
         self._contents = contents
         self._epochs: LeaderEpochs | None = None
         self._producers: ProducerStates | None = None
-        # Segments with bytes that no sync has covered; the directory, if it has a new name in it.
+        self._epochs_are_dirty = False
+        # Segments with bytes that no sync has covered, the active one last; and whether the
+        # directory has a name that no sync has covered.
         self._unsynced: list[Segment] = [contents.segments[-1]]
         self._directory_is_dirty = False
+        # What the manifest lists (changed under `_commit_lock`), and the rolls that it does not
+        # know yet: the sealed segment, and the producers at its end.
+        self._listed: tuple[Segment, ...] = contents.segments
+        self._rolled: list[tuple[Segment, ProducerStates]] = []
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}))"
@@ -273,12 +282,21 @@ class PartitionLog:
         self._write(batch, header.last_offset, now_ms)
         return Appended(header.base_offset, header.next_offset, batch.log_append_time_ms)
 
-    def advance_end(self, offset: int) -> None:
-        """Move the log's end over a gap, as a leader's compacted tail may be; it rolls."""
-        if offset > self.log_end_offset:
-            active = self._segments[-1]
-            with self._state_lock:
-                active.end_offset = self.log_end_offset = offset
+    def advance_end(self, offset: int, *, now_ms: int = UNKNOWN) -> None:
+        """Move the log's end over a gap, as where a leader's tail was compacted away.
+
+        Batches without records cover the gap, so that it is as durable as what stands before it;
+        readers skip them.
+
+        Raises:
+            LogOffline, DiskError: as `append_as_leader`.
+        """
+        self._check_online()
+        while self.log_end_offset < offset:
+            last_offset = min(offset - 1, self.log_end_offset + OFFSET_SPAN_MAX)
+            empty = memoryview(_gap(self.log_end_offset, last_offset, self.leader_epoch))
+            self._assign_epoch(self.leader_epoch, self.log_end_offset)
+            self._write(ValidBatch(read_header(empty), empty), last_offset, now_ms)
 
     def _refuse(self, batch: ValidBatch, error_code: ErrorCode) -> Refused:
         header = batch.header
@@ -304,10 +322,9 @@ class PartitionLog:
         self.log_end_offset = last_offset + 1
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """Note a new epoch; its checkpoint is written with what follows, before it is acknowledged."""
+        """Note where an epoch begins; the batch carries it until the next commit writes it down."""
         if self.epochs.assign(epoch, start_offset):
-            self._fs.write_bytes(self._path(LEADER_EPOCH_CHECKPOINT), self.epochs.encode())
-            self._directory_is_dirty = True
+            self._epochs_are_dirty = True
 
     # ---------------------------------------------------------------- rolling
 
@@ -325,16 +342,14 @@ class PartitionLog:
         if old.size == 0 and old.end_offset == old.base_offset:
             return
         new = self._new_segment(self.log_end_offset, now_ms)
-        snapshot = self.producers.encode() if len(self.producers) else None
+        producers = self.producers.copy()
         with self._state_lock:
             old.seal()
             self._segments = (*self._segments, new)
+            self._rolled.append((old, producers))
             self._unsynced.append(new)
             self._directory_is_dirty = True
-        self._in_background(lambda: self._commit_roll(old, self._snapshot_of(new), snapshot))
-
-    def _snapshot_of(self, new: Segment) -> str:
-        return self._path(snapshot_file(new.base_offset))
+        self._in_background(self._commit_rolls)
 
     def _must_roll(self, batch_bytes: int, last_offset: int, now_ms: int) -> bool:
         active, config = self._segments[-1], self.config
@@ -361,24 +376,43 @@ class PartitionLog:
         row = SegmentRow(
             base_offset=base_offset, file_version=self._next_version(), created_ms=now_ms
         )
-        segment = Segment(self._fs, self.directory, row, background=self._in_background)
+        segment = Segment(self._fs, self.directory, row, background=self._remove_in_background)
         segment.create()
         return segment
 
-    def _commit_roll(self, sealed: Segment, snapshot_path: str, snapshot: bytes | None) -> None:
-        """Make a roll durable: first what the manifest will promise, then the manifest."""
+    def _commit_rolls(self) -> None:
         with self._commit_lock:
-            if sealed not in self._segments:
-                return
-            with sealed.pinned() as file:
+            self._list_rolled()
+
+    def _list_rolled(self) -> None:
+        """Make all rolls so far durable: first what the manifest will promise, then the manifest."""
+        with self._state_lock:
+            rolled, self._rolled = self._rolled, []
+            segments = self._segments
+        if not rolled:
+            return
+        for segment, _ in rolled:
+            with segment.pinned() as file:
                 file.sync()
-            sealed.write_index()
-            sealed.drop_index()
-            if snapshot is not None:
-                self._fs.write_bytes(snapshot_path, snapshot)
-            self._commit(self._segments)
-            for offset in snapshot_offsets(self._fs, self.directory)[:-SNAPSHOTS_KEPT]:
-                self._fs.unlink(self._path(snapshot_file(offset)))
+            segment.write_index()
+            segment.drop_index()
+        last, producers = rolled[-1]
+        self._write_snapshot(last.end_offset, producers)
+        self._commit(segments)
+        self._remove_snapshots(keep=SNAPSHOTS_KEPT)
+
+    def _write_snapshot(self, offset: int, producers: ProducerStates) -> None:
+        """Keep the producers of everything below `offset`, which is synced.
+
+        Where there never was a producer there is no snapshot; else a newer one, if empty, tells
+        that the older ones are out of date.
+        """
+        if len(producers) or snapshot_offsets(self._fs, self.directory):
+            self._fs.write_bytes(self._path(snapshot_file(offset)), producers.encode())
+
+    def _remove_snapshots(self, *, keep: int) -> None:
+        for offset in snapshot_offsets(self._fs, self.directory)[:-keep]:
+            self._fs.unlink(self._path(snapshot_file(offset)))
 
     # ---------------------------------------------------------------- committing
 
@@ -387,11 +421,24 @@ class PartitionLog:
             self._version += 1
             return self._version
 
-    def _manifest(
-        self, rows: Sequence[SegmentRow], *, clean_offset: int, truncate_to: int = UNKNOWN
-    ) -> Manifest:
-        """The manifest that would list these rows, with the next version."""
-        return Manifest(
+    def _commit(
+        self,
+        segments: Sequence[Segment],
+        *,
+        rows: Sequence[SegmentRow] | None = None,
+        clean_offset: int | None = None,
+        truncate_to: int = UNKNOWN,
+    ) -> None:
+        """Replace the manifest; the caller holds `_commit_lock`, and all but the last are synced.
+
+        Args:
+            rows: of the segments, where they are not what the segments themselves say.
+        """
+        if self._epochs_are_dirty:
+            self._epochs_are_dirty = False
+            self._fs.replace_durably(self._path(LEADER_EPOCH_CHECKPOINT), self.epochs.encode())
+        clean_offset = self._clean_offset if clean_offset is None else clean_offset
+        manifest = Manifest(
             version=self._next_version(),
             generation=self.generation,
             topic_id=self.topic_id,
@@ -399,38 +446,27 @@ class PartitionLog:
             log_start_offset=self.log_start_offset,
             clean_offset=clean_offset,
             truncate_to=truncate_to,
-            segments=tuple(rows),
+            segments=tuple(_rows(segments) if rows is None else rows),
         )
-
-    def _commit(
-        self,
-        segments: Sequence[Segment],
-        *,
-        active: Segment | None = None,
-        truncate_to: int = UNKNOWN,
-    ) -> None:
-        """Replace the manifest; the caller holds `_commit_lock`.
-
-        Args:
-            active: a last segment whose end the manifest must not promise yet.
-        """
-        rows = [segment.row() for segment in segments]
-        if active is not None:
-            rows.append(active.active_row())
-        manifest = self._manifest(rows, clean_offset=self._clean_offset, truncate_to=truncate_to)
         self._fs.replace_durably(self._path(MANIFEST), encode(manifest))
+        self._listed = tuple(segments)
+        self._clean_offset = clean_offset
 
     def _in_background(self, work: Callable[[], None]) -> None:
-        """Do `work` soon; a disk that fails there takes the directory offline."""
+        """Do `work` soon, unless the log is out of service by then."""
+        self._background(lambda: self._guard(work, even_offline=False))
 
-        def guarded() -> None:
-            try:
-                if self.offline_reason is None:
-                    work()
-            except StorageError as error:
-                self._fail(error)
+    def _remove_in_background(self, work: Callable[[], None]) -> None:
+        """Remove files soon; a closed log's last readers may be the ones who let go of them."""
+        self._background(lambda: self._guard(work, even_offline=True))
 
-        self._background(guarded)
+    def _guard(self, work: Callable[[], None], *, even_offline: bool) -> None:
+        """Do `work`; a disk that fails there takes the directory offline."""
+        try:
+            if even_offline or self.offline_reason is None:
+                work()
+        except StorageError as error:
+            self._fail(error)
 
     def _fail(self, error: StorageError) -> None:
         self.go_offline(str(error))
@@ -465,6 +501,8 @@ class PartitionLog:
     def _sync(self) -> int:
         with self._state_lock:
             end_offset, unsynced = self.log_end_offset, list(self._unsynced)
+            # The active one may take more bytes before this sync is over, and be sealed with them.
+            sealed = unsynced[:-1]
             directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
         for segment in unsynced:
             try:
@@ -475,9 +513,7 @@ class PartitionLog:
         if directory_is_dirty:
             self._fs.sync_directory(self.directory)
         with self._state_lock:
-            active = self._segments[-1]
-            done = [segment for segment in unsynced if segment is not active]
-            self._unsynced = [each for each in self._unsynced if each not in done]
+            self._unsynced = [each for each in self._unsynced if each not in sealed]
         return end_offset
 
     def advance_high_watermark(self, offset: int) -> None:
@@ -595,32 +631,38 @@ class PartitionLog:
         """
         with self._commit_lock:
             self._check_online()
+            self._list_rolled()
             with self._state_lock:
                 check_swap(self, sources, generation)
-                before = self._segments
-            new = [self._cleaned_to_segment(each) for each in cleaned]
-            clean = self._clean_offset if clean_offset is None else clean_offset
-            rows = [segment.row() for segment in swapped(before, sources, new)]
-            manifest = self._manifest(rows, clean_offset=clean)
-            self._commit_swap(manifest, cleaned)
+            new = [self._segment_of(each.row) for each in cleaned]
+            self._commit_swap(swapped(self._listed, sources, new), cleaned, clean_offset)
             with self._state_lock:
-                self._segments = swapped(self._segments, sources, new)
-                self._clean_offset = clean
-            names = {(row.base_offset, row.file_version) for row in sources}
+                before = self._segments
+                self._segments = swapped(before, sources, new)
+            after = set(self._segments)
             for segment in before:
-                if (segment.base_offset, segment.file_version) in names:
+                if segment not in after:
                     segment.retire()
 
-    def _cleaned_to_segment(self, cleaned: CleanedSegment) -> Segment:
-        return Segment(self._fs, self.directory, cleaned.row, background=self._in_background)
+    def _segment_of(self, row: SegmentRow) -> Segment:
+        return Segment(self._fs, self.directory, row, background=self._remove_in_background)
 
-    def _commit_swap(self, manifest: Manifest, cleaned: Sequence[CleanedSegment]) -> None:
+    def _commit_swap(
+        self,
+        segments: Sequence[Segment],
+        cleaned: Sequence[CleanedSegment],
+        clean_offset: int | None,
+    ) -> None:
         try:
-            self._fs.replace_durably(self._path(MANIFEST), encode(manifest))
-            place_files(self._fs, self.directory, cleaned)
+            self._commit(segments, clean_offset=clean_offset)
         except NoSpace:
             # The old manifest stands, and the log with it.
             raise
+        except StorageError as error:
+            self._fail(error)
+            raise
+        try:
+            place_files(self._fs, self.directory, cleaned)
         except StorageError as error:
             self._fail(error)
             raise
@@ -637,61 +679,69 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> None:
         """Cut the log back so that nothing reaches `offset`. See `storage/truncate.py`.
 
+        A worker thread, while nothing is appended. A batch across `offset` goes as a whole, and the
+        log then ends where it began.
+
         Raises:
             ValueError: `offset` is below the log start offset.
             StorageError: the disk failed.
         """
         if offset < self.log_start_offset:
             raise ValueError(f"offset {offset} is below the log start {self.log_start_offset}")
-        if offset >= self.log_end_offset:
-            return
-        kept = kept_segments(self, offset)
-        if not kept:
-            self.truncate_fully_and_start_at(offset)
-            return
         with self._commit_lock:
-            position, end_offset = cut_point(kept[-1], offset)
-            gone = self._forget(kept, end_offset)
-            self._clean_offset = min(self._clean_offset, kept[-1].base_offset)
-            self._commit([*kept[:-1]], active=kept[-1], truncate_to=end_offset)
-            self._drop(gone)
-            cut_segment(kept[-1], position, end_offset)
-            self.epochs.truncate_from_end(end_offset)
-            self._fs.write_bytes(self._path(LEADER_EPOCH_CHECKPOINT), self.epochs.encode())
-            self._producers = producers_of(self._fs, self.directory, kept, end_offset)
-            self._commit(kept)
+            self._check_online()
+            if offset < self.log_end_offset:
+                cut = plan_cut(self._segments, offset)
+                self._truncate(cut, start_offset=min(self.log_start_offset, cut.end_offset))
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and go on at `offset`, which becomes the log's start and end."""
         with self._commit_lock:
-            new = self._new_segment(offset, self._segments[-1].created_ms)
-            gone = self._forget((new,), offset)
-            self.log_start_offset = self._clean_offset = offset
-            self._commit((), active=new, truncate_to=offset)
-            self._drop(gone)
-            self.epochs.clear()
-            self._fs.write_bytes(self._path(LEADER_EPOCH_CHECKPOINT), self.epochs.encode())
-            self._producers = ProducerStates()
-            self._commit((new,))
+            self._check_online()
+            self._truncate(Cut((), 0, offset), start_offset=offset)
 
-    def _forget(self, kept: tuple[Segment, ...], end_offset: int) -> list[Segment]:
+    def _truncate(self, cut: Cut, *, start_offset: int) -> None:
+        try:
+            self._commit_truncation(cut, start_offset)
+        except StorageError as error:
+            self._fail(error)
+            raise
+
+    def _commit_truncation(self, cut: Cut, start_offset: int) -> None:
+        self._list_rolled()
+        for segment in cut.kept[-1:]:
+            segment.file().sync()
+        new = self._new_segment(cut.end_offset, self._segments[-1].created_ms)
+        gone = self._forget((*cut.kept, new), start_offset)
+        clean_offset = max(start_offset, min(self._clean_offset, cut.end_offset))
+        self._commit(
+            self._segments,
+            rows=(*cut.rows, new.active_row()),
+            clean_offset=clean_offset,
+            truncate_to=cut.end_offset,
+        )
+        for segment in gone:
+            segment.remove_at_once()
+        remove_snapshots_past(self._fs, self.directory, cut.end_offset)
+        make_cut(cut)
+        self._fs.sync_directory(self.directory)
+        self.epochs.truncate_from_end(cut.end_offset)
+        self._epochs_are_dirty = True
+        self._producers = producers_of(self._fs, self.directory, cut.kept, cut.end_offset)
+        self._write_snapshot(cut.end_offset, self._producers)
+        self._commit(self._segments)
+
+    def _forget(self, kept: tuple[Segment, ...], start_offset: int) -> list[Segment]:
         """Let nobody read past the cut any more; the segments that are no longer in the log."""
         with self._state_lock:
             gone = [segment for segment in self._segments if segment not in kept]
             self.generation += 1
             self._segments = kept
             self._unsynced = [kept[-1]]
-            self.log_end_offset = end_offset
-            self.high_watermark = min(self.high_watermark, end_offset)
+            self.log_end_offset = kept[-1].base_offset
+            self.log_start_offset = start_offset
+            self.high_watermark = max(start_offset, min(self.high_watermark, self.log_end_offset))
         return gone
-
-    def _drop(self, gone: Sequence[Segment]) -> None:
-        """Retire segments and producer snapshots past the cut."""
-        for segment in gone:
-            segment.retire()
-        for offset in snapshot_offsets(self._fs, self.directory):
-            if offset > self.log_end_offset:
-                self._fs.unlink(self._path(snapshot_file(offset)))
 
     def close(self) -> None:
         """Write down all that the next start would otherwise have to find out, and let go.
@@ -700,21 +750,52 @@ class PartitionLog:
         """
         with self._commit_lock:
             if self.offline_reason is None:
-                self.sync()
-                active = self._segments[-1]
-                active.write_index()
-                if len(self.producers):
-                    path = self._path(snapshot_file(self.log_end_offset))
-                    self._fs.write_bytes(path, self.producers.encode())
-                rows = [each.row() for each in self._segments[:-1]] + [active.full_row()]
-                manifest = self._manifest(rows, clean_offset=self._clean_offset)
-                self._fs.replace_durably(self._path(MANIFEST), encode(manifest))
+                self._write_everything()
             self.go_offline("it is closed")
         for segment in self._segments:
             segment.close()
+
+    def _write_everything(self) -> None:
+        try:
+            self._list_rolled()
+            self._sync()
+            active = self._segments[-1]
+            active.write_index()
+            self._write_snapshot(self.log_end_offset, self.producers)
+            rows = [segment.full_row() for segment in self._segments]
+            self._commit(self._segments, rows=rows)
+            self._remove_snapshots(keep=SNAPSHOTS_KEPT)
+        except StorageError as error:
+            self._fail(error)
+            raise
 
     def retire(self) -> None:
         """Serve no more: the topic is deleted. The files go with the directory."""
         with self._state_lock:
             self.generation += 1
         self.go_offline("its topic was deleted")
+
+
+def _rows(segments: Sequence[Segment]) -> list[SegmentRow]:
+    """The rows of a log whose last segment is active: its end is for a scan to find."""
+    return [*(segment.full_row() for segment in segments[:-1]), segments[-1].active_row()]
+
+
+def _gap(base_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
+    """A batch that covers offsets at which there is nothing."""
+    return build_empty_batch(
+        BatchHeader(
+            size_bytes=0,
+            base_offset=base_offset,
+            last_offset=last_offset,
+            leader_epoch=leader_epoch,
+            crc=0,
+            attributes=0,
+            base_timestamp=-1,
+            max_timestamp=-1,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
+            record_count=0,
+        )
+    )

@@ -215,9 +215,21 @@ class Segment:
         if is_unused:
             self._background(self.remove_files)
 
+    def remove_at_once(self) -> None:
+        """Remove the files' names now. Who reads goes on; the descriptor is kept for them."""
+        with _guard:
+            self._is_retired = True
+            is_unused = self._pins == 0
+        self._unlink()
+        if is_unused:
+            self.close()
+
     def remove_files(self) -> None:
         """Remove what is there of the segment's files."""
         self.close()
+        self._unlink()
+
+    def _unlink(self) -> None:
         for kind in SEGMENT_KINDS:
             if self._fs.exists(self.path(kind)):
                 self._fs.unlink(self.path(kind))
@@ -293,9 +305,12 @@ class Segment:
 
     def index(self) -> SegmentIndex:
         """The indexes, read from their files at the first use, or made anew if these are no good."""
-        if self._index is None:
-            self._index = self._load_index() if self._has_index_files else SegmentIndex()
-        return self._index
+        # A local name, because another thread may drop a sealed segment's index at any time.
+        index = self._index
+        if index is None:
+            index = self._load_index() if self._has_index_files else SegmentIndex()
+            self._index = index
+        return index
 
     def _load_index(self) -> SegmentIndex:
         try:

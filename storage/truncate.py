@@ -1,41 +1,76 @@
-"""Cutting a log back: its intent is committed first, so that recovery can finish what a crash cut short.
+"""Where to cut a log, so that nothing of it reaches an offset.
 
-    manifest with the shortened list and `truncate_to`   <- from here on the cut is certain
-    segments past the cut retired, the new last one cut, indexes and producers set back
-    manifest without the intent
+    manifest with the shortened list, an empty active segment and `truncate_to`   <- now it is certain
+    segments past the cut removed, the last kept one cut
+    epochs and producers set back
+    manifest without `truncate_to`
 
-On a worker thread, while nothing is appended. Every truncation raises the log's generation, so that a
-cleaning pass planned before it cannot swap (seed 003: the generation counter).
+A crash in between leaves a manifest that says what is to be done (`storage/recovery.py` does it). The
+log goes on in a new segment, so that its end is the cut itself, also where that is in a hole.
+Every truncation raises the log's generation, so that a cleaning pass planned before it cannot swap.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from storage.batch_walk import walk_batches
+from storage.manifest import SegmentRow
 from storage.segment import Segment
 
-if TYPE_CHECKING:
-    from storage.log import PartitionLog
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What a truncation leaves: whole segments, the last of them cut at `position`."""
+
+    kept: tuple[Segment, ...]
+    position: int
+    """The new size of the last kept segment."""
+    end_offset: int
+    """Where the log ends afterwards: the offset asked for, or where a batch across it began."""
+
+    @property
+    def rows(self) -> tuple[SegmentRow, ...]:
+        """The manifest's rows of the kept segments, as they are after the cut."""
+        rows = [segment.full_row() for segment in self.kept]
+        if rows:
+            end_offset = min(rows[-1].end_offset, self.end_offset)
+            rows[-1] = replace(rows[-1], size=self.position, end_offset=end_offset)
+        return tuple(rows)
 
 
-def kept_segments(log: PartitionLog, offset: int) -> tuple[Segment, ...]:
-    """The segments that stay when the log is cut back to `offset`; the last one is cut itself."""
-    return tuple(segment for segment in log.segments if segment.base_offset < offset)
+def plan_cut(segments: Sequence[Segment], offset: int) -> Cut:
+    """Find where to cut so that no batch reaches `offset`."""
+    kept = tuple(segment for segment in segments if segment.base_offset < offset)
+    if not kept:
+        return Cut((), 0, offset)
+    position, end_offset = _cut_point(kept[-1], offset)
+    return Cut(kept if position else kept[:-1], _size_of_last(kept, position), end_offset)
 
 
-def cut_point(segment: Segment, offset: int) -> tuple[int, int]:
-    """Where to cut a segment so that no batch reaches `offset`: position and end offset."""
+def _size_of_last(kept: tuple[Segment, ...], position: int) -> int:
+    if position:
+        return position
+    return kept[-2].size if len(kept) > 1 else 0
+
+
+def _cut_point(segment: Segment, offset: int) -> tuple[int, int]:
     with segment.pinned() as file:
         start = segment.index().position_at_or_before(offset - segment.base_offset)
         for place in walk_batches(file, start, segment.size):
             if place.last_offset >= offset:
                 return place.position, min(place.base_offset, offset)
-    return segment.size, min(segment.end_offset, offset)
+    return segment.size, offset
 
 
-def cut_segment(segment: Segment, position: int, end_offset: int) -> None:
-    """Make a segment end there and be active again."""
-    segment.unseal()
-    segment.cut(position, end_offset)
-    segment.file().sync()
+def make_cut(cut: Cut) -> None:
+    """Cut the last kept segment, which no manifest promises beyond that any more."""
+    if not cut.kept:
+        return
+    last = cut.kept[-1]
+    if last.size != cut.position:
+        last.cut(cut.position, min(last.end_offset, cut.end_offset))
+        last.file().sync()
+    last.seal()
+    last.write_index()
