@@ -86,6 +86,8 @@ class LogContents:
     generation: int
     log_start_offset: int
     clean_offset: int
+    is_as_stopped: bool
+    """Whether all files are as a clean stop leaves them."""
     load_epochs: Callable[[], LeaderEpochs]
     load_producers: Callable[[], ProducerStates]
     """Both are called at the first need, so that a start need not read these files."""
@@ -103,6 +105,7 @@ class PartitionLog:
         "_epochs",
         "_epochs_are_dirty",
         "_fs",
+        "_is_as_stopped",
         "_jitter_ms",
         "_listed",
         "_on_failure",
@@ -164,6 +167,7 @@ class PartitionLog:
         self._epochs: LeaderEpochs | None = None
         self._producers: ProducerStates | None = None
         self._epochs_are_dirty = False
+        self._is_as_stopped = contents.is_as_stopped
         # Segments with bytes that no sync has covered, the active one last; and whether the
         # directory has a name that no sync has covered.
         self._unsynced: list[Segment] = [contents.segments[-1]]
@@ -308,6 +312,7 @@ class PartitionLog:
 
     def _write(self, batch: ValidBatch, last_offset: int, now_ms: int) -> None:
         header = batch.header
+        self._is_as_stopped = False
         if self._must_roll(len(batch.view), last_offset, now_ms):
             self.roll(now_ms)
         self._segments[-1].append(
@@ -434,6 +439,7 @@ class PartitionLog:
         Args:
             rows: of the segments, where they are not what the segments themselves say.
         """
+        self._is_as_stopped = False
         if self._epochs_are_dirty:
             self._epochs_are_dirty = False
             self._fs.replace_durably(self._path(LEADER_EPOCH_CHECKPOINT), self.epochs.encode())
@@ -749,7 +755,7 @@ class PartitionLog:
         A worker thread, after the last append. Raises StorageError.
         """
         with self._commit_lock:
-            if self.offline_reason is None:
+            if self.offline_reason is None and not self._is_as_stopped:
                 self._write_everything()
             self.go_offline("it is closed")
         for segment in self._segments:

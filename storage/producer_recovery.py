@@ -17,24 +17,47 @@ from storage.segment import Segment
 _log = logging.getLogger("storage.producer_recovery")
 
 
+class ProducerReplay:
+    """Producer states in the making: a snapshot, and the batches behind it, in order.
+
+    `snapshot_offset` is where the snapshot ends; 0 without one.
+    """
+
+    __slots__ = ("snapshot_offset", "states")
+
+    def __init__(self, snapshot_offset: int, states: ProducerStates) -> None:
+        self.snapshot_offset = snapshot_offset
+        self.states = states
+
+    def take(self, batch: ScannedBatch, now_ms: int) -> None:
+        """Go on with a batch of the log, unless the snapshot has it."""
+        if batch.producer_id >= 0 and batch.base_offset >= self.snapshot_offset:
+            self.states.appended(header_of(batch), last_offset=batch.last_offset, now_ms=now_ms)
+
+    def take_segments(self, segments: Sequence[Segment]) -> None:
+        """Go on with whole segments.
+
+        Raises:
+            CorruptLog: one of them is damaged.
+            DiskError: it cannot be read.
+        """
+        for segment in segments:
+            if segment.end_offset > self.snapshot_offset and segment.size > 0:
+                _replay(segment, self)
+
+
 def producers_of(
     fs: FileSystem, directory: str, segments: Sequence[Segment], end_offset: int
 ) -> ProducerStates:
-    """The producer states of everything below `end_offset`.
-
-    A roll writes a snapshot unless there are no producers, so where a log has no snapshot at all,
-    only its last segment can have one's batches.
+    """The producer states of everything below `end_offset`, where the segments end.
 
     Raises:
         CorruptLog: a segment that the manifest lists is damaged.
         DiskError: it cannot be read.
     """
-    found = _newest_snapshot(fs, directory, end_offset)
-    start_offset, states = found or (segments[-1].base_offset, ProducerStates())
-    for segment in segments:
-        if segment.end_offset > start_offset and segment.size > 0:
-            _replay(segment, start_offset, states)
-    return states
+    replay = newest_snapshot(fs, directory, end_offset) or ProducerReplay(0, ProducerStates())
+    replay.take_segments(segments)
+    return replay.states
 
 
 def producers_at_stop(
@@ -57,30 +80,29 @@ def snapshot_offsets(fs: FileSystem, directory: str) -> list[int]:
     return sorted(offset for offset in found if offset is not None)
 
 
-def _newest_snapshot(
-    fs: FileSystem, directory: str, end_offset: int
-) -> tuple[int, ProducerStates] | None:
-    """The newest readable snapshot at or below `end_offset`; None if there never was one."""
-    offsets = snapshot_offsets(fs, directory)
+def remove_snapshots_past(fs: FileSystem, directory: str, end_offset: int) -> None:
+    """Remove snapshots of what is not in the log any more, before it is written anew."""
+    for offset in snapshot_offsets(fs, directory):
+        if offset > end_offset:
+            fs.unlink(join(directory, snapshot_file(offset)))
+
+
+def newest_snapshot(fs: FileSystem, directory: str, end_offset: int) -> ProducerReplay | None:
+    """Begin at the newest readable snapshot up to `end_offset`; None if there never was one."""
+    offsets = [offset for offset in snapshot_offsets(fs, directory) if offset <= end_offset]
     for offset in reversed(offsets):
-        if offset <= end_offset:
-            path = join(directory, snapshot_file(offset))
-            try:
-                return offset, decode_producer_states(fs.read_bytes(path), path)
-            except DamagedFile as error:
-                _log.warning("%s; an older one is taken", error)
-    return (0, ProducerStates()) if offsets else None
+        path = join(directory, snapshot_file(offset))
+        try:
+            return ProducerReplay(offset, decode_producer_states(fs.read_bytes(path), path))
+        except DamagedFile as error:
+            _log.warning("%s; an older one is taken", error)
+    return ProducerReplay(0, ProducerStates()) if offsets else None
 
 
-def _replay(segment: Segment, start_offset: int, states: ProducerStates) -> None:
+def _replay(segment: Segment, replay: ProducerReplay) -> None:
     now_ms = max(segment.last_append_ms, segment.created_ms)
-
-    def take(batch: ScannedBatch, _: int) -> None:
-        if batch.producer_id >= 0 and batch.base_offset >= start_offset:
-            states.appended(header_of(batch), last_offset=batch.last_offset, now_ms=now_ms)
-
     with segment.pinned() as file:
-        end = scan_file(file, 0, segment.size, take)
+        end = scan_file(file, 0, segment.size, lambda batch, _: replay.take(batch, now_ms))
     if end.reason:
         raise CorruptLog(file.path, end.position, end.reason)
 

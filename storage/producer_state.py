@@ -144,6 +144,10 @@ class ProducerStates:
         states = tuple(self._states.values())
         return tuple(state.batches[-1].last_offset for state in states if state.batches)
 
+    def copy(self) -> ProducerStates:
+        """The states of this moment, for a snapshot that is written later."""
+        return ProducerStates(self._states)
+
     def clear(self) -> None:
         """Forget all producers."""
         self._states.clear()

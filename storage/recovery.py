@@ -20,9 +20,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from protocol.batch_scan import ScannedBatch
+from storage.config_property import LONG_MAX
+from storage.epoch_recovery import load_epochs
 from storage.errors import CorruptLog, DamagedFile, MissingFile, StorageError
 from storage.files import FileSystem
-from storage.leader_epochs import LeaderEpochs, decode_leader_epochs
+from storage.leader_epochs import LeaderEpochs
 from storage.log import LogContents, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
@@ -36,10 +38,19 @@ from storage.paths import (
     join,
     parse_segment_file,
     segment_file,
+    snapshot_file,
 )
-from storage.producer_recovery import producers_at_stop, producers_of
+from storage.producer_recovery import (
+    ProducerReplay,
+    newest_snapshot,
+    producers_at_stop,
+    producers_of,
+    remove_snapshots_past,
+    snapshot_offsets,
+)
+from storage.producer_state import ProducerStates
 from storage.rebuild import rebuild_manifest
-from storage.scan import scan_file
+from storage.scan import CHUNK_BYTES, scan_file
 from storage.segment import Background, Segment
 
 _log = logging.getLogger("storage.recovery")
@@ -71,7 +82,8 @@ def create_log(
     segment.create()
     manifest = _manifest(identity, (row,), version=1)
     fs.replace_durably(join(identity.directory, MANIFEST), encode(manifest))
-    return _open(fs, identity, config, opening, jitter_ms, manifest, (segment,), LeaderEpochs())
+    contents = _contents(manifest, (segment,), LeaderEpochs, ProducerStates)
+    return _open(fs, identity, config, opening, jitter_ms, contents)
 
 
 def offline_log(
@@ -81,7 +93,8 @@ def offline_log(
     row = SegmentRow(base_offset=0, file_version=0)
     segments = _segments(fs, identity, opening, (row,))
     manifest = _manifest(identity, (row,), version=0)
-    log = _open(fs, identity, config, opening, 0, manifest, segments, LeaderEpochs())
+    contents = _contents(manifest, segments, LeaderEpochs, ProducerStates)
+    log = _open(fs, identity, config, opening, 0, contents)
     log.go_offline(reason)
     return log
 
@@ -104,20 +117,27 @@ def open_log(
     if opening.is_clean and manifest is not None and manifest.segments[-1].size != UNKNOWN:
         segments = _segments(fs, identity, opening, manifest.segments)
         segments[-1].reopen()
-        return _open(fs, identity, config, opening, jitter_ms, manifest, segments, None)
-    recovery = _Recovery(fs, identity, opening, manifest or rebuild_manifest(fs, identity))
+        directory, end_offset = identity.directory, segments[-1].end_offset
+        contents = _contents(
+            manifest,
+            segments,
+            lambda: load_epochs(fs, directory, segments),
+            lambda: producers_at_stop(fs, directory, segments, end_offset),
+            is_as_stopped=True,
+        )
+        return _open(fs, identity, config, opening, jitter_ms, contents)
+    is_rebuilt = manifest is None
+    recovery = _Recovery(
+        fs, identity, opening, manifest or rebuild_manifest(fs, identity), is_rebuilt=is_rebuilt
+    )
     recovery.run()
-    return _open(
-        fs,
-        identity,
-        config,
-        opening,
-        jitter_ms,
+    contents = _contents(
         recovery.manifest,
         tuple(recovery.segments),
-        recovery.epochs,
-        recovered=True,
+        lambda: recovery.epochs,
+        lambda: recovery.producers.states,
     )
+    return _open(fs, identity, config, opening, jitter_ms, contents)
 
 
 def _read_manifest(fs: FileSystem, identity: LogIdentity) -> Manifest | None:
@@ -159,23 +179,8 @@ def _open(
     config: LogConfig,
     opening: LogOpening,
     jitter_ms: int,
-    manifest: Manifest,
-    segments: tuple[Segment, ...],
-    epochs: LeaderEpochs | None,
-    *,
-    recovered: bool = False,
+    contents: LogContents,
 ) -> PartitionLog:
-    directory, end_offset = identity.directory, segments[-1].end_offset
-    load_producers = producers_of if recovered else producers_at_stop
-    contents = LogContents(
-        segments=segments,
-        version=manifest.version,
-        generation=manifest.generation,
-        log_start_offset=manifest.log_start_offset,
-        clean_offset=manifest.clean_offset,
-        load_epochs=lambda: epochs if epochs is not None else _load_epochs(fs, directory),
-        load_producers=lambda: load_producers(fs, directory, segments, end_offset),
-    )
     return PartitionLog(
         fs,
         identity,
@@ -188,29 +193,49 @@ def _open(
     )
 
 
-def _load_epochs(fs: FileSystem, directory: str) -> LeaderEpochs:
-    path = join(directory, LEADER_EPOCH_CHECKPOINT)
-    try:
-        return decode_leader_epochs(fs.read_bytes(path), path)
-    except (MissingFile, DamagedFile):
-        return LeaderEpochs()
+def _contents(
+    manifest: Manifest,
+    segments: tuple[Segment, ...],
+    load_epochs: Callable[[], LeaderEpochs],
+    load_producers: Callable[[], ProducerStates],
+    *,
+    is_as_stopped: bool = False,
+) -> LogContents:
+    return LogContents(
+        segments=segments,
+        version=manifest.version,
+        generation=manifest.generation,
+        log_start_offset=manifest.log_start_offset,
+        clean_offset=manifest.clean_offset,
+        is_as_stopped=is_as_stopped,
+        load_epochs=load_epochs,
+        load_producers=load_producers,
+    )
 
 
 class _Recovery:
-    """One log's recovery; `run` leaves `manifest`, `segments` and `epochs` as they are on disk."""
+    """One log's recovery; `run` leaves its state as it is on disk."""
 
     def __init__(
-        self, fs: FileSystem, identity: LogIdentity, opening: LogOpening, manifest: Manifest
+        self,
+        fs: FileSystem,
+        identity: LogIdentity,
+        opening: LogOpening,
+        manifest: Manifest,
+        *,
+        is_rebuilt: bool,
     ) -> None:
         # Constant after construction
         self._fs = fs
         self._identity = identity
         self._opening = opening
         self._directory = identity.directory
+        self._is_rebuilt = is_rebuilt
         # State
         self.manifest = manifest
         self.segments: list[Segment] = []
-        self.epochs = _load_epochs(fs, identity.directory)
+        self.epochs = LeaderEpochs()
+        self.producers = ProducerReplay(0, ProducerStates())
 
     def run(self) -> None:
         """Find what the log holds, make it safe, and commit it."""
@@ -221,8 +246,24 @@ class _Recovery:
         self.segments = list(
             _segments(self._fs, self._identity, self._opening, self.manifest.segments)
         )
+        self._load_states()
         self._recover_tail(unlisted)
         self._commit()
+
+    def _load_states(self) -> None:
+        """Take epochs and producers up to the last listed segment, which the scan goes on with."""
+        sealed, tail = self.segments[:-1], self.segments[-1]
+        self.epochs = load_epochs(self._fs, self._directory, sealed)
+        self.epochs.truncate_from_end(tail.base_offset)
+        is_cut = self.manifest.truncate_to != UNKNOWN
+        end_offset = tail.base_offset if is_cut else LONG_MAX
+        known = newest_snapshot(self._fs, self._directory, end_offset)
+        if known is None:
+            # A commit that lists a segment leaves a snapshot if there are producers below it.
+            start_offset = 0 if is_cut or self._is_rebuilt else tail.base_offset
+            known = ProducerReplay(start_offset, ProducerStates())
+        self.producers = known
+        self.producers.take_segments(sealed)
 
     # ---------------------------------------------------------------- what is there
 
@@ -253,13 +294,18 @@ class _Recovery:
             if not file.is_cleaned and (file.base_offset, file.version) in listed:
                 continue
             continues = file.base_offset > tail.base_offset and not file.is_cleaned
-            if not continues or self.manifest.truncate_to != UNKNOWN:
+            if not continues or self.manifest.truncate_to != UNKNOWN or self._is_empty(file):
                 self._remove_if_covered(file)
-            elif file.kind == LOG:
+            else:
                 known = candidates.get(file.base_offset)
                 if known is None or known.version < file.version:
                     candidates[file.base_offset] = file
         return candidates
+
+    def _is_empty(self, file: SegmentFile) -> bool:
+        """Whether it holds no batches: indexes are made anew, and an empty segment is no loss."""
+        name = segment_file(file.base_offset, file.version, file.kind, cleaned=file.is_cleaned)
+        return file.kind != LOG or self._fs.size(join(self._directory, name)) == 0
 
     def _remove_if_covered(self, file: SegmentFile) -> None:
         """Remove a file that a swap or a truncation has made superfluous; leave a riddle alone.
@@ -268,16 +314,27 @@ class _Recovery:
         in a segment that it lists.
         """
         is_cut = self.manifest.truncate_to != UNKNOWN
-        if file.is_cleaned or is_cut or file.version < self.manifest.version:
+        is_dead = file.is_cleaned or is_cut or file.version < self.manifest.version
+        if is_dead or self._is_empty(file):
             name = segment_file(file.base_offset, file.version, file.kind, cleaned=file.is_cleaned)
             self._fs.unlink(join(self._directory, name))
 
     def _check_sealed(self) -> None:
+        """Sealed segments are as long as the manifest says; a truncation may have to be finished.
+
+        Raises:
+            CorruptLog, MissingFile: one is cut short or gone.
+        """
         for row in self.manifest.segments[:-1]:
             path = join(self._directory, segment_file(row.base_offset, row.file_version, LOG))
             size = self._fs.size(path)
             if size < row.size:
                 raise CorruptLog(path, size, f"it ends there, and the manifest says {row.size}")
+            if size > row.size and self.manifest.truncate_to != UNKNOWN:
+                file = self._fs.open(path)
+                file.truncate(row.size)
+                file.sync()
+                file.close()
 
     # ---------------------------------------------------------------- the tail
 
@@ -309,22 +366,19 @@ class _Recovery:
             raise CorruptLog(segment.path(LOG), end.position, end.reason or "it ends there")
         if end.position < size:
             self._cut(segment, end.position, size, end.reason)
-        if self.manifest.truncate_to != UNKNOWN and segment.end_offset < self.manifest.truncate_to:
-            segment.end_offset = self.manifest.truncate_to
         if segment.size:
             segment.was_appended_to(known.first_append_ms, self._opening.now_ms)
         segment.file().sync()
         return end.position == size
 
     def _taker(self, segment: Segment) -> Callable[[ScannedBatch, int], str | None]:
-        bound = self.manifest.truncate_to
+        now_ms = self._opening.now_ms
 
         def take(batch: ScannedBatch, position: int) -> str | None:
             if batch.base_offset < segment.end_offset:
                 return f"offset {batch.base_offset} follows {segment.end_offset - 1}"
-            if bound != UNKNOWN and batch.last_offset >= bound:
-                return f"it reaches past {bound}, where the log was being truncated"
             self.epochs.assign(batch.leader_epoch, batch.base_offset)
+            self.producers.take(batch, now_ms)
             segment.note(
                 position,
                 batch.size_bytes,
@@ -339,17 +393,21 @@ class _Recovery:
 
     def _cut(self, segment: Segment, position: int, size: int, reason: str) -> None:
         """End the segment at `position`; what was behind it is kept aside and said."""
-        if self.manifest.truncate_to == UNKNOWN:
-            aside = self._free_cut_name(segment.end_offset)
-            self._fs.write_bytes(aside, segment.file().read_at(position, size - position))
-            _log.warning(
-                "%s: cut %d bytes at offset %d, kept in %s: %s",
-                self._identity.topic_partition,
-                size - position,
-                segment.end_offset,
-                aside,
-                reason,
-            )
+        aside = self._free_cut_name(segment.end_offset)
+        _log.warning(
+            "%s: cutting %d bytes at offset %d, kept in %s: %s",
+            self._identity.topic_partition,
+            size - position,
+            segment.end_offset,
+            aside,
+            reason,
+        )
+        kept = self._fs.open(aside, create=True)
+        for start in range(position, size, CHUNK_BYTES):
+            kept.append((segment.file().read_at(start, min(CHUNK_BYTES, size - start)),))
+        kept.sync()
+        kept.close()
+        self._fs.sync_directory(self._directory)
         segment.file().truncate(position)
 
     def _set_aside(self, file: SegmentFile) -> None:
@@ -375,9 +433,18 @@ class _Recovery:
     def _commit(self) -> None:
         """Write down what was found, so that the next recovery begins there."""
         end_offset = self.segments[-1].end_offset
+        remove_snapshots_past(self._fs, self._directory, end_offset)
+        if self.producers.snapshot_offset > end_offset:
+            # It spoke of batches that are gone; what is left is looked at again.
+            self.producers.states = producers_of(
+                self._fs, self._directory, self.segments, end_offset
+            )
+        if len(self.producers.states) or snapshot_offsets(self._fs, self._directory):
+            path = join(self._directory, snapshot_file(end_offset))
+            self._fs.write_bytes(path, self.producers.states.encode())
         self.epochs.truncate_from_end(end_offset)
         path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
-        self._fs.write_bytes(path, self.epochs.encode())
+        self._fs.replace_durably(path, self.epochs.encode())
         versions = [file.version for file in self._files()]
         self.manifest = replace(
             self.manifest,

@@ -78,6 +78,8 @@ class Workload:
         self.synced_end = 0
         self.other: tuple[Content, int, int] | None = None
         """What the log holds once the operation under way is done: records, start, synced end."""
+        self.log_end = 0
+        """The log's end when the operation under way began."""
         self.sequences: dict[int, int] = {}
         self.sent: dict[int, list[tuple[BatchHeader, int]]] = {}
         self.log = self.home.create(epoch=self.epoch)
@@ -104,6 +106,7 @@ class Workload:
             self.now_ms += self.random.randrange(1000)
             (step,) = self.random.choices([s for s, _ in steps], [weight for _, weight in steps])
             self.what = getattr(step, "__name__", "background")
+            self.log_end = self.log.log_end_offset
             step()
             assert not self.home.failures, self.home.failures
         return self.states
@@ -253,8 +256,8 @@ class Workload:
 
     def _possible(self) -> list[Possible]:
         end = self.log.log_end_offset
-        if self.what == "append":
-            end = max(self.records, default=-1) + 1
+        if self.what in ("append", "truncate", "truncate_fully"):
+            end = max(self.log_end, max(self.records, default=-1) + 1)
         found = [Possible(self.records, self.start, self.synced_end, max(end, self.synced_end))]
         if self.other is not None:
             records, start, synced = self.other

@@ -54,3 +54,12 @@ def records_in(data: bytes) -> list[Record]:
         records += read_records(data, position, decompressed_bytes_max=PLENTY)
         position += read_header(data, position).size_bytes
     return records
+
+
+def end_of(data: bytes) -> int:
+    """The offset after the last batch of back-to-back batches."""
+    position = next_offset = 0
+    while position < len(data):
+        header = read_header(data, position)
+        position, next_offset = position + header.size_bytes, header.next_offset
+    return next_offset
