@@ -1,0 +1,470 @@
+"""The pool: what it cleans by itself, how it survives, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cleaner.meter import CleaningAborted
+from cleaner.pool import CleanerPool
+from cleaner.probe import SilentProbe
+from cleaner.report import PassReport
+from cleaner.settings import CleanerSettings
+from protocol.errors import CorruptBatch
+from storage.files import LocalFileSystem
+from storage.log import Appended, PartitionLog
+from storage.log_config import LogConfig
+from storage.paths import LOG
+from storage.recovery import create_log
+from tests.harness.compacted_log import CONFIG, START_MS, identity, opening, records_of
+from tests.harness.log_builder import KeyValue, batch_of, valid
+
+SETTINGS = CleanerSettings(
+    backoff_ms=10, dedupe_buffer_size=24 * 10_000, retry_backoff_ms=50, retry_backoff_max_ms=50
+)
+PATIENCE_SECONDS = 20.0
+
+
+class WallClock:
+    """Wall time that a test sets, monotonic time that runs."""
+
+    def __init__(self) -> None:
+        self.wall_ms = START_MS
+
+    def now_ms(self) -> int:
+        return self.wall_ms
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+class Recorder(SilentProbe):
+    """A probe that writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def pass_completed(self, report: PassReport) -> None:
+        self.events.append(f"completed {report.topic}")
+
+    def pass_aborted(self, topic: str, partition: int) -> None:
+        self.events.append(f"aborted {topic}")
+
+    def pass_failed(self, topic: str, partition: int, reason: str) -> None:
+        self.events.append(f"failed {topic}")
+
+    def quarantined(self, topic: str, partition: int, reason: str, *, bytes_count: int) -> None:
+        self.events.append(f"quarantined {topic} {bytes_count > 0}")
+
+    def released(self, topic: str, partition: int) -> None:
+        self.events.append(f"released {topic}")
+
+    def worker_failed(self, reason: str) -> None:
+        self.events.append(f"worker failed {reason}")
+
+
+class House:
+    """Logs on the real disk, and what the pool is made of."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.clock = WallClock()
+        self.probe = Recorder()
+        self.logs: list[PartitionLog] = []
+
+    def log(self, topic: str = "orders", config: LogConfig = CONFIG) -> PartitionLog:
+        log = create_log(
+            LocalFileSystem(),
+            identity(topic, str(self.path / topic / "0")),
+            config,
+            opening(now_ms=self.clock.wall_ms),
+        )
+        self.logs.append(log)
+        return log
+
+    def append(self, log: PartitionLog, *pairs: KeyValue) -> None:
+        appended = log.append_as_leader(valid(batch_of(pairs)), now_ms=self.clock.wall_ms)
+        assert isinstance(appended, Appended)
+        log.advance_high_watermark(log.sync())
+
+    def dirty_log(self, topic: str = "orders", config: LogConfig = CONFIG) -> PartitionLog:
+        """A log with a sealed segment in which one of three records is dead."""
+        log = self.log(topic, config)
+        self.append(log, (b"a", b"1"))
+        self.append(log, (b"b", b"1"))
+        self.append(log, (b"a", b"2"))
+        log.roll(self.clock.wall_ms)
+        return log
+
+    def pool(
+        self,
+        settings: CleanerSettings = SETTINGS,
+        logs: Callable[[], Iterable[PartitionLog]] | None = None,
+    ) -> CleanerPool:
+        return CleanerPool(
+            logs or (lambda: self.logs), settings, clock=self.clock, probe=self.probe
+        )
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+@asynccontextmanager
+async def running(pool: CleanerPool) -> AsyncIterator[CleanerPool]:
+    pool.start()
+    try:
+        yield pool
+    finally:
+        await pool.stop()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():  # noqa: ASYNC110 - files and threads set no event
+            await asyncio.sleep(0.005)
+
+
+def staged_files(log: PartitionLog) -> list[str]:
+    return [path.name for path in Path(log.directory).iterdir() if path.suffix == ".cleaned"]
+
+
+def keys_of(log: PartitionLog) -> list[tuple[int, bytes | None]]:
+    return [(record.offset, record.key) for record in records_of(log)]
+
+
+CLEANED = [(1, b"b"), (2, b"a")]
+
+
+# -------------------------------------------------------------------- what it does by itself
+
+
+async def test_a_dirty_log_is_cleaned_and_reported_in_one_line(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = house.dirty_log()
+
+    with caplog.at_level("INFO", logger="cleaner.pool"):
+        async with running(house.pool()) as pool:
+            await until(lambda: log.clean_offset == 3)
+            await until(lambda: bool(pool.status().last_reports))
+
+    assert keys_of(log) == CLEANED
+    lines = [record.getMessage() for record in caplog.records if record.name == "cleaner.pool"]
+    assert len(lines) == 1
+    assert lines[0].startswith("orders-0: cleaned [0, 3) ")
+    assert "33 % superseded" in lines[0]
+
+
+async def test_several_workers_clean_all_logs_each_once(house: House) -> None:
+    logs = [house.dirty_log(f"topic-{number}") for number in range(8)]
+
+    async with running(house.pool(replace(SETTINGS, threads=2))):
+        await until(lambda: all(log.clean_offset == 3 for log in logs))
+        await asyncio.sleep(0.1)
+
+    assert all(keys_of(log) == CLEANED for log in logs)
+    assert sorted(house.probe.events) == sorted(f"completed topic-{n}" for n in range(8))
+
+
+async def test_a_log_that_is_not_compacted_is_left_alone(house: House) -> None:
+    log = house.dirty_log(config=LogConfig())
+
+    async with running(house.pool()):
+        await asyncio.sleep(0.1)
+
+    assert len(keys_of(log)) == 3
+    assert house.probe.events == []
+
+
+async def test_the_clock_rolls_an_idle_active_segment_and_it_is_cleaned(house: House) -> None:
+    """KAFKA-20664: without traffic Kafka never does."""
+    log = house.log(config=replace(CONFIG, segment_ms=60_000))
+    house.append(log, (b"a", b"1"))
+    house.append(log, (b"a", b"2"))
+
+    async with running(house.pool()):
+        await asyncio.sleep(0.1)
+        assert log.clean_offset == 0
+        house.clock.wall_ms += 60_000
+        await until(lambda: log.clean_offset == 2)
+
+    assert keys_of(log) == [(1, b"a")]
+    assert log.log_end_offset == 2
+
+
+async def test_tombstones_are_retired_by_the_clock_alone(house: House) -> None:
+    log = house.log()
+    house.append(log, (b"a", None))
+    house.append(log, (b"b", b"1"))
+    log.roll(house.clock.wall_ms)
+
+    async with running(house.pool()):
+        await until(lambda: log.clean_offset == 2)
+        house.clock.wall_ms += CONFIG.delete_retention_ms
+        await until(lambda: keys_of(log) == [(1, b"b")])
+
+
+async def test_an_idle_pool_does_not_clean_the_same_log_again(house: House) -> None:
+    log = house.log()
+    house.append(log, (b"b", b"1"))
+    house.append(log, (b"a", None))
+    log.roll(house.clock.wall_ms)
+
+    async with running(house.pool()):
+        await until(lambda: log.clean_offset == 2)
+        house.clock.wall_ms += CONFIG.delete_retention_ms
+        await until(lambda: len(house.probe.events) == 2)
+        await asyncio.sleep(0.2)
+
+    assert house.probe.events == ["completed orders"] * 2
+
+
+# -------------------------------------------------------------------- what goes wrong
+
+
+def flip_a_byte(log: PartitionLog) -> None:
+    """Damage the first sealed segment; a second flip repairs it."""
+    path = Path(log.segments[0].path(LOG))
+    data = path.read_bytes()
+    path.write_bytes(data[:64] + bytes([data[64] ^ 0xFF]) + data[65:])
+
+
+async def test_a_damaged_log_rests_with_its_reason_while_others_are_cleaned(house: House) -> None:
+    bad, good = house.dirty_log("bad"), house.dirty_log("good")
+    flip_a_byte(bad)
+
+    async with running(house.pool(replace(SETTINGS, retry_backoff_ms=3_600_000))) as pool:
+        await until(lambda: good.clean_offset == 3 and bool(pool.status().quarantined))
+        (entry,) = pool.status().quarantined
+
+    assert str(entry.topic_partition) == "bad-0"
+    assert "CRC" in entry.reason
+    assert len(keys_of(good)) == 2
+    assert house.probe.events.count("failed bad") == 1
+    assert "quarantined bad True" in house.probe.events
+
+
+async def test_a_log_that_is_sound_again_is_cleaned_and_released(house: House) -> None:
+    log = house.dirty_log()
+    flip_a_byte(log)
+
+    async with running(house.pool()) as pool:
+        await until(lambda: bool(pool.status().quarantined))
+        flip_a_byte(log)
+        await until(lambda: not pool.status().quarantined)
+
+    assert keys_of(log) == CLEANED
+    assert house.probe.events[-2:] == ["released orders", "completed orders"]
+
+
+async def test_a_quarantined_log_that_is_deleted_is_forgotten(house: House) -> None:
+    flip_a_byte(house.dirty_log())
+
+    async with running(house.pool(replace(SETTINGS, retry_backoff_ms=3_600_000))) as pool:
+        await until(lambda: bool(pool.status().quarantined))
+        house.logs.clear()
+        await until(lambda: not pool.status().quarantined)
+
+    assert house.probe.events[-1] == "released orders"
+
+
+async def test_a_worker_survives_what_is_nobodys_fault(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = house.dirty_log()
+    failures = 2
+
+    def logs() -> list[PartitionLog]:
+        nonlocal failures
+        if failures:
+            failures -= 1
+            raise RuntimeError("the list of logs is broken")
+        return house.logs
+
+    async with running(house.pool(logs=logs)):
+        await until(lambda: log.clean_offset == 3)
+
+    assert [event for event in house.probe.events if event.startswith("worker failed")] == [
+        "worker failed RuntimeError('the list of logs is broken')"
+    ] * 2
+    assert any(record.exc_info for record in caplog.records)
+
+
+async def test_a_full_disk_is_a_reason_to_rest_not_to_die(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = house.dirty_log()
+    pwritev = os.pwritev
+
+    def no_space(*_arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwritev", no_space)
+    async with running(house.pool()) as pool:
+        await until(lambda: bool(pool.status().quarantined))
+        assert "No space left" in pool.status().quarantined[0].reason
+        monkeypatch.setattr(os, "pwritev", pwritev)
+        await until(lambda: log.clean_offset == 3)
+
+    assert keys_of(log) == CLEANED
+
+
+# -------------------------------------------------------------------- requests
+
+
+async def test_clean_now_rolls_and_ignores_the_dirty_ratio(house: House) -> None:
+    log = house.log(config=replace(CONFIG, min_cleanable_dirty_ratio=1.0))
+    house.append(log, (b"a", b"1"))
+    house.append(log, (b"a", b"2"))
+    pool = house.pool()
+
+    report = await pool.clean_now(log)
+    again = await pool.clean_now(log)
+    await pool.stop()
+
+    assert (report.start_offset, report.end_offset, report.reason) == (0, 2, "REQUESTED")
+    assert keys_of(log) == [(1, b"a")]
+    assert (again.start_offset, again.end_offset, again.groups) == (2, 2, 0)
+
+
+async def test_clean_now_refuses_a_log_that_is_not_compacted(house: House) -> None:
+    pool = house.pool()
+
+    with pytest.raises(ValueError, match="not compacted"):
+        await pool.clean_now(house.log(config=LogConfig()))
+    await pool.stop()
+
+
+async def test_clean_now_tells_what_is_wrong(house: House) -> None:
+    log = house.dirty_log()
+    flip_a_byte(log)
+    pool = house.pool()
+
+    with pytest.raises(CorruptBatch):
+        await pool.clean_now(log)
+    await pool.stop()
+
+    assert len(pool.status().quarantined) == 1
+
+
+async def test_requests_for_one_log_run_one_after_the_other(house: House) -> None:
+    log = house.dirty_log()
+    pool = house.pool(replace(SETTINGS, threads=2))
+
+    reports = await asyncio.gather(*[pool.clean_now(log) for _ in range(5)])
+    await pool.stop()
+
+    assert sorted(report.groups for report in reports) == [0, 0, 0, 0, 1]
+    assert keys_of(log) == CLEANED
+
+
+# -------------------------------------------------------------------- stopping, threads, rate
+
+
+async def test_a_stop_ends_a_throttled_pass_at_once_and_nothing_is_lost(house: House) -> None:
+    log = house.log()
+    for number in range(50):
+        house.append(log, (b"%d" % (number % 5), b"v" * 100_000))
+    log.roll(house.clock.wall_ms)
+    pool = house.pool(replace(SETTINGS, io_max_bytes_per_second=1000.0))
+    pool.start()
+    await until(lambda: bool(pool.status().running))
+
+    started = time.monotonic()
+    await pool.stop()
+
+    assert time.monotonic() - started < 2
+    assert house.probe.events == ["aborted orders"]
+    assert len(keys_of(log)) == 50
+    assert staged_files(log) == []
+
+
+async def test_a_stopped_pool_starts_no_pass(house: House) -> None:
+    log = house.dirty_log()
+    pool = house.pool()
+    pool.start()
+    await pool.stop()
+
+    with pytest.raises((CleaningAborted, RuntimeError)):
+        await pool.clean_now(log)
+
+
+async def test_a_rate_set_while_a_pass_sleeps_lets_it_go_on(house: House) -> None:
+    log = house.dirty_log()
+    pool = house.pool(replace(SETTINGS, io_max_bytes_per_second=1.0))
+
+    async with running(pool):
+        await until(lambda: bool(pool.status().running))
+        pool.set_rate(1e9)
+        await until(lambda: log.clean_offset == 3)
+
+
+async def test_passes_run_at_low_priority_and_leave_the_loops_thread_its_own(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int]] = []
+
+    class Watching(Recorder):
+        def bytes_read(self, count: int) -> None:
+            niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+            seen.append((threading.current_thread().name, niceness))
+
+    house.probe = Watching()
+    before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    pool = house.pool()
+
+    await pool.clean_now(house.dirty_log())
+    await pool.stop()
+
+    assert seen
+    assert all(name.startswith("cleaner") and niceness == 19 for name, niceness in seen)
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
+
+
+# -------------------------------------------------------------------- beside traffic
+
+
+async def test_appends_and_reads_go_on_while_workers_clean(house: House) -> None:
+    logs = [house.log(f"topic-{n}", replace(CONFIG, segment_bytes=2000)) for n in range(2)]
+    latest: list[dict[bytes, bytes]] = [{}, {}]
+    rounds = 0
+
+    async with running(house.pool(replace(SETTINGS, threads=2, backoff_ms=1))) as pool:
+        while rounds < 100 or (len(house.probe.events) < 20 and rounds < 5000):
+            rounds += 1
+            for log, values in zip(logs, latest, strict=True):
+                pairs = [(b"key-%d" % ((rounds + n) % 40), b"%d" % rounds * 20) for n in range(5)]
+                house.append(log, *pairs)
+                values.update(pairs)
+            if rounds % 10 == 0:
+                check_readers(logs, latest)
+            await asyncio.sleep(0.002)
+        for log in logs:
+            await pool.clean_now(log)
+
+    check_readers(logs, latest)
+    for log, values in zip(logs, latest, strict=True):
+        assert len(records_of(log)) == len(values)
+        assert log.log_end_offset == rounds * 5
+    assert set(house.probe.events) == {"completed topic-0", "completed topic-1"}
+    assert len(house.probe.events) >= 20
+
+
+def check_readers(logs: list[PartitionLog], latest: list[dict[bytes, bytes]]) -> None:
+    """Whoever reads a log to its end, at any moment, holds the last value of each key."""
+    for log, values in zip(logs, latest, strict=True):
+        records = records_of(log)
+        assert {record.key: record.value for record in records} == values
+        offsets = [record.offset for record in records]
+        assert offsets == sorted(set(offsets))
