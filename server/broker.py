@@ -181,6 +181,7 @@ class Broker:
         self.topics = Topics(
             self._store,
             self.directories,
+            files=self.files,
             defaults=TopicDefaults(
                 config=self.config.log_defaults,
                 partitions_count=self.config.num_partitions,

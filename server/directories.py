@@ -57,6 +57,7 @@ def abandon(directory: LogDirectory, reason: str) -> None:
 def _open(
     path: str, node: Node, files: FileSystem, background: Background, clock: Clock
 ) -> LogDirectory:
+    _make_durably(files, path)
     new_meta = MetaProperties(
         cluster_id=node.cluster_id, node_id=node.node_id, directory_id=id_text(uuid.uuid4())
     )
@@ -69,6 +70,15 @@ def _open(
         random_bytes=os.urandom,
         jitter=lambda most: random.randint(0, most),  # noqa: S311 - it only spreads rolls
     )
+
+
+def _make_durably(files: FileSystem, path: str) -> None:
+    """Make a directory and those above it, so that no crash takes one of their names away."""
+    if path.strip("/") and not files.exists(path):
+        parent = os.path.dirname(path.rstrip("/"))  # noqa: PTH120 - paths of storage are texts
+        _make_durably(files, parent)
+        files.make_directory(path)
+        files.sync_directory(parent or ".")
 
 
 def _cluster_id(config: BrokerConfig, files: FileSystem) -> str:

@@ -105,7 +105,9 @@ class MetadataLog:
             CorruptLog, DamagedFile: what was acknowledged cannot be read any more.
             FormatFromTheFuture: a later release wrote the files.
         """
-        self._files.make_directory(self._directory)
+        if not self._files.exists(self._directory):
+            self._files.make_directory(self._directory)
+            self._files.sync_directory(self._directory.rpartition("/")[0])
         names = self._files.list(self._directory)
         state = self._read_snapshot(_revisions(names, "snapshot"))
         self._revision = state.revision

@@ -1,12 +1,13 @@
 """The topics of the broker: created, deleted and opened; the metadata store says which there are.
 
     /topics/<name>     {"id": "...", "partitions": ["<directory id>", ...], "configs": {...}}
-    /deleted/<id>      {"name": "...", "partitions": [...]}: its files are still to be removed
+    /creating/<id>     its logs are not all there yet: nobody was told of it
+    /deleted/<id>      {"name": "..."}: its files are still to be removed
 
-The store goes first, the files follow. A crash between the two is healed at the next start: a
-partition that the store knows and no directory holds is created (it never held a record), a topic
-that the store says is deleted is removed. A directory of a topic that the store does not
-know at all is left alone, and told of: nothing is ever deleted because of a fact that is missing.
+The store goes first, the files follow. A crash between the two is healed at the next start: the logs of
+a topic that was being created are made anew, those of a deleted one are removed. A log that should be
+there and is not takes its partition offline, and a directory that the store knows nothing of is
+left alone: nothing is ever deleted, or begun anew, because of a fact that is missing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,15 +30,18 @@ from server.topic_names import (
     parse_id,
 )
 from storage.config_property import ConfigError
-from storage.errors import StorageError
+from storage.errors import LogOffline, StorageError
+from storage.files import FileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
+from storage.paths import join, topic_directory
 from storage.topic_partition import TopicPartition
 
 _log = logging.getLogger("server.topics")
 
 TOPICS = "/topics/"
+CREATING = "/creating/"
 DELETED = "/deleted/"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 DEFAULT = -1
@@ -104,7 +108,7 @@ class Topics:
     """The sole owner of which topics exist. Lives on the event loop; disk work runs in threads."""
 
     __slots__ = (
-        "_by_id", "_by_name", "_defaults", "_directories", "_lock", "_new_id", "_on_removed",
+        "_by_id", "_by_name", "_defaults", "_directories", "_files", "_lock", "_new_id", "_on_removed",
         "_removals", "_store", "_unclean",
     )  # fmt: skip
 
@@ -113,6 +117,7 @@ class Topics:
         store: MetadataStore,
         directories: Sequence[LogDirectory],
         *,
+        files: FileSystem,
         defaults: TopicDefaults,
         on_removed: Callable[[PartitionLog], None] = lambda _: None,
         new_id: Callable[[], uuid.UUID] = new_topic_id,
@@ -121,6 +126,7 @@ class Topics:
         # Constant after construction
         self._store = store
         self._directories = directories
+        self._files = files
         self._defaults = defaults
         self._on_removed = on_removed
         self._new_id = new_id
@@ -163,8 +169,11 @@ class Topics:
             StorageError: the store cannot be read.
         """
         known = (await self._store.range(TOPICS)).entries
-        for topic in await asyncio.to_thread(lambda: [self._open_topic(entry) for entry in known]):
+        creating = (await self._store.range(CREATING)).entries
+        unborn = {entry.key.removeprefix(CREATING) for entry in creating}
+        for topic in await asyncio.to_thread(self._open_topics, known, unborn):
             self._publish(topic)
+        await self._store.txn((), [Delete(key=entry.key) for entry in creating])
         for entry in (await self._store.range(DELETED)).entries:
             topic_id = parse_id(entry.key.removeprefix(DELETED))
             self._remove_later(json.loads(entry.value)["name"], topic_id)
@@ -277,7 +286,10 @@ class Topics:
             )
         result = await self._store.txn(
             [Compare(key=TOPICS + planned.name, mod_revision=0)],
-            [Put(key=TOPICS + planned.name, value=_to_json(planned, directories))],
+            [
+                Put(key=TOPICS + planned.name, value=_to_json(planned, directories)),
+                Put(key=CREATING + id_text(planned.id), value=""),
+            ],
         )
         if not result.succeeded:
             return TopicRefused(
@@ -286,6 +298,7 @@ class Topics:
             )
         try:
             topic = await asyncio.to_thread(_create_logs, planned, directories)
+            await self._store.txn((), [Delete(key=CREATING + id_text(topic.id))])
         except StorageError as error:
             return await self._undo_creation(planned, error)
         self._publish(topic)
@@ -337,6 +350,7 @@ class Topics:
             (),
             [
                 Delete(key=TOPICS + topic.name),
+                Delete(key=CREATING + id_text(topic.id)),
                 Put(key=DELETED + id_text(topic.id), value=json.dumps({"name": topic.name})),
             ],
         )
@@ -351,23 +365,43 @@ class Topics:
         try:
             for directory in self._directories:
                 if directory.offline_reason is None:
-                    await asyncio.to_thread(directory.delete_topic, name, topic_id)
+                    await asyncio.to_thread(self._remove_from, directory, name, topic_id)
             await self._store.txn((), [Delete(key=DELETED + id_text(topic_id))])
         except StorageError:
             _log.exception("%s: its files could not be removed; the next start tries again", name)
 
+    def _remove_from(self, directory: LogDirectory, name: str, topic_id: uuid.UUID) -> None:
+        directory.delete_topic(name, topic_id)
+        # The store forgets the topic next: nobody would remove files that came back after a crash.
+        self._files.sync_directory(directory.path)
+
     # Opening.
 
-    def _open_topic(self, entry: Entry) -> Topic:
-        name = entry.key.removeprefix(TOPICS)
-        content = json.loads(entry.value)
+    def _open_topics(self, entries: Sequence[Entry], unborn: Collection[str]) -> list[Topic]:
+        """Open the logs of all topics; those whose ids are in `unborn` are made anew."""
+        topics = []
+        for entry in entries:
+            name = entry.key.removeprefix(TOPICS)
+            content = json.loads(entry.value)
+            is_unborn = content["id"] in unborn
+            topics.append(self._open_topic(name, content, is_unborn=is_unborn))
+        return topics
+
+    def _open_topic(self, name: str, content: dict[str, Any], *, is_unborn: bool) -> Topic:
         topic_id = parse_id(content["id"])
         config = self._config_of(name, content["configs"])
         logs: list[PartitionLog | OfflineLog] = []
+        if is_unborn:
+            _log.warning("%s: its creation was cut short, making its logs anew", name)
+            for directory in self._directories:
+                directory.delete_topic(name, topic_id)
         for number, directory_id in enumerate(content["partitions"]):
             partition = TopicPartition(name, number)
             try:
-                logs.append(self._directory(directory_id).open_log(partition, topic_id, config))
+                directory = self._directory(directory_id)
+                if not is_unborn:
+                    self._check_present(directory, partition, topic_id)
+                logs.append(directory.open_log(partition, topic_id, config))
             except StorageError as error:
                 _log.error("%s: offline: %s", partition, error)
                 self._unclean.add(directory_id)
@@ -379,6 +413,15 @@ class Topics:
             overrides=content["configs"],
             partitions=tuple(logs),
         )
+
+    def _check_present(
+        self, directory: LogDirectory, partition: TopicPartition, topic_id: uuid.UUID
+    ) -> None:
+        """Raise if a log that was there is not: an empty one in its place would hide the loss."""
+        topic_path = join(directory.path, topic_directory(partition.topic, topic_id))
+        path = join(topic_path, str(partition.partition))
+        if not self._files.exists(path):
+            raise LogOffline(str(partition), f"{path} is gone")
 
     def _config_of(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
         """A stored topic's configuration, without what this release does not know or allow."""
