@@ -194,8 +194,12 @@ def accepts_connections(port: int) -> bool:
 
 
 def scrape(address: str, path: str = "/metrics") -> str:
-    """The body of a GET; `address` is host:port."""
+    """The body of a GET; `address` is host:port.
+
+    A broker opens its HTTP endpoint a moment after its Kafka listener; that is waited for.
+    """
     connection = http.client.HTTPConnection(address, timeout=10)
+    connect_when_open(connection)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -204,6 +208,19 @@ def scrape(address: str, path: str = "/metrics") -> str:
         connection.close()
     assert response.status == 200, f"{address}{path} answered {response.status}: {body[:200]}"
     return body
+
+
+def connect_when_open(connection: http.client.HTTPConnection) -> None:
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while True:
+        try:
+            connection.connect()
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+        else:
+            return
 
 
 SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)")

@@ -71,7 +71,7 @@ class ConfluentClient:
             }
         )
         try:
-            listed = consumer.list_topics(timeout=10).topics
+            listed = {t: consumer.list_topics(t, timeout=10).topics[t] for t in topics}
             places = [(t, p, OFFSET_BEGINNING) for t in topics for p in listed[t].partitions]
             consumer.assign([TopicPartition(*place) for place in places])
             yield from self._read_to_ends(consumer, len(places))
