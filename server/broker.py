@@ -25,7 +25,7 @@ from server.dispatch import Dispatcher
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.limits import ConnectionLimits, RequestMemory
-from server.listener import Listeners
+from server.listener import Listeners, SocketOptions
 from server.log_roller import LogRoller
 from server.metadata_store import EmbeddedMetadataStore
 from server.node import Node
@@ -223,7 +223,11 @@ class Broker:
         self._listeners = Listeners(
             shared,
             idle_ms=self.config.connections_max_idle_ms,
-            backlog=self.config.socket_listen_backlog_size,
+            options=SocketOptions(
+                backlog=self.config.socket_listen_backlog_size,
+                send_buffer_bytes=self.config.socket_send_buffer_bytes,
+                receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
+            ),
         )
         for listener in self.config.resolved_listeners():
             told = await self._listeners.open(listener)

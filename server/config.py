@@ -184,20 +184,31 @@ class BrokerConfig:
     socket_send_buffer_bytes: int = prop(
         "socket.send.buffer.bytes",
         INT,
-        default=100 << 10,
+        default=-1,
         at_least=-1,
         unit="bytes",
         dynamic=False,
-        doc="SO_SNDBUF of a connection; -1 leaves it to the system.",
+        doc="SO_SNDBUF of a connection; -1, unlike Kafka's 102400, leaves it to the system, which"
+        " fits it to the connection.",
     )
     socket_receive_buffer_bytes: int = prop(
         "socket.receive.buffer.bytes",
         INT,
-        default=100 << 10,
+        default=-1,
         at_least=-1,
         unit="bytes",
         dynamic=False,
-        doc="SO_RCVBUF of a connection; -1 leaves it to the system.",
+        doc="SO_RCVBUF of a connection; -1, unlike Kafka's 102400, leaves it to the system, which"
+        " fits it to the connection.",
+    )
+    fetch_max_bytes: int = prop(
+        "fetch.max.bytes",
+        INT,
+        default=55 << 20,
+        at_least=1024,
+        unit="bytes",
+        dynamic=False,
+        doc="The most that one Fetch answer holds, but for its first batch.",
     )
     socket_listen_backlog_size: int = prop(
         "socket.listen.backlog.size",

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import socket
+from dataclasses import dataclass
 
 from server.addresses import Address, Listener
 from server.connection import Connection, Shared
@@ -20,6 +21,24 @@ IDLE_SWEEPS = 4
 """How often within the idle time connections are looked at."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketOptions:
+    """What every connection's socket is set to; buffers of -1 are left to the system."""
+
+    backlog: int = 50
+    """How many connections the kernel holds before they are accepted."""
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+
+    def apply(self, listening: socket.socket) -> None:
+        """Set them on a listening socket; those that it accepts inherit them."""
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.send_buffer_bytes >= 0:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
+        if self.receive_buffer_bytes >= 0:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
+
+
 class ListenError(Exception):
     """A listener cannot be opened: one line that says which and why. Nothing listens by it."""
 
@@ -27,14 +46,11 @@ class ListenError(Exception):
 class Listeners:
     """All sockets that a broker listens on, and the connections that came by them."""
 
-    __slots__ = ("_backlog", "_idle_s", "_servers", "_shared", "_sweep")
+    __slots__ = ("_idle_s", "_options", "_servers", "_shared", "_sweep")
 
-    def __init__(self, shared: Shared, *, idle_ms: int, backlog: int) -> None:
-        """`idle_ms` at or below 0 keeps idle connections for ever.
-
-        `backlog` is how many connections the kernel holds before they are accepted.
-        """
-        self._backlog = backlog
+    def __init__(self, shared: Shared, *, idle_ms: int, options: SocketOptions) -> None:
+        """`idle_ms` at or below 0 keeps idle connections for ever."""
+        self._options = options
         self._shared = shared
         self._idle_s = idle_ms / 1000
         self._servers: list[asyncio.Server] = []
@@ -54,15 +70,14 @@ class Listeners:
                 host=listener.bind.host or None,
                 port=listener.bind.port,
                 reuse_address=True,
-                backlog=self._backlog,
+                backlog=self._options.backlog,
                 start_serving=False,
             )
         except OSError as error:
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
             raise ListenError(f"cannot listen on {listener.bind}: {why}") from error
         for listening in server.sockets:
-            # Accepted sockets inherit it.
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._options.apply(listening)
         advertised.append(listener.advertised_at(server.sockets[0].getsockname()[1]))
         await server.start_serving()
         self._servers.append(server)

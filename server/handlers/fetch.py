@@ -25,9 +25,6 @@ from storage.errors import StorageError
 from storage.log import Isolation, PartitionLog
 from storage.reader import ReadResult
 
-FETCH_BYTES_MAX = 55 << 20
-"""Kafka's default of the broker's `fetch.max.bytes`."""
-
 
 async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
     """Read, wait if there is too little, answer."""
@@ -93,7 +90,7 @@ class _Fetch:
         # Constant after construction
         self._request = request
         self._context = context
-        self._bytes_max = min(request.max_bytes, FETCH_BYTES_MAX)
+        self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         committed = request.isolation_level == Isolation.READ_COMMITTED
         self._isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
         self._partitions = [

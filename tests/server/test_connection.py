@@ -15,7 +15,7 @@ from protocol.errors import DecodeError
 from server.addresses import Address, Listener
 from server.connection import CloseConnection, Connection, Reply, Shared
 from server.limits import ConnectionLimits, RequestMemory
-from server.listener import Listeners
+from server.listener import Listeners, SocketOptions
 from server.outbox import Part
 from tests.harness.raw_client import RawClient
 
@@ -75,7 +75,7 @@ async def serving(
         in_flight_requests_max=in_flight_requests_max,
         outbox_bytes_max=outbox_bytes_max,
     )
-    listeners = Listeners(shared, idle_ms=idle_ms, backlog=50)
+    listeners = Listeners(shared, idle_ms=idle_ms, options=SocketOptions())
     address = Address(name="PLAINTEXT", host="127.0.0.1", port=0)
     opened = await listeners.open(Listener(bind=address, advertised=address))
     server = Server(opened.port, shared, listeners)

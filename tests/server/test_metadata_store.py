@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from protocol.batch_scan import crc32c
 
+from protocol.batch_scan import crc32c
 from server import metadata_log, metadata_store
 from server.metadata_store import (
     Compare,

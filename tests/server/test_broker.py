@@ -1,0 +1,373 @@
+"""A whole broker: real clients, real processes, its start, its stop, and a disk that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.fetch import FetchResponse
+from protocol.messages.produce import ProduceResponse
+from server.broker import Broker
+from server.clock import SystemClock
+from server.config import BrokerConfig
+from server.listener import ListenError
+from storage.errors import DirectoryLocked, SyncFailed
+from storage.files import LocalFileSystem
+from tests.harness.broker_process import BrokerProcess, accepts_connections, samples
+from tests.harness.client_record import KeyedRecord
+from tests.harness.clients import PYTHON_CLIENT_NAMES, ConfluentClient, client, create_topic
+from tests.harness.served_broker import (
+    batch_of,
+    fetch_request,
+    only_fetched,
+    only_produced,
+    produce_request,
+    serving_broker,
+)
+
+RECORDS: list[KeyedRecord] = [(b"k%d" % (n % 10), b"value %d" % n) for n in range(100)]
+SERVER_MODULES = "server.cli, server.serve, server.run"
+SLOW_LIBRARIES = {"aiohttp", "typer", "rich", "prometheus_client", "cramjam", "click"}
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One broker for the tests that do not end it."""
+    with BrokerProcess(tmp_path_factory.mktemp("broker")) as process:
+        yield process
+
+
+def get(process: BrokerProcess, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", process.http_port, timeout=10)
+    try:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+    finally:
+        connection.close()
+
+
+def wait_for(what: str, is_so: object) -> None:
+    assert callable(is_so)
+    deadline = time.monotonic() + 30
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def values_of(process: BrokerProcess, topic: str) -> list[bytes | None]:
+    records = ConfluentClient().consume(process.bootstrap_servers, [topic])
+    return [value for *_, value in records]
+
+
+# Clients.
+
+
+@pytest.mark.parametrize("name", PYTHON_CLIENT_NAMES)
+def test_a_client_reads_what_it_produced(name: str, process: BrokerProcess) -> None:
+    topic = f"roundtrip-{name}"
+    kafka = client(name)
+    create_topic(process.bootstrap_servers, topic)
+
+    kafka.produce(process.bootstrap_servers, {topic: "none"}, RECORDS)
+    found = list(kafka.consume(process.bootstrap_servers, [topic]))
+
+    assert [(key, value) for *_, key, value in found] == RECORDS
+    assert [offset for _, _, offset, *_ in found] == list(range(len(RECORDS)))
+
+
+def test_a_topic_is_created_when_it_is_first_produced_to(process: BrokerProcess) -> None:
+    ConfluentClient().produce(process.bootstrap_servers, {"on-demand": "none"}, RECORDS[:3])
+
+    assert values_of(process, "on-demand") == [value for _, value in RECORDS[:3]]
+
+
+def test_an_idle_compacted_topic_is_cleaned_to_its_last_values(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path, {"log.cleaner.backoff.ms": 50}) as process:
+        settings = {
+            "cleanup.policy": "compact",
+            "segment.ms": "100",
+            "min.cleanable.dirty.ratio": "0.01",
+        }
+        create_topic(process.bootstrap_servers, "table", config=settings)
+        ConfluentClient().produce(process.bootstrap_servers, {"table": "none"}, RECORDS)
+
+        # Nothing is produced any more: the clock alone rolls the segment and has it cleaned.
+        wait_for("a cleaning pass", lambda: completed_passes(process) >= 1)
+        wait_for("the last values", lambda: len(values_of(process, "table")) == 10)
+
+        assert sorted(values_of(process, "table")) == sorted(  # type: ignore[type-var]
+            dict(RECORDS).values()
+        )
+
+
+def completed_passes(process: BrokerProcess) -> float:
+    return sum(samples(process.metrics(), "kompakt_cleaner_passes_total", result="completed"))
+
+
+# What supervisors see.
+
+
+def test_metrics_count_what_clients_did(process: BrokerProcess) -> None:
+    create_topic(process.bootstrap_servers, "counted", partitions=2)
+    ConfluentClient().produce(process.bootstrap_servers, {"counted": "none"}, RECORDS)
+    values_of(process, "counted")
+    time.sleep(1.1)  # a scrape's text is kept for a second
+
+    text = process.metrics()
+
+    def total(name: str) -> float:
+        return sum(samples(text, name, topic="counted"))
+
+    assert total("kafka_server_brokertopicmetrics_messagesin_total") == len(RECORDS)
+    assert total("kafka_server_brokertopicmetrics_bytesin_total") > 1_000
+    assert total("kafka_server_brokertopicmetrics_bytesout_total") > 1_000
+    assert total("kafka_log_log_logendoffset") == len(RECORDS)
+    assert total("kafka_topic_partition_current_offset") == len(RECORDS)
+    assert total("kafka_log_log_numlogsegments") == 2
+    assert total("kafka_topic_partitions") == 2
+    assert sum(samples(text, "kompakt_request_seconds_count", api="FETCH")) > 0
+    assert sum(samples(text, "kompakt_connections_opened_total")) > 0
+    assert samples(text, "kompakt_ready") == [1]
+
+
+def test_a_serving_broker_is_live_and_ready(process: BrokerProcess) -> None:
+    assert get(process, "/health/live") == (200, "alive\n")
+    assert get(process, "/health/ready") == (200, "ready\n")
+
+
+def test_both_addresses_of_a_listener_are_logged_at_the_start(tmp_path: Path) -> None:
+    told = {"advertised.listeners": "PLAINTEXT://broker.example:9092"}
+    with BrokerProcess(tmp_path, told) as process:
+        line = f"listening on PLAINTEXT://127.0.0.1:{process.port}, advertised as"
+        assert f"{line} PLAINTEXT://broker.example:9092" in process.log_path.read_text()
+
+
+# Stopping.
+
+
+def test_sigterm_keeps_everything_and_ends_with_0(tmp_path: Path) -> None:
+    process = BrokerProcess(tmp_path)
+    process.start()
+    create_topic(process.bootstrap_servers, "kept", config={"cleanup.policy": "compact"})
+    ConfluentClient().produce(process.bootstrap_servers, {"kept": "none"}, RECORDS)
+
+    assert process.stop() == 0
+    assert (process.data_dir / ".clean-shutdown").exists()
+    process.start()
+
+    assert not (process.data_dir / ".clean-shutdown").exists()
+    assert values_of(process, "kept") == [value for _, value in RECORDS]
+    assert process.stop() == 0
+
+
+def test_sigkill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    process = BrokerProcess(tmp_path)
+    process.start()
+    ConfluentClient().produce(process.bootstrap_servers, {"kept": "none"}, RECORDS)
+
+    process.kill()
+    with process:
+        assert values_of(process, "kept") == [value for _, value in RECORDS]
+
+
+def test_a_start_that_fails_after_a_crash_does_not_pass_for_a_clean_stop(tmp_path: Path) -> None:
+    process = BrokerProcess(tmp_path)
+    process.start()
+    ConfluentClient().produce(process.bootstrap_servers, {"kept": "none"}, RECORDS)
+    process.kill()
+
+    metadata = next((process.data_dir / "metadata").glob("*.log"))
+    sound = metadata.read_bytes()
+    metadata.write_bytes(sound.replace(b"/topics/kept", b"/topics/kep_"))
+    done = subprocess.run(process.command(), capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert "is corrupt at byte" in done.stderr.splitlines()[-1]
+    assert not (process.data_dir / ".clean-shutdown").exists()
+    metadata.write_bytes(sound)
+    with process:
+        assert values_of(process, "kept") == [value for _, value in RECORDS]
+
+
+def test_a_locked_directory_is_one_line_and_ends_with_1(process: BrokerProcess) -> None:
+    overrides = ("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={process.data_dir}")
+    command = [sys.executable, "-m", "server", "serve", "--override=http.listener="]
+    done = subprocess.run(
+        [*command, *(f"--override={each}" for each in overrides)],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert "is in use by another process" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+async def test_a_stop_ends_long_polls_and_answers_them(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("quiet")
+        client = await served.connect()
+        wait = fetch_request([("quiet", 0, 0)], max_wait_ms=60_000)
+        waiting = asyncio.ensure_future(client.call(wait, 12, FetchResponse))
+        await asyncio.sleep(0.2)
+        started = time.monotonic()
+
+        await served.broker.stop()
+
+        answer = only_fetched(await waiting)
+        assert answer.error_code == ErrorCode.NONE
+        assert time.monotonic() - started < 5
+        assert served.broker.not_ready == "stopping"
+
+
+async def test_stopping_again_changes_nothing(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.broker.stop()
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+    """The first one waits for a client that does not read its answers."""
+    process = BrokerProcess(tmp_path)
+    process.start()
+    pid = process.pid
+
+    subprocess.run(["kill", "-TERM", str(pid)], check=True)
+    subprocess.run(["kill", "-TERM", str(pid)], check=True)
+    code = process.stop() if accepts_connections(process.port) else process.stop()
+
+    assert code in (0, 128 + signal.SIGTERM)
+
+
+# Starting.
+
+
+def test_what_clients_do_not_need_is_not_imported_before_the_listener() -> None:
+    program = f"import {SERVER_MODULES}, sys, json; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert not SLOW_LIBRARIES & set(json.loads(done.stdout))
+
+
+async def test_a_port_in_use_fails_the_start_and_gives_everything_back(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "first") as served:
+        port = served.broker.addresses["PLAINTEXT"][1]
+        with pytest.raises(ListenError, match="Address already in use"):
+            async with serving_broker(
+                tmp_path / "second", listeners=f"PLAINTEXT://127.0.0.1:{port}"
+            ):
+                pass
+
+    async with serving_broker(tmp_path / "second"):
+        pass
+
+
+async def test_an_http_port_in_use_fails_the_start_too(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "first", http_listener="127.0.0.1:0") as served:
+        port = served.broker.http_port
+        with pytest.raises(ListenError, match="cannot listen on http://127"):
+            async with serving_broker(tmp_path / "second", http_listener=f"127.0.0.1:{port}"):
+                pass
+
+
+async def test_a_directory_in_use_fails_the_start(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path):
+        with pytest.raises(DirectoryLocked):
+            async with serving_broker(tmp_path):
+                pass
+
+
+# A disk that fails.
+
+
+async def test_a_failed_sync_is_never_acknowledged_and_ends_the_only_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders")
+
+        def fail(file: object) -> None:
+            raise SyncFailed("sync", str(tmp_path), 5, "Input/output error")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("storage.files.LocalFile.sync", fail)
+            request = produce_request("orders", batch_of(1))
+            answer = only_produced(await served.call(request, 9, ProduceResponse))
+
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await asyncio.wait_for(served.broker.wait_failed(), 5)
+        assert served.broker.failure is not None
+        assert "offline" in served.broker.failure
+
+    assert not is_clean(tmp_path)
+
+
+def is_clean(directory: Path) -> bool:
+    return (directory / ".clean-shutdown").exists()
+
+
+async def test_of_two_directories_the_one_that_works_serves_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    async with serving_broker(first, log_dirs=f"{first},{second}") as served:
+        await served.create("orders", 2)
+        on_second = next(
+            log.topic_partition.partition
+            for log in served.broker.topics.logs()
+            if log.directory.startswith(str(second))
+        )
+
+        sync = "storage.files.LocalFile.sync"
+        monkeypatch.setattr(sync, failing_below(second))
+        request = produce_request("orders", batch_of(1), on_second)
+        answer = only_produced(await served.call(request, 9, ProduceResponse))
+
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await served.produce("orders", partition=1 - on_second)
+        assert served.broker.failure is None
+        monkeypatch.undo()
+
+    assert is_clean(first)
+    assert not is_clean(second)
+
+
+def failing_below(directory: Path) -> object:
+    from storage.files import LocalFile
+
+    sound = LocalFile.sync
+
+    def sync(file: LocalFile) -> None:
+        if file.path.startswith(str(directory)):
+            raise SyncFailed("sync", file.path, 5, "Input/output error")
+        sound(file)
+
+    return sync
+
+
+async def test_an_unstarted_broker_can_be_stopped(tmp_path: Path) -> None:
+    config = BrokerConfig.from_texts({"log.dirs": str(tmp_path), "http.listener": ""})
+    broker = Broker(config, files=LocalFileSystem(), clock=SystemClock())
+
+    await broker.stop()
+
+    assert broker.not_ready == "stopping"
