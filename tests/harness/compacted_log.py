@@ -23,6 +23,7 @@ from storage.log import Appended, Isolation, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
 from storage.recovery import LogOpening, create_log, open_log
+from storage.segment import Background
 from storage.topic_partition import TopicPartition
 from storage.validate import ValidBatch
 from tests.harness.log_builder import KeyValue, batch_of, records_in, valid
@@ -60,7 +61,7 @@ def opening(
     is_clean: bool = False,
     now_ms: int = START_MS,
     leader_epoch: int = 0,
-    background: Callable[[Callable[[], None]], None] = run_at_once,
+    background: Background = run_at_once,
 ) -> LogOpening:
     """What a log is opened with."""
     return LogOpening(
@@ -128,9 +129,15 @@ def headers_in(data: bytes) -> list[BatchHeader]:
 class CompactedLog:
     """A log, its clock, and what a test does to both."""
 
-    def __init__(self, config: LogConfig = CONFIG, settings: CleanerSettings = SETTINGS) -> None:
+    def __init__(
+        self,
+        config: LogConfig = CONFIG,
+        settings: CleanerSettings = SETTINGS,
+        *,
+        background: Background = run_at_once,
+    ) -> None:
         self.fs = MemoryFileSystem()
-        self.log = create_log(self.fs, identity(), config, opening())
+        self.log = create_log(self.fs, identity(), config, opening(background=background))
         for path in ("/", "data", "data/orders"):
             self.fs.sync_directory(path)
         self.settings = settings

@@ -1,0 +1,300 @@
+"""Crash a cleaning pass at every operation it does on the disk, in every way, and start again.
+
+After each operation of a pass the disk is taken as a power cut may leave it: with everything that
+was not synced, with nothing of it, or torn in several random ways. The recovered log must be
+    - whole: every group of segments is as it was before or as it is after its swap, oldest first;
+    - current: no superseded value is any key's last one, nothing that was acknowledged is missing;
+    - cleanable: one more pass leads to what the undisturbed pass led to, and leaves no staging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+import pytest
+
+from cleaner.clean import plan_groups
+from cleaner.meter import CleaningAborted
+from protocol.record_batch import Codec
+from storage.log import Appended, PartitionLog
+from storage.recovery import open_log
+from storage.segment import Background
+from tests.harness.compacted_log import (
+    CONFIG,
+    DIRECTORY,
+    SETTINGS,
+    CompactedLog,
+    identity,
+    opening,
+    records_of,
+    run_at_once,
+)
+from tests.harness.log_builder import batch_of, valid
+from tests.harness.memory_fs import Loss, MemoryFileSystem
+
+RETENTION_MS = CONFIG.delete_retention_ms
+KEYS = [b"key-%d" % number for number in range(8)]
+TORN_STATES = 8
+"""Random crash states after each operation, beside the two that lose all and nothing."""
+
+Entry = tuple[int, bytes | None, bytes | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """A log made ready, and how it is cleaned."""
+
+    batches_count: int = 24
+    segment_bytes: int = 400
+    codec: Codec = Codec.NONE
+    tombstones: bool = False
+    tombstones_are_due: bool = False
+    map_slots: int = 1000
+    seed: int = 0
+
+    def build(self, background: Background = run_at_once) -> CompactedLog:
+        """A log of many small segments in several groups, all durable and rolled."""
+        log = CompactedLog(
+            replace(CONFIG, segment_bytes=self.segment_bytes),
+            replace(SETTINGS, dedupe_buffer_size=24 * self.map_slots),
+            background=background,
+        )
+        random = Random(self.seed)
+        for number in range(self.batches_count):
+            log.append(*self._batch(random, number), codec=self.codec)
+            if number % 3 == 2:
+                log.roll()
+        log.roll()
+        if self.tombstones_are_due:
+            log.clean_until_idle()
+            log.now_ms += RETENTION_MS
+            log.append((b"last", b"1"))
+            log.roll()
+        return log
+
+    def _batch(self, random: Random, number: int) -> list[tuple[bytes, bytes | None]]:
+        pairs: list[tuple[bytes, bytes | None]] = []
+        for _ in range(random.randint(1, 4)):
+            is_tombstone = self.tombstones and random.random() < 0.4
+            value = None if is_tombstone else b"%d" % number * random.randint(1, 30)
+            pairs.append((random.choice(KEYS), value))
+        return pairs
+
+
+SCENARIOS = [
+    pytest.param(Scenario(), id="values"),
+    pytest.param(Scenario(codec=Codec.LZ4, seed=1), id="compressed"),
+    pytest.param(Scenario(tombstones=True, seed=2), id="tombstones"),
+    pytest.param(Scenario(tombstones=True, tombstones_are_due=True, seed=3), id="tombstones_due"),
+    pytest.param(Scenario(map_slots=16, seed=4), id="partial_map"),
+    pytest.param(Scenario(batches_count=12, segment_bytes=1, seed=5), id="one_segment_a_group"),
+    pytest.param(Scenario(segment_bytes=1 << 20, seed=6), id="one_group"),
+]
+
+
+def entries_of(log: PartitionLog) -> list[Entry]:
+    return [(record.offset, record.key, record.value) for record in records_of(log)]
+
+
+def swapped_states(
+    before: Sequence[Entry], after: Sequence[Entry], bounds: Sequence[int]
+) -> list[list[Entry]]:
+    """The log with its first groups swapped in, for every number of them, none to all."""
+    return [
+        [entry for entry in after if entry[0] < bound]
+        + [entry for entry in before if entry[0] >= bound]
+        for bound in bounds
+    ]
+
+
+def last_values(entries: Sequence[Entry]) -> dict[bytes | None, bytes]:
+    values = {key: value for _offset, key, value in entries}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+class Sweep:
+    """Takes the disk's crash states while a pass runs, and checks the log that each leads to."""
+
+    def __init__(self, log: CompactedLog) -> None:
+        self.log = log
+        self.states_count = 0
+        self.random = Random(0)
+        self.continued: set[frozenset[tuple[str, bytes]]] = set()
+        plan = log.plan(requested=False)
+        self.before = entries_of(log.log)
+        undisturbed = CompactedLog()
+        undisturbed.fs = log.fs.after_crash(Loss.NOTHING, self.random)
+        undisturbed.now_ms = log.now_ms
+        undisturbed.settings = log.settings
+        undisturbed.log = self.open(undisturbed.fs)
+        report = undisturbed.execute(undisturbed.plan(requested=False))
+        self.after = entries_of(undisturbed.log)
+        self.end_offset = undisturbed.log.log_end_offset
+        undisturbed.clean_until_idle()
+        self.finally_ = entries_of(undisturbed.log)
+        groups = plan_groups(plan, report.end_offset)
+        starts = [group[0].row.base_offset for group in groups]
+        self.bounds = [starts[0], *starts[1:], groups[-1][-1].row.end_offset]
+        self.allowed = swapped_states(self.before, self.after, self.bounds)
+
+    def open(self, fs: MemoryFileSystem) -> PartitionLog:
+        return open_log(
+            fs, identity(), self.log.log.config, opening(now_ms=self.log.now_ms, leader_epoch=1)
+        )
+
+    def run(self) -> None:
+        self.log.fs.on_operation = lambda action, path: self.crash_here()
+        self.crash_here()
+        self.log.execute(self.log.plan(requested=False))
+        self.log.fs.on_operation = None
+
+    def crash_here(self) -> None:
+        for loss in (Loss.NOTHING, Loss.EVERYTHING, *[Loss.TORN] * TORN_STATES):
+            self.check(self.log.fs.after_crash(loss, self.random))
+            self.states_count += 1
+
+    def check(self, fs: MemoryFileSystem) -> None:
+        log = self.open(fs)
+
+        entries = entries_of(log)
+        assert entries in self.allowed
+        assert last_values(entries) == last_values(self.before)
+        assert (log.log_start_offset, log.log_end_offset) == (0, self.end_offset)
+        assert not [name for name in fs.list(DIRECTORY) if name.endswith(".cleaned")]
+        self.check_that_cleaning_goes_on(fs, log)
+
+    def check_that_cleaning_goes_on(self, fs: MemoryFileSystem, log: PartitionLog) -> None:
+        """Clean what was recovered, once for all crash states that lead to the same files."""
+        files = frozenset(
+            (name, fs.read_bytes(f"{DIRECTORY}/{name}")) for name in fs.list(DIRECTORY)
+        )
+        if files in self.continued:
+            return
+        self.continued.add(files)
+        again = CompactedLog()
+        again.fs, again.log = fs, log
+        again.now_ms, again.settings = self.log.now_ms, self.log.settings
+        again.clean_until_idle()
+        assert entries_of(log) == self.finally_
+        assert not [name for name in fs.list(DIRECTORY) if name.endswith(".cleaned")]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_crash_at_any_operation_of_a_pass_loses_and_resurrects_nothing(
+    scenario: Scenario,
+) -> None:
+    sweep = Sweep(scenario.build())
+
+    sweep.run()
+
+    assert sweep.states_count > 400
+    assert entries_of(sweep.log.log) == sweep.after
+
+
+class Traffic:
+    """Appends, rolls and syncs that come between the operations of a pass."""
+
+    def __init__(self) -> None:
+        self.background: list[Callable[[], None]] = []
+        self.is_busy = False
+        self.appended: list[Entry] = []
+        self.random = Random(7)
+
+    def come(self, log: CompactedLog) -> None:
+        """Do one random thing, as the loop's thread would while a worker cleans."""
+        self.is_busy = True
+        match self.random.randrange(6):
+            case 0 | 1:
+                key, value = self.random.choice(KEYS), b"new %d" % len(self.appended)
+                # Noted first: it may survive a crash in the middle of its append.
+                self.appended.append((log.log.log_end_offset, key, value))
+                batch = valid(batch_of([(key, value)]))
+                assert isinstance(log.log.append_as_leader(batch, now_ms=log.now_ms), Appended)
+            case 2:
+                log.roll()
+            case 3:
+                log.make_durable()
+            case _:
+                pass
+        self.is_busy = False
+
+    def run_background(self, _seconds: float = 0) -> bool:
+        """Do what rolls left to do; called where the pass holds no lock. Never stops the pass."""
+        self.is_busy = True
+        while self.background:
+            self.background.pop(0)()
+        self.is_busy = False
+        return False
+
+
+class SweepInTraffic(Sweep):
+    """A sweep over a pass that is not alone."""
+
+    def __init__(self, log: CompactedLog, traffic: Traffic) -> None:
+        super().__init__(log)
+        self.traffic = traffic
+
+    def run(self) -> None:
+        self.log.fs.on_operation = lambda action, path: self.on_operation()
+        self.log.execute(self.log.plan(requested=False), stop=self.traffic.run_background)
+        self.log.fs.on_operation = None
+
+    def on_operation(self) -> None:
+        self.crash_here()
+        if not self.traffic.is_busy:
+            self.traffic.come(self.log)
+
+    def check(self, fs: MemoryFileSystem) -> None:
+        log = self.open(fs)
+
+        entries = entries_of(log)
+        old = [entry for entry in entries if entry[0] < self.end_offset]
+        new = [entry for entry in entries if entry[0] >= self.end_offset]
+        durable = [entry for entry in self.traffic.appended if entry[0] < self.high_watermark]
+        assert old in self.allowed
+        assert new == self.traffic.appended[: len(new)]
+        assert len(new) >= len(durable)
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.log.high_watermark
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_crash_loses_nothing_that_was_acknowledged_while_a_pass_ran(seed: int) -> None:
+    traffic = Traffic()
+    log = Scenario(tombstones=True, seed=seed).build(
+        background=lambda work: traffic.background.append(work)
+    )
+    traffic.run_background()
+    traffic.random.seed(seed)
+    sweep = SweepInTraffic(log, traffic)
+
+    sweep.run()
+    traffic.run_background()
+
+    assert len(traffic.appended) > 10
+    assert sweep.states_count > 400
+    assert [entry for entry in entries_of(log.log) if entry[0] < sweep.end_offset] == sweep.after
+
+
+def test_an_aborted_pass_can_be_crashed_too() -> None:
+    """Discarding the staging is a string of operations as well."""
+    log = Scenario(tombstones=True, seed=2).build()
+    sweep = Sweep(log)
+    looks = 0
+
+    def stop_late(_seconds: float) -> bool:
+        nonlocal looks
+        looks += 1
+        return looks > 30
+
+    log.fs.on_operation = lambda action, path: sweep.crash_here()
+    with pytest.raises(CleaningAborted):
+        log.execute(log.plan(requested=False), stop=stop_late)
+    log.fs.on_operation = None
+
+    assert sweep.states_count > 400
+    assert entries_of(log.log) in sweep.allowed
