@@ -18,7 +18,6 @@ The rule is `cleaner/retain.py`; this is that rule, fast. Both functions raise
 and after that the pass is over: the map's content and the filter's counts mean nothing any more.
 """
 
-# ruff: noqa: PYI021 - the stub is where a reader of compiled code looks for its documentation.
 from collections.abc import Collection, Mapping
 
 from typing_extensions import Buffer

@@ -30,9 +30,11 @@ IOV_MAX = os.sysconf("SC_IOV_MAX")
 class File(Protocol):
     """One open file. Appending is for one thread at a time; reading and syncing for any."""
 
-    path: str
-    size: int
-    """Bytes written through this object or found when it was opened."""
+    @property
+    def path(self) -> str: ...
+    @property
+    def size(self) -> int:
+        """Bytes written through this object or found when it was opened."""
 
     def append(self, parts: Sequence[Buffer]) -> int:
         """Write the parts one after the other at the end; the position where they begin.

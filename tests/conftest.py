@@ -10,7 +10,11 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("ci", deadline=None, print_blob=True)
 settings.register_profile(
-    "soak", deadline=None, print_blob=True, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
+    "soak",
+    deadline=None,
+    print_blob=True,
+    max_examples=5_000,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("soak" if os.environ.get("KOMPAKT_SOAK") else "ci")
 
@@ -19,9 +23,10 @@ settings.load_profile("soak" if os.environ.get("KOMPAKT_SOAK") else "ci")
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Turn a skip into a failure where everything must run: a test that didn't run proves nothing."""
+    """Turn a skip into a failure where everything must run: what didn't run proves nothing."""
     report = yield
-    if report.skipped and os.environ.get("KOMPAKT_REQUIRE_ALL") == "1" and not hasattr(report, "wasxfail"):
+    must_run = os.environ.get("KOMPAKT_REQUIRE_ALL") == "1"
+    if report.skipped and must_run and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} must run here (KOMPAKT_REQUIRE_ALL=1), but: {reason}"

@@ -146,7 +146,7 @@ def test_log_append_time_is_stamped_with_a_right_crc() -> None:
     assert answer.header == read_header(batch)
     assert answer.header.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert answer.header.crc == crc32c(memoryview(batch)[21:])
-    assert [record.timestamp for record in records_in(batch)] == [NOW_MS, NOW_MS]
+    assert [record.timestamp for record in records_in(bytes(batch))] == [NOW_MS, NOW_MS]
 
 
 @given(CODECS)

@@ -64,7 +64,8 @@ def consume(address: tuple[str, int], *, subscribe: bool, seconds: float) -> tup
         consumer.subscribe(["orders"])
     else:
         consumer.assign([TopicPartition("orders", 0, 0)])
-    count, errors, end_s = 0, [], time.monotonic() + seconds
+    errors: list[str] = []
+    count, end_s = 0, time.monotonic() + seconds
     while time.monotonic() < end_s and not errors:
         message = consumer.poll(0.1)
         if message is not None and message.error():
