@@ -2,17 +2,18 @@
 # cython: initializedcheck=False
 """The per-record work of a cleaning pass; `kernel.pyi` says what it offers, `retain.py` the rule.
 
-Reading order: `next_batch` cuts and checks one batch; `map_batch` puts its keys into the map; `judge_batch` finds
-the runs of records that survive; `write_batch` appends what remains; `BatchFilter` keeps the books.
+Reading order: `next_batch` cuts and checks one batch; `map_batch` puts its keys into the map;
+`BatchFilter.judge_batch` finds the runs of records that survive, `write_judged` appends what
+remains, `commit` keeps the books.
 
-Both passes hash a record, prefetch its slot, and look at the slot only WINDOW records later, when it
-has arrived from memory. A record is read by `read_record` of record_format.h, which checks every
+Both passes hash a record, prefetch its slot, and look at the slot only WINDOW records later, when
+it has arrived from memory. A record is read by `read_record` of record_format.h, which checks every
 bound; no pointer moves but by what it read.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport bsearch, free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -74,7 +75,8 @@ cdef extern from "offset_slots.h" nogil:
     int64_t kp_slots_get(const kp_offset_slots *slots, kp_sip_hash hash)
     int kp_slots_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset)
 
-SLOT_BYTES = sizeof(kp_slot_layout)
+SLOT_BYTES = sizeof(kp_slot)
+
 cdef enum:
     # Records between the prefetch of a slot and the look at it; a power of two.
     WINDOW = 32
@@ -82,11 +84,6 @@ cdef enum:
     RECORD_BYTES_MIN = 7
     CODEC_MAX = 4
     INDEX_ENTRY_INTS = 4
-
-cdef struct kp_slot_layout:
-    uint64_t low
-    uint64_t high
-    uint64_t next_offset
 
 # The verdicts' numbers inside the kernel: their places in `Verdict`.
 cdef enum:
@@ -144,11 +141,11 @@ cdef class OffsetMap:
         self.slots.slots = NULL
         if not 0.0 < load_factor <= 0.95:
             raise ValueError(f"load factor {load_factor} is not in (0, 0.95]")
-        if memory_bytes < 16 * sizeof(kp_slot_layout):
+        if memory_bytes < 16 * sizeof(kp_slot):
             raise ValueError(f"{memory_bytes} bytes hold fewer than 16 slots")
         self.key = sip_key_of(hash_key)
         self.load_factor = load_factor
-        self.slots.slot_count = memory_bytes // sizeof(kp_slot_layout)
+        self.slots.slot_count = memory_bytes // sizeof(kp_slot)
         self.home_count_max = self.slots.slot_count - kp_slots_spill(self.slots.slot_count)
         if kp_slots_map(&self.slots) != 0:
             raise MemoryError(f"no {memory_bytes} bytes for an offset map")
@@ -159,7 +156,7 @@ cdef class OffsetMap:
 
     def clear(self, keys_max=None):
         cdef size_t home_count = self.home_count_max
-        cdef size_t capacity = max(1, <size_t>(self.home_count_max * self.load_factor))
+        cdef size_t capacity = max(<size_t>1, <size_t>(self.home_count_max * self.load_factor))
         if keys_max is not None and keys_max < capacity:
             capacity = max(1, keys_max)
             home_count = min(home_count, <size_t>(capacity / self.load_factor) + 1)
@@ -170,7 +167,7 @@ cdef class OffsetMap:
 
     @property
     def memory_bytes(self):
-        return self.slots.slot_count * sizeof(kp_slot_layout)
+        return self.slots.slot_count * sizeof(kp_slot)
 
     @property
     def capacity(self):
@@ -296,7 +293,9 @@ cdef class Records:
             with gil:
                 self.inflate(header, position)
         if header.record_count > (self.end - self.start) // RECORD_BYTES_MIN:
-            return corrupt(position, header.base_offset, b"it counts more records than it has bytes")
+            return corrupt(
+                position, header.base_offset, b"it counts more records than it has bytes"
+            )
         return 0
 
     cdef int inflate(self, const batch_header *header, int64_t position) except -1:
@@ -305,7 +304,9 @@ cdef class Records:
         self.drop_inflated()
         try:
             data = decompress(
-                Codec(header.attributes & ATTRIBUTE_CODEC_MASK), compressed, bytes_max=self.bytes_max
+                Codec(header.attributes & ATTRIBUTE_CODEC_MASK),
+                compressed,
+                bytes_max=self.bytes_max,
             )
         except CorruptBatch as error:
             raise CorruptBatch(f"{where}: {error}") from error
@@ -446,10 +447,11 @@ cdef int map_chunk(
 
 cdef bint has_room(Mapping *mapping, OffsetMap offset_map, int64_t records) except -1 nogil:
     """Whether the map can take `records` more keys, were they all new."""
-    if <int64_t>offset_map.capacity_keys - <int64_t>offset_map.slots.size - mapping.pending >= records:
+    cdef int64_t capacity = <int64_t>offset_map.capacity_keys
+    if capacity - <int64_t>offset_map.slots.size - mapping.pending >= records:
         return True
     put_pending(mapping)
-    return <int64_t>offset_map.capacity_keys - <int64_t>offset_map.slots.size >= records
+    return capacity - <int64_t>offset_map.slots.size >= records
 
 
 def map_batches(
@@ -550,14 +552,16 @@ cdef struct Segment:
     bint has_unlooked
 
 
-cdef void *grown(void *memory, size_t *capacity, size_t wanted, size_t item_bytes) except NULL nogil:
+cdef void *grown(
+    void *memory, size_t *capacity, size_t wanted, size_t item_bytes
+) except NULL nogil:
     """Memory for at least `wanted` items with the content of `memory`, which is no more valid."""
-    cdef size_t count = max(wanted, 2 * capacity[0])
-    cdef void *moved = realloc(memory, max(count, 64) * item_bytes)
+    cdef size_t count = max(wanted, max(2 * capacity[0], <size_t>64))
+    cdef void *moved = realloc(memory, count * item_bytes)
     if moved == NULL:
         with gil:
             raise MemoryError(f"no {count * item_bytes} bytes for the cleaner")
-    capacity[0] = max(count, 64)
+    capacity[0] = count
     return moved
 
 
@@ -656,7 +660,7 @@ cdef class BatchFilter:
         self.take_producers(sorted(set(producer_last_offsets)))
 
     cdef int take_producers(self, list last_offsets) except -1:
-        cdef size_t i
+        cdef Py_ssize_t i
         self.producer_offsets = <int64_t *>malloc(max(1, len(last_offsets)) * sizeof(int64_t))
         if self.producer_offsets == NULL:
             raise MemoryError("no memory for the producers' last offsets")
@@ -937,7 +941,7 @@ cdef class BatchFilter:
         if shift != 0:
             records_size = self.shifted_size(shift)
         if records_size > INT32_MAX - BATCH_HEADER_SIZE:
-            return corrupt(position, remains.base_offset, b"its records do not fit a batch any more")
+            return corrupt(position, remains.base_offset, b"its records outgrow a batch")
         reserve(output, BATCH_HEADER_SIZE + records_size)
         header_at = output.data + output.size
         if shift == 0:
@@ -1003,7 +1007,7 @@ cdef class BatchFilter:
             ),
         )
         if data.shape[0] > INT32_MAX - BATCH_HEADER_SIZE:
-            return corrupt(position, remains.base_offset, b"its records do not fit a batch any more")
+            return corrupt(position, remains.base_offset, b"its records outgrow a batch")
         remains.size = BATCH_HEADER_SIZE + data.shape[0]
         reserve(&self.output, remains.size)
         memcpy(
