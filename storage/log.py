@@ -413,7 +413,7 @@ class PartitionLog:
         that the older ones are out of date.
         """
         if len(producers) or snapshot_offsets(self._fs, self.directory):
-            self._fs.write_bytes(self._path(snapshot_file(offset)), producers.encode())
+            self._fs.replace_durably(self._path(snapshot_file(offset)), producers.encode())
 
     def _remove_snapshots(self, *, keep: int) -> None:
         for offset in snapshot_offsets(self._fs, self.directory)[:-keep]:

@@ -441,7 +441,7 @@ class _Recovery:
             )
         if len(self.producers.states) or snapshot_offsets(self._fs, self._directory):
             path = join(self._directory, snapshot_file(end_offset))
-            self._fs.write_bytes(path, self.producers.states.encode())
+            self._fs.replace_durably(path, self.producers.states.encode())
         self.epochs.truncate_from_end(end_offset)
         path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
         self._fs.replace_durably(path, self.epochs.encode())
