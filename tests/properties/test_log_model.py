@@ -73,6 +73,8 @@ class LogMachine(RuleBasedStateMachine):
     @rule(gap=st.integers(0, 3))
     def advance_end(self, gap: int) -> None:
         self.log.advance_end(self.end + gap)
+        if gap:
+            self.batches.append((self.end, self.end + gap))
         self.end += gap
 
     @rule()
