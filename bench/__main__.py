@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -31,20 +32,21 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
 }
 
 
-def machine() -> dict[str, str | int | None]:
+def machine() -> dict[str, str | int | float | None]:
     return {
         "python": platform.python_version(),
         "kernel": platform.release(),
         "architecture": platform.machine(),
         "cores": os.cpu_count(),
+        "load_before": round(os.getloadavg()[0], 2),
     }
 
 
-def write(group: str, figures: list[Figure]) -> None:
+def write(group: str, figures: list[Figure], machine: Mapping[str, object]) -> None:
     document = {
         "group": group,
         "taken": time.strftime("%Y-%m-%d", time.gmtime()),
-        "machine": machine(),
+        "machine": machine,
         "figures": [figure.as_json() for figure in figures],
     }
     (RESULTS / f"{group}.json").write_text(json.dumps(document, indent=2) + "\n")
@@ -75,10 +77,13 @@ def main(groups: list[str]) -> int:
         console.print(f"No such group: {', '.join(unknown)}. There are: {', '.join(GROUPS)}.")
         return 2
     RESULTS.mkdir(exist_ok=True)
+    # Ended in good order, so that no server stays behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     for group in groups or GROUPS:
+        before = machine()
         with console.status(f"measuring {group}"):
             figures = GROUPS[group](PAIRS)
-        write(group, figures)
+        write(group, figures, before)
         show(console, group, figures)
     return 0
 

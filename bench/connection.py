@@ -5,11 +5,10 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 SIZE = struct.Struct(">i")
-CONNECT_SECONDS_MAX = 30.0
 
 
 class Connection:
@@ -57,18 +56,16 @@ def connected(port: int) -> Iterator[Connection]:
         yield connection
 
 
-def wait_until_listening(port: int) -> None:
-    """Return once something accepts connections on `port`.
-
-    Raises:
-        TimeoutError: nothing did for half a minute.
-    """
-    deadline = time.monotonic() + CONNECT_SECONDS_MAX
-    while time.monotonic() < deadline:
+def is_listening_within(
+    seconds: float, port: int, is_alive: Callable[[], bool] = lambda: True
+) -> bool:
+    """Whether something accepts connections on `port` before the time is over or it has died."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and is_alive():
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
         except OSError:
             time.sleep(0.002)
         else:
-            return
-    raise TimeoutError(f"nothing listens on port {port}")
+            return True
+    return False

@@ -1,27 +1,34 @@
 """The machine's own limit: servers that do the least a broker could do with the same bytes.
 
     produce     receive the frame, CRC-32C it, write it to a file, answer
-    fetch       receive the request, sendfile a region of a file after a header
-    ping        receive 200 bytes, answer 64
+    synced      the same, but answer when an fdatasync that began after the write is over
+    fetch       receive a Fetch v11, sendfile whole batches of a file behind a header, as it asks
+    ping        receive a frame, answer 64 bytes
 
-Each runs in a process of its own, as the broker does: `python -m bench.null_broker MODE PORT FILE`.
+They are asked by the same client code, for answers of the same size, as the broker. Each runs in a
+process of its own, as the broker does: `python -m bench.null_broker MODE PORT FILE`.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
+from bench.raw_protocol import asked_of_fetch, fetch_answer_head
 from protocol.batch_scan import crc32c
+from protocol.record_batch import read_header
 
 SIZE = struct.Struct(">i")
 PRODUCE_ANSWER = SIZE.pack(60) + bytes(60)
-PING_REQUEST_BYTES = 200
-PING_ANSWER = bytes(64)
-FETCH_REQUEST = struct.Struct(">qi")
+TOPIC = "null"
+FRAME_BYTES_MAX = 4 << 20
+BATCH_HEADER_BYTES = 61
 
 
 def read_exactly(connection: socket.socket, view: memoryview) -> bool:
@@ -35,43 +42,98 @@ def read_exactly(connection: socket.socket, view: memoryview) -> bool:
     return True
 
 
+class Frames:
+    """Receives one frame after the other into the same memory."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._buffer = memoryview(bytearray(FRAME_BYTES_MAX))
+
+    def next(self) -> memoryview | None:
+        """The next frame without its size, until the next call; None when the peer has closed."""
+        if not read_exactly(self._connection, self._buffer[: SIZE.size]):
+            return None
+        (size,) = SIZE.unpack_from(self._buffer)
+        frame = self._buffer[:size]
+        return frame if read_exactly(self._connection, frame) else None
+
+
 def serve_produce(connection: socket.socket, path: Path) -> None:
-    buffer = memoryview(bytearray(4 << 20))
-    target = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
-    while read_exactly(connection, buffer[: SIZE.size]):
-        (size,) = SIZE.unpack_from(buffer)
-        frame = buffer[:size]
-        if not read_exactly(connection, frame):
-            break
-        crc32c(frame)
-        os.write(target, frame)
-        connection.sendall(PRODUCE_ANSWER)
-    os.close(target)
+    write_all(connection, path, lambda: connection.sendall(PRODUCE_ANSWER))
+
+
+def write_all(connection: socket.socket, path: Path, written: Callable[[], None]) -> None:
+    """Write every frame to the file, and say so."""
+    frames = Frames(connection)
+    with path.open("wb", buffering=0) as target:
+        while (frame := frames.next()) is not None:
+            crc32c(frame)
+            target.write(frame)
+            written()
+
+
+def serve_synced(connection: socket.socket, path: Path) -> None:
+    """Group commit at its least: one thread writes, another syncs what is written and answers."""
+    path.touch()
+    arrived = threading.Semaphore(0)
+    is_over = threading.Event()
+
+    def sync_and_answer() -> None:
+        with path.open("rb") as target:
+            while arrived.acquire() and not is_over.is_set():
+                answers = 1
+                while arrived.acquire(blocking=False):
+                    answers += 1
+                os.fdatasync(target.fileno())
+                connection.sendall(PRODUCE_ANSWER * answers)
+
+    syncer = threading.Thread(target=sync_and_answer)
+    syncer.start()
+    try:
+        write_all(connection, path, arrived.release)
+    finally:
+        is_over.set()
+        arrived.release()
+        syncer.join()
 
 
 def serve_fetch(connection: socket.socket, path: Path) -> None:
-    request = memoryview(bytearray(FETCH_REQUEST.size))
-    source = os.open(path, os.O_RDONLY)
-    while read_exactly(connection, request):
-        position, size = FETCH_REQUEST.unpack_from(request)
-        connection.sendall(SIZE.pack(size), socket.MSG_MORE)
-        end = position + size
-        while position < end:
-            position += os.sendfile(connection.fileno(), source, position, end - position)
-    os.close(source)
+    """Serve a file of batches that have all the same size and count of records."""
+    frames = Frames(connection)
+    with path.open("rb", buffering=0) as source:
+        header = read_header(source.read(BATCH_HEADER_BYTES))
+        end = os.fstat(source.fileno()).st_size
+        while (frame := frames.next()) is not None:
+            offset, bytes_max = asked_of_fetch(frame)
+            position = offset // header.record_count * header.size_bytes
+            size = min(bytes_max // header.size_bytes * header.size_bytes, end - position)
+            connection.sendall(fetch_answer_head(TOPIC, size), socket.MSG_MORE)
+            send_region(connection, source.fileno(), position, size)
+
+
+def send_region(connection: socket.socket, source: int, position: int, size: int) -> None:
+    end = position + size
+    while position < end:
+        position += os.sendfile(connection.fileno(), source, position, end - position)
 
 
 def serve_ping(connection: socket.socket, _: Path) -> None:
-    request = memoryview(bytearray(PING_REQUEST_BYTES))
-    while read_exactly(connection, request):
-        connection.sendall(PING_ANSWER)
+    frames = Frames(connection)
+    while frames.next() is not None:
+        connection.sendall(PRODUCE_ANSWER)
 
 
-MODES = {"produce": serve_produce, "fetch": serve_fetch, "ping": serve_ping}
+MODES = {
+    "produce": serve_produce,
+    "synced": serve_synced,
+    "fetch": serve_fetch,
+    "ping": serve_ping,
+}
 
 
 def main(mode: str, port: str, path: str) -> None:
     """Serve one connection after another until killed."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with socket.create_server(("127.0.0.1", int(port))) as listener:
         while True:
             connection, _ = listener.accept()

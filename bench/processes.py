@@ -7,23 +7,38 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-from bench.connection import wait_until_listening
+from bench.connection import is_listening_within
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 30
+STDERR_LINES_SHOWN = 20
+REPOSITORY = Path(__file__).parent.parent
+
+
+class StartFailed(Exception):
+    """A server did not come up; the message ends with what it said."""
+
+
+_given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nothing listens on now, and that was not given before."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port not in _given:
+            _given.add(port)
+            return port
 
 
 def broker_command(port: int, data: Path, *overrides: str) -> list[str]:
@@ -41,23 +56,47 @@ def broker_command(port: int, data: Path, *overrides: str) -> list[str]:
 
 
 def null_broker_command(mode: str, port: int, path: Path) -> list[str]:
+    """The command line of a null broker (`bench/null_broker.py`) that writes to or reads `path`."""
     return [sys.executable, "-m", "bench.null_broker", mode, str(port), str(path)]
 
 
 @contextmanager
 def running(command: Sequence[str], port: int) -> Iterator[int]:
-    """Start `command`, wait until it listens on `port`, give its process id, stop it at the end."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        wait_until_listening(port)
-        yield process.pid
-    finally:
-        process.send_signal(signal.SIGTERM)
+    """Start `command`, wait until it listens on `port`, give its process id, stop it at the end.
+
+    Raises:
+        StartFailed: it ended, or did not listen in time.
+    """
+    # A file, because nobody would empty a pipe while the server runs.
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=errors
+        )
         try:
-            process.communicate(timeout=STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
+            if not is_listening_within(START_SECONDS_MAX, port, lambda: process.poll() is None):
+                raise StartFailed(_failure(command, port, process, errors))
+            yield process.pid
+        finally:
+            _stop(process)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _failure(
+    command: Sequence[str], port: int, process: subprocess.Popen[bytes], errors: IO[str]
+) -> str:
+    code = process.poll()
+    what = "is up, but does not listen" if code is None else f"ended with code {code}"
+    errors.seek(0)
+    said = "".join(errors.readlines()[-STDERR_LINES_SHOWN:]) or "(nothing on stderr)"
+    return f"{' '.join(command)}: {what} on port {port}\n{said}"
 
 
 def resident_bytes(pid: int) -> int:

@@ -39,6 +39,28 @@ def fetch_request(topic: str, partition: int, offset: int, *, bytes_max: int) ->
     return framed(1, 11, 1, body)
 
 
+def asked_of_fetch(frame: bytes | memoryview) -> tuple[int, int]:
+    """The offset and the limit in bytes of a `fetch_request`, without its size."""
+    (client_bytes,) = struct.unpack_from(">h", frame, 8)
+    position = 10 + client_bytes + 29  # header; up to and with the count of topics
+    (topic_bytes,) = struct.unpack_from(">h", frame, position)
+    position += 2 + topic_bytes + 4 + 4 + 4  # count of partitions, partition, leader epoch
+    offset, _, bytes_max = struct.unpack_from(">qqi", frame, position)
+    return offset, bytes_max
+
+
+def fetch_answer_head(topic: str, records_bytes: int) -> bytes:
+    """What stands before the records of one partition in a Fetch v11 answer, with its size."""
+    head = struct.pack(">iihii", 1, 0, 0, 0, 1) + text(topic)
+    head += struct.pack(">iihqqqiii", 1, 0, 0, 0, 0, 0, -1, -1, records_bytes)
+    return struct.pack(">i", len(head) + records_bytes) + head
+
+
+def delete_topic_request(topic: str) -> bytes:
+    """Delete one topic (DeleteTopics v1)."""
+    return framed(20, 1, 1, struct.pack(">i", 1) + text(topic) + struct.pack(">i", 30_000))
+
+
 def create_topic_request(topic: str, partitions: int, configs: dict[str, str]) -> bytes:
     """Create one topic (CreateTopics v4)."""
     body = struct.pack(">i", 1) + text(topic) + struct.pack(">ihi", partitions, 1, 0)

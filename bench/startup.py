@@ -9,9 +9,17 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.connection import connected, wait_until_listening
+from bench.connection import connected, is_listening_within
 from bench.figure import Figure, interleaved
-from bench.processes import broker_command, free_port, resident_bytes, running
+from bench.processes import (
+    REPOSITORY,
+    START_SECONDS_MAX,
+    StartFailed,
+    broker_command,
+    free_port,
+    resident_bytes,
+    running,
+)
 from bench.raw_protocol import api_versions_request, create_topic_request
 
 BARE_SERVER = """
@@ -36,9 +44,12 @@ def bare_command(port: int) -> list[str]:
 
 def milliseconds_to_listen(command: Sequence[str], port: int) -> float:
     started = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
-        wait_until_listening(port)
+        if not is_listening_within(START_SECONDS_MAX, port, lambda: process.poll() is None):
+            raise StartFailed(f"{' '.join(command)} does not listen on port {port}")
         return 1e3 * (time.perf_counter() - started)
     finally:
         process.terminate()

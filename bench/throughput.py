@@ -1,4 +1,8 @@
-"""Produce and fetch in MB/s, and the latency of one produce, each beside its probe."""
+"""Produce and fetch in MB/s, and the latency of one produce, each beside its probe.
+
+The probes are null brokers (`bench/null_broker.py`) that the same client code asks for answers of
+the same size, with as many requests under way.
+"""
 
 from __future__ import annotations
 
@@ -6,134 +10,213 @@ import itertools
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
+from typing import NamedTuple
 
 from bench.batches import keyed_batch
 from bench.connection import Connection, connected
 from bench.figure import Figure, interleaved
-from bench.null_broker import FETCH_REQUEST, PING_REQUEST_BYTES
-from bench.processes import broker_command, free_port, null_broker_command, running
+from bench.null_broker import TOPIC as NULL_TOPIC
+from bench.processes import broker_command, cpu_seconds, free_port, null_broker_command, running
 from bench.raw_protocol import (
     create_topic_request,
+    delete_topic_request,
     fetch_head,
     fetch_request,
     produce_error,
     produce_request,
 )
+from protocol.record_batch import read_header, stamp
 
 MEGABYTE = 1e6
 IN_FLIGHT = 8
 FETCH_BYTES = 1 << 20
+FETCH_ROUNDS = 4
 PRODUCED_BYTES = 256 << 20
-TOPICS = {"plain": "delete", "compacted": "compact"}
+LATENCY_REQUESTS = 2000
+POLICIES = {"plain": "delete", "compacted": "compact"}
 topic_numbers = itertools.count()
 
 
-def pump(connection: Connection, frame: bytes, count: int, check: bool) -> float:
+class Commit(NamedTuple):
+    """When a broker answers a produce, and the probe that does the same."""
+
+    label: str
+    acks: int
+    broker_setting: str
+    null_mode: str
+    limit_is: str
+
+
+COMMITS = (
+    Commit(
+        "acks=1, no sync",
+        1,
+        "flush.on.acks.all=false",
+        "produce",
+        "null broker: recv, CRC-32C, write",
+    ),
+    Commit(
+        "acks=all, synced",
+        -1,
+        "flush.on.acks.all=true",
+        "synced",
+        "null broker: recv, CRC-32C, write, group fdatasync",
+    ),
+)
+
+
+class CpuMeter:
+    """The CPU time that a server process took for the bytes that went through it."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._seconds_each_gigabyte: list[float] = []
+
+    @contextmanager
+    def over(self, size: int) -> Iterator[None]:
+        started = cpu_seconds(self._pid)
+        yield
+        self._seconds_each_gigabyte.append((cpu_seconds(self._pid) - started) / size * 1e9)
+
+    @property
+    def note(self) -> str:
+        return f"{median(self._seconds_each_gigabyte):.2f} CPU-s/GB"
+
+
+def pump(connection: Connection, frame: bytes, count: int) -> float:
     """Send `frame` `count` times with several under way; the seconds until the last answer."""
     started = time.perf_counter()
     for sent in range(count + IN_FLIGHT):
         if sent < count:
             connection.send(frame)
         if sent >= IN_FLIGHT:
-            answer = connection.receive()
-            if check and produce_error(answer)[0] != 0:
-                raise RuntimeError(f"the broker refused a batch: error {produce_error(answer)[0]}")
+            error, _ = produce_error(connection.receive())
+            if error != 0:
+                raise RuntimeError(f"the broker refused a batch: error {error}")
     return time.perf_counter() - started
 
 
-def new_topic(port: int, policy: str) -> str:
+@contextmanager
+def topic_on(port: int, policy: str) -> Iterator[str]:
+    """A new topic of one partition, deleted at the end, so that the page cache stays small."""
     topic = f"load-{next(topic_numbers)}"
     with connected(port) as connection:
         connection.ask(create_topic_request(topic, 1, {"cleanup.policy": policy}))
-    return topic
+        yield topic
+        connection.ask(delete_topic_request(topic))
 
 
 def produce_figures(pairs: int) -> list[Figure]:
-    """Produce with acks=1 and acks=all on a plain and on a compacted topic."""
+    """Produce, synced and not, on a plain and on a compacted topic."""
     batches = {
         "64 KiB batches": keyed_batch(records=600, value_bytes=85, keys=100_000, seed=1),
         "1000 x 100 B": keyed_batch(records=1000, value_bytes=84, keys=100_000, seed=2),
     }
-    figures = []
-    for (label, batch), (kind, policy), acks in itertools.product(
-        batches.items(), TOPICS.items(), (1, -1)
-    ):
-        figures.append(produce_figure(label, batch, kind, policy, acks, pairs))
-    return figures
+    return [
+        produce_figure(label, batch, kind, commit, pairs)
+        for (label, batch), commit, kind in itertools.product(batches.items(), COMMITS, POLICIES)
+    ]
 
 
-def produce_figure(
-    label: str, batch: bytes, kind: str, policy: str, acks: int, pairs: int
-) -> Figure:
+def produce_figure(label: str, batch: bytes, kind: str, commit: Commit, pairs: int) -> Figure:
     count = PRODUCED_BYTES // len(batch)
-    records = int.from_bytes(batch[57:61], "big")
+    size = count * len(batch)
+    settings = ("log.cleaner.enable=false", commit.broker_setting)
     with tempfile.TemporaryDirectory() as folder:
         port, null_port = free_port(), free_port()
-        broker = broker_command(port, Path(folder) / "data", "log.cleaner.enable=false")
-        null = null_broker_command("produce", null_port, Path(folder) / "null")
-        with running(broker, port), running(null, null_port):
+        broker = broker_command(port, Path(folder) / "data", *settings)
+        null = null_broker_command(commit.null_mode, null_port, Path(folder) / "null")
+        with running(broker, port) as pid, running(null, null_port) as null_pid:
+            cpu, null_cpu = CpuMeter(pid), CpuMeter(null_pid)
 
             def measure() -> float:
-                frame = produce_request(new_topic(port, policy), 0, batch, acks=acks)
-                with connected(port) as connection:
-                    return (
-                        count * len(batch) / MEGABYTE / pump(connection, frame, count, check=True)
-                    )
+                with topic_on(port, POLICIES[kind]) as topic, cpu.over(size):
+                    return produced_rate(port, topic, batch, count, commit.acks)
 
             def probe() -> float:
-                frame = produce_request("null", 0, batch, acks=acks)
-                with connected(null_port) as connection:
-                    return (
-                        count * len(batch) / MEGABYTE / pump(connection, frame, count, check=False)
-                    )
+                with null_cpu.over(size):
+                    return produced_rate(null_port, NULL_TOPIC, batch, count, commit.acks)
 
             figure = interleaved(
-                f"produce, {kind}, {label}, acks={'all' if acks < 0 else acks}",
+                f"produce, {kind}, {label}, {commit.label}",
                 "MB/s",
                 measure,
                 probe,
-                limit_is="null broker: recv, CRC-32C, write",
+                limit_is=commit.limit_is,
                 pairs=pairs,
             )
-    rate = figure.measured * MEGABYTE / len(batch) * records / 1e6
-    return replace(figure, note=f"{rate:.2f} M records/s")
+    records = figure.measured * MEGABYTE / len(batch) * read_header(batch).record_count / 1e6
+    note = f"{records:.2f} M records/s, {cpu.note} (limit {null_cpu.note})"
+    return replace(figure, note=note)
+
+
+def produced_rate(port: int, topic: str, batch: bytes, count: int, acks: int) -> float:
+    """MB/s of producing a batch `count` times."""
+    frame = produce_request(topic, 0, batch, acks=acks)
+    with connected(port) as connection:
+        return count * len(batch) / MEGABYTE / pump(connection, frame, count)
 
 
 def fetch_figures(pairs: int) -> list[Figure]:
-    """Fetch from the page cache, at least 1 MiB an answer, on a plain and on a compacted topic."""
+    """Fetch from the page cache, about 1 MiB an answer, on a plain and on a compacted topic."""
     batch = keyed_batch(records=600, value_bytes=85, keys=100_000, seed=3)
     count = PRODUCED_BYTES // len(batch)
-    figures = []
     with tempfile.TemporaryDirectory() as folder:
         port, null_port, path = free_port(), free_port(), Path(folder) / "null"
-        path.write_bytes(batch * count)
+        write_batches(path, batch, count)
         broker = broker_command(port, Path(folder) / "data", "log.cleaner.enable=false")
-        with (
-            running(broker, port),
-            running(null_broker_command("fetch", null_port, path), null_port),
-        ):
-            for kind, policy in TOPICS.items():
-                topic = new_topic(port, policy)
-                with connected(port) as connection:
-                    pump(connection, produce_request(topic, 0, batch, acks=-1), count, check=True)
-                figures.append(
-                    interleaved(
-                        f"fetch, {kind}, {FETCH_BYTES >> 20} MiB answers",
-                        "MB/s",
-                        lambda topic=topic: fetch_all(port, topic, len(batch) * count),  # type: ignore[misc]
-                        lambda: sendfile_all(null_port, len(batch) * count),
-                        limit_is="bare sendfile of the same bytes",
-                        pairs=pairs,
-                    )
-                )
-    return figures
+        null = null_broker_command("fetch", null_port, path)
+        with running(broker, port) as pid, running(null, null_port) as null_pid:
+            return [
+                fetch_figure(kind, batch, count, (port, pid), (null_port, null_pid), pairs)
+                for kind in POLICIES
+            ]
 
 
-def fetch_all(port: int, topic: str, size: int) -> float:
+def write_batches(path: Path, batch: bytes, count: int) -> None:
+    """Write the batch `count` times with growing offsets, as a segment file has them."""
+    copy, records = bytearray(batch), read_header(batch).record_count
+    with path.open("wb") as file:
+        for number in range(count):
+            stamp(copy, base_offset=number * records, leader_epoch=1)
+            file.write(copy)
+
+
+def fetch_figure(
+    kind: str,
+    batch: bytes,
+    count: int,
+    broker: tuple[int, int],
+    null: tuple[int, int],
+    pairs: int,
+) -> Figure:
+    (port, pid), (null_port, null_pid) = broker, null
+    size = count * len(batch)
+    cpu, null_cpu = CpuMeter(pid), CpuMeter(null_pid)
+
+    def read(port: int, topic: str, meter: CpuMeter) -> float:
+        with meter.over(size * FETCH_ROUNDS):
+            return median(fetched_rate(port, topic, size) for _ in range(FETCH_ROUNDS))
+
+    with topic_on(port, POLICIES[kind]) as topic:
+        produced_rate(port, topic, batch, count, -1)
+        figure = interleaved(
+            f"fetch, {kind}, {FETCH_BYTES >> 20} MiB answers",
+            "MB/s",
+            lambda: read(port, topic, cpu),
+            lambda: read(null_port, NULL_TOPIC, null_cpu),
+            limit_is="bare sendfile of the same bytes",
+            pairs=pairs,
+        )
+    return replace(figure, note=f"{cpu.note} (limit {null_cpu.note})")
+
+
+def fetched_rate(port: int, topic: str, size: int) -> float:
     """MB/s of reading a topic of `size` bytes from its start to its end."""
     received, offset = 0, 0
     with connected(port) as connection:
@@ -153,16 +236,7 @@ def fetch_all(port: int, topic: str, size: int) -> float:
 def offset_after(records: memoryview) -> int:
     """The offset that follows the last batch; all batches of the load have one size."""
     size = 12 + int.from_bytes(records[8:12], "big")
-    last = records[len(records) - size :]
-    return int.from_bytes(last[:8], "big") + int.from_bytes(last[23:27], "big") + 1
-
-
-def sendfile_all(port: int, size: int) -> float:
-    with connected(port) as connection:
-        started = time.perf_counter()
-        for position in range(0, size, FETCH_BYTES):
-            connection.ask(FETCH_REQUEST.pack(position, min(FETCH_BYTES, size - position)))
-        return size / MEGABYTE / (time.perf_counter() - started)
+    return read_header(records[len(records) - size :]).next_offset
 
 
 def latency_figures(pairs: int) -> list[Figure]:
@@ -173,16 +247,21 @@ def latency_figures(pairs: int) -> list[Figure]:
         port, null_port = free_port(), free_port()
         broker = broker_command(port, Path(folder) / "data")
         ping = null_broker_command("ping", null_port, Path(folder) / "unused")
-        with running(broker, port), running(ping, null_port):
-            topic = new_topic(port, "compact")
+        with (
+            running(broker, port),
+            running(ping, null_port),
+            topic_on(port, "compact") as topic,
+        ):
             for acks, label in ((1, "acks=1"), (-1, "acks=all, synced")):
                 frame = produce_request(topic, 0, batch, acks=acks)
                 figures.append(
                     interleaved(
                         f"produce latency p99, {label}",
                         "ms",
-                        lambda frame=frame: p99_ms(port, frame, 2000),  # type: ignore[misc]
-                        lambda acks=acks: probe_p99_ms(null_port, folder, synced=acks < 0),  # type: ignore[misc]
+                        lambda frame=frame: p99_ms(port, frame),  # type: ignore[misc]
+                        lambda frame=frame, acks=acks: probe_p99_ms(  # type: ignore[misc]
+                            null_port, frame, folder, synced=acks < 0
+                        ),
                         limit_is="ping-pong p99" + (" + fdatasync p99" if acks < 0 else ""),
                         pairs=pairs,
                     )
@@ -190,30 +269,33 @@ def latency_figures(pairs: int) -> list[Figure]:
     return figures
 
 
-def p99_ms(port: int, frame: bytes, count: int) -> float:
+def p99_ms(port: int, frame: bytes) -> float:
+    """p99 of one request at a time."""
     with connected(port) as connection:
-        return 1e3 * quantiles(timed(lambda: connection.ask(frame), count), n=100)[98]
+        return p99_of(lambda: connection.ask(frame))
 
 
-def timed(action: Callable[[], object], count: int) -> list[float]:
+def p99_of(action: Callable[[], object]) -> float:
+    """p99 of an action's duration, in ms."""
     seconds = []
-    for _ in range(count):
+    for _ in range(LATENCY_REQUESTS):
         started = time.perf_counter()
         action()
         seconds.append(time.perf_counter() - started)
-    return seconds
+    return 1e3 * quantiles(seconds, n=100)[98]
 
 
-def probe_p99_ms(port: int, folder: str, *, synced: bool) -> float:
-    total = p99_ms(port, bytes(PING_REQUEST_BYTES), 2000)
-    return total + (fdatasync_p99_ms(Path(folder)) if synced else 0.0)
+def probe_p99_ms(port: int, frame: bytes, folder: str, *, synced: bool) -> float:
+    """p99 of a ping-pong with the same frame, and with `synced` that of a small fdatasync."""
+    total = p99_ms(port, frame)
+    return total + (fdatasync_p99_ms(Path(folder), len(frame)) if synced else 0.0)
 
 
-def fdatasync_p99_ms(folder: Path) -> float:
+def fdatasync_p99_ms(folder: Path, size: int) -> float:
     with (folder / "fdatasync").open("ab", buffering=0) as target:
 
         def append_and_sync() -> None:
-            target.write(bytes(200))
+            target.write(bytes(size))
             os.fdatasync(target.fileno())
 
-        return 1e3 * quantiles(timed(append_and_sync, 1000), n=100)[98]
+        return p99_of(append_and_sync)
