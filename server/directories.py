@@ -10,11 +10,11 @@ import uuid
 from server.clock import Clock
 from server.config import BrokerConfig
 from server.node import Node
-from server.topic_names import id_text
 from storage.errors import DiskError, ForeignDirectory, StorageError
 from storage.files import FileSystem
 from storage.log_directory import LogDirectory
 from storage.meta_properties import MetaProperties, read_meta_properties
+from storage.paths import topic_id_text
 from storage.segment import Background
 
 _log = logging.getLogger("server.directories")
@@ -59,7 +59,7 @@ def _open(
 ) -> LogDirectory:
     _make_durably(files, path)
     new_meta = MetaProperties(
-        cluster_id=node.cluster_id, node_id=node.node_id, directory_id=id_text(uuid.uuid4())
+        cluster_id=node.cluster_id, node_id=node.node_id, directory_id=topic_id_text(uuid.uuid4())
     )
     return LogDirectory(
         files,
@@ -89,7 +89,7 @@ def _cluster_id(config: BrokerConfig, files: FileSystem) -> str:
         found = read_meta_properties(files, path)
         if found is not None:
             return found.cluster_id
-    return id_text(uuid.uuid4())
+    return topic_id_text(uuid.uuid4())
 
 
 def _refuse_copies(directories: list[LogDirectory]) -> None:

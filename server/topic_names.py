@@ -10,6 +10,8 @@ import re
 import uuid
 from collections.abc import Callable, Iterable
 
+from storage.paths import topic_id_text
+
 NAME_LENGTH_MAX = 249
 LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
@@ -47,15 +49,10 @@ def new_topic_id(random_uuid: Callable[[], uuid.UUID] = uuid.uuid4) -> uuid.UUID
     """A topic id: random, not zero, and its text does not look like an option of a command."""
     while True:
         topic_id = random_uuid()
-        if topic_id.int and not id_text(topic_id).startswith("-"):
+        if topic_id.int and not topic_id_text(topic_id).startswith("-"):
             return topic_id
 
 
-def id_text(topic_id: uuid.UUID) -> str:
-    """22 characters of base64url, as Kafka prints ids."""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode("ascii").rstrip("=")
-
-
 def parse_id(text: str) -> uuid.UUID:
-    """The id that `id_text` wrote. Raises ValueError."""
+    """The id that `topic_id_text` wrote. Raises ValueError."""
     return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=="))

@@ -25,7 +25,6 @@ from server.metadata_store import Compare, Delete, Entry, MetadataStore, Put
 from server.topic_names import (
     colliding_name,
     fault_of_name,
-    id_text,
     new_topic_id,
     parse_id,
 )
@@ -35,7 +34,7 @@ from storage.files import FileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
-from storage.paths import join, topic_directory
+from storage.paths import join, topic_directory, topic_id_text
 from storage.topic_partition import TopicPartition
 
 _log = logging.getLogger("server.topics")
@@ -288,7 +287,7 @@ class Topics:
             [Compare(key=TOPICS + planned.name, mod_revision=0)],
             [
                 Put(key=TOPICS + planned.name, value=_to_json(planned, directories)),
-                Put(key=CREATING + id_text(planned.id), value=""),
+                Put(key=CREATING + topic_id_text(planned.id), value=""),
             ],
         )
         if not result.succeeded:
@@ -298,7 +297,7 @@ class Topics:
             )
         try:
             topic = await asyncio.to_thread(_create_logs, planned, directories)
-            await self._store.txn((), [Delete(key=CREATING + id_text(topic.id))])
+            await self._store.txn((), [Delete(key=CREATING + topic_id_text(topic.id))])
         except StorageError as error:
             return await self._undo_creation(planned, error)
         self._publish(topic)
@@ -350,8 +349,8 @@ class Topics:
             (),
             [
                 Delete(key=TOPICS + topic.name),
-                Delete(key=CREATING + id_text(topic.id)),
-                Put(key=DELETED + id_text(topic.id), value=json.dumps({"name": topic.name})),
+                Delete(key=CREATING + topic_id_text(topic.id)),
+                Put(key=DELETED + topic_id_text(topic.id), value=json.dumps({"name": topic.name})),
             ],
         )
 
@@ -366,7 +365,7 @@ class Topics:
             for directory in self._directories:
                 if directory.offline_reason is None:
                     await asyncio.to_thread(self._remove_from, directory, name, topic_id)
-            await self._store.txn((), [Delete(key=DELETED + id_text(topic_id))])
+            await self._store.txn((), [Delete(key=DELETED + topic_id_text(topic_id))])
         except StorageError:
             _log.exception("%s: its files could not be removed; the next start tries again", name)
 
@@ -461,7 +460,7 @@ def _check_replicas(replication_factor: int) -> TopicRefused | None:
 
 def _to_json(topic: Topic, directories: Sequence[LogDirectory]) -> str:
     content: dict[str, Any] = {
-        "id": id_text(topic.id),
+        "id": topic_id_text(topic.id),
         "partitions": [directory.directory_id for directory in directories],
         "configs": dict(topic.overrides),
     }

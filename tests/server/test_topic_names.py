@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.topic_names import colliding_name, fault_of_name, id_text, new_topic_id, parse_id
+from server.topic_names import colliding_name, fault_of_name, new_topic_id, parse_id
+from storage.paths import topic_id_text
 
 
 @pytest.mark.parametrize("name", ["a", "orders.v1", "A_b-c.9", "...", "x" * 249, "__offsets"])
@@ -36,7 +37,7 @@ def test_ids_are_never_zero_and_never_look_like_an_option() -> None:
 
 @given(st.uuids())
 def test_an_id_survives_its_text(topic_id: uuid.UUID) -> None:
-    text = id_text(topic_id)
+    text = topic_id_text(topic_id)
 
     assert len(text) == 22
     assert parse_id(text) == topic_id

@@ -15,13 +15,13 @@ from protocol.error_codes import ErrorCode
 from server.config import BrokerConfig
 from server.directories import abandon, open_directories
 from server.metadata_store import EmbeddedMetadataStore
-from server.topic_names import id_text
 from server.topics import OfflineLog, Topic, TopicDefaults, TopicRefused, Topics
 from storage.errors import DirectoryLocked, ForeignDirectory
 from storage.files import FileSystem, LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
+from storage.paths import topic_id_text
 from storage.validate import ValidBatch, validate_batch
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.served_broker import NOW_MS, batch_of
@@ -255,7 +255,7 @@ async def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve(
     async with opened(tmp_path) as world:
         topic = await world.create("orders", 2)
         append(topic, partition=1)
-    shutil.rmtree(tmp_path / "data" / f"orders.{id_text(topic.id)}" / "0")
+    shutil.rmtree(tmp_path / "data" / f"orders.{topic_id_text(topic.id)}" / "0")
 
     async with opened(tmp_path) as world:
         found = world.topics.get("orders")
@@ -272,7 +272,7 @@ async def test_a_directory_with_a_log_that_is_offline_is_never_marked_clean(tmp_
     async with opened(tmp_path) as world:
         topic = await world.create("orders", 1)
     assert is_there(tmp_path / "data" / ".clean-shutdown")
-    shutil.rmtree(tmp_path / "data" / f"orders.{id_text(topic.id)}" / "0")
+    shutil.rmtree(tmp_path / "data" / f"orders.{topic_id_text(topic.id)}" / "0")
 
     async with opened(tmp_path):
         pass
@@ -387,7 +387,7 @@ async def found_after(disk: MemoryFileSystem) -> dict[str, int]:
     world = await open_world(disk, "/a,/b")
     topics = {topic.name: len(topic.partitions) for topic in world.topics.all()}
     assert all(len(topic.logs()) == len(topic.partitions) for topic in world.topics.all())
-    ids = {id_text(topic.id) for topic in world.topics.all()}
+    ids = {topic_id_text(topic.id) for topic in world.topics.all()}
     await world.close()
     left = {name.rpartition(".")[2] for path in ("/a", "/b") for name in disk.list(path)
             if name.startswith(("one.", "two."))}  # fmt: skip
