@@ -156,7 +156,7 @@ class CleanerPool:
         plan = self._plan(log, requested=True)
         if plan is None:
             raise ValueError(f"{log.topic_partition} is not compacted")
-        return await self._run(log, plan)
+        return await self._run(log, plan, self._claim(log))
 
     def status(self) -> PoolStatus:
         """What runs, what rests and why, and how each partition's last pass went."""
@@ -193,11 +193,9 @@ class CleanerPool:
             if picked is None or self._stopping.is_set():
                 return False
             log, plan = picked
-            # Begun under the lock, so that the next worker to pick sees it running.
-            cleaning = asyncio.ensure_future(self._run(log, plan))
-            await asyncio.sleep(0)
+            running = self._claim(log)
         try:
-            await cleaning
+            await self._run(log, plan, running)
         except (CleaningAborted, ProtocolError, StorageError, MapTooSmall):
             # Told and accounted for where it happened.
             return False
@@ -281,13 +279,17 @@ class CleanerPool:
         while (running := self._running.get(partition)) is not None:
             await running.ended.wait()
 
-    async def _run(self, log: PartitionLog, plan: CleaningPlan) -> PassReport:
-        """Run one pass in a thread and account for how it ended; raises what it raised."""
-        partition = log.topic_partition
-        assert partition not in self._running
-        running = self._running[partition] = RunningPass()
+    def _claim(self, log: PartitionLog) -> RunningPass:
+        """Keep others off a log. Nothing may be awaited between its plan and this."""
+        assert log.topic_partition not in self._running
+        running = self._running[log.topic_partition] = RunningPass()
         if self._stopping.is_set():
             running.stop.set()
+        return running
+
+    async def _run(self, log: PartitionLog, plan: CleaningPlan, running: RunningPass) -> PassReport:
+        """Run a claimed pass in a thread and account for how it ended; raises what it raised."""
+        partition = log.topic_partition
         self._probe.pass_started(partition.topic, partition.partition)
         try:
             report = await asyncio.get_running_loop().run_in_executor(

@@ -338,6 +338,26 @@ async def test_clean_now_rolls_and_ignores_the_dirty_ratio(house: House) -> None
     assert (again.start_offset, again.end_offset, again.groups) == (2, 2, 0)
 
 
+async def test_a_request_that_comes_while_a_worker_picks_waits_for_its_pass(
+    house: House,
+) -> None:
+    log = house.dirty_log()
+    requests: list[asyncio.Task[PassReport]] = []
+
+    def logs() -> list[PartitionLog]:
+        if not requests:
+            requests.append(asyncio.get_running_loop().create_task(pool.clean_now(log)))
+        return house.logs
+
+    pool = house.pool(logs=logs)
+    async with running(pool):
+        await until(lambda: bool(requests))
+        report = await requests[0]
+
+    assert report.groups == 0
+    assert house.probe.events == ["completed orders"] * 2
+
+
 async def test_clean_now_refuses_a_log_that_is_not_compacted(house: House) -> None:
     pool = house.pool()
 
