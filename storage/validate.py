@@ -33,6 +33,7 @@ CRC_POSITION = 17
 CRC_FROM = 21
 MAX_TIMESTAMP_POSITION = 35
 TIMESTAMP_TYPE_BIT = 0x08
+NO_TIMESTAMP = -1
 
 DECOMPRESSED_BYTES_MAX = 128 << 20
 """No batch may inflate beyond this; the cleaner must be able to take what was accepted here."""
@@ -161,13 +162,17 @@ def _refuse_codec(header: BatchHeader) -> Refused | None:
 
 
 def _refuse_untimely(header: BatchHeader, rules: ValidationRules) -> Refused | None:
-    if rules.is_log_append_time:
+    if rules.is_log_append_time or header.max_timestamp == NO_TIMESTAMP:
         return None
-    age_ms = rules.now_ms - header.max_timestamp
-    if -age_ms > rules.timestamp_after_max_ms or age_ms > rules.timestamp_before_max_ms:
+    # The header knows the first and the largest timestamp; records are not looked into for one
+    # in between that is too old.
+    oldest = min(header.base_timestamp, header.max_timestamp)
+    is_late = rules.now_ms - oldest > rules.timestamp_before_max_ms
+    if is_late or header.max_timestamp - rules.now_ms > rules.timestamp_after_max_ms:
         text = (
-            f"Timestamp {header.max_timestamp} is further from the broker's time {rules.now_ms}"
-            " than message.timestamp.after.max.ms or message.timestamp.before.max.ms allow."
+            f"Timestamps {oldest} to {header.max_timestamp} are further from the broker's time"
+            f" {rules.now_ms} than message.timestamp.before.max.ms and"
+            " message.timestamp.after.max.ms allow."
         )
         return _refuse(header, ErrorCode.INVALID_TIMESTAMP, text)
     return None

@@ -121,7 +121,7 @@ def test_producer_id_needs_epoch_and_sequence() -> None:
 
 @pytest.mark.parametrize(
     ("timestamp", "is_taken"),
-    [(NOW_MS + 3_600_000, True), (NOW_MS + 3_600_001, False), (0, True), (-2, False)],
+    [(NOW_MS + 3_600_000, True), (NOW_MS + 3_600_001, False), (0, True), (-1, True), (-2, False)],
 )
 def test_timestamps_beyond_the_bounds_are_refused(timestamp: int, is_taken: bool) -> None:
     batch = batch_of([(b"k", b"v")], timestamps=[timestamp])
