@@ -65,7 +65,7 @@ def _end_position(segment: Segment, file: File, bound: int) -> int:
     size, end_offset = segment.size, segment.end_offset
     if end_offset <= bound:
         return size
-    start = segment.index().position_at_or_before(bound - segment.base_offset)
+    start = segment.position_before(bound)
     for place in walk_batches(file, start, size):
         if place.last_offset >= bound:
             return place.position
@@ -75,7 +75,7 @@ def _end_position(segment: Segment, file: File, bound: int) -> int:
 def _first_with_records(segment: Segment, file: File, offset: int, end: int) -> BatchPlace | None:
     start = 0
     if offset > segment.base_offset:
-        start = segment.index().position_at_or_before(offset - segment.base_offset)
+        start = segment.position_before(offset)
     for place in walk_batches(file, start, end):
         if place.last_offset >= offset and place.record_count > 0:
             return place
@@ -100,7 +100,7 @@ def _last_boundary(segment: Segment, file: File, first: BatchPlace, limit: int) 
     """The last batch boundary in [first, limit]."""
     if first.end_position > limit:
         return first.position
-    start = max(first.position, segment.index().last_position_at_or_before(limit))
+    start = max(first.position, segment.boundary_before(limit))
     boundary = start
     for place in walk_batches(file, start, segment.size):
         if place.end_position > limit:

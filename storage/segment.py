@@ -12,18 +12,23 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
+from storage.batch_walk import HEADER_BYTES, PLACE
 from storage.errors import MissingFile, SegmentRemoved
 from storage.files import Buffer, File, FileSystem
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
 from storage.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file
 from storage.rebuild import rebuild_index
+from storage.sealed_index import SealedIndex
 from storage.segment_index import SegmentIndex
 
 _log = logging.getLogger("storage.segment")
 
 REBUILT_INTERVAL_BYTES = 4096
 """How far apart the entries of an index are that had to be made anew."""
+
+Lookup: TypeAlias = SegmentIndex | SealedIndex
 
 Background = Callable[[Callable[[], None]], None]
 """Runs a piece of work soon, on a thread that may wait for the disk."""
@@ -72,7 +77,9 @@ class Segment:
         "_has_index_files",
         "_index",
         "_is_retired",
+        "_own_index",
         "_pins",
+        "_sealed_index",
         "base_offset",
         "created_ms",
         "end_offset",
@@ -108,6 +115,9 @@ class Segment:
         # State: a sealed segment changes no more, but for its pins.
         self._file = file
         self._index: SegmentIndex | None = None
+        self._own_index: SegmentIndex | None = None
+        """`_index` if it was made from the batches, not read from files that may lie."""
+        self._sealed_index: SealedIndex | None = None
         self._has_index_files = row.end_offset != UNKNOWN
         self._bytes_since_entry = 0
         self._pins = 0
@@ -303,12 +313,75 @@ class Segment:
         """The size of the larger index of the active segment."""
         return self._index.file_bytes_max if self._index is not None else 0
 
+    def position_before(self, offset: int) -> int:
+        """Where to begin to look for the batch that holds `offset` or the next one; 0 if unknown."""
+        return self._position_of(lambda index: index.entry_at_or_before(offset - self.base_offset))
+
+    def boundary_before(self, position: int) -> int:
+        """The start of a batch at or not far before `position`."""
+        return self._position_of(lambda index: index.entry_up_to_position(position))
+
+    def position_before_timestamp(self, timestamp: int) -> int:
+        """A position before which every record is older than `timestamp`."""
+        before = self._lookup().offset_before_timestamp(timestamp)
+        return self.position_before(before + self.base_offset) if before >= 0 else 0
+
+    def _position_of(self, find: Callable[[Lookup], tuple[int, int] | None]) -> int:
+        """The position of an entry, once the batch there has told that it is the entry's."""
+        index = self._lookup()
+        entry = find(index)
+        if entry is None:
+            return 0
+        if index is not self._own_index and not self._is_batch(entry[1], entry[0]):
+            _log.warning("%s lies: rebuilding it", self.path(OFFSET_INDEX))
+            entry = find(self._rebuilt_index())
+        return entry[1] if entry is not None else 0
+
+    def _is_batch(self, position: int, relative_last_offset: int) -> bool:
+        """Whether a batch with that last offset stands in the file at `position`."""
+        data = self.file().read_at(position, HEADER_BYTES)
+        if len(data) < HEADER_BYTES:
+            return False
+        base_offset, _, last_delta, _ = PLACE.unpack(data)
+        return bool(base_offset + last_delta == self.base_offset + relative_last_offset)
+
+    def _lookup(self) -> Lookup:
+        """What to look things up in: entries in memory, or the files of a sealed segment."""
+        # Local names, because another thread may drop what is in memory at any time.
+        index = self._index
+        if index is not None:
+            return index
+        if not self._has_index_files or not self.is_sealed:
+            return self.index()
+        sealed = self._sealed_index
+        if sealed is None:
+            try:
+                sealed = self._sealed_index = SealedIndex(
+                    self._fs,
+                    self.path(OFFSET_INDEX),
+                    self.path(TIME_INDEX),
+                    size=self.size,
+                    span=self.end_offset - self.base_offset,
+                )
+            except (ValueError, MissingFile) as error:
+                _log.warning("rebuilding an index: %s", error)
+                return self._rebuilt_index()
+        return sealed
+
+    def _rebuilt_index(self) -> SegmentIndex:
+        """Make the indexes anew from the batches; they stay in memory."""
+        index = rebuild_index(self.file(), self.size, self.base_offset, REBUILT_INTERVAL_BYTES)
+        self._index = self._own_index = index
+        return index
+
     def index(self) -> SegmentIndex:
-        """The indexes, read from their files at the first use, or made anew if these are no good."""
-        # A local name, because another thread may drop a sealed segment's index at any time.
+        """All entries in memory, read from the files or, if these are no good, made anew."""
         index = self._index
         if index is None:
-            index = self._load_index() if self._has_index_files else SegmentIndex()
+            if self._has_index_files:
+                index = self._load_index()
+            else:
+                index = self._own_index = SegmentIndex()
             self._index = index
         return index
 
@@ -322,7 +395,7 @@ class Segment:
             )
         except (ValueError, MissingFile) as error:
             _log.warning("%s: rebuilding the index: %s", self.path(OFFSET_INDEX), error)
-            return rebuild_index(self.file(), self.size, self.base_offset, REBUILT_INTERVAL_BYTES)
+            return self._rebuilt_index()
 
     def write_index(self) -> None:
         """Write the index files; their names are safe once the directory is synced."""
@@ -330,21 +403,16 @@ class Segment:
         self._fs.write_bytes(self.path(OFFSET_INDEX), index.offset_file())
         self._fs.write_bytes(self.path(TIME_INDEX), index.time_file())
         self._has_index_files = True
+        self._sealed_index = None
 
     def drop_index(self) -> None:
         """Free the memory of the indexes; the next reader loads them again."""
         if self.is_sealed and self._has_index_files:
-            self._index = None
+            self._index = self._own_index = None
 
     def seal(self) -> None:
         """Take no more appends."""
         self.is_sealed = True
-
-    def unseal(self) -> None:
-        """Become the active segment again, after a truncation."""
-        self.index()
-        self.is_sealed = self._has_index_files = False
-        self._bytes_since_entry = self.size - self.index().last_position_at_or_before(self.size)
 
     def reopen(self) -> None:
         """Be the active segment again after a clean stop, whose index files are read when needed."""
@@ -353,7 +421,7 @@ class Segment:
     def rewind(self) -> None:
         """Forget everything that a scan from the start will find again."""
         self.is_sealed = self._has_index_files = False
-        self._index = None
+        self._index = self._own_index = None
         self._bytes_since_entry = self.size = self.record_count = 0
         self.end_offset = self.base_offset
         self.max_timestamp = self.offset_of_max_timestamp = UNKNOWN
@@ -372,7 +440,7 @@ class Segment:
         if self.offset_of_max_timestamp >= end_offset:
             # An upper bound: the largest timestamp of what is left is not looked for.
             self.offset_of_max_timestamp = max(end_offset - 1, self.base_offset)
-        self._bytes_since_entry = position - self.index().last_position_at_or_before(position)
+        self._bytes_since_entry = position - self.boundary_before(position)
 
     @property
     def is_cleaned(self) -> bool:

@@ -59,18 +59,19 @@ class SegmentIndex:
             last_offset, position, timestamp, timestamp_offset = entries[at : at + 4]
             self.add(last_offset - base_offset, position, timestamp, timestamp_offset - base_offset)
 
-    def position_at_or_before(self, relative_offset: int) -> int:
-        """Where to begin to look for the batch that holds the offset."""
-        found = bisect_right(self._offsets, relative_offset) - 1
-        return self._positions[found] if found >= 0 else 0
+    def entry_at_or_before(self, relative_offset: int) -> tuple[int, int] | None:
+        """The last entry up to an offset: the batch's last offset and its position."""
+        return self._entry(bisect_right(self._offsets, relative_offset) - 1)
 
-    def last_position_at_or_before(self, position: int) -> int:
-        """The largest indexed batch start that is at most `position`; 0 if there is none."""
-        found = bisect_right(self._positions, position) - 1
-        return self._positions[found] if found >= 0 else 0
+    def entry_up_to_position(self, position: int) -> tuple[int, int] | None:
+        """The last entry whose batch begins at or before `position`."""
+        return self._entry(bisect_right(self._positions, position) - 1)
+
+    def _entry(self, found: int) -> tuple[int, int] | None:
+        return (self._offsets[found], self._positions[found]) if found >= 0 else None
 
     def offset_before_timestamp(self, timestamp: int) -> int:
-        """A relative offset before which every record is older than `timestamp`; -1 if unknown."""
+        """A relative offset up to which every record is older than `timestamp`; -1 if unknown."""
         found = bisect_left(self._timestamps, timestamp) - 1
         return self._time_offsets[found] if found >= 0 else -1
 

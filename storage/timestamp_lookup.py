@@ -57,9 +57,8 @@ def youngest(segments: Sequence[Segment], *, start_offset: int) -> TimestampOffs
 
 def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
     """The first match in one segment; only batches that may hold one are decoded."""
-    before = segment.index().offset_before_timestamp(timestamp)
-    start = segment.index().position_at_or_before(before) if before >= 0 else 0
     with segment.pinned() as file:
+        start = segment.position_before_timestamp(timestamp)
         for place in walk_batches(file, start, segment.size):
             if place.record_count and place.last_offset >= start_offset:
                 for record in _records(file, place, timestamp):

@@ -57,7 +57,7 @@ def _size_of_last(kept: tuple[Segment, ...], position: int) -> int:
 
 def _cut_point(segment: Segment, offset: int) -> tuple[int, int]:
     with segment.pinned() as file:
-        start = segment.index().position_at_or_before(offset - segment.base_offset)
+        start = segment.position_before(offset)
         for place in walk_batches(file, start, segment.size):
             if place.last_offset >= offset:
                 return place.position, min(place.base_offset, offset)

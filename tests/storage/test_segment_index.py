@@ -31,9 +31,9 @@ def test_lookups_agree_with_a_plain_search(
 ) -> None:
     index, entries = index_of(steps)
     found = bisect_right([entry[0] for entry in entries], offset)
-    assert index.position_at_or_before(offset) == (entries[found - 1][1] if found else 0)
-    starts = [entry[1] for entry in entries if entry[1] <= position]
-    assert index.last_position_at_or_before(position) == (starts[-1] if starts else 0)
+    assert index.entry_at_or_before(offset) == (entries[found - 1][:2] if found else None)
+    before = [entry[:2] for entry in entries if entry[1] <= position]
+    assert index.entry_up_to_position(position) == (before[-1] if before else None)
 
 
 @given(STEPS, st.integers(990, 1100))
