@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import BatchHeader, build_empty_batch, read_header, stamp
-from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
+from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter, discard_staged
 from storage.cleaning_view import CleanableSegment, CleaningView
 from storage.config_property import LONG_MAX
 from storage.errors import LogOffline, NoSpace, SegmentRemoved, StorageError
@@ -662,7 +662,9 @@ class PartitionLog:
         try:
             self._commit(segments, clean_offset=clean_offset)
         except NoSpace:
-            # The old manifest stands, and the log with it.
+            # The old manifest stands, and on a full disk what it doesn't list must go at once.
+            for each in cleaned:
+                discard_staged(self._fs, self.directory, each.row.base_offset, each.row.file_version)
             raise
         except StorageError as error:
             self._fail(error)
