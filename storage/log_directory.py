@@ -28,7 +28,7 @@ from storage.paths import (
     join,
     topic_directory,
 )
-from storage.recovery import LogOpening, create_log, open_log
+from storage.recovery import LogOpening, create_log, open_log, was_made
 from storage.segment import Background
 from storage.topic_partition import TopicPartition
 
@@ -84,7 +84,7 @@ class LogDirectory:
         self._now_ms = now_ms
         self._jitter = jitter
         self.path = path
-        fs.make_directory(path)
+        _make_durably(fs, path)
         self._lock: Lock = fs.lock(join(path, LOCK))
         try:
             self.meta = self._label(new_meta)
@@ -145,7 +145,7 @@ class LogDirectory:
         """
         self._check_online()
         identity = self._identity(topic_partition, topic_id)
-        if not self._fs.exists(identity.directory):
+        if not was_made(self._fs, identity.directory):
             return self.create_log(topic_partition, topic_id, config)
         jitter_ms = self._jitter(config.segment_jitter_ms)
         log = open_log(self._fs, identity, config, self._opening(), jitter_ms)
@@ -255,3 +255,15 @@ class LogDirectory:
         self._fs.unlink(path)
         self._fs.sync_directory(self.path)
         return True
+
+
+def _make_durably(fs: FileSystem, path: str) -> None:
+    """Make a directory and those above it; all new names are safe when this returns."""
+    if path in ("", "/") or fs.exists(path):
+        return
+    parent = path.rstrip("/").rpartition("/")[0]
+    above = parent or ("/" if path.startswith("/") else ".")
+    if parent:
+        _make_durably(fs, parent)
+    fs.make_directory(path)
+    fs.sync_directory(above)

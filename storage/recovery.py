@@ -75,15 +75,40 @@ def create_log(
     opening: LogOpening,
     jitter_ms: int = 0,
 ) -> PartitionLog:
-    """Make an empty log that starts at offset 0, durably but for the names above its directory."""
+    """Make an empty log that starts at offset 0, durably but for the names above its directory.
+
+    What a crash left of an earlier try is replaced.
+
+    Raises:
+        DiskError: the disk failed, or there is a log in the directory.
+    """
     fs.make_directory(identity.directory)
     row = SegmentRow(base_offset=0, file_version=1, created_ms=opening.now_ms)
     segment = Segment(fs, identity.directory, row, background=opening.background)
+    if not was_made(fs, identity.directory):
+        segment.remove_files()
     segment.create()
     manifest = _manifest(identity, (row,), version=1)
     fs.replace_durably(join(identity.directory, MANIFEST), encode(manifest))
     contents = _contents(manifest, (segment,), LeaderEpochs, ProducerStates)
     return _open(fs, identity, config, opening, jitter_ms, contents)
+
+
+def was_made(fs: FileSystem, directory: str) -> bool:
+    """Whether a log's creation came to its end: from then on there always is a manifest.
+
+    Where there is none, a log that was in use still has batches; an empty file may be what a crash
+    left of a creation.
+    """
+    try:
+        names = fs.list(directory)
+    except MissingFile:
+        return False
+    return MANIFEST in names or any(
+        parse_segment_file(name) is None or fs.size(join(directory, name))
+        for name in names
+        if name != f"{MANIFEST}.tmp"
+    )
 
 
 def offline_log(
