@@ -13,6 +13,7 @@ What an append causes but need not wait for (sealing a segment, committing the r
 from __future__ import annotations
 
 import enum
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -45,6 +46,8 @@ from storage.timestamp_lookup import TimestampOffset, first_at_or_after, younges
 from storage.topic_partition import TopicPartition
 from storage.truncate import Cut, make_cut, plan_cut
 from storage.validate import Refused, ValidationRules, ValidBatch
+
+_log = logging.getLogger("storage.log")
 
 OFFSET_SPAN_MAX = (1 << 31) - 1
 SNAPSHOTS_KEPT = 2
@@ -396,14 +399,20 @@ class PartitionLog:
             segments = self._segments
         if not rolled:
             return
-        for segment, _ in rolled:
-            with segment.pinned() as file:
-                file.sync()
-            segment.write_index()
-            segment.drop_index()
-        last, producers = rolled[-1]
-        self._write_snapshot(last.end_offset, producers)
-        self._commit(segments)
+        try:
+            for segment, _ in rolled:
+                with segment.pinned() as file:
+                    file.sync()
+                segment.write_index()
+                segment.drop_index()
+            last, producers = rolled[-1]
+            self._write_snapshot(last.end_offset, producers)
+            self._commit(segments)
+        except NoSpace:
+            # Recovery finds rolls without a manifest too, so this waits for the next commit.
+            with self._state_lock:
+                self._rolled[:0] = rolled
+            raise
         self._remove_snapshots(keep=SNAPSHOTS_KEPT)
 
     def _write_snapshot(self, offset: int, producers: ProducerStates) -> None:
@@ -442,7 +451,11 @@ class PartitionLog:
         self._is_as_stopped = False
         if self._epochs_are_dirty:
             self._epochs_are_dirty = False
-            self._fs.replace_durably(self._path(LEADER_EPOCH_CHECKPOINT), self.epochs.encode())
+            try:
+                self._fs.replace_durably(self._path(LEADER_EPOCH_CHECKPOINT), self.epochs.encode())
+            except NoSpace:
+                self._epochs_are_dirty = True
+                raise
         clean_offset = self._clean_offset if clean_offset is None else clean_offset
         manifest = Manifest(
             version=self._next_version(),
@@ -467,10 +480,12 @@ class PartitionLog:
         self._background(lambda: self._guard(work, even_offline=True))
 
     def _guard(self, work: Callable[[], None], *, even_offline: bool) -> None:
-        """Do `work`; a disk that fails there takes the directory offline."""
+        """Do `work`; a disk that fails there takes the directory offline, unless it is full only."""
         try:
             if even_offline or self.offline_reason is None:
                 work()
+        except NoSpace as error:
+            _log.warning("%s: put off until there is space: %s", self.topic_partition, error)
         except StorageError as error:
             self._fail(error)
 
@@ -664,7 +679,9 @@ class PartitionLog:
         except NoSpace:
             # The old manifest stands, and on a full disk what it doesn't list must go at once.
             for each in cleaned:
-                discard_staged(self._fs, self.directory, each.row.base_offset, each.row.file_version)
+                discard_staged(
+                    self._fs, self.directory, each.row.base_offset, each.row.file_version
+                )
             raise
         except StorageError as error:
             self._fail(error)

@@ -351,3 +351,23 @@ def test_stop_without_an_append_since_the_last_one_writes_nothing() -> None:
     before = home.fs.operations  # type: ignore[attr-defined]
     log.close()
     assert home.fs.operations == before  # type: ignore[attr-defined]
+
+
+def test_full_disk_puts_off_a_rolls_commit_and_nothing_is_lost() -> None:
+    background = Deferred(inline=False)
+    home = LogHome(MemoryFileSystem(), background=background)
+    log = home.create()
+    append(log)
+    log.roll(0)
+    home.fs.fail("write", errno.ENOSPC)  # type: ignore[attr-defined]
+    background.run_all()
+    assert home.failures == []
+    append(log)
+    publish(log)
+    log.roll(0)
+    background.run_all()
+    assert fetch(log, 0) == [0]
+    assert fetch(log, 1) == [1]
+    left = LogHome(home.fs.after_crash(Loss.EVERYTHING, Random(0)))  # type: ignore[attr-defined]
+    recovered = left.open()
+    assert [segment.base_offset for segment in recovered.segments] == [0, 1, 2]

@@ -1,0 +1,156 @@
+"""A log under all its threads at once: the loop's, the sync round's, the background's, a cleaner's.
+
+The loop's thread appends, rolls and reads; nobody but it moves the high watermark. Every read is
+compared with what was appended, cleaned away or not, and so is the log after a crash at the end.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+from protocol.record_batch import Record
+from storage.errors import SwapRefused
+from storage.files import LocalFileSystem
+from storage.log import Appended, Isolation, PartitionLog
+from storage.reader import ReadResult
+from tests.harness.hand_cleaning import recopied, write_cleaned
+from tests.harness.log_builder import batch_of, end_of, records_in, valid
+from tests.harness.log_home import LogHome, read_all
+
+APPENDS = 1500
+
+
+class Worker(threading.Thread):
+    """Runs a step again and again; what it raises is raised at the end."""
+
+    def __init__(self, step: Callable[[], None]) -> None:
+        super().__init__(daemon=True)
+        self.step = step
+        self.stopped = threading.Event()
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.stopped.is_set():
+                self.step()
+        except BaseException as error:  # noqa: BLE001 - told by `finish`
+            self.error = error
+
+    def finish(self) -> None:
+        self.stopped.set()
+        self.join()
+        if self.error is not None:
+            raise self.error
+
+
+class Background:
+    """A worker thread's queue."""
+
+    def __init__(self) -> None:
+        self.work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def __call__(self, work: Callable[[], None]) -> None:
+        self.work.put(work)
+
+    def step(self) -> None:
+        try:
+            self.work.get(timeout=0.01)()
+        except queue.Empty:
+            return
+
+
+def clean_some(log: PartitionLog, random: Random, dropped: set[int]) -> None:
+    """One swap of a few segments, as the cleaner's threads make it."""
+    view = log.cleaning_view()
+    ready = [each for each in view.segments if each.row.end_offset <= view.high_watermark]
+    if not ready:
+        return
+    first = random.randrange(len(ready))
+    sources = ready[first : first + 3]
+    doomed: set[int] = set()
+
+    def keep(record: Record) -> bool:
+        if record.offset % 3 == 1:
+            return True
+        doomed.add(record.offset)
+        return False
+
+    batches, _ = recopied(sources, keep, view.producer_last_offsets)
+    cleaned = write_cleaned(log, sources, batches, cut=random.randrange(len(batches) + 1))
+    dropped |= doomed
+    try:
+        log.swap(
+            [each.row for each in sources],
+            cleaned,
+            generation=view.generation,
+            clean_offset=None,
+        )
+    except SwapRefused:
+        raise AssertionError("nobody else changes the log") from None
+
+
+def read_from(log: PartitionLog, offset: int) -> list[Record]:
+    result = log.read(
+        offset,
+        max_bytes=2000,
+        whole_first_batch=True,
+        isolation=Isolation.READ_UNCOMMITTED,
+    )
+    assert isinstance(result, ReadResult)
+    data = b"".join(region.read_bytes() for region in result.regions)
+    for region in result.regions:
+        region.release()
+    assert not data or end_of(data) <= log.high_watermark
+    return records_in(data)
+
+
+def test_all_threads_of_a_log_agree(tmp_path: Path) -> None:
+    random = Random(5)
+    background = Background()
+    home = LogHome(
+        LocalFileSystem(),
+        directory=str(tmp_path / "log"),
+        background=background,  # type: ignore[arg-type]
+    )
+    (tmp_path / "log").mkdir()
+    log = home.create()
+    synced: queue.SimpleQueue[int] = queue.SimpleQueue()
+    dropped: set[int] = set()
+    clean_random = Random(6)
+    workers = [
+        Worker(lambda: synced.put(log.sync())),
+        Worker(background.step),
+        Worker(lambda: clean_some(log, clean_random, dropped)),
+    ]
+    for worker in workers:
+        worker.start()
+    values: dict[int, bytes] = {}
+    for number in range(APPENDS):
+        value = b"%d" % number
+        appended = log.append_as_leader(
+            valid(batch_of([(b"key", value + bytes(random.randrange(60)))])), now_ms=number
+        )
+        assert isinstance(appended, Appended)
+        values[appended.base_offset] = value
+        while not synced.empty():
+            log.advance_high_watermark(synced.get())
+        if log.high_watermark and number % 3 == 0:
+            for record in read_from(log, random.randrange(log.high_watermark)):
+                assert record.value is not None
+                assert record.value.rstrip(b"\0") == values[record.offset]
+    for worker in workers:
+        worker.finish()
+    log.advance_high_watermark(log.sync())
+    while not background.work.empty():
+        background.step()
+    found = [record.offset for record in read_all(log, max_bytes=5000)]
+    assert not home.failures
+    assert set(range(APPENDS)) - set(found) <= dropped
+    assert dropped, "the cleaner never came to work"
+    assert len(log.segments) > 20
+    again = home.open()
+    assert [record.offset for record in read_all(again, max_bytes=5000)] == found
