@@ -93,4 +93,25 @@ def parse_body(header: RequestHeader, frame: memoryview, position: int) -> Messa
         DecodeError: the bytes are not such a request.
     """
     request_type = APIS[header.api_key].request_type
-    return decode(request_type, header.api_version, frame, position)
+    try:
+        return decode(request_type, header.api_version, frame, position)
+    except DecodeError:
+        if header.api_key != ApiKey.METADATA or not _is_padded_null(frame, position):
+            raise
+        return decode(request_type, header.api_version, frame, position + _PADDING_BYTES)
+
+
+_PADDING_BYTES = 3
+_ALL_TOPICS_BYTES_MAX = 8
+"""A Metadata request for all topics with its padding; more bytes are something else."""
+
+
+def _is_padded_null(frame: memoryview, position: int) -> bool:
+    """Whether a Metadata request begins with a null of four bytes instead of one.
+
+    That is how librdkafka (2.16 and before) asks for all topics in the flexible versions: it
+    reserves the four bytes of the older versions' length. Kafka ignores what is left over at the
+    end; we take out the padding, and stay strict about everything else.
+    """
+    is_short = len(frame) - position <= _ALL_TOPICS_BYTES_MAX
+    return is_short and frame[position : position + 1 + _PADDING_BYTES] == bytes(1 + _PADDING_BYTES)

@@ -11,6 +11,7 @@ from protocol.encode import encode
 from protocol.errors import DecodeError, UnsupportedApi
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.list_offsets import ListOffsetsRequest
+from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceRequest
 from protocol.request import RequestHeader, parse_header, parse_request
 
@@ -103,3 +104,25 @@ def test_api_versions_of_a_known_version_has_a_body() -> None:
 def test_malformed_requests_are_refused(frame: bytes) -> None:
     with pytest.raises(DecodeError):
         parse_request(frame)
+
+
+@pytest.mark.parametrize("version", [9, 10, 11, 12])
+@pytest.mark.parametrize("allow", [False, True])
+def test_librdkafkas_padded_wish_for_all_topics_is_understood(version: int, allow: bool) -> None:
+    flags = [allow, False, False] if version <= 10 else [allow, False]
+    body = bytes(4) + bytes(flags) + b"\0"
+    header = struct.pack(">hhih", 3, version, 7, 2) + b"rd" + b"\0"
+
+    request = parse_request(header + body)
+
+    assert isinstance(request.body, MetadataRequest)
+    assert request.body.topics is None
+    assert request.body.allow_auto_topic_creation is allow
+
+
+def test_other_surplus_bytes_of_a_metadata_request_are_refused() -> None:
+    header = struct.pack(">hhih", 3, 12, 7, 2) + b"rd" + b"\0"
+
+    for surplus in (b"\0", b"\0\0", b"\0\0\0\0", b"\1\0\0"):
+        with pytest.raises(DecodeError):
+            parse_request(header + b"\1\0\0\0" + surplus)
