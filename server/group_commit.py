@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from queue import SimpleQueue
 
 from metrics.server_probe import ServerProbe
 from server.fetch_waiters import FetchWaiters
@@ -32,7 +33,17 @@ class GroupCommit:
     Moves every log's high watermark while the log is appended to; nobody else does.
     """
 
-    __slots__ = ("_executor", "_fetch_waiters", "_probe", "_round", "_syncs", "_waiting", "_wal")
+    __slots__ = (
+        "_fetch_waiters",
+        "_idle",
+        "_orders",
+        "_probe",
+        "_round_start_s",
+        "_syncs",
+        "_waiting",
+        "_wal",
+        "_worker",
+    )
 
     def __init__(
         self,
@@ -47,9 +58,13 @@ class GroupCommit:
         self._fetch_waiters = fetch_waiters
         self._syncs = flush_on_acks_all
         self._probe = probe
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="sync")
+        # Each order is one round, answered by a call on that loop; None ends the worker. A thread
+        # of our own, because an executor's futures cost more than the fdatasync of a small append.
+        self._orders: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
+        self._worker: threading.Thread | None = None
         # State: a round runs while anything is dirty; no empty lists of waiters.
-        self._round: asyncio.Task[None] | None = None
+        self._round_start_s: float | None = None
+        self._idle: asyncio.Future[None] | None = None
         self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[bool]]]] = {}
 
     def appended(self, log: PartitionLog) -> None:
@@ -58,8 +73,8 @@ class GroupCommit:
             self._advance(log, log.log_end_offset)
             return
         self._wal.mark_dirty(log)
-        if self._round is None:
-            self._round = asyncio.get_running_loop().create_task(self._run_rounds())
+        if self._round_start_s is None:
+            self._begin_round(asyncio.get_running_loop())
 
     def durable(self, log: PartitionLog, offset: int) -> asyncio.Future[bool]:
         """Tell when everything of `log` below `offset` is durable as configured.
@@ -83,38 +98,59 @@ class GroupCommit:
 
     async def stop(self) -> None:
         """Finish the rounds under way; nothing may be appended any more."""
-        if self._round is not None:
-            await asyncio.wait([self._round])
+        if self._round_start_s is not None:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
         for log in tuple(self._waiting):
             self.abandon(log)
-        self._executor.shutdown()
+        if self._worker is not None:
+            self._orders.put(None)
+            self._worker.join()
+            self._worker = None
 
-    async def _run_rounds(self) -> None:
-        """Sync rounds, one after the other, until nothing is dirty."""
-        loop = asyncio.get_running_loop()
-        try:
-            while self._wal.has_dirty:
-                await self._run_round(loop)
-        finally:
-            self._round = None
+    def _begin_round(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._round_start_s = loop.time()
+        if self._worker is None:
+            self._worker = threading.Thread(target=self._run_rounds, name="sync", daemon=True)
+            self._worker.start()
+        # Not before what is ready has been done: replies that don't wait for the disk leave first,
+        # without the worker at their heels for the interpreter, and more appends share the round.
+        loop.call_soon(self._orders.put, loop)
 
-    async def _run_round(self, loop: asyncio.AbstractEventLoop) -> None:
-        start_s = loop.time()
-        round_: tuple[Synced, ...] = ()
-        try:
-            round_ = await loop.run_in_executor(self._executor, self._wal.sync_round)
-        except StorageError as error:
-            _log.error("nothing that waited for the failed sync is acknowledged: %s", error)
+    def _run_rounds(self) -> None:
+        """Sync, in the worker, as often as ordered, and tell the loop."""
+        while (loop := self._orders.get()) is not None:
+            synced: tuple[Synced, ...] = ()
+            is_lost = False
+            try:
+                synced = self._wal.sync_round()
+            except StorageError as error:
+                _log.error("nothing that waited for the failed sync is acknowledged: %s", error)
+            except Exception:  # noqa: BLE001 - whatever it was, those who wait must learn it
+                _log.exception("a sync round failed unexpectedly")
+                is_lost = True
+            loop.call_soon_threadsafe(self._round_over, loop, synced, is_lost)
+
+    def _round_over(
+        self, loop: asyncio.AbstractEventLoop, round_: tuple[Synced, ...], is_lost: bool
+    ) -> None:
+        """Tell everybody what a round has made durable; begin the next one if there is need."""
         for synced in round_:
             self._advance(synced.log, synced.end_offset)
-        for log in [log for log in self._waiting if log.offline_reason is not None]:
+        for log in [log for log in self._waiting if is_lost or log.offline_reason is not None]:
             self.abandon(log)
         if not round_:
             # A round that failed does not say what it did for the logs of other directories.
             for log in self._waiting:
                 self._wal.mark_dirty(log)
+        assert self._round_start_s is not None
         if self._probe is not None:
-            self._probe.sync_round_completed(loop.time() - start_s, len(round_))
+            self._probe.sync_round_completed(loop.time() - self._round_start_s, len(round_))
+        self._round_start_s = None
+        if self._wal.has_dirty:
+            self._begin_round(loop)
+        elif self._idle is not None:
+            self._idle.set_result(None)
 
     def _advance(self, log: PartitionLog, offset: int) -> None:
         """Move a log's high watermark, then answer those who waited for it."""
