@@ -41,10 +41,11 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
         "delete.retention.ms": "86400000",
     },
 }
-CLEANER = {
-    "log.cleaner.backoff.ms": "20",
-    "log.cleaner.threads": "1",
-}
+CLEANER = {"log.cleaner.backoff.ms": "20", "log.cleaner.threads": "1"}
+IO_BUDGET = "log.cleaner.io.max.bytes.per.second"
+BYTES_A_SECOND = 200_000
+"""Passes take milliseconds otherwise, and the kills fall between them."""
+KILLS_IN_A_PASS_MIN = KILLS // 4
 
 
 @dataclass(slots=True)
@@ -123,7 +124,7 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_under_load_and_u
     seed = int(os.environ.get("KOMPAKT_KILL_SEED", str(random.randrange(1 << 32))))
     print(f"KOMPAKT_KILL_SEED={seed}")  # noqa: T201  pytest shows it with a failure
     choices = random.Random(seed)
-    broker = BrokerProcess(tmp_path, CLEANER)
+    broker = BrokerProcess(tmp_path, {**CLEANER, IO_BUDGET: BYTES_A_SECOND})
     broker.start()
     for topic, config in TOPICS.items():
         create_topic(broker.bootstrap_servers, topic, config=config)
@@ -133,15 +134,23 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_under_load_and_u
         for topic, idempotent in ((JOURNAL, True), (TABLE, True), (TABLE, False))
     ]
 
+    kills_in_a_pass = 0
     try:
         for _ in range(KILLS):
             write_until_the_moment(broker, writers, histories, choices)
             broker.kill()
+            kills_in_a_pass += died_in_a_pass(broker)
             broker.start()
             check_after_restart(broker, histories)
         finish(broker, writers, histories)
     finally:
         broker.__exit__(None)
+    assert kills_in_a_pass >= KILLS_IN_A_PASS_MIN, "too few kills hit the cleaner at work"
+
+
+def died_in_a_pass(broker: BrokerProcess) -> bool:
+    """A pass that was cut off leaves a cleaned segment that no manifest has taken."""
+    return any(broker.data_dir.rglob("*.cleaned"))
 
 
 def write_until_the_moment(
@@ -214,6 +223,8 @@ def finish(broker: BrokerProcess, writers: list[Writer], histories: Mapping[str,
     """Everything sent is acknowledged, cleaning comes to its end, the last values are right."""
     for writer in writers:
         writer.finish()
+    del broker.overrides[IO_BUDGET]
+    broker.restart()
     wait_until_clean(f"127.0.0.1:{broker.http_port}", TABLE)
     check_after_restart(broker, histories)
 

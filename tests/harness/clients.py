@@ -71,24 +71,39 @@ class ConfluentClient:
             }
         )
         try:
-            listed = {t: consumer.list_topics(t, timeout=10).topics[t] for t in topics}
-            places = [(t, p, OFFSET_BEGINNING) for t in topics for p in listed[t].partitions]
-            consumer.assign([TopicPartition(*place) for place in places])
-            yield from self._read_to_ends(consumer, len(places))
+            parts = [
+                TopicPartition(topic, partition, OFFSET_BEGINNING)
+                for topic in topics
+                for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            ]
+            ends = {
+                (part.topic, part.partition): consumer.get_watermark_offsets(part, timeout=10)[1]
+                for part in parts
+            }
+            consumer.assign(parts)
+            yield from self._read_to(consumer, ends)
         finally:
             consumer.close()
 
-    def _read_to_ends(self, consumer: Any, ends_missing: int) -> Iterator[ConsumedRecord]:
+    def _read_to(
+        self, consumer: Any, ends: Mapping[tuple[str, int], int]
+    ) -> Iterator[ConsumedRecord]:
+        """A partition that is written to meanwhile says more than once that it is at its end."""
         deadline = deadline_of(self.name)
-        while ends_missing:
+        behind = {place for place, end in ends.items() if end > 0}
+        while behind:
             deadline()
             for message in consumer.consume(RECORDS_A_CALL, timeout=0.2):
                 error = message.error()
+                place = (message.topic(), message.partition())
                 if error is None:
-                    place = (message.topic(), message.partition(), message.offset())
-                    yield (*place, message.key(), message.value())
+                    if place in behind or message.offset() < ends[place]:
+                        yield (*place, message.offset(), message.key(), message.value())
+                    if message.offset() + 1 >= ends[place]:
+                        behind.discard(place)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    ends_missing -= 1
+                    if message.offset() >= ends[place]:
+                        behind.discard(place)
                 elif not error.retriable():
                     raise AssertionError(f"{self.name}: {error}")
 
