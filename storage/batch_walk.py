@@ -23,7 +23,9 @@ PLACE = struct.Struct(
     "i"  # batch length
     "11x"  # leader epoch, magic, CRC, attributes
     "i"  # last offset delta
-    "30x"  # timestamps, producer
+    "8x"  # base timestamp
+    "q"  # largest timestamp
+    "14x"  # producer
     "i"  # record count
 )
 assert PLACE.size == HEADER_BYTES
@@ -38,6 +40,7 @@ class BatchPlace:
     base_offset: int
     last_offset: int
     record_count: int
+    max_timestamp: int
 
     @property
     def end_position(self) -> int:
@@ -57,9 +60,9 @@ def walk_batches(file: File, position: int, end: int) -> Iterator[BatchPlace]:
             window, window_start, at = file.read_at(position, WINDOW_BYTES), position, 0
         if at + HEADER_BYTES > len(window):
             raise CorruptLog(file.path, position, "the file ends inside a batch header")
-        base_offset, length, last_delta, count = PLACE.unpack_from(window, at)
+        base_offset, length, last_delta, youngest, count = PLACE.unpack_from(window, at)
         size = length + LENGTH_OVERHEAD
         if size < HEADER_BYTES or last_delta < 0 or position + size > end:
             raise CorruptLog(file.path, position, f"a batch of {size} bytes cannot stand here")
-        yield BatchPlace(position, size, base_offset, base_offset + last_delta, count)
+        yield BatchPlace(position, size, base_offset, base_offset + last_delta, count, youngest)
         position += size

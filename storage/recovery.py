@@ -25,7 +25,7 @@ from storage.epoch_recovery import load_epochs
 from storage.errors import CorruptLog, DamagedFile, MissingFile, StorageError
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
-from storage.log import LogContents, PartitionLog
+from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
 from storage.manifest import UNKNOWN, Manifest, SegmentRow, decode, encode
@@ -52,6 +52,7 @@ from storage.producer_state import ProducerStates
 from storage.rebuild import rebuild_manifest
 from storage.scan import CHUNK_BYTES, scan_file
 from storage.segment import Background, Segment
+from storage.segment_list import LogContents
 
 _log = logging.getLogger("storage.recovery")
 

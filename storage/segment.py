@@ -342,7 +342,7 @@ class Segment:
         data = self.file().read_at(position, HEADER_BYTES)
         if len(data) < HEADER_BYTES:
             return False
-        base_offset, _, last_delta, _ = PLACE.unpack(data)
+        base_offset, _, last_delta, _, _ = PLACE.unpack(data)
         return bool(base_offset + last_delta == self.base_offset + relative_last_offset)
 
     def _lookup(self) -> Lookup:

@@ -12,7 +12,6 @@ recovery finishes (ARCHITECTURE.md, "On disk").
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from storage.cleaned_segment import CleanedSegment
 from storage.errors import SwapRefused
@@ -21,19 +20,14 @@ from storage.manifest import SegmentRow
 from storage.paths import SEGMENT_KINDS
 from storage.segment import Segment
 
-if TYPE_CHECKING:
-    from storage.log import PartitionLog
 
-
-def check_swap(log: PartitionLog, sources: Sequence[SegmentRow], generation: int) -> None:
-    """Raise SwapRefused unless the log is still the one that the pass was planned by."""
-    if log.generation != generation:
-        raise SwapRefused(f"{log.topic_partition}: truncated, deleted or reconfigured meanwhile")
-    sealed = [_name_of(segment) for segment in log.segments[:-1]]
+def check_swap(segments: Sequence[Segment], sources: Sequence[SegmentRow]) -> None:
+    """Raise SwapRefused unless the sources are sealed segments of the list, side by side."""
+    sealed = [_name_of(segment) for segment in segments[:-1]]
     names = [(row.base_offset, row.file_version) for row in sources]
     start = sealed.index(names[0]) if names and names[0] in sealed else -1
     if start < 0 or sealed[start : start + len(names)] != names:
-        raise SwapRefused(f"{log.topic_partition}: a source segment is not in the log any more")
+        raise SwapRefused("a source segment is not in the log any more")
 
 
 def swapped(

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from protocol.record_batch import Record, read_header, read_records
+from protocol.record_batch import Record, read_records
 from storage.batch_walk import BatchPlace, walk_batches
 from storage.files import File
 from storage.segment import Segment
@@ -25,65 +26,88 @@ class TimestampOffset:
     offset: int
 
 
+Bounds: TypeAlias = tuple[int, int]
+"""[start offset, end offset) of the records that count: the log start and the high watermark."""
+
+
 def first_at_or_after(
-    segments: Sequence[Segment], timestamp: int, *, start_offset: int
+    segments: Sequence[Segment], timestamp: int, bounds: Bounds
 ) -> TimestampOffset | None:
-    """The first record, from `start_offset` on, with this timestamp or a later one."""
+    """The first record within the bounds with this timestamp or a later one."""
+    start_offset, end_offset = bounds
     for segment in segments:
-        if (
-            segment.size
-            and segment.end_offset > start_offset
-            and segment.max_timestamp >= timestamp
-        ):
-            found = _search(segment, timestamp, start_offset)
+        if segment.base_offset >= end_offset:
+            break
+        if segment.end_offset > start_offset and segment.max_timestamp >= timestamp:
+            found = _search(segment, timestamp, bounds)
             if found is not None:
                 return found
     return None
 
 
-def youngest(segments: Sequence[Segment], *, start_offset: int) -> TimestampOffset | None:
-    """The first record with the largest timestamp of the log; None if the log has no record."""
+def youngest(segments: Sequence[Segment], bounds: Bounds) -> TimestampOffset | None:
+    """The first record with the largest timestamp within the bounds; None if there is no record."""
     best: TimestampOffset | None = None
     for segment in sorted(segments, key=lambda each: each.max_timestamp, reverse=True):
         if best is not None and segment.max_timestamp < best.timestamp:
             break
-        found = _youngest_of(segment, start_offset)
-        if found is not None and (
-            best is None or (-found.timestamp, found.offset) < (-best.timestamp, best.offset)
-        ):
+        found = _named_youngest(segment, bounds) or _youngest_of(segment, bounds)
+        if found is not None and (best is None or _is_better(found, best)):
             best = found
     return best
 
 
-def _search(segment: Segment, timestamp: int, start_offset: int) -> TimestampOffset | None:
-    """The first match in one segment; only batches that may hold one are decoded."""
+def _is_better(one: TimestampOffset, other: TimestampOffset) -> bool:
+    return (one.timestamp, -one.offset) > (other.timestamp, -other.offset)
+
+
+def _search(segment: Segment, timestamp: int, bounds: Bounds) -> TimestampOffset | None:
+    """The first match in one segment; only batches that promise one are read."""
     with segment.pinned() as file:
         start = segment.position_before_timestamp(timestamp)
         for place in walk_batches(file, start, segment.size):
-            if place.record_count and place.last_offset >= start_offset:
-                for record in _records(file, place, timestamp):
-                    if record.timestamp >= timestamp and record.offset >= start_offset:
+            if place.base_offset >= bounds[1]:
+                break
+            if place.max_timestamp >= timestamp:
+                for record in _records(file, place, bounds):
+                    if record.timestamp >= timestamp:
                         return TimestampOffset(record.timestamp, record.offset)
     return None
 
 
-def _youngest_of(segment: Segment, start_offset: int) -> TimestampOffset | None:
-    """The youngest record of a segment; every header is looked at, only better batches decoded."""
+def _named_youngest(segment: Segment, bounds: Bounds) -> TimestampOffset | None:
+    """The youngest record of the batch that the segment's row names, if it still has it."""
+    with segment.pinned() as file:
+        start = segment.position_before(segment.offset_of_max_timestamp)
+        for place in walk_batches(file, start, segment.size):
+            if place.last_offset >= segment.offset_of_max_timestamp:
+                for record in _records(file, place, bounds):
+                    if record.timestamp == segment.max_timestamp:
+                        return TimestampOffset(record.timestamp, record.offset)
+                break
+    return None
+
+
+def _youngest_of(segment: Segment, bounds: Bounds) -> TimestampOffset | None:
+    """The youngest record of a segment; every header is looked at, only better batches are read."""
     best: TimestampOffset | None = None
     with segment.pinned() as file:
         for place in walk_batches(file, 0, segment.size):
-            if place.record_count and place.last_offset >= start_offset:
-                for record in _records(file, place, best.timestamp + 1 if best else -1):
-                    if record.offset >= start_offset and (
-                        best is None or record.timestamp > best.timestamp
-                    ):
+            if place.base_offset >= bounds[1]:
+                break
+            if best is None or place.max_timestamp > best.timestamp:
+                for record in _records(file, place, bounds):
+                    if best is None or record.timestamp > best.timestamp:
                         best = TimestampOffset(record.timestamp, record.offset)
     return best
 
 
-def _records(file: File, place: BatchPlace, timestamp_min: int) -> Sequence[Record]:
-    """A batch's records, or none if its header says that all are older than `timestamp_min`."""
-    data = file.read_at(place.position, place.size)
-    if read_header(data).max_timestamp < timestamp_min:
+def _records(file: File, place: BatchPlace, bounds: Bounds) -> Sequence[Record]:
+    """A batch's records within the bounds."""
+    start_offset, end_offset = bounds
+    if not place.record_count or place.last_offset < start_offset:
         return ()
-    return read_records(data, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+    records = read_records(
+        file.read_at(place.position, place.size), decompressed_bytes_max=DECOMPRESSED_BYTES_MAX
+    )
+    return [record for record in records if start_offset <= record.offset < end_offset]

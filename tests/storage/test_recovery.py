@@ -41,7 +41,7 @@ class Machine:
         self.log.advance_high_watermark(self.log.sync())
 
     def crash(self, loss: Loss = Loss.EVERYTHING) -> PartitionLog:
-        self.disk = self.home.fs = self.disk.after_crash(loss, Random(0))  # type: ignore[assignment]
+        self.disk = self.home.fs = self.disk.after_crash(loss, Random(0))
         self.log = self.home.open()
         return self.log
 

@@ -1,0 +1,75 @@
+"""Whether a log is in service, and the work that runs beside its appends.
+
+in service -> offline: its disk failed, its topic was deleted, it was closed      (no way back)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from storage.errors import LogOffline, NoSpace, StorageError
+from storage.segment import Background
+
+_log = logging.getLogger("storage.log_service")
+
+
+class LogService:
+    """One log's state of service. Asked and changed by any thread."""
+
+    __slots__ = ("_background", "_is_retired", "_name", "_on_failure", "offline_reason")
+
+    def __init__(
+        self, name: str, *, background: Background, on_failure: Callable[[StorageError], None]
+    ) -> None:
+        # Constant after construction
+        self._name = name
+        self._background = background
+        self._on_failure = on_failure
+        # State
+        self._is_retired = False
+        self.offline_reason: str | None = None
+
+    def check_online(self) -> None:
+        """Raise LogOffline unless the log is in service."""
+        if self.offline_reason is not None:
+            raise LogOffline(self._name, self.offline_reason)
+
+    def go_offline(self, reason: str) -> None:
+        """Serve no more until the next start; nothing on disk is touched."""
+        if self.offline_reason is None:
+            self.offline_reason = reason
+
+    def retire(self) -> None:
+        """Serve no more: the topic is deleted, and its files may vanish at any moment."""
+        self._is_retired = True
+        self.go_offline("its topic was deleted")
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether the log is being deleted: then a file that is gone is no failure."""
+        return self._is_retired
+
+    def fail(self, error: StorageError) -> None:
+        """Take the log's directory out of service, because the disk failed."""
+        if not self._is_retired:
+            self.go_offline(str(error))
+            self._on_failure(error)
+
+    def in_background(self, work: Callable[[], None]) -> None:
+        """Do `work` soon, unless the log is out of service by then."""
+        self._background(lambda: self._guard(work, even_offline=False))
+
+    def remove_in_background(self, work: Callable[[], None]) -> None:
+        """Remove files soon; a closed log's last readers may be the ones who let go of them."""
+        self._background(lambda: self._guard(work, even_offline=True))
+
+    def _guard(self, work: Callable[[], None], *, even_offline: bool) -> None:
+        """Do `work`; a disk that fails takes the directory offline, unless it is only full."""
+        try:
+            if even_offline or self.offline_reason is None:
+                work()
+        except NoSpace as error:
+            _log.warning("%s: put off until there is space: %s", self._name, error)
+        except StorageError as error:
+            self.fail(error)

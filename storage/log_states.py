@@ -1,0 +1,116 @@
+"""What a log remembers of its leader epochs and producers, and how that stays on disk.
+
+Both are written before each manifest, so that together with a scan of what no manifest lists they are
+always known: the epochs as a checkpoint, the producers as a snapshot at the end of what is listed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from storage.errors import StorageError
+from storage.files import FileSystem
+from storage.leader_epochs import LeaderEpochs
+from storage.paths import LEADER_EPOCH_CHECKPOINT, join, snapshot_file
+from storage.producer_recovery import producers_of, remove_snapshots_past, snapshot_offsets
+from storage.producer_state import ProducerStates
+from storage.segment import Segment
+
+SNAPSHOTS_KEPT = 2
+"""Producer snapshots of the last rolls; one more than needed, in case the newest is damaged."""
+
+# What a start has not read is read once, whichever thread needs it first.
+_loading = threading.Lock()
+
+
+class LogStates:
+    """The epochs and producers of one log. Changed by its `PartitionLog`, written by its commits."""
+
+    __slots__ = (
+        "_directory",
+        "_epochs",
+        "_epochs_are_dirty",
+        "_fs",
+        "_load_epochs",
+        "_load_producers",
+        "_producers",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        load_epochs: Callable[[], LeaderEpochs],
+        load_producers: Callable[[], ProducerStates],
+    ) -> None:
+        # Constant after construction
+        self._fs = fs
+        self._directory = directory
+        self._load_epochs = load_epochs
+        self._load_producers = load_producers
+        # State: None until it is needed.
+        self._epochs: LeaderEpochs | None = None
+        self._epochs_are_dirty = False
+        self._producers: ProducerStates | None = None
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The idempotent producers that have written to the log. May read files, once."""
+        if self._producers is None:
+            with _loading:
+                if self._producers is None:
+                    self._producers = self._load_producers()
+        return self._producers
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        """Where the log's leader epochs begin. May read a file, once."""
+        if self._epochs is None:
+            with _loading:
+                if self._epochs is None:
+                    self._epochs = self._load_epochs()
+        return self._epochs
+
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note where an epoch begins; the batch carries it until the next commit writes it down."""
+        if self.epochs.assign(epoch, start_offset):
+            self._epochs_are_dirty = True
+
+    def write_epochs(self) -> None:
+        """Bring the checkpoint up to date, durably. Raises StorageError."""
+        if not self._epochs_are_dirty:
+            return
+        self._epochs_are_dirty = False
+        try:
+            path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
+            self._fs.replace_durably(path, self.epochs.encode())
+        except StorageError:
+            self._epochs_are_dirty = True
+            raise
+
+    def write_snapshot(self, offset: int, producers: ProducerStates) -> None:
+        """Keep the producers of everything below `offset`, which is synced, durably.
+
+        Where there never was a producer there is no snapshot; else a newer one, if empty, tells
+        that the older ones are out of date.
+        """
+        if len(producers) or snapshot_offsets(self._fs, self._directory):
+            path = join(self._directory, snapshot_file(offset))
+            self._fs.replace_durably(path, producers.encode())
+
+    def remove_old_snapshots(self) -> None:
+        """Remove what recovery has no use for any more."""
+        for offset in snapshot_offsets(self._fs, self._directory)[:-SNAPSHOTS_KEPT]:
+            self._fs.unlink(join(self._directory, snapshot_file(offset)))
+
+    def forget_past(self, end_offset: int) -> None:
+        """Remove the snapshots of what was truncated away."""
+        remove_snapshots_past(self._fs, self._directory, end_offset)
+
+    def set_back(self, segments: Sequence[Segment], end_offset: int) -> None:
+        """Be as the log was when it ended at `end_offset`, where `segments` end now."""
+        self.epochs.truncate_from_end(end_offset)
+        self._epochs_are_dirty = True
+        self._producers = producers_of(self._fs, self._directory, segments, end_offset)
+        self.write_snapshot(end_offset, self._producers)

@@ -1,0 +1,343 @@
+"""Which segments make up a log: in memory, where appends roll them, and in its manifest.
+
+    roll      a new active segment at once; then, in the background, a commit that lists it
+    swap      cleaned segments for their sources
+    truncate  fewer segments, and a new active one
+    close     the end of the active segment as well
+
+A commit promises that everything below the last listed segment's base is synced, so each one first
+deals with the rolls that no manifest lists yet. `state_lock` guards the few lines that change what
+both the loop's thread and workers see, and is never held over a wait for the disk; `commit_lock`
+puts commits in order and is never taken on the loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from storage.cleaned_segment import CleanedSegment, discard_staged
+from storage.errors import NoSpace, SegmentRemoved, SwapRefused
+from storage.files import FileSystem
+from storage.leader_epochs import LeaderEpochs
+from storage.log_identity import LogIdentity
+from storage.log_service import LogService
+from storage.log_states import LogStates
+from storage.manifest import UNKNOWN, Manifest, SegmentRow, encode
+from storage.paths import MANIFEST, join
+from storage.producer_state import ProducerStates
+from storage.segment import Segment
+from storage.swap import check_swap, place_files, swapped
+from storage.truncate import Cut, make_cut
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogContents:
+    """What recovery found: the state that a log starts from."""
+
+    segments: tuple[Segment, ...]
+    """In offset order; the last one is active."""
+    version: int
+    generation: int
+    log_start_offset: int
+    clean_offset: int
+    is_as_stopped: bool
+    """Whether all files are as a clean stop leaves them."""
+    load_epochs: Callable[[], LeaderEpochs]
+    load_producers: Callable[[], ProducerStates]
+    """Both are called at the first need, so that a start need not read these files."""
+
+
+class SegmentList:
+    """The segments of one log and their manifest. Owned by its `PartitionLog`."""
+
+    __slots__ = (
+        "_directory_is_dirty",
+        "_fs",
+        "_identity",
+        "_is_as_stopped",
+        "_listed",
+        "_rolled",
+        "_service",
+        "_states",
+        "_unsynced",
+        "_version",
+        "clean_offset",
+        "commit_lock",
+        "generation",
+        "log_start_offset",
+        "segments",
+        "state_lock",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        identity: LogIdentity,
+        contents: LogContents,
+        states: LogStates,
+        service: LogService,
+    ) -> None:
+        # Constant after construction
+        self._fs = fs
+        self._identity = identity
+        self._states = states
+        self._service = service
+        self.state_lock = threading.Lock()
+        self.commit_lock = threading.Lock()
+        # State, changed under `state_lock`. `segments` is in offset order, the last one active.
+        self.segments: tuple[Segment, ...] = contents.segments
+        self.generation = contents.generation
+        self.log_start_offset = contents.log_start_offset
+        self._version = contents.version
+        # Rolls that no manifest lists: the sealed segment, and the producers at its end.
+        self._rolled: list[tuple[Segment, ProducerStates]] = []
+        # Segments with bytes that no sync has covered, the active one last; and whether the
+        # directory has a name that no sync has covered.
+        self._unsynced: list[Segment] = [contents.segments[-1]]
+        self._directory_is_dirty = False
+        # State, changed under `commit_lock`: what the manifest says.
+        self.clean_offset = contents.clean_offset
+        self._listed: tuple[Segment, ...] = contents.segments
+        self._is_as_stopped = contents.is_as_stopped
+
+    @property
+    def active(self) -> Segment:
+        """The one that is appended to."""
+        return self.segments[-1]
+
+    def appending(self) -> None:
+        """Say that the active segment is about to change."""
+        self._is_as_stopped = False
+
+    def raise_generation(self) -> None:
+        """Let no swap succeed that was planned before."""
+        with self.state_lock:
+            self.generation += 1
+
+    def next_version(self) -> int:
+        """The number of a new file or manifest; never given twice."""
+        with self.state_lock:
+            self._version += 1
+            return self._version
+
+    # ---------------------------------------------------------------- rolls
+
+    def roll(self, end_offset: int, now_ms: int) -> None:
+        """Go on in a new segment at `end_offset`; the old one is sealed in the background.
+
+        Raises:
+            DiskError: the new file cannot be made; nothing has changed.
+        """
+        new = self._new_segment(end_offset, now_ms)
+        producers = self._states.producers.copy()
+        with self.state_lock:
+            self.active.seal()
+            self._rolled.append((self.active, producers))
+            self.segments = (*self.segments, new)
+            self._unsynced.append(new)
+            self._directory_is_dirty = True
+        self._service.in_background(self.commit_rolls)
+
+    def commit_rolls(self) -> None:
+        """List all rolls so far. Raises StorageError."""
+        with self.commit_lock:
+            self._list_rolled()
+
+    def _list_rolled(self) -> None:
+        """Make all rolls so far durable: first what the manifest will promise, then the manifest."""
+        with self.state_lock:
+            rolled, self._rolled = self._rolled, []
+            segments = self.segments
+        if not rolled:
+            return
+        try:
+            self._seal(rolled)
+            self._commit(segments)
+        except NoSpace:
+            # Recovery finds rolls without a manifest too, so this waits for the next commit.
+            with self.state_lock:
+                self._rolled[:0] = rolled
+            raise
+        self._states.remove_old_snapshots()
+
+    def _seal(self, rolled: Sequence[tuple[Segment, ProducerStates]]) -> None:
+        """Make durable what the manifest says of sealed segments, and what recovery then needs."""
+        for segment, _ in rolled:
+            with segment.pinned() as file:
+                file.sync()
+            segment.write_index()
+            segment.drop_index()
+        last, producers = rolled[-1]
+        self._states.write_snapshot(last.end_offset, producers)
+
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+        row = SegmentRow(
+            base_offset=base_offset, file_version=self.next_version(), created_ms=now_ms
+        )
+        segment = self._segment_of(row)
+        segment.create()
+        return segment
+
+    def _segment_of(self, row: SegmentRow) -> Segment:
+        background = self._service.remove_in_background
+        return Segment(self._fs, self._identity.directory, row, background=background)
+
+    # ---------------------------------------------------------------- commits
+
+    def _commit(
+        self,
+        segments: Sequence[Segment],
+        *,
+        rows: Sequence[SegmentRow] | None = None,
+        clean_offset: int | None = None,
+        truncate_to: int = UNKNOWN,
+    ) -> None:
+        """Replace the manifest; all segments but the last are synced.
+
+        Args:
+            rows: of the segments, where they are not what the segments themselves say.
+        """
+        self._is_as_stopped = False
+        self._states.write_epochs()
+        clean_offset = self.clean_offset if clean_offset is None else clean_offset
+        manifest = Manifest(
+            version=self.next_version(),
+            generation=self.generation,
+            topic_id=self._identity.topic_id,
+            partition=self._identity.topic_partition.partition,
+            log_start_offset=self.log_start_offset,
+            clean_offset=clean_offset,
+            truncate_to=truncate_to,
+            segments=tuple(_rows(segments) if rows is None else rows),
+        )
+        path = join(self._identity.directory, MANIFEST)
+        self._fs.replace_durably(path, encode(manifest))
+        self._listed = tuple(segments)
+        self.clean_offset = clean_offset
+
+    def swap(
+        self,
+        sources: Sequence[SegmentRow],
+        cleaned: Sequence[CleanedSegment],
+        *,
+        generation: int,
+        clean_offset: int | None,
+    ) -> None:
+        """Put cleaned segments in the place of their sources. See `PartitionLog.swap`."""
+        with self.commit_lock:
+            self._service.check_online()
+            try:
+                self._list_rolled()
+                with self.state_lock:
+                    if self.generation != generation:
+                        raise SwapRefused("the log was truncated, deleted or changed its policy")
+                    check_swap(self.segments, sources)
+                new = [self._segment_of(each.row) for each in cleaned]
+                self._commit(swapped(self._listed, sources, new), clean_offset=clean_offset)
+            except NoSpace:
+                # The old manifest stands, and on a full disk what it doesn't list must go at once.
+                for each in cleaned:
+                    discard_staged(
+                        self._fs,
+                        self._identity.directory,
+                        each.row.base_offset,
+                        each.row.file_version,
+                    )
+                raise
+            place_files(self._fs, self._identity.directory, cleaned)
+            self._show_swap(sources, new)
+
+    def _show_swap(self, sources: Sequence[SegmentRow], new: Sequence[Segment]) -> None:
+        """Let readers see the committed segments, and remove their sources behind the last one."""
+        with self.state_lock:
+            before = self.segments
+            self.segments = swapped(before, sources, new)
+        after = set(self.segments)
+        for segment in before:
+            if segment not in after:
+                segment.retire()
+
+    def truncate(self, cut: Cut, *, start_offset: int, forget: Callable[[int], None]) -> None:
+        """Cut the log back; the caller holds `commit_lock`, and nothing is appended.
+
+        Args:
+            forget: called with the log's new end as soon as nobody may read past it.
+        """
+        self._list_rolled()
+        for segment in cut.kept[-1:]:
+            segment.file().sync()
+        new = self._new_segment(cut.end_offset, self.active.created_ms)
+        gone = self._replace((*cut.kept, new), start_offset)
+        forget(cut.end_offset)
+        self._commit(
+            self.segments,
+            rows=(*cut.rows, new.active_row()),
+            clean_offset=max(start_offset, min(self.clean_offset, cut.end_offset)),
+            truncate_to=cut.end_offset,
+        )
+        for segment in gone:
+            segment.remove_at_once()
+        self._states.forget_past(cut.end_offset)
+        make_cut(cut)
+        self._fs.sync_directory(self._identity.directory)
+        self._states.set_back(cut.kept, cut.end_offset)
+        self._commit(self.segments)
+
+    def _replace(self, kept: tuple[Segment, ...], start_offset: int) -> list[Segment]:
+        """Go on with other segments; those that are no longer in the log."""
+        with self.state_lock:
+            gone = [segment for segment in self.segments if segment not in kept]
+            self.generation += 1
+            self.segments = kept
+            self.log_start_offset = start_offset
+            self._unsynced = [kept[-1]]
+        return gone
+
+    def close(self) -> None:
+        """Write down all that the next start would otherwise have to find out, and let go."""
+        with self.commit_lock:
+            if self._service.offline_reason is None and not self._is_as_stopped:
+                self._write_everything()
+            self._service.go_offline("it is closed")
+        for segment in self.segments:
+            segment.close()
+
+    def _write_everything(self) -> None:
+        self._list_rolled()
+        self.sync(lambda: 0)
+        self.active.write_index()
+        self._states.write_snapshot(self.active.end_offset, self._states.producers)
+        self._commit(self.segments, rows=[segment.full_row() for segment in self.segments])
+        self._states.remove_old_snapshots()
+
+    # ---------------------------------------------------------------- syncs
+
+    def sync(self, end_of_log: Callable[[], int]) -> int:
+        """Make all appended bytes safe; the log's end before it began. Any thread.
+
+        Raises:
+            StorageError: final; the log's directory must go offline.
+        """
+        with self.state_lock:
+            end_offset, unsynced = end_of_log(), list(self._unsynced)
+            # The active one may take more bytes before this sync is over, and be sealed with them.
+            sealed = unsynced[:-1]
+            directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
+        for segment in unsynced:
+            try:
+                with segment.pinned() as file:
+                    file.sync()
+            except SegmentRemoved:
+                continue
+        if directory_is_dirty:
+            self._fs.sync_directory(self._identity.directory)
+        with self.state_lock:
+            self._unsynced = [each for each in self._unsynced if each not in sealed]
+        return end_offset
+
+
+def _rows(segments: Sequence[Segment]) -> list[SegmentRow]:
+    """The rows of a log whose last segment is active: its end is for a scan to find."""
+    return [*(segment.full_row() for segment in segments[:-1]), segments[-1].active_row()]
