@@ -371,3 +371,49 @@ def test_full_disk_puts_off_a_rolls_commit_and_nothing_is_lost() -> None:
     left = LogHome(home.fs.after_crash(Loss.EVERYTHING, Random(0)))  # type: ignore[attr-defined]
     recovered = left.open()
     assert [segment.base_offset for segment in recovered.segments] == [0, 1, 2]
+
+
+def test_offsets_far_beyond_an_empty_log_are_taken() -> None:
+    log = home_of(index_interval_bytes=0).create()
+    far = 5 << 31
+    for number in range(3):
+        batch = batch_of([(b"k", b"v")], base_offset=far + number)
+        assert log.append_as_follower(valid(batch), now_ms=0).base_offset == far + number
+    publish(log)
+    assert fetch(log, 0)[0] == far
+    assert log.log_end_offset == far + 3
+
+
+def test_topic_deleted_while_a_roll_is_committed_is_no_failure_of_the_disk() -> None:
+    disk = MemoryFileSystem()
+    background = Deferred(inline=False)
+    home = LogHome(disk, background=background)
+    log = home.create()
+    append(log)
+    log.roll(0)
+
+    def delete(action: str, _path: str) -> None:
+        disk.on_operation = None
+        log.retire()
+        disk.rename("/data/orders", "/data/orders.deleted")
+        disk.remove_tree("/data/orders.deleted")
+
+    disk.on_operation = delete
+    background.run_all()
+    assert home.failures == []
+    assert log.sync() == log.high_watermark
+
+
+def test_record_beyond_the_high_watermark_is_not_found_by_time() -> None:
+    log = home_of().create()
+    log.append_as_leader(valid(batch_of([(b"k", b"v")], timestamps=[10])), now_ms=0)
+    publish(log)
+    log.append_as_leader(valid(batch_of([(b"k", b"v")], timestamps=[20])), now_ms=0)
+    assert log.offset_for_timestamp(15) is None
+    youngest = log.offset_of_max_timestamp()
+    assert youngest is not None
+    assert (youngest.timestamp, youngest.offset) == (10, 0)
+    publish(log)
+    found = log.offset_for_timestamp(15)
+    assert found is not None
+    assert found.offset == 1
