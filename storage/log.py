@@ -41,6 +41,9 @@ from storage.validate import Refused, ValidationRules, ValidBatch
 
 OFFSET_SPAN_MAX = (1 << 31) - 1
 
+PRODUCER_EXPIRATION_MS = 86_400_000
+"""Kafka's default of producer.id.expiration.ms."""
+
 READ_TRIES = 3
 """A read takes the list of segments again when a swap removed one of them meanwhile."""
 
@@ -91,6 +94,7 @@ class PartitionLog:
         background: Background,
         on_failure: Callable[[StorageError], None],
         jitter_ms: int = 0,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     ) -> None:
         """Take over what recovery found; `storage/recovery.py` is who calls this.
 
@@ -98,6 +102,7 @@ class PartitionLog:
             leader_epoch: stamped on everything that is appended from now on.
             on_failure: told when the disk failed in a way that takes the directory offline.
             jitter_ms: taken off the roll time (segment.jitter.ms).
+            producer_expiration_ms: an idle producer is forgotten after this long.
         """
         # Constant after construction
         self._fs = fs
@@ -106,7 +111,11 @@ class PartitionLog:
             str(identity.topic_partition), background=background, on_failure=on_failure
         )
         self._states = LogStates(
-            fs, identity.directory, contents.load_epochs, contents.load_producers
+            fs,
+            identity.directory,
+            contents.load_epochs,
+            contents.load_producers,
+            producer_expiration_ms=producer_expiration_ms,
         )
         self._list = SegmentList(fs, identity, contents, self._states, self._service)
         self.identity = identity
@@ -279,7 +288,11 @@ class PartitionLog:
     # ---------------------------------------------------------------- rolling
 
     def roll_if_due(self, now_ms: int) -> bool:
-        """Roll the active segment if its time has come, appends or not; whether it did."""
+        """Roll the active segment if its time has come, appends or not; whether it did.
+
+        Called by a clock; idle producers are forgotten in passing.
+        """
+        self._states.expire_producers(now_ms)
         if self.offline_reason is not None or not self._is_old(now_ms):
             return False
         self.roll(now_ms)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from storage.errors import DamagedFile, DirectoryOffline, MissingFile
 from storage.files import FileSystem, Lock
-from storage.log import PartitionLog
+from storage.log import PRODUCER_EXPIRATION_MS, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
 from storage.meta_properties import MetaProperties, read_meta_properties
@@ -48,6 +48,7 @@ class LogDirectory:
         "_lock",
         "_logs",
         "_now_ms",
+        "_producer_expiration_ms",
         "_was_clean",
         "leader_epoch",
         "meta",
@@ -65,6 +66,7 @@ class LogDirectory:
         now_ms: Callable[[], int],
         random_bytes: Callable[[int], bytes],
         jitter: Callable[[int], int] = lambda _: 0,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     ) -> None:
         """Lock the directory and make it this run's; it is created if it is new.
 
@@ -73,6 +75,7 @@ class LogDirectory:
                 and node.
             random_bytes: a source of secrets.
             jitter: a random number up to its argument, for segment.jitter.ms.
+            producer_expiration_ms: an idle producer is forgotten after this long.
 
         Raises:
             DirectoryLocked, ForeignDirectory, FormatFromTheFuture, DamagedFile: not ours to open.
@@ -83,6 +86,7 @@ class LogDirectory:
         self._background = background
         self._now_ms = now_ms
         self._jitter = jitter
+        self._producer_expiration_ms = producer_expiration_ms
         self.path = path
         _make_durably(fs, path)
         self._lock: Lock = fs.lock(join(path, LOCK))
@@ -185,6 +189,7 @@ class LogDirectory:
             on_failure=lambda error: self.go_offline(str(error)),
             now_ms=self._now_ms(),
             is_clean=self._was_clean,
+            producer_expiration_ms=self._producer_expiration_ms,
         )
 
     # ---------------------------------------------------------------- out of service, the end

@@ -31,6 +31,8 @@ class LogStates:
         "_directory",
         "_epochs",
         "_epochs_are_dirty",
+        "_expiration_ms",
+        "_expired_ms",
         "_fs",
         "_load_epochs",
         "_load_producers",
@@ -43,8 +45,11 @@ class LogStates:
         directory: str,
         load_epochs: Callable[[], LeaderEpochs],
         load_producers: Callable[[], ProducerStates],
+        *,
+        producer_expiration_ms: int,
     ) -> None:
         # Constant after construction
+        self._expiration_ms = producer_expiration_ms
         self._fs = fs
         self._directory = directory
         self._load_epochs = load_epochs
@@ -53,6 +58,7 @@ class LogStates:
         self._epochs: LeaderEpochs | None = None
         self._epochs_are_dirty = False
         self._producers: ProducerStates | None = None
+        self._expired_ms = 0
 
     @property
     def producers(self) -> ProducerStates:
@@ -76,6 +82,13 @@ class LogStates:
         """Note where an epoch begins; the batch carries it until the next commit writes it down."""
         if self.epochs.assign(epoch, start_offset):
             self._epochs_are_dirty = True
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that were idle for producer.id.expiration.ms; looks now and then."""
+        if self._producers is None or now_ms - self._expired_ms < self._expiration_ms // 16:
+            return
+        self._expired_ms = now_ms
+        self._producers.expire(now_ms - self._expiration_ms)
 
     def write_epochs(self) -> None:
         """Bring the checkpoint up to date, durably. Raises StorageError."""

@@ -25,7 +25,7 @@ from storage.epoch_recovery import load_epochs
 from storage.errors import CorruptLog, DamagedFile, MissingFile, StorageError
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
-from storage.log import PartitionLog
+from storage.log import PRODUCER_EXPIRATION_MS, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
 from storage.manifest import UNKNOWN, Manifest, SegmentRow, decode, encode
@@ -67,6 +67,7 @@ class LogOpening:
     now_ms: int
     is_clean: bool
     """Whether the directory's last stop was clean."""
+    producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
 
 
 def create_log(
@@ -216,6 +217,7 @@ def _open(
         background=opening.background,
         on_failure=opening.on_failure,
         jitter_ms=jitter_ms,
+        producer_expiration_ms=opening.producer_expiration_ms,
     )
 
 

@@ -30,6 +30,7 @@ from storage.log import Appended, PartitionLog
 from storage.manifest import decode
 from storage.paths import LOG, parse_segment_file
 from storage.producer_state import Duplicate
+from storage.segment_list import SegmentList
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import Deferred, LogHome, read_all
@@ -37,7 +38,6 @@ from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "25000"))
 SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
-LOSSES = (Loss.EVERYTHING, Loss.NOTHING, Loss.TORN, Loss.TORN, Loss.TORN)
 STEPS = 60
 KEYS = [f"key-{number}".encode() for number in range(6)]
 
@@ -243,7 +243,8 @@ class Workload:
     # ---------------------------------------------------------------- crashing
 
     def _crash(self, action: str, path: str) -> None:
-        for loss in LOSSES:
+        # Two states an operation: the more histories, the more different ones.
+        for loss in (Loss.TORN, self.crash_random.choice(tuple(Loss))):
             if self.states >= self.states_max:
                 return
             self.states += 1
@@ -354,11 +355,47 @@ def test_every_crash_state_recovers_what_was_acknowledged(
         sys.stdout.write(f"\n{states} crash states, seeds {SEED} to {seed - 1}\n")
 
 
-def test_sweep_notices_a_disk_that_does_not_sync_directories() -> None:
-    workload = Workload(SEED, states_max=5000)
-    workload.disk.ignores_directory_sync = True
-    with pytest.raises(Failed):
-        workload.run()
+def caught(*, ignores_directory_sync: bool = False) -> bool:
+    """Whether some history of the first few shows that something is wrong."""
+    for seed in range(SEED, SEED + 20):
+        workload = Workload(seed, states_max=2000)
+        workload.disk.ignores_directory_sync = ignores_directory_sync
+        try:
+            workload.run()
+        except Failed:
+            return True
+    return False
+
+
+def test_sweep_catches_a_disk_that_does_not_sync_directories() -> None:
+    assert caught(ignores_directory_sync=True)
+
+
+def test_sweep_catches_an_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SegmentList, "sync", lambda _, end_of_log: end_of_log())
+    assert caught()
+
+
+def test_sweep_catches_a_rolled_segment_removed_as_an_orphan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("storage.recovery._Recovery._is_empty", lambda *_: True)
+    assert caught()
+
+
+def test_sweep_catches_a_commit_that_lists_what_is_not_synced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SegmentList, "_seal", lambda *_: None)
+    assert caught()
+
+
+def test_sweep_catches_a_swap_without_a_synced_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def replace(disk: MemoryFileSystem, path: str, data: bytes) -> None:
+        disk.write_bytes(path, data)
+
+    monkeypatch.setattr(MemoryFileSystem, "replace_durably", replace)
+    assert caught()
 
 
 def test_out_of_range_is_an_answer_after_every_full_truncation() -> None:

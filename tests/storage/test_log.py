@@ -417,3 +417,13 @@ def test_record_beyond_the_high_watermark_is_not_found_by_time() -> None:
     found = log.offset_for_timestamp(15)
     assert found is not None
     assert found.offset == 1
+
+
+def test_idle_producer_is_forgotten_by_the_clock() -> None:
+    log = home_of().create()
+    batch = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=0)
+    log.append_as_leader(valid(batch), now_ms=1000)
+    log.roll_if_due(1000 + DAY_MS)
+    assert len(log.producers) == 1
+    log.roll_if_due(1001 + 2 * DAY_MS)
+    assert len(log.producers) == 0
