@@ -25,6 +25,9 @@ SIZE = struct.Struct(">i")
 
 RECEIVE_BYTES = 64 * 1024
 """Size of the buffer that frames start in."""
+RECEIVE_AFTER_LARGE_BYTES = 8 * 1024
+"""Its size after a frame larger than RECEIVE_BYTES: such frames come one after the other, and most
+of the next one is then received straight into its own memory."""
 LARGE_BYTES_MIN = 16 * 1024
 """An incomplete frame of at least this size gets memory of its own."""
 ROOM_BYTES_MIN = 4 * 1024
@@ -53,7 +56,8 @@ class FrameBuffer:
         # Constant after construction
         self._frame_bytes_max = frame_bytes_max
         # State: received and not taken is _received[_start:_end], behind which a large frame,
-        # if there is one, stands alone in _large[:_large_end].
+        # if there is one, stands alone in _large[:_large_end]. _large_size is the last one's until
+        # a small frame was taken.
         self._received: bytearray | None = None
         self._start = 0
         self._end = 0
@@ -113,6 +117,7 @@ class FrameBuffer:
             raise FrameTooLarge(size, self._frame_bytes_max)
         start += SIZE.size
         if start + size <= self._end:
+            self._large_size = 0
             frame = received[start : start + size]
             self._drop_until(start + size)
             return frame
@@ -143,7 +148,8 @@ class FrameBuffer:
         """The receive buffer, with room behind `_end`."""
         received = self._received
         if received is None:
-            received = bytearray(RECEIVE_BYTES)
+            is_after_large = self._large_size > RECEIVE_BYTES
+            received = bytearray(RECEIVE_AFTER_LARGE_BYTES if is_after_large else RECEIVE_BYTES)
         elif len(received) - self._end < ROOM_BYTES_MIN:
             kept = self._end - self._start
             fresh = bytearray(max(RECEIVE_BYTES, 2 * kept))
