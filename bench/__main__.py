@@ -1,4 +1,8 @@
-"""`python -m bench [GROUP ...]`: measure, print tables, write bench/results/<group>.json."""
+"""`python -m bench [GROUP ...]`: measure, print tables, write bench/results/<group>.json.
+
+KOMPAKT_BENCH_PAIRS says how often each figure and its probe are taken, KOMPAKT_BENCH_NOTE what a
+reader of the results should know of the machine at that time.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +51,7 @@ def write(group: str, figures: list[Figure], machine: Mapping[str, object]) -> N
         "group": group,
         "taken": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": machine,
+        "note": os.environ.get("KOMPAKT_BENCH_NOTE", ""),
         "figures": [figure.as_json() for figure in figures],
     }
     (RESULTS / f"{group}.json").write_text(json.dumps(document, indent=2) + "\n")
