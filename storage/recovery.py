@@ -296,8 +296,10 @@ class _Recovery:
     # ---------------------------------------------------------------- what is there
 
     def _files(self) -> list[SegmentFile]:
+        """The segment files in the directory, older versions first."""
         names = self._fs.list(self._directory)
-        return [file for file in map(parse_segment_file, names) if file is not None]
+        files = [file for file in map(parse_segment_file, names) if file is not None]
+        return sorted(files, key=lambda file: file.version)
 
     def _listed(self) -> set[tuple[int, int]]:
         return {(row.base_offset, row.file_version) for row in self.manifest.segments}
@@ -325,9 +327,10 @@ class _Recovery:
             if not continues or self.manifest.truncate_to != UNKNOWN or self._is_empty(file):
                 self._remove_if_covered(file)
             else:
-                known = candidates.get(file.base_offset)
-                if known is None or known.version < file.version:
-                    candidates[file.base_offset] = file
+                older = candidates.get(file.base_offset)
+                candidates[file.base_offset] = file
+                if older is not None:
+                    self._set_aside(older)
         return candidates
 
     def _is_empty(self, file: SegmentFile) -> bool:

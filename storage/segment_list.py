@@ -25,7 +25,7 @@ from storage.log_identity import LogIdentity
 from storage.log_service import LogService
 from storage.log_states import LogStates
 from storage.manifest import UNKNOWN, Manifest, SegmentRow, encode
-from storage.paths import MANIFEST, join
+from storage.paths import MANIFEST, join, parse_segment_file
 from storage.producer_state import ProducerStates
 from storage.segment import Segment
 from storage.swap import check_swap, place_files, swapped
@@ -279,11 +279,24 @@ class SegmentList:
         )
         for segment in gone:
             segment.remove_at_once()
+        self._remove_unlisted()
         self._states.forget_past(cut.end_offset)
         make_cut(cut)
         self._fs.sync_directory(self._identity.directory)
         self._states.set_back(cut.kept, cut.end_offset)
         self._commit(self.segments)
+
+    def _remove_unlisted(self) -> None:
+        """Remove what swaps have retired and readers still hold: the descriptors they have suffice.
+
+        Left behind, such a file could continue the shortened log when that is recovered.
+        """
+        directory = self._identity.directory
+        listed = {(segment.base_offset, segment.file_version) for segment in self._listed}
+        for name in self._fs.list(directory):
+            file = parse_segment_file(name)
+            if file is not None and (file.base_offset, file.version) not in listed:
+                self._fs.unlink(join(directory, name))
 
     def _replace(self, kept: tuple[Segment, ...], start_offset: int) -> list[Segment]:
         """Go on with other segments; those that are no longer in the log."""

@@ -339,7 +339,8 @@ def check_files(home: LogHome, log: PartitionLog) -> None:
     files = [parse_segment_file(name) for name in home.fs.list(directory)]
     there = {(f.base_offset, f.version) for f in files if f is not None and f.kind == LOG}
     assert not any(f.is_cleaned for f in files if f is not None)
-    assert there == {(row.base_offset, row.file_version) for row in manifest.segments}
+    listed = {(row.base_offset, row.file_version) for row in manifest.segments}
+    assert there == listed, f"files {sorted(there)} and manifest {sorted(listed)}"
     assert len(log.segments) == len(manifest.segments)
 
 

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from storage.log import Appended, Isolation, PartitionLog
+from storage.reader import ReadResult
+from tests.harness.hand_cleaning import recopied, write_cleaned
+from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_home import LogHome, read_all
+from tests.harness.memory_fs import Loss, MemoryFileSystem
+
+
+def filled(home: LogHome, *, segments: int = 3) -> PartitionLog:
+    """A log with two batches of two records a segment; the last segment is active and empty."""
+    log = home.create()
+    for _ in range(segments):
+        for _ in range(2):
+            pairs = [(b"k", bytes(40)), (b"l", bytes(40))]
+            assert isinstance(log.append_as_leader(valid(batch_of(pairs)), now_ms=0), Appended)
+        log.roll(0)
+    log.advance_high_watermark(log.sync())
+    return log
+
+
+def offsets(log: PartitionLog) -> list[int]:
+    return [record.offset for record in read_all(log)]
+
+
+@pytest.mark.parametrize(
+    ("offset", "end"),
+    [
+        pytest.param(12, 12, id="the_end_changes_nothing"),
+        pytest.param(10, 10, id="between_batches"),
+        pytest.param(9, 8, id="inside_a_batch_takes_all_of_it"),
+        pytest.param(8, 8, id="between_segments"),
+        pytest.param(5, 4, id="inside_a_batch_that_begins_a_segment"),
+        pytest.param(2, 2, id="inside_the_first_segment"),
+        pytest.param(0, 0, id="everything"),
+    ],
+)
+def test_no_batch_reaches_the_offset_and_all_before_it_stays(offset: int, end: int) -> None:
+    home = LogHome(MemoryFileSystem())
+    log = filled(home)
+    log.truncate_to(offset)
+    assert log.log_end_offset == end
+    assert log.high_watermark == end
+    assert offsets(log) == list(range(end))
+    left = LogHome(home.fs.after_crash(Loss.EVERYTHING, Random(0)))  # type: ignore[attr-defined]
+    recovered = left.open()
+    assert (recovered.log_end_offset, offsets(recovered)) == (end, list(range(end)))
+
+
+def test_log_goes_on_behind_the_cut_and_forgets_epochs_and_producers_past_it() -> None:
+    home = LogHome(MemoryFileSystem())
+    log = home.create(epoch=1)
+    for sequence in range(3):
+        batch = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=sequence)
+        log.append_as_leader(valid(batch), now_ms=0)
+    log.truncate_to(1)
+    assert log.end_offset_for_epoch(1) == (1, 1)
+    again = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=1)
+    assert log.append_as_leader(valid(again), now_ms=0) == Appended(1, 2)
+    log.advance_high_watermark(log.sync())
+    assert offsets(log) == [0, 1]
+
+
+def test_truncating_below_the_log_start_is_a_mistake() -> None:
+    log = filled(LogHome(MemoryFileSystem()))
+    log.truncate_fully_and_start_at(30)
+    with pytest.raises(ValueError, match="below the log start 30"):
+        log.truncate_to(29)
+
+
+def test_full_truncation_may_start_ahead_or_behind() -> None:
+    home = LogHome(MemoryFileSystem())
+    log = filled(home)
+    for start in (50, 7):
+        log.truncate_fully_and_start_at(start)
+        assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (start,) * 3
+        assert offsets(log) == []
+        batch = valid(batch_of([(b"k", b"v")]))
+        assert log.append_as_leader(batch, now_ms=0) == Appended(start, start + 1)
+
+
+def test_source_that_a_reader_still_holds_never_comes_back() -> None:
+    """Its file could continue the shortened log; recovery would take it for a roll's."""
+    home = LogHome(MemoryFileSystem())
+    log = filled(home)
+    result = log.read(4, max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED)
+    assert isinstance(result, ReadResult)
+    view = log.cleaning_view()
+    sources = view.segments[1:2]
+    batches, _ = recopied(sources, lambda _: True, ())
+    log.swap(
+        [each.row for each in sources],
+        write_cleaned(log, sources, batches, cut=9),
+        generation=view.generation,
+        clean_offset=None,
+    )
+    log.truncate_to(0)
+    for _ in range(2):
+        log.append_as_leader(valid(batch_of([(b"new", b"1"), (b"new", b"2")])), now_ms=0)
+    log.advance_high_watermark(log.sync())
+
+    left = LogHome(home.fs.after_crash(Loss.NOTHING, Random(0)))  # type: ignore[attr-defined]
+
+    assert offsets(left.open()) == [0, 1, 2, 3]
+    (region,) = result.regions
+    assert len(region.read_bytes()) == region.size
+    region.release()
