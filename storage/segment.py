@@ -18,6 +18,7 @@ from storage.batch_walk import HEADER_BYTES, PLACE
 from storage.errors import MissingFile, SegmentRemoved
 from storage.files import Buffer, File, FileSystem
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
+from storage.open_files import SEALED_FILES_MAX, OpenFiles
 from storage.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file
 from storage.rebuild import rebuild_index
 from storage.sealed_index import SealedIndex
@@ -35,6 +36,7 @@ Background = Callable[[Callable[[], None]], None]
 
 # Opening and pinning happen in the loop's thread and in the cleaner's; both are short.
 _guard = threading.Lock()
+_open_files = OpenFiles(SEALED_FILES_MAX)
 
 
 class SegmentRegion:
@@ -181,13 +183,26 @@ class Segment:
             with _guard:
                 if self._file is None:
                     self._file = self._fs.open(self.path(LOG))
+                    _open_files.add(self)
+                return self._file
         return self._file
 
     def close(self) -> None:
         """Give the descriptor back."""
+        with _guard:
+            file, self._file = self._file, None
+            _open_files.discard(self)
+        if file is not None:
+            file.close()
+
+    def close_if_idle(self) -> bool:
+        """Close the file of a sealed and synced segment that nobody has pinned; whether it is."""
+        if self._pins or not self._has_index_files or not self.is_sealed:
+            return False
         if self._file is not None:
             self._file.close()
             self._file = None
+        return True
 
     def pin(self) -> None:
         """Keep the files until `unpin`. Whoever touches the file of a sealed segment holds a pin.
@@ -370,7 +385,8 @@ class Segment:
 
     def _rebuilt_index(self) -> SegmentIndex:
         """Make the indexes anew from the batches; they stay in memory."""
-        index = rebuild_index(self.file(), self.size, self.base_offset, REBUILT_INTERVAL_BYTES)
+        with self.pinned() as file:
+            index = rebuild_index(file, self.size, self.base_offset, REBUILT_INTERVAL_BYTES)
         self._index = self._own_index = index
         return index
 
@@ -409,6 +425,10 @@ class Segment:
         """Free the memory of the indexes; the next reader loads them again."""
         if self.is_sealed and self._has_index_files:
             self._index = self._own_index = None
+            if self._file is not None:
+                # It was the active one; from here on its descriptor is one of the bounded number.
+                with _guard:
+                    _open_files.add(self)
 
     def seal(self) -> None:
         """Take no more appends."""

@@ -267,7 +267,8 @@ class SegmentList:
         """
         self._list_rolled()
         for segment in cut.kept[-1:]:
-            segment.file().sync()
+            with segment.pinned() as file:
+                file.sync()
         new = self._new_segment(cut.end_offset, self.active.created_ms)
         gone = self._replace((*cut.kept, new), start_offset)
         forget(cut.end_offset)

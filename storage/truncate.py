@@ -69,8 +69,9 @@ def make_cut(cut: Cut) -> None:
     if not cut.kept:
         return
     last = cut.kept[-1]
-    if last.size != cut.position:
-        last.cut(cut.position, min(last.end_offset, cut.end_offset))
-        last.file().sync()
-    last.seal()
-    last.write_index()
+    with last.pinned() as file:
+        if last.size != cut.position:
+            last.cut(cut.position, min(last.end_offset, cut.end_offset))
+            file.sync()
+        last.seal()
+        last.write_index()
