@@ -43,9 +43,14 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
 }
 CLEANER = {"log.cleaner.backoff.ms": "20", "log.cleaner.threads": "1"}
 IO_BUDGET = "log.cleaner.io.max.bytes.per.second"
-BYTES_A_SECOND = 200_000
-"""Passes take milliseconds otherwise, and the kills fall between them."""
-KILLS_IN_A_PASS_MIN = KILLS // 4
+BYTES_A_SECOND = (300_000, 1_000_000, 3_000_000, 100_000_000)
+"""One of them for each life of the broker. Without a low one passes take milliseconds and the
+kills fall between them; with a low one only, the cleaner falls behind and dies reading each time."""
+AIMED = 0.5
+"""This share of the kills waits for a recopy and falls at a random moment of it; chance alone hits
+next to none in some runs."""
+RECOPY_SECONDS_MAX = 1.0
+KILLS_WHILE_RECOPYING_MIN = KILLS // 10
 
 
 @dataclass(slots=True)
@@ -124,7 +129,7 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_under_load_and_u
     seed = int(os.environ.get("KOMPAKT_KILL_SEED", str(random.randrange(1 << 32))))
     print(f"KOMPAKT_KILL_SEED={seed}")  # noqa: T201  pytest shows it with a failure
     choices = random.Random(seed)
-    broker = BrokerProcess(tmp_path, {**CLEANER, IO_BUDGET: BYTES_A_SECOND})
+    broker = BrokerProcess(tmp_path, CLEANER)
     broker.start()
     for topic, config in TOPICS.items():
         create_topic(broker.bootstrap_servers, topic, config=config)
@@ -134,22 +139,33 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_under_load_and_u
         for topic, idempotent in ((JOURNAL, True), (TABLE, True), (TABLE, False))
     ]
 
-    kills_in_a_pass = 0
+    kills_while_recopying = 0
     try:
         for _ in range(KILLS):
             write_until_the_moment(broker, writers, histories, choices)
+            if choices.random() < AIMED:
+                wait_for_a_recopy(broker)
+                time.sleep(choices.uniform(0, 0.03))
             broker.kill()
-            kills_in_a_pass += died_in_a_pass(broker)
+            kills_while_recopying += a_recopy_is_unfinished(broker)
+            broker.overrides[IO_BUDGET] = choices.choice(BYTES_A_SECOND)
             broker.start()
             check_after_restart(broker, histories)
         finish(broker, writers, histories)
     finally:
         broker.__exit__(None)
-    assert kills_in_a_pass >= KILLS_IN_A_PASS_MIN, "too few kills hit the cleaner at work"
+    assert kills_while_recopying >= KILLS_WHILE_RECOPYING_MIN, "too few kills hit a recopy"
 
 
-def died_in_a_pass(broker: BrokerProcess) -> bool:
-    """A pass that was cut off leaves a cleaned segment that no manifest has taken."""
+def wait_for_a_recopy(broker: BrokerProcess) -> None:
+    """Until the cleaner writes a segment, or for a while: it may have nothing to clean."""
+    ends_at = time.monotonic() + RECOPY_SECONDS_MAX
+    while time.monotonic() < ends_at and not a_recopy_is_unfinished(broker):
+        time.sleep(0.002)
+
+
+def a_recopy_is_unfinished(broker: BrokerProcess) -> bool:
+    """There is a cleaned segment that no swap has taken: one at work, or one cut off by a kill."""
     return any(broker.data_dir.rglob("*.cleaned"))
 
 
@@ -223,7 +239,7 @@ def finish(broker: BrokerProcess, writers: list[Writer], histories: Mapping[str,
     """Everything sent is acknowledged, cleaning comes to its end, the last values are right."""
     for writer in writers:
         writer.finish()
-    del broker.overrides[IO_BUDGET]
+    broker.overrides.pop(IO_BUDGET, None)
     broker.restart()
     wait_until_clean(f"127.0.0.1:{broker.http_port}", TABLE)
     check_after_restart(broker, histories)
