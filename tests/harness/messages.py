@@ -27,6 +27,7 @@ T = TypeVar("T")
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a function that importlib deprecates.
     warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka.protocol.api_header import ResponseClassRegistry
     from kafka.protocol.api_message import ApiMessage
     from kafka.protocol.schemas.load_json import load_json
 
@@ -64,9 +65,14 @@ def kafka_schema(message_type: type[Message]) -> Schema:
 def kafka_python_class(message_type: type[Message]) -> Callable[..., Any]:
     """kafka-python's class for a message, made from the schema without that library's patches."""
     oracle: Callable[..., Any]
+    # A new class puts itself in the place of the library's own, weakly: its client would lose both.
+    classes = ResponseClassRegistry._response_class_registry
+    own = dict(classes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         oracle = types.new_class(message_type.__name__, (ApiMessage,))
+    classes.clear()
+    classes.update(own)
     return oracle
 
 
