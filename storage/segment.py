@@ -183,7 +183,8 @@ class Segment:
             with _guard:
                 if self._file is None:
                     self._file = self._fs.open(self.path(LOG))
-                    _open_files.add(self)
+                    if self._is_settled:
+                        _open_files.add(self)
                 return self._file
         return self._file
 
@@ -195,9 +196,14 @@ class Segment:
         if file is not None:
             file.close()
 
+    @property
+    def _is_settled(self) -> bool:
+        """Whether it is sealed, and synced with its indexes: from here on it is only read."""
+        return self.is_sealed and self._has_index_files
+
     def close_if_idle(self) -> bool:
         """Close the file of a sealed and synced segment that nobody has pinned; whether it is."""
-        if self._pins or not self._has_index_files or not self.is_sealed:
+        if self._pins or not self._is_settled:
             return False
         if self._file is not None:
             self._file.close()
@@ -423,7 +429,7 @@ class Segment:
 
     def drop_index(self) -> None:
         """Free the memory of the indexes; the next reader loads them again."""
-        if self.is_sealed and self._has_index_files:
+        if self._is_settled:
             self._index = self._own_index = None
             if self._file is not None:
                 # It was the active one; from here on its descriptor is one of the bounded number.

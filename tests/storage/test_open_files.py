@@ -44,6 +44,26 @@ def test_log_of_many_segments_holds_a_bounded_number_of_descriptors(
     log.close()
 
 
+def test_active_segments_are_not_counted_and_cost_the_others_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = OpenFiles(8)
+    monkeypatch.setattr(segment, "_open_files", opened)
+    logs = []
+    for number in range(20):
+        home = LogHome(LocalFileSystem(), directory=str(tmp_path / str(number)))
+        (tmp_path / str(number)).mkdir()
+        home.create().close()
+        log = home.open(is_clean=True)
+        log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
+        logs.append(log)
+    assert len(opened) == 0
+    assert open_descriptors(tmp_path) == 20
+    for log in logs:
+        log.close()
+    assert open_descriptors(tmp_path) == 0
+
+
 def test_pinned_file_is_not_closed_under_its_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
