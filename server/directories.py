@@ -35,7 +35,7 @@ def open_directories(
     try:
         for path in config.data_directories:
             try:
-                opened.append(_open(path, node, files, background, clock))
+                opened.append(_open(path, node, config, files, background, clock))
             except DiskError as error:
                 if path == config.metadata_directory:
                     raise
@@ -55,7 +55,12 @@ def abandon(directory: LogDirectory, reason: str) -> None:
 
 
 def _open(
-    path: str, node: Node, files: FileSystem, background: Background, clock: Clock
+    path: str,
+    node: Node,
+    config: BrokerConfig,
+    files: FileSystem,
+    background: Background,
+    clock: Clock,
 ) -> LogDirectory:
     _make_durably(files, path)
     new_meta = MetaProperties(
@@ -69,6 +74,7 @@ def _open(
         now_ms=clock.now_ms,
         random_bytes=os.urandom,
         jitter=lambda most: random.randint(0, most),  # noqa: S311 - it only spreads rolls
+        producer_expiration_ms=config.producer_id_expiration_ms,
     )
 
 
