@@ -1,7 +1,7 @@
 """The pool of cleaning workers: the one file of the cleaner that knows asyncio.
 
-    every backoff, each worker:   roll idle active segments -> look at all logs -> clean the most
-                                  urgent one in a thread -> look again at once, or wait
+    every backoff, each worker:   look at all logs -> clean the most urgent one in a thread
+                                  -> look again at once, or wait
 
 A pass runs in a thread of its own executor at low priority, one pass a log at a time. What a pass
 raises ends that pass only: the partition rests in quarantine, with the reason, and is tried again
@@ -210,8 +210,8 @@ class CleanerPool:
         best: tuple[Assessment, PartitionLog] | None = None
         dirty_ratio_max = 0.0
         for number, log in enumerate(logs.values(), start=1):
-            assessment = self._look_at(log)
-            if assessment is not None:
+            if log.offline_reason is None:
+                assessment = self._assess(log, requested=False)
                 dirty_ratio_max = max(dirty_ratio_max, assessment.dirty_ratio)
                 if self._may_run(log, assessment) and (
                     best is None or assessment.urgency < best[0].urgency
@@ -222,19 +222,6 @@ class CleanerPool:
         self._probe.picked(dirty_ratio_max=dirty_ratio_max, logs_count=len(logs))
         plan = self._plan(best[1]) if best else None
         return (best[1], plan) if best and plan else None
-
-    def _look_at(self, log: PartitionLog) -> Assessment | None:
-        """Roll the active segment if its time has come, and assess; None if the log is offline."""
-        if log.offline_reason is not None:
-            return None
-        now_ms = self._clock.now_ms()
-        try:
-            log.roll_if_due(now_ms)
-        except LogOffline:
-            return None
-        except StorageError as error:
-            _log.warning("%s: cannot roll its active segment: %s", log.topic_partition, error)
-        return self._assess(log, requested=False)
 
     def _may_run(self, log: PartitionLog, assessment: Assessment) -> bool:
         partition = log.topic_partition

@@ -1,7 +1,7 @@
 """The composition root: what a broker is made of, in which order it starts and in which it stops.
 
-    start   directories -> metadata store -> topics (recovery) -> listeners -> HTTP, cleaner, rolling
-    stop    listeners (drain) -> rolling, cleaner -> sync rounds -> logs -> directories -> HTTP
+    start   directories -> metadata store -> topics (recovery) -> listeners -> HTTP, cleaner, log clock
+    stop    listeners (drain) -> log clock, cleaner -> sync rounds -> logs -> directories -> HTTP
 
 Clients are served as soon as the logs are open: what they don't need, and its libraries, comes
 after.
@@ -26,7 +26,7 @@ from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.limits import ConnectionLimits, RequestMemory
 from server.listener import Listeners, SocketOptions
-from server.log_roller import LogRoller
+from server.log_clock import LogClock, roll_duty
 from server.metadata_store import EmbeddedMetadataStore
 from server.node import Node
 from server.producer_ids import ProducerIds
@@ -57,7 +57,7 @@ class Broker:
         "_http",
         "_http_opening",
         "_listeners",
-        "_roller",
+        "_log_clock",
         "_state",
         "_store",
         "_wal",
@@ -109,7 +109,7 @@ class Broker:
         """Whether the topics are there; from then on `node` to `group_commit` are, too."""
         self._store: EmbeddedMetadataStore | None = None
         self._listeners: Listeners | None = None
-        self._roller: LogRoller | None = None
+        self._log_clock: LogClock | None = None
         self._watch: DirectoryWatch | None = None
         self._cleaner: CleanerPool | None = None
         self._http: HttpEndpoint | None = None
@@ -148,7 +148,7 @@ class Broker:
         self._state = "stopping"
         if self._listeners is not None:
             await self._listeners.stop(grace_s=self.config.controlled_shutdown_timeout_ms / 1000)
-        for task in (self._watch, self._roller, self._cleaner):
+        for task in (self._watch, self._log_clock, self._cleaner):
             if task is not None:
                 await task.stop()
         await self._close_storage()
@@ -247,8 +247,8 @@ class Broker:
         self._cleaner.start()
 
     def _start_watching(self) -> None:
-        self._roller = LogRoller(
-            self.topics.logs, self.clock, interval_ms=self.config.log_roll_check_interval_ms
+        self._log_clock = LogClock(
+            self.topics.logs, self.clock, [roll_duty(self.config.log_roll_check_interval_ms)]
         )
         self._watch = DirectoryWatch(
             self.directories,

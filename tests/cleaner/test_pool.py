@@ -187,22 +187,6 @@ async def test_a_log_that_is_not_compacted_is_left_alone(house: House) -> None:
     assert house.probe.events == []
 
 
-async def test_the_clock_rolls_an_idle_active_segment_and_it_is_cleaned(house: House) -> None:
-    """KAFKA-20664: without traffic Kafka never does."""
-    log = house.log(config=replace(CONFIG, segment_ms=60_000))
-    house.append(log, (b"a", b"1"))
-    house.append(log, (b"a", b"2"))
-
-    async with running(house.pool()):
-        await asyncio.sleep(0.1)
-        assert log.clean_offset == 0
-        house.clock.wall_ms += 60_000
-        await until(lambda: log.clean_offset == 2)
-
-    assert keys_of(log) == [(1, b"a")]
-    assert log.log_end_offset == 2
-
-
 async def test_tombstones_are_retired_by_the_clock_alone(house: House) -> None:
     log = house.log()
     house.append(log, (b"a", None))

@@ -1,10 +1,16 @@
-"""Idle logs roll by the clock."""
+"""What time causes in every log: rolls, and other duties."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
+from threading import current_thread, main_thread
 
+from server.clock import SystemClock
+from server.log_clock import Duty, LogClock
+from storage.errors import DiskError
+from storage.log import PartitionLog
 from tests.harness.served_broker import serving_broker
 
 
@@ -35,3 +41,30 @@ async def test_a_log_whose_time_is_not_over_does_not_roll(tmp_path: Path) -> Non
         await asyncio.sleep(0.2)
 
         assert len(served.log("written").segments) == 1
+
+
+async def test_a_duty_looks_on_the_loop_and_works_in_a_thread_and_survives_a_failure(
+    tmp_path: Path,
+) -> None:
+    seen: list[tuple[str, bool]] = []
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def work() -> None:
+        seen.append(("work", current_thread() is main_thread()))
+        if len(seen) == 2:
+            raise DiskError("write", "somewhere", 5, "input/output error")
+        loop.call_soon_threadsafe(done.set)
+
+    def look(log: PartitionLog, now_ms: int) -> Callable[[], None]:
+        seen.append(("look", current_thread() is main_thread()))
+        return work
+
+    async with serving_broker(tmp_path) as served:
+        await served.create("any")
+        duty = Duty(name="try", interval_ms=1, look=look)
+        clock = LogClock(served.broker.topics.logs, SystemClock(), [duty])
+        await done.wait()
+        await clock.stop()
+
+    assert seen[:4] == [("look", True), ("work", False)] * 2

@@ -1,0 +1,97 @@
+"""Does what time causes in every log, busy or idle: it rolls what is old, and more as it is given.
+
+A log that nobody writes to must do these things as well: the cleaner never touches an active segment, so
+an idle log would keep its last one dirty for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from server.clock import Clock
+from storage.errors import LogOffline, StorageError
+from storage.log import PartitionLog
+
+_log = logging.getLogger("server.log_clock")
+
+LOGS_AT_ONCE = 500
+"""So many logs are looked at before the loop gets its turn again."""
+
+FIRST_DELAY_MS_MAX = 30_000
+"""A duty with a long interval is first done this soon: a broker may not run for that long."""
+
+Work = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duty:
+    """Something to be done to every log, every interval."""
+
+    name: str
+    """An infinitive, for the sentence that says that it failed."""
+    interval_ms: int
+    look: Callable[[PartitionLog, int], Work | None]
+    """Called on the loop with a log and the time; what it returns is done in a worker thread."""
+
+
+def roll_duty(interval_ms: int) -> Duty:
+    """Roll active segments whose time is over."""
+    return Duty(name="roll", interval_ms=interval_ms, look=_roll_if_due)
+
+
+def _roll_if_due(log: PartitionLog, now_ms: int) -> None:
+    log.roll_if_due(now_ms)
+
+
+class LogClock:
+    """Does its duties, each in a task of its own, so that a slow one does not hold up the others."""
+
+    __slots__ = ("_clock", "_logs", "_stopping", "_tasks")
+
+    def __init__(
+        self,
+        logs: Callable[[], Iterable[PartitionLog]],
+        clock: Clock,
+        duties: Sequence[Duty],
+    ) -> None:
+        """`logs` gives all logs that are there at the moment."""
+        self._logs = logs
+        self._clock = clock
+        self._stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._run(duty), name=duty.name) for duty in duties]
+
+    async def stop(self) -> None:
+        """Begin nothing any more, and wait for what worker threads are at."""
+        self._stopping.set()
+        await asyncio.gather(*self._tasks)
+
+    async def _run(self, duty: Duty) -> None:
+        await self._rest(min(duty.interval_ms, FIRST_DELAY_MS_MAX))
+        while not self._stopping.is_set():
+            for number, log in enumerate(tuple(self._logs()), start=1):
+                if self._stopping.is_set():
+                    return
+                await self._do(duty, log)
+                if number % LOGS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+            await self._rest(duty.interval_ms)
+
+    async def _rest(self, interval_ms: int) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), interval_ms / 1000)
+
+    async def _do(self, duty: Duty, log: PartitionLog) -> None:
+        """Do a duty to one log; where it fails, it is tried again after the interval."""
+        try:
+            work = duty.look(log, self._clock.now_ms())
+            if work is not None:
+                await asyncio.to_thread(work)
+        except LogOffline:
+            return
+        except StorageError as error:
+            _log.warning("%s: cannot %s: %s", log.topic_partition, duty.name, error)
