@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from protocol.error_codes import ErrorCode
 from storage.log import Appended, Isolation, PartitionLog
 from storage.reader import ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
@@ -110,3 +111,12 @@ def test_source_that_a_reader_still_holds_never_comes_back() -> None:
     (region,) = result.regions
     assert len(region.read_bytes()) == region.size
     region.release()
+
+
+def test_what_was_below_a_full_truncation_is_out_of_range_after_a_crash() -> None:
+    home = LogHome(MemoryFileSystem())
+    home.create().truncate_fully_and_start_at(50)
+    result = home.open().read(
+        49, max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    )
+    assert result is ErrorCode.OFFSET_OUT_OF_RANGE

@@ -1,0 +1,76 @@
+"""What a log may hold after a crash, and whether what was recovered is one of these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.record_batch import read_header
+from storage.log import PartitionLog
+from storage.manifest import decode
+from storage.paths import LOG, parse_segment_file
+from tests.harness.log_home import LogHome, read_all
+
+Content = dict[int, tuple[bytes | None, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Possible:
+    """A content that the log may have after a crash: records below any end in [end_min, end_max]."""
+
+    records: Content
+    start: int
+    end_min: int
+    end_max: int
+
+    def is_that_of(self, log: PartitionLog, content: Content) -> bool:
+        """Whether a recovered log with `content` is as this allows."""
+        end = log.log_end_offset
+        return (
+            self.end_min <= end <= self.end_max
+            and log.log_start_offset == self.start
+            and content == {at: pair for at, pair in self.records.items() if self.start <= at < end}
+        )
+
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.end_min} to {self.end_max}) with {sorted(self.records)}"
+
+
+def check_content(log: PartitionLog, possible: list[Possible]) -> Content:
+    """The log's records, which must be a possible content."""
+    content = read_content(log)
+    end = log.log_end_offset
+    assert log.high_watermark == end
+    assert any(each.is_that_of(log, content) for each in possible), (
+        f"[{log.log_start_offset}, {end}) holds {sorted(content)}; possible:"
+        f" {' or '.join(map(str, possible))}"
+    )
+    return content
+
+
+def check_epochs(log: PartitionLog) -> None:
+    """The epochs begin in order, inside the log, and the first batch's is known."""
+    starts = [start for _, start in log.epochs.entries]
+    assert starts == sorted(starts)
+    assert all(start <= log.log_end_offset for start in starts)
+    if log.size_bytes and log.segments[0].size:
+        data = log.segments[0].file().read_at(0, 61)
+        first = read_header(data).leader_epoch
+        assert log.end_offset_for_epoch(first)[0] == first
+
+
+def read_content(log: PartitionLog) -> Content:
+    """Every record by its offset, as a client reads them."""
+    return {record.offset: (record.key, record.value) for record in read_all(log)}
+
+
+def check_files(home: LogHome, log: PartitionLog) -> None:
+    """The manifest lists just the segment files that are there."""
+    directory = home.identity.directory
+    manifest = decode(home.fs.read_bytes(f"{directory}/manifest"), "manifest")
+    assert manifest.truncate_to == -1
+    files = [parse_segment_file(name) for name in home.fs.list(directory)]
+    there = {(f.base_offset, f.version) for f in files if f is not None and f.kind == LOG}
+    assert not any(f.is_cleaned for f in files if f is not None)
+    listed = {(row.base_offset, row.file_version) for row in manifest.segments}
+    assert there == listed, f"files {sorted(there)} and manifest {sorted(listed)}"
+    assert len(log.segments) == len(manifest.segments)

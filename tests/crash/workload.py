@@ -1,0 +1,218 @@
+"""A random history of one log, and what a crash may leave of it at any moment.
+
+Each step does something to the log and keeps the expectation in pace: `records` and `start` are what it
+holds, `synced_end` is what was acknowledged. A step that replaces what the log holds (a swap, a
+truncation) first sets `other` to what it leads to: a crash in its middle leaves one or the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from protocol.record_batch import BatchHeader, read_header
+from storage.log import Appended
+from storage.producer_state import Duplicate
+from tests.crash.expected import Content, Possible, read_content
+from tests.harness.hand_cleaning import recopied, write_cleaned
+from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_home import Deferred, LogHome
+from tests.harness.memory_fs import Loss, MemoryFileSystem
+
+STEPS = 60
+KEYS = [f"key-{number}".encode() for number in range(6)]
+
+
+class Workload:
+    """One history. `observe` is called with action and path after each operation of the disk."""
+
+    def __init__(self, seed: int, observe: Callable[[str, str], None]) -> None:
+        self.random = Random(seed)
+        self.crash_random = Random(seed + 1_000_003)
+        self.observe = observe
+        self.disk = MemoryFileSystem()
+        self.background = Deferred(inline=False)
+        self.home = LogHome(self.disk, background=self.background)
+        self.epoch = 1
+        self.now_ms = 0
+        self.what = "create"
+        self.records: Content = {}
+        self.start = 0
+        self.synced_end = 0
+        self.other: tuple[Content, int, int] | None = None
+        """What the log holds once the operation under way is done: records, start, synced end."""
+        self.log_end = 0
+        """The log's end when the operation under way began."""
+        self.sequences: dict[int, int] = {}
+        self.sent: dict[int, list[tuple[BatchHeader, int]]] = {}
+        self.log = self.home.create(epoch=self.epoch)
+        self.disk.sync_directory("/data/orders/0")
+
+    def steps(self) -> list[tuple[Callable[[], None], int]]:
+        """What may come next, and how often it does."""
+        return [
+            (self.append, 30),
+            (self.sync, 12),
+            (self.roll, 6),
+            (self.background.run_one, 12),
+            (self.background.run_all, 3),
+            (self.swap, 10),
+            (self.truncate, 2),
+            (self.truncate_fully, 1),
+            (self.restart, 2),
+            (self.crash_and_go_on, 2),
+        ]
+
+    def play(self) -> None:
+        """Live through the whole history."""
+        self.disk.on_operation = self.observe
+        steps, weights = zip(*self.steps(), strict=True)
+        for _ in range(STEPS):
+            self.now_ms += self.random.randrange(1000)
+            (step,) = self.random.choices(steps, weights)
+            self.what = getattr(step, "__name__", "background")
+            self.log_end = self.log.log_end_offset
+            step()
+            assert not self.home.failures, self.home.failures
+
+    # ---------------------------------------------------------------- what a crash may leave
+
+    def possible(self) -> list[Possible]:
+        """The contents that a crash may leave now."""
+        end = self.log.log_end_offset
+        if self.what in ("append", "truncate", "truncate_fully"):
+            end = max(self.log_end, max(self.records, default=-1) + 1)
+        found = [Possible(self.records, self.start, self.synced_end, max(end, self.synced_end))]
+        if self.other is not None:
+            records, start, synced = self.other
+            found.append(Possible(records, start, synced, max(end, start)))
+        return found
+
+    # ---------------------------------------------------------------- steps
+
+    def append(self) -> None:
+        pairs = [
+            (self.random.choice(KEYS), self.random.choice([None, b"v" * self.random.randrange(90)]))
+            for _ in range(self.random.randrange(1, 4))
+        ]
+        producer = self.random.choice([-1, 7, 8])
+        sequence = self.sequences.get(producer, 0) if producer >= 0 else -1
+        batch = batch_of(
+            pairs,
+            producer_id=producer,
+            producer_epoch=0 if producer >= 0 else -1,
+            base_sequence=sequence,
+        )
+        first = self.log.log_end_offset
+        # What is written may be found from here on, whether or not the append returns.
+        self.records.update({first + at: pair for at, pair in enumerate(pairs)})
+        appended = self.log.append_as_leader(valid(batch), now_ms=self.now_ms)
+        assert isinstance(appended, Appended)
+        assert not appended.duplicate
+        assert (appended.base_offset, appended.next_offset) == (first, first + len(pairs))
+        if producer >= 0:
+            self.sequences[producer] = sequence + len(pairs)
+            self.sent.setdefault(producer, []).append((read_header(batch), first))
+
+    def sync(self) -> None:
+        end = self.log.sync()
+        self.log.advance_high_watermark(end)
+        self.synced_end = end
+
+    def roll(self) -> None:
+        self.log.roll(self.now_ms)
+
+    def swap(self) -> None:
+        view = self.log.cleaning_view()
+        ready = [each for each in view.segments if each.row.end_offset <= view.high_watermark]
+        if not ready:
+            return
+        first = self.random.randrange(len(ready))
+        sources = ready[first : first + self.random.randrange(1, 4)]
+        batches, dropped = recopied(
+            sources, lambda _: self.random.random() < 0.6, view.producer_last_offsets
+        )
+        cut = self.random.randrange(len(batches) + 1)
+        cleaned = write_cleaned(self.log, sources, batches, cut=cut)
+        after = {offset: pair for offset, pair in self.records.items() if offset not in dropped}
+        self.other = (after, self.start, self.synced_end)
+        self.log.swap(
+            [each.row for each in sources],
+            cleaned,
+            generation=view.generation,
+            clean_offset=self.random.choice([None, sources[-1].row.end_offset]),
+        )
+        self.records, self.other = after, None
+
+    def truncate(self) -> None:
+        end = self.log.log_end_offset
+        offset = self.random.randrange(max(self.start, end - 12), end + 1)
+        cut = self._batch_across(offset)
+        kept = {at: pair for at, pair in self.records.items() if at < cut}
+        self.other = (kept, self.start, min(self.synced_end, cut))
+        self.log.truncate_to(offset)
+        self._truncated(kept, self.start)
+
+    def truncate_fully(self) -> None:
+        offset = self.log.log_end_offset + self.random.randrange(5)
+        self.other = ({}, offset, offset)
+        self.log.truncate_fully_and_start_at(offset)
+        self._truncated({}, offset)
+
+    def _truncated(self, kept: Content, start: int) -> None:
+        self.records, self.start, self.other = kept, start, None
+        self.synced_end = min(self.synced_end, self.log.log_end_offset)
+        self.synced_end = max(self.synced_end, start)
+        self.sync()
+        self._forget_sent(self.log.log_end_offset)
+
+    def restart(self) -> None:
+        self.background.run_all()
+        self.log.close()
+        self.synced_end = self.log.log_end_offset
+        self.disk = self.home.fs = self.disk.after_crash(Loss.EVERYTHING, self.crash_random)
+        self.disk.on_operation = self.observe
+        self._reopen(is_clean=True)
+        assert read_content(self.log) == self.records
+
+    def crash_and_go_on(self) -> None:
+        """Live on with a state that a crash has left, as a broker does."""
+        self.disk = self.home.fs = self.disk.after_crash(Loss.TORN, self.crash_random)
+        self.background.waiting.clear()
+        self._reopen(is_clean=False)
+        end = self.log.log_end_offset
+        self.records = {at: pair for at, pair in self.records.items() if at < end}
+        self.synced_end = end
+        assert read_content(self.log) == self.records
+        self.disk.on_operation = self.observe
+        self._forget_sent(end)
+
+    def _forget_sent(self, end: int) -> None:
+        """Go on as each producer's last batch below `end` allows, if the log still knows it.
+
+        Cleaning keeps a producer's last batch only, so a truncation may leave none of them.
+        """
+        for producer, sent in self.sent.items():
+            self.sent[producer] = [
+                (header, at)
+                for header, at in sent
+                if at < end and isinstance(self.log.producers.judge(header), Duplicate)
+            ]
+            state = self.log.producers.get(producer)
+            self.sequences[producer] = state.batches[-1].last_sequence + 1 if state else 0
+
+    def _reopen(self, *, is_clean: bool) -> None:
+        self.epoch += 1
+        self.log = self.home.open(epoch=self.epoch, is_clean=is_clean, now_ms=self.now_ms)
+
+    def _batch_across(self, offset: int) -> int:
+        """Where the batch begins that has offsets on both sides of `offset`; else `offset`."""
+        for segment in self.log.segments:
+            data = segment.file().read_at(0, segment.size)
+            position = 0
+            while position < len(data):
+                header = read_header(data, position)
+                if header.base_offset < offset <= header.last_offset:
+                    return header.base_offset
+                position += header.size_bytes
+        return offset
