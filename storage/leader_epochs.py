@@ -56,6 +56,32 @@ class LeaderEpochs:
         end = self._entries[found][1] if found < len(self._entries) else log_end_offset
         return self._entries[found - 1][0], end
 
+    def epoch_at(self, offset: int) -> int:
+        """The epoch that the record at `offset` was or would be written in; -1 if unknown."""
+        found = bisect_right(self._entries, offset, key=lambda entry: entry[1])
+        return self._entries[found - 1][0] if found else -1
+
+    def divergence(self, epoch: int, offset: int, log_end_offset: int) -> tuple[int, int] | None:
+        """Where a reader that has read up to `offset`, the end in `epoch`, leaves this log.
+
+        None if what it has read is this log's; else the epoch and end offset to go back to
+        (KIP-595), which are (-1, -1) if this log cannot know.
+        """
+        known, end_offset = self.end_offset(epoch, log_end_offset)
+        return None if known == epoch and offset <= end_offset else (known, end_offset)
+
+    def led_in(self, epoch: int, log_end_offset: int) -> LeaderEpochs:
+        """These epochs as the leader in `epoch` tells them.
+
+        Kafka's leader notes its epoch before its first append, so that a client which learnt it
+        from metadata gets an answer.
+        """
+        if epoch <= self.latest:
+            return self
+        led = LeaderEpochs(list(self._entries))
+        led.assign(epoch, log_end_offset)
+        return led
+
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that begin at or past `end_offset`."""
         while self._entries and self._entries[-1][1] >= end_offset:

@@ -352,24 +352,33 @@ class PartitionLog:
     # ---------------------------------------------------------------- reading
 
     def read(
-        self, offset: int, *, max_bytes: int, whole_first_batch: bool, isolation: Isolation
+        self,
+        offset: int,
+        *,
+        max_bytes: int,
+        whole_first_batch: bool,
+        isolation: Isolation,
+        last_fetched_epoch: int = UNKNOWN,
     ) -> ReadResult | ErrorCode:
         """Find what a reader at `offset` may be sent: whole batches below the high watermark.
 
         Args:
             max_bytes: of batches; with `whole_first_batch` the first one may be larger (KIP-74).
+            last_fetched_epoch: of the last record that a follower has; where its log has left
+                this one it is told so, and gets no records (KIP-595). Unknown: not checked.
 
         Raises:
             LogOffline: the log is out of service.
             DiskError, CorruptLog: what is on disk cannot be read.
         """
         self._service.check_online()
-        if not self.log_start_offset <= offset <= self.log_end_offset:
+        diverging = self._divergence(offset, last_fetched_epoch)
+        if not self._is_in_range(offset, diverging):
             return ErrorCode.OFFSET_OUT_OF_RANGE
         committed = isolation is Isolation.READ_COMMITTED
         bound = self.last_stable_offset if committed else self.high_watermark
         region = None
-        if offset < bound:
+        if offset < bound and diverging is None:
             region = self._with_segments(
                 lambda segments: find_region(
                     segments,
@@ -384,7 +393,20 @@ class PartitionLog:
             high_watermark=self.high_watermark,
             last_stable_offset=self.last_stable_offset,
             log_start_offset=self.log_start_offset,
+            diverging_epoch=diverging,
         )
+
+    def _divergence(self, offset: int, epoch: int) -> tuple[int, int] | None:
+        """Where a reader leaves this log; None if it doesn't, or did not say its epoch."""
+        if epoch < 0:
+            return None
+        return self._led_epochs().divergence(epoch, offset, self.log_end_offset)
+
+    def _is_in_range(self, offset: int, diverging: tuple[int, int] | None) -> bool:
+        """Whether there is an answer for a reader at `offset`, if only where to go back to."""
+        if diverging is not None:
+            return offset >= self.log_start_offset and diverging[1] >= 0
+        return self.log_start_offset <= offset <= self.log_end_offset
 
     def _with_segments(self, look: Callable[[Sequence[Segment]], T]) -> T:
         """Look at the segments, again if a swap removed one meanwhile."""
@@ -415,7 +437,14 @@ class PartitionLog:
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to `epoch` and its end offset; (-1, -1) if unknown (KIP-320)."""
-        return self.epochs.end_offset(epoch, self.log_end_offset)
+        return self._led_epochs().end_offset(epoch, self.log_end_offset)
+
+    def leader_epoch_at(self, offset: int) -> int:
+        """The leader epoch that `offset` was or will be written in; -1 if unknown."""
+        return self._led_epochs().epoch_at(offset)
+
+    def _led_epochs(self) -> LeaderEpochs:
+        return self.epochs.led_in(self.leader_epoch, self.log_end_offset)
 
     # ---------------------------------------------------------------- cleaning
 

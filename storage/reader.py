@@ -26,6 +26,8 @@ class ReadResult:
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
+    diverging_epoch: tuple[int, int] | None = None
+    """Epoch and end offset that a reader has to go back to, whose log is not this one's."""
 
 
 def first_segment_past(segments: Sequence[Segment], offset: int) -> int:

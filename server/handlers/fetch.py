@@ -1,9 +1,10 @@
 """Fetch (key 1), v4-v12.
 
-Behaviour: answers when `min_bytes` are there, when a partition has an error, or after
+Behaviour: answers when `min_bytes` are there, when a partition has an error or diverges, or after
 `max_wait_ms`; until then it is parked, and each log it asks for wakes it. The size limits are soft:
 the first batch of the first partition that has one is returned whole (KIP-74). Records are regions
-of segment files, never decoded and never copied.
+of segment files, never decoded and never copied. A client that names the epoch of its last record
+and has left this log gets `diverging_epoch` and no records.
 Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch (KIP-320) · v11
 rack_id · v12 last_fetched_epoch (KIP-595).
 Not implemented: sessions are declined with session id 0, so clients send all partitions each time;
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.fetch import (
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -113,7 +115,7 @@ class _Fetch:
         return (
             self.bytes >= wanted
             or self._request.max_wait_ms <= 0
-            or any(asked.error_code for asked in self._partitions)
+            or any(asked.error_code or asked.is_diverging for asked in self._partitions)
             or not self._partitions
         )
 
@@ -162,6 +164,7 @@ class _Fetch:
                 max_bytes=max(0, min(wanted.partition_max_bytes, self._bytes_max - self.bytes)),
                 whole_first_batch=self.bytes == 0,
                 isolation=self._isolation,
+                last_fetched_epoch=wanted.last_fetched_epoch,
             )
         except StorageError as error:
             asked.refuse(self._context.code_of(error))
@@ -183,6 +186,11 @@ class _AskedPartition:
         self._read: ReadResult | None = None
         self.bytes = 0
         self.error_code = ErrorCode.NONE
+
+    @property
+    def is_diverging(self) -> bool:
+        """Whether the client has to go back before it can be sent anything."""
+        return self._read is not None and self._read.diverging_epoch is not None
 
     def take(self, log: PartitionLog, read: ReadResult | ErrorCode) -> None:
         """Keep what was read."""
@@ -216,8 +224,15 @@ class _AskedPartition:
             high_watermark=read.high_watermark,
             last_stable_offset=read.last_stable_offset,
             log_start_offset=read.log_start_offset,
+            diverging_epoch=_epoch_end_offset(read.diverging_epoch),
             records=tuple(read.regions),
         )
+
+
+def _epoch_end_offset(diverging: tuple[int, int] | None) -> EpochEndOffset:
+    if diverging is None:
+        return EpochEndOffset()
+    return EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
 
 
 def _refused(partition: int, error_code: ErrorCode) -> PartitionData:

@@ -2,8 +2,9 @@
 
 Behaviour: timestamp -1 is the end a consumer of this isolation level can read to (high watermark or
 last stable offset), -2 the log start, -3 the record with the largest timestamp; any other is the
-first record with at least that timestamp. No such record is offset -1 without an error. Every
-partition asked for is answered.
+first record with at least that timestamp. No such record is offset -1 without an error. Beside an
+offset stands the leader epoch it was written in; the end's is the current one. Every partition asked
+for is answered.
 Versions: v2 isolation_level · v4 current_leader_epoch, leader_epoch (KIP-320) · v7 timestamp -3
 (KIP-734).
 Not implemented: tiered storage, so timestamps -4 and below get UNSUPPORTED_VERSION as in Kafka.
@@ -83,16 +84,21 @@ async def _answer(
         return _refused(index, ErrorCode.UNSUPPORTED_VERSION)
     try:
         timestamp, offset = await _find(log, asked.timestamp, isolation_level)
+        is_told = context.header.api_version >= LEADER_EPOCH_SINCE and offset >= 0
+        leader_epoch = _epoch_of(log, asked.timestamp, offset) if is_told else -1
     except StorageError as error:
         return _refused(index, context.code_of(error))
-    is_told = context.header.api_version >= LEADER_EPOCH_SINCE
     return ListOffsetsPartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,
         timestamp=timestamp,
         offset=offset,
-        leader_epoch=log.leader_epoch if is_told and offset >= 0 else -1,
+        leader_epoch=leader_epoch,
     )
+
+
+def _epoch_of(log: PartitionLog, timestamp: int, offset: int) -> int:
+    return log.leader_epoch if timestamp == LATEST else log.leader_epoch_at(offset)
 
 
 async def _find(log: PartitionLog, timestamp: int, isolation_level: int) -> tuple[int, int]:

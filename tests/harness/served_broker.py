@@ -141,6 +141,7 @@ def fetch_request(
     *,
     partition_max_bytes: int = 1 << 20,
     current_leader_epoch: int = -1,
+    last_fetched_epoch: int = -1,
     **settings: Any,
 ) -> FetchRequest:
     """A request for (topic, partition, offset); does not wait unless `max_wait_ms=` says so."""
@@ -153,6 +154,7 @@ def fetch_request(
                     fetch_offset=offset,
                     partition_max_bytes=partition_max_bytes,
                     current_leader_epoch=current_leader_epoch,
+                    last_fetched_epoch=last_fetched_epoch,
                 ),
             ),
         )

@@ -24,6 +24,7 @@ def test_advertised_versions_are_exactly_these() -> None:
         "CreateTopics": (19, 2, 7),
         "DeleteTopics": (20, 1, 6),
         "InitProducerId": (22, 0, 4),
+        "OffsetForLeaderEpoch": (23, 2, 4),
         "DescribeConfigs": (32, 1, 4),
     }
     assert list(APIS) == sorted(APIS)

@@ -45,6 +45,41 @@ def test_log_without_epochs_knows_no_end() -> None:
     assert LeaderEpochs().end_offset(0, 30) == (-1, -1)
 
 
+@pytest.mark.parametrize(
+    ("offset", "epoch"),
+    [(0, -1), (4, -1), (5, 1), (9, 1), (10, 3), (20, 4), (1000, 4)],
+)
+def test_every_offset_was_written_in_the_epoch_that_began_before_it(
+    offset: int, epoch: int
+) -> None:
+    assert epochs_of((1, 5), (3, 10), (4, 20)).epoch_at(offset) == epoch
+
+
+def test_leader_tells_its_epoch_before_its_first_append_and_notes_nothing() -> None:
+    epochs = epochs_of((1, 5), (3, 10))
+    assert epochs.led_in(3, 30).end_offset(3, 30) == (3, 30)
+    assert epochs.led_in(6, 30).end_offset(6, 30) == (6, 30)
+    assert epochs.led_in(6, 30).end_offset(5, 30) == (3, 30)
+    assert epochs.led_in(6, 30).epoch_at(30) == 6
+    assert epochs.entries == ((1, 5), (3, 10))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "offset", "answer"),
+    [
+        pytest.param(3, 20, None, id="at_its_end"),
+        pytest.param(3, 21, (3, 20), id="past_its_end"),
+        pytest.param(2, 10, (1, 10), id="in_an_epoch_that_never_was"),
+        pytest.param(4, 30, None, id="at_the_log_end"),
+        pytest.param(0, 5, None, id="before_the_first_known_one"),
+        pytest.param(5, 10, (-1, -1), id="in_a_future_one"),
+    ],
+)
+def test_divergence_is_kafkas(epoch: int, offset: int, answer: tuple[int, int] | None) -> None:
+    """Partition.readRecords."""
+    assert epochs_of((1, 5), (3, 10), (4, 20)).divergence(epoch, offset, 30) == answer
+
+
 def test_truncation_forgets_what_begins_past_it() -> None:
     epochs = epochs_of((1, 0), (3, 10), (4, 20))
     epochs.truncate_from_end(10)

@@ -11,7 +11,7 @@ import pytest
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import (
     ServedBroker,
@@ -283,3 +283,49 @@ async def test_a_slow_reader_gets_every_byte_and_the_pins_are_released(tmp_path:
 
         assert len(records_in(data)) == 20
         await until(lambda: segment._pins == 0)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "offset", "diverging"),
+    [
+        pytest.param(0, 3, None, id="read_to_the_end_of_an_earlier_epoch"),
+        pytest.param(0, 4, (0, 3), id="read_past_the_end_of_an_earlier_epoch"),
+        pytest.param(1, 3, (0, 3), id="an_epoch_in_which_nothing_was_written"),
+        pytest.param(2, 5, None, id="at_the_end_in_the_current_epoch"),
+        pytest.param(2, 6, (2, 5), id="past_the_end_in_the_current_epoch"),
+    ],
+)
+async def test_a_reader_whose_log_has_left_ours_is_told_where_at_once_and_gets_no_records(
+    tmp_path: Path, epoch: int, offset: int, diverging: tuple[int, int] | None
+) -> None:
+    """KIP-595. Epochs count from the first one here."""
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(3))
+        first = served.log("orders").leader_epoch
+    async with serving_broker(tmp_path):
+        pass
+    async with serving_broker(tmp_path) as served:
+        await served.produce("orders", batch_of(2))
+        wait_ms = LONG_MS if diverging else 0
+        data = await served.fetch(
+            "orders", offset, last_fetched_epoch=first + epoch, max_wait_ms=wait_ms
+        )
+    assert data.error_code == ErrorCode.NONE
+    assert data.high_watermark == 5
+    if diverging is None:
+        assert data.diverging_epoch == EpochEndOffset()
+        assert len(records_in(data)) == 5 - offset
+    else:
+        told = EpochEndOffset(epoch=first + diverging[0], end_offset=diverging[1])
+        assert data.diverging_epoch == told
+        assert not data.records
+
+
+async def test_a_reader_of_an_epoch_that_nobody_knows_is_out_of_range(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(3))
+        future = served.log("orders").leader_epoch + 1
+        data = await served.fetch("orders", 1, last_fetched_epoch=future)
+    assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -14,6 +14,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from protocol.record_batch import Record, build_batch
 from tests.harness.served_broker import NOW_MS, ServedBroker, batch_of, serving_broker
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -139,3 +140,31 @@ async def test_a_wrong_leader_epoch_is_refused(
         assert epoch >= 0
         (answer,) = await ask(served, LATEST, leader_epoch=epoch)
     assert answer.error_code == error_code
+
+
+async def test_an_offset_comes_with_the_epoch_it_was_written_in_and_the_end_with_the_current_one(
+    tmp_path: Path,
+) -> None:
+    """Kafka takes the first from the batch and the second from the partition."""
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(3))
+        first = served.log("orders").leader_epoch
+    async with serving_broker(tmp_path):
+        pass
+    async with serving_broker(tmp_path) as served:
+        for timestamp, epoch in ((EARLIEST, first), (NOW_MS + 1, first), (LATEST, first + 2)):
+            (answer,) = await ask(served, timestamp)
+            assert answer.leader_epoch == epoch
+        later = build_batch([Record(offset=0, timestamp=NOW_MS + 9, key=b"k", value=b"v")])
+        await served.produce("orders", later)
+        for timestamp, epoch in ((EARLIEST, first), (NOW_MS + 5, first + 2), (-3, first + 2)):
+            (answer,) = await ask(served, timestamp)
+            assert answer.leader_epoch == epoch
+
+
+async def test_the_start_of_an_empty_log_has_the_current_epoch(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        (answer,) = await ask(served, EARLIEST)
+        assert (answer.offset, answer.leader_epoch) == (0, served.log("orders").leader_epoch)
