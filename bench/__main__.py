@@ -20,13 +20,13 @@ from rich.table import Table
 
 from bench.cleaning import kernel_figures, pass_figures
 from bench.figure import Figure
-from bench.startup import memory_figures, start_figure
+from bench.startup import many_segments_figures, memory_figures, start_figure
 from bench.throughput import fetch_figures, latency_figures, produce_figures
 
 RESULTS = Path(__file__).parent / "results"
 PAIRS = int(os.environ.get("KOMPAKT_BENCH_PAIRS", "5"))
 GROUPS: dict[str, Callable[[int], list[Figure]]] = {
-    "startup": lambda pairs: [start_figure(pairs)],
+    "startup": lambda pairs: [start_figure(pairs), *many_segments_figures(pairs)],
     "memory": memory_figures,
     "latency": latency_figures,
     "fetch": fetch_figures,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.connection import connected, is_listening_within
+from bench.data_directory import build_data_directory
 from bench.figure import Figure, interleaved
 from bench.processes import (
     REPOSITORY,
@@ -20,26 +21,38 @@ from bench.processes import (
     resident_bytes,
     running,
 )
-from bench.raw_protocol import api_versions_request, create_topic_request
+from bench.raw_protocol import api_versions_request
 
 BARE_SERVER = """
-import asyncio, sys, uvloop
+import asyncio, os, sys, uvloop
+from xxhash import xxh3_64_intdigest
 
-async def serve():
+async def serve(port, *directories):
+    for directory in directories:
+        read_manifests(directory)
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(asyncio.Protocol, "127.0.0.1", int(sys.argv[1]))
+    server = await loop.create_server(asyncio.Protocol, "127.0.0.1", int(port))
     await server.serve_forever()
 
-uvloop.run(serve())
+def read_manifests(directory):
+    for topic in os.scandir(directory):
+        for partition in os.scandir(topic) if "." in topic.name[1:] and topic.is_dir() else ():
+            with open(partition.path + "/manifest", "rb") as file:
+                xxh3_64_intdigest(file.read())
+
+uvloop.run(serve(*sys.argv[1:]))
 """
 SETTLE_SECONDS = 2.0
-TOPICS_EMPTY = 100
-PARTITIONS_EACH = 10
+TOPICS = 100
+EMPTY_PARTITION_KIBIBYTES = 4.0
 
 
-def bare_command(port: int) -> list[str]:
-    """A uvloop server that does nothing: the floor of any broker in Python."""
-    return [sys.executable, "-c", BARE_SERVER, str(port)]
+def bare_command(port: int, *data: Path) -> list[str]:
+    """A uvloop server that does nothing: the floor of any broker in Python.
+
+    With `data` it first reads the manifests there, and checks their sums.
+    """
+    return [sys.executable, "-c", BARE_SERVER, str(port), *map(str, data)]
 
 
 def milliseconds_to_listen(command: Sequence[str], port: int) -> float:
@@ -70,29 +83,58 @@ def start_figure(pairs: int) -> Figure:
         )
 
 
+def many_segments_figures(pairs: int) -> list[Figure]:
+    """A start after a clean stop with 10,000 segments, in few partitions and in many."""
+    return [
+        started_with(pairs, partitions_each=1, segments_each=100),
+        started_with(pairs, partitions_each=100, segments_each=1),
+    ]
+
+
+def started_with(pairs: int, *, partitions_each: int, segments_each: int) -> Figure:
+    partitions = TOPICS * partitions_each
+    with tempfile.TemporaryDirectory() as folder:
+        data, port, bare_port = Path(folder) / "data", free_port(), free_port()
+        build_data_directory(
+            data, topics_count=TOPICS, partitions_each=partitions_each, segments_each=segments_each
+        )
+        command, bare = broker_command(port, data), bare_command(bare_port, data)
+        return interleaved(
+            f"time to open the listener, {partitions * segments_each} segments in {partitions} partitions",
+            "ms",
+            lambda: milliseconds_to_listen(command, port),
+            lambda: milliseconds_to_listen(bare, bare_port),
+            limit_is="a bare uvloop server that has read the manifests",
+            pairs=pairs,
+        )
+
+
 def memory_figures(pairs: int) -> list[Figure]:
     """Resident memory when idle, and what an empty partition adds."""
     with tempfile.TemporaryDirectory() as folder:
         port, bare_port = free_port(), free_port()
-        command = broker_command(port, Path(folder) / "data")
         idle = interleaved(
             "memory, idle",
             "MB",
-            lambda: settled_megabytes(command, port),
+            lambda: settled_megabytes(broker_command(port, Path(folder) / "idle"), port),
             lambda: settled_megabytes(bare_command(bare_port), bare_port),
             limit_is="a bare uvloop server",
             pairs=pairs,
         )
-        create_empty_topics(command, port)
-        loaded = settled_megabytes(command, port)
-    partitions = TOPICS_EMPTY * PARTITIONS_EACH
+        data, partitions_each = Path(folder) / "data", 100
+        build_data_directory(
+            data, topics_count=TOPICS, partitions_each=partitions_each, segments_each=1
+        )
+        loaded = settled_megabytes(broker_command(port, data), port)
+    partitions = TOPICS * partitions_each
+    kibibytes = (loaded - idle.measured) * 1e6 / 1024 / partitions
     each = Figure(
         name="memory, each empty partition",
         unit="KiB",
-        measured=(loaded - idle.measured) * 1e6 / 1024 / partitions,
-        limit=4.0,
+        measured=kibibytes,
+        limit=EMPTY_PARTITION_KIBIBYTES,
         limit_is="the budget",
-        ratio=(loaded - idle.measured) * 1e6 / 1024 / partitions / 4.0,
+        ratio=kibibytes / EMPTY_PARTITION_KIBIBYTES,
         pairs=1,
         note=f"{partitions} partitions, after a restart",
     )
@@ -106,10 +148,3 @@ def settled_megabytes(command: Sequence[str], port: int) -> float:
                 connection.ask(api_versions_request())
         time.sleep(SETTLE_SECONDS)
         return resident_bytes(pid) / 1e6
-
-
-def create_empty_topics(command: Sequence[str], port: int) -> None:
-    with running(command, port), connected(port) as connection:
-        for number in range(TOPICS_EMPTY):
-            configs = {"cleanup.policy": "compact"}
-            connection.ask(create_topic_request(f"empty-{number}", PARTITIONS_EACH, configs))

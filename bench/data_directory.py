@@ -1,0 +1,88 @@
+"""A data directory with many segments, written by storage's own classes as a clean stop leaves it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from pathlib import Path
+
+from bench.batches import keyed_batch
+from server.metadata_store import EmbeddedMetadataStore
+from server.topics import Topic, TopicDefaults, Topics
+from storage.files import LocalFileSystem
+from storage.log import PartitionLog
+from storage.log_config import LogConfig
+from storage.log_directory import LogDirectory
+from storage.meta_properties import MetaProperties
+from storage.paths import METADATA, join, topic_id_text
+from storage.validate import Refused, validate_batch
+
+CONFIGS = {"cleanup.policy": "compact"}
+
+
+class UnsyncedFileSystem(LocalFileSystem):
+    """Leaves it to the system when names reach the disk: what is built here may be built again."""
+
+    def sync_directory(self, path: str) -> None:
+        pass
+
+
+def build_data_directory(
+    path: Path, *, topics_count: int, partitions_each: int, segments_each: int
+) -> None:
+    """Make a directory that a broker with node.id 1 starts from; each segment holds one batch.
+
+    With `segments_each` 1 the partitions are empty.
+    """
+    files = UnsyncedFileSystem()
+    directory = LogDirectory(
+        files,
+        str(path),
+        MetaProperties(
+            cluster_id=topic_id_text(uuid.uuid4()),
+            node_id=1,
+            directory_id=topic_id_text(uuid.uuid4()),
+        ),
+        background=lambda work: work(),
+        now_ms=now_ms,
+        random_bytes=os.urandom,
+    )
+    asyncio.run(_fill(files, directory, topics_count, partitions_each, segments_each))
+    directory.close()
+    os.sync()
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+async def _fill(
+    files: UnsyncedFileSystem,
+    directory: LogDirectory,
+    topics_count: int,
+    partitions_each: int,
+    segments_each: int,
+) -> None:
+    store = await EmbeddedMetadataStore.open(files, join(directory.path, METADATA))
+    defaults = TopicDefaults(config=LogConfig(), partitions_count=1, partitions_max=partitions_each)
+    topics = Topics(store, [directory], files=files, defaults=defaults)
+    batch = keyed_batch(records=1, value_bytes=100, keys=1, seed=1)
+    for number in range(topics_count):
+        topic = await topics.create(
+            f"many-{number}", partitions_count=partitions_each, overrides=CONFIGS
+        )
+        assert isinstance(topic, Topic), topic
+        for log in topic.logs():
+            _roll_often(log, batch, segments_each)
+    await topics.close()
+    await store.close()
+
+
+def _roll_often(log: PartitionLog, batch: bytes, segments: int) -> None:
+    for _ in range(segments - 1):
+        valid = validate_batch(memoryview(bytearray(batch)), log.validation_rules(now_ms=now_ms()))
+        assert not isinstance(valid, Refused), valid.message
+        log.append_as_leader(valid, now_ms=now_ms())
+        log.roll(now_ms())
