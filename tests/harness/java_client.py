@@ -51,6 +51,13 @@ class JavaClient:
             output.seek(0)
             yield from unpack_records(output)
 
+    def follow(self, bootstrap: str, topic: str, count: int) -> subprocess.Popen[str]:
+        """A consumer that goes on until it has had `count` records; it prints their offsets."""
+        command = [*self._command, "follow", bootstrap, topic, str(count)]
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+
     def admin(self, bootstrap: str, lines: Sequence[str]) -> list[str]:
         """Run the verbs (see Conformance.java); one answer a line."""
         with tempfile.TemporaryFile() as output:

@@ -33,6 +33,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * <pre>
  * produce BOOTSTRAP TOPIC=CODEC...   records from standard input, sent to every topic named
  * consume BOOTSTRAP TOPIC...         every partition from the start to its end, to standard output
+ * follow BOOTSTRAP TOPIC COUNT       COUNT records of partition 0, however long it takes; an offset a line
  * admin BOOTSTRAP                    verbs from standard input, one answer a line (see Admin below)
  * </pre>
  * A record on standard input is: key, value; on standard output: topic, partition int32, offset int64, key, value.
@@ -46,6 +47,7 @@ public final class Conformance {
         switch (arguments[0]) {
             case "produce" -> produce(arguments[1], rest);
             case "consume" -> consume(arguments[1], rest);
+            case "follow" -> follow(arguments[1], arguments[2], Integer.parseInt(arguments[3]));
             case "admin" -> admin(arguments[1]);
             default -> throw new IllegalArgumentException(arguments[0]);
         }
@@ -119,6 +121,24 @@ public final class Conformance {
             }
         }
         output.flush();
+    }
+
+    private static void follow(String bootstrap, String topic, int count) {
+        Properties properties = properties(bootstrap);
+        properties.put("auto.offset.reset", "none");
+        properties.put("enable.auto.commit", "false");
+        try (var consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            TopicPartition partition = new TopicPartition(topic, 0);
+            consumer.assign(List.of(partition));
+            consumer.seek(partition, 0);
+            long deadline = System.nanoTime() + Duration.ofSeconds(DEADLINE_SECONDS).toNanos();
+            for (int seen = 0; seen < count && System.nanoTime() < deadline;) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
+                    System.out.println(record.offset());
+                    seen++;
+                }
+            }
+        }
     }
 
     private static void writeBytes(DataOutputStream output, byte[] bytes) throws IOException {
