@@ -93,6 +93,7 @@ def many_segments_figures(pairs: int) -> list[Figure]:
 
 def started_with(pairs: int, *, partitions_each: int, segments_each: int) -> Figure:
     partitions = TOPICS * partitions_each
+    segments = partitions * segments_each
     with tempfile.TemporaryDirectory() as folder:
         data, port, bare_port = Path(folder) / "data", free_port(), free_port()
         build_data_directory(
@@ -100,7 +101,7 @@ def started_with(pairs: int, *, partitions_each: int, segments_each: int) -> Fig
         )
         command, bare = broker_command(port, data), bare_command(bare_port, data)
         return interleaved(
-            f"time to open the listener, {partitions * segments_each} segments in {partitions} partitions",
+            f"time to open the listener, {segments} segments in {partitions} partitions",
             "ms",
             lambda: milliseconds_to_listen(command, port),
             lambda: milliseconds_to_listen(bare, bare_port),
