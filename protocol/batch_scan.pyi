@@ -86,11 +86,36 @@ def scan_batches(buffer: Buffer, position: int = 0, end: int | None = None) -> B
         ValueError: not 0 <= position <= end <= len(buffer).
     """
 
-def find_keyless(records: Buffer, record_count: int, *, dense: bool = True) -> int:
-    """Return the index of the first record whose key is null, -1 if all have keys.
+class RecordScan:
+    """What `scan_records` found in the records of a batch."""
 
-    `records` is everything behind a batch's header, decompressed. Every record is checked, also
-    behind the first keyless one: its fields fill it exactly, and together they fill `records`.
+    @property
+    def first_keyless(self) -> int:
+        """The index of the first record whose key is null, -1 if all have keys."""
+
+    @property
+    def oldest_timestamp(self) -> int:
+        """The least timestamp there is; -1 ("none") does not count, but is told if all have it."""
+
+    @property
+    def oldest_index(self) -> int:
+        """The index of the first record with that timestamp, -1 if no record has one."""
+
+    @property
+    def youngest_timestamp(self) -> int:
+        """The largest timestamp, which belongs into the batch's header; -1 without records."""
+
+    @property
+    def youngest_index(self) -> int:
+        """The index of the first record with that timestamp, -1 without records."""
+
+def scan_records(
+    records: Buffer, record_count: int, *, base_timestamp: int, dense: bool = True
+) -> RecordScan:
+    """Look at every record of a batch for what validation asks.
+
+    `records` is everything behind a batch's header, decompressed. Every record is checked: its
+    fields fill it exactly, and together they fill `records`.
     With `dense`, offset deltas must be 0, 1, 2, ... as in a batch that a producer sent; without,
     they must grow, as in a batch that was compacted.
 

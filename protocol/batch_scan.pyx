@@ -4,7 +4,7 @@
 
 from enum import IntEnum
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from protocol.errors import CorruptBatch
 from protocol.record_format cimport (
@@ -199,51 +199,104 @@ cdef struct records_fault:
     int64_t bytes_left      # Behind the last record.
 
 
-cdef int64_t walk_records(
-    const uint8_t *at, const uint8_t *end, int64_t count, bint dense, records_fault *fault
+# What a walk over a batch's records found.
+cdef struct records_found:
+    int64_t first_keyless
+    int64_t oldest
+    int64_t oldest_index
+    int64_t youngest
+    int64_t youngest_index
+
+
+cdef enum:
+    NO_TIMESTAMP = -1
+
+
+cdef bint walk_records(
+    const uint8_t *at,
+    const uint8_t *end,
+    int64_t count,
+    int64_t base_timestamp,
+    bint dense,
+    records_found *found,
+    records_fault *fault,
 ) noexcept nogil:
-    """The first keyless record's index, -1 if none, -2 with `fault` filled if they are malformed."""
+    """Whether the records are sound; fills `found` if they are, `fault` if not."""
     cdef record_view record
-    cdef int64_t keyless = -1
     cdef int64_t last_delta = -1
+    cdef int64_t timestamp
     cdef int64_t index = 0
+    found.first_keyless = -1
+    found.oldest = found.youngest = NO_TIMESTAMP
+    found.oldest_index = found.youngest_index = -1
     fault.out_of_place = 0
     fault.bytes_left = 0
     while index < count:
         fault.index = index
         fault.status = read_record(&at, end, &record)
         if fault.status != RECORD_OK:
-            return -2
+            return False
         fault.offset_delta = record.offset_delta
         fault.out_of_place = record.offset_delta <= last_delta or (
             dense and record.offset_delta != index
         )
         if fault.out_of_place:
-            return -2
+            return False
         last_delta = record.offset_delta
-        if record.key_size < 0 and keyless < 0:
-            keyless = index
+        if record.key_size < 0 and found.first_keyless < 0:
+            found.first_keyless = index
+        # Unsigned, because clients' bytes may overflow; it wraps as in Java.
+        timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> record.timestamp_delta)
+        if timestamp > found.youngest or index == 0:
+            found.youngest = timestamp
+            found.youngest_index = index
+        if timestamp != NO_TIMESTAMP and (timestamp < found.oldest or found.oldest_index < 0):
+            found.oldest = timestamp
+            found.oldest_index = index
         index += 1
     fault.bytes_left = end - at
-    return keyless if fault.bytes_left == 0 else -2
+    return fault.bytes_left == 0
 
 
-def find_keyless(const uint8_t[::1] records not None, int64_t record_count, *, bint dense=True):
+cdef class RecordScan:
+    cdef readonly:
+        int64_t first_keyless
+        int64_t oldest_timestamp
+        int64_t oldest_index
+        int64_t youngest_timestamp
+        int64_t youngest_index
+
+
+def scan_records(
+    const uint8_t[::1] records not None,
+    int64_t record_count,
+    *,
+    int64_t base_timestamp,
+    bint dense=True,
+):
     cdef uint8_t nothing = 0
     cdef const uint8_t *start = &records[0] if records.shape[0] > 0 else &nothing
     cdef const uint8_t *end = start + records.shape[0]
     cdef records_fault fault
-    cdef int64_t keyless
+    cdef records_found found
+    cdef RecordScan scan
+    cdef bint is_sound
     if record_count < 0:
         raise CorruptBatch(f"a batch cannot have {record_count} records")
     if records.shape[0] <= NOGIL_BYTES_MIN:
-        keyless = walk_records(start, end, record_count, dense, &fault)
+        is_sound = walk_records(start, end, record_count, base_timestamp, dense, &found, &fault)
     else:
         with nogil:
-            keyless = walk_records(start, end, record_count, dense, &fault)
-    if keyless == -2:
+            is_sound = walk_records(start, end, record_count, base_timestamp, dense, &found, &fault)
+    if not is_sound:
         raise CorruptBatch(fault_text(&fault, record_count))
-    return keyless
+    scan = RecordScan.__new__(RecordScan)
+    scan.first_keyless = found.first_keyless
+    scan.oldest_timestamp = found.oldest
+    scan.oldest_index = found.oldest_index
+    scan.youngest_timestamp = found.youngest
+    scan.youngest_index = found.youngest_index
+    return scan
 
 
 cdef str fault_text(records_fault *fault, int64_t record_count):

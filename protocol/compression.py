@@ -37,12 +37,21 @@ class Codec(enum.IntEnum):
     ZSTD = 4
 
 
-def compress(codec: Codec, data: Buffer) -> Buffer:
-    """Compress records at the level that Kafka's clients use by default.
+GZIP_LEVEL = 6
+LZ4_LEVEL = 9
+ZSTD_LEVEL = 3
+
+
+def compress(codec: Codec, data: Buffer, *, level: int | None = None) -> Buffer:
+    """Compress records.
 
     `Codec.NONE` gives `data` itself. The result may be a view of memory that the codec owns.
+
+    Args:
+        level: of gzip, lz4 or zstd, within the bounds of Kafka's compression.<codec>.level; None is
+            what Kafka's clients use by default. Of no effect for the other codecs.
     """
-    return _COMPRESS[codec](data)
+    return _COMPRESS[codec](data, level)
 
 
 def decompress(codec: Codec, data: Buffer, *, bytes_max: int) -> Buffer:
@@ -58,17 +67,17 @@ def decompress(codec: Codec, data: Buffer, *, bytes_max: int) -> Buffer:
     return _DECOMPRESS[codec](data, bytes_max)
 
 
-def _compress_none(data: Buffer) -> Buffer:
+def _compress_none(data: Buffer, level: int | None) -> Buffer:
     return data
 
 
-def _compress_gzip(data: Buffer) -> Buffer:
+def _compress_gzip(data: Buffer, level: int | None) -> Buffer:
     from cramjam import gzip
 
-    return memoryview(gzip.compress(data, level=6))
+    return memoryview(gzip.compress(data, level=GZIP_LEVEL if level is None else level))
 
 
-def _compress_snappy(data: Buffer) -> Buffer:
+def _compress_snappy(data: Buffer, level: int | None) -> Buffer:
     from cramjam import snappy
 
     view = memoryview(data)
@@ -80,31 +89,47 @@ def _compress_snappy(data: Buffer) -> Buffer:
     return framed
 
 
-def _compress_lz4(data: Buffer) -> Buffer:
-    """Write the frame ourselves: the library's own writer holds the GIL and, as of cramjam 2.14,
-    compresses at a level seven times slower than the clients' default.
-    """
-    from cramjam import lz4
+def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
+    """Write the frame ourselves: the blocks of the library's own frames depend on each other.
 
+    Kafka's default level stands for the fast compressor, every other one for the slower.
+    """
     view = memoryview(data)
     frame = bytearray(_LZ4_HEADER)
     for start in range(0, len(view), _LZ4_BLOCK_BYTES):
         plain = view[start : start + _LZ4_BLOCK_BYTES]
-        block = memoryview(lz4.compress_block(plain, store_size=False))
-        if len(block) < len(plain):
-            frame += len(block).to_bytes(4, "little")
-            frame += block
-        else:
-            frame += (len(plain) | _LZ4_STORED).to_bytes(4, "little")
-            frame += plain
+        frame += _lz4_block(plain) if level in (None, LZ4_LEVEL) else _lz4_block_at(plain, level)
     frame += _LZ4_END
     return frame
 
 
-def _compress_zstd(data: Buffer) -> Buffer:
+def _lz4_block(plain: memoryview) -> bytearray:
+    """A block of a frame, size and bytes, by the fast compressor."""
+    from cramjam import lz4
+
+    block = memoryview(lz4.compress_block(plain, store_size=False))
+    if len(block) >= len(plain):
+        return bytearray((len(plain) | _LZ4_STORED).to_bytes(4, "little")) + plain
+    return bytearray(len(block).to_bytes(4, "little")) + block
+
+
+def _lz4_block_at(plain: memoryview, level: int) -> memoryview:
+    """The same at a level, which cramjam (2.14) heeds in its frames only: the first block of one.
+
+    Nothing stands before a first block, so it does not depend on anything.
+    """
+    from cramjam import lz4
+
+    frame = memoryview(lz4.compress(plain, level=level))
+    start = len(_LZ4_HEADER) + (8 if frame[4] & _LZ4_HAS_CONTENT_SIZE else 0)
+    size = int.from_bytes(frame[start : start + 4], "little") & ~_LZ4_STORED
+    return frame[start : start + 4 + size]
+
+
+def _compress_zstd(data: Buffer, level: int | None) -> Buffer:
     from cramjam import zstd
 
-    return memoryview(zstd.compress(data, level=3))
+    return memoryview(zstd.compress(data, level=ZSTD_LEVEL if level is None else level))
 
 
 def _decompress_none(data: Buffer, bytes_max: int) -> Buffer:
@@ -135,6 +160,7 @@ _LZ4_HEADER = bytes.fromhex("04224d18 60 40 82")
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 1 << 31  # In a block's size: it is not compressed.
 _LZ4_END = bytes(4)
+_LZ4_HAS_CONTENT_SIZE = 0x08  # In a frame's flags: eight more bytes of header.
 
 _FIRST_GUESS_BYTES_MIN = 1 << 16
 _FIRST_GUESS_RATIO = 8  # Kafka's records mostly compress to a third or a fifth.
@@ -220,7 +246,7 @@ def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
         yield view[start:position]
 
 
-_COMPRESS: dict[Codec, Callable[[Buffer], Buffer]] = {
+_COMPRESS: dict[Codec, Callable[[Buffer, int | None], Buffer]] = {
     Codec.NONE: _compress_none,
     Codec.GZIP: _compress_gzip,
     Codec.SNAPPY: _compress_snappy,

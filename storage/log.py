@@ -198,6 +198,8 @@ class PartitionLog:
             max_message_bytes=config.max_message_bytes,
             timestamp_before_max_ms=config.message_timestamp_before_max_ms,
             timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+            has_narrow_bounds=config.has_narrow_timestamp_bounds,
+            stored_codec=config.stored_codec,
             now_ms=now_ms,
         )
 

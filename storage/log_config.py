@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from protocol.compression import Codec
 from storage.config_property import (
     BOOLEAN,
     DOUBLE,
@@ -30,6 +31,7 @@ from storage.config_property import (
     prop,
     properties_of,
 )
+from storage.recompress import StoredCodec
 
 DAY_MS = 24 * 60 * 60 * 1000
 HOUR_MS = 60 * 60 * 1000
@@ -193,7 +195,8 @@ class LogConfig:
         at_least=0,
         unit="ms",
         synonyms=(Synonym(name="log.message.timestamp.before.max.ms"),),
-        doc="With CreateTime: a record whose timestamp lies further in the past is refused.",
+        doc="With CreateTime: a record whose timestamp lies further in the past is refused. A bound"
+        " narrower than the default has every record looked at, compressed ones too.",
     )
     message_timestamp_after_max_ms: int = prop(
         "message.timestamp.after.max.ms",
@@ -202,7 +205,9 @@ class LogConfig:
         at_least=0,
         unit="ms",
         synonyms=(Synonym(name="log.message.timestamp.after.max.ms"),),
-        doc="With CreateTime: a record whose timestamp lies further in the future is refused.",
+        doc="With CreateTime: a record whose timestamp lies further in the future is refused. Below"
+        " the default, and on compacted topics, every record is looked at; otherwise the largest"
+        " timestamp that the batch announces.",
     )
     compression_type: str = prop(
         "compression.type",
@@ -210,14 +215,14 @@ class LogConfig:
         default="producer",
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         synonyms=(Synonym(name="compression.type"),),
-        doc="The codec that batches are stored with; producer keeps what each producer chose.",
+        doc="The codec that batches are stored with; producer keeps what each producer chose. Any"
+        " other value has batches of another codec compressed anew by the broker.",
     )
     compression_gzip_level: int = prop(
         "compression.gzip.level",
         INT,
         default=-1,
-        at_least=-1,
-        at_most=9,
+        choices=("-1", "1", "2", "3", "4", "5", "6", "7", "8", "9"),
         synonyms=(Synonym(name="compression.gzip.level"),),
         doc="The level where compression.type is gzip; -1 is the codec's own default.",
     )
@@ -228,7 +233,7 @@ class LogConfig:
         at_least=1,
         at_most=17,
         synonyms=(Synonym(name="compression.lz4.level"),),
-        doc="The level where compression.type is lz4.",
+        doc="The level where compression.type is lz4; 9 is the fast compressor, as in Kafka.",
     )
     compression_zstd_level: int = prop(
         "compression.zstd.level",
@@ -351,6 +356,32 @@ class LogConfig:
     def is_log_append_time(self) -> bool:
         """Whether the broker sets the records' timestamps."""
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def has_narrow_timestamp_bounds(self) -> bool:
+        """Whether a timestamp bound is narrower than its default, so that every record counts."""
+        return (
+            self.message_timestamp_before_max_ms < LONG_MAX
+            or self.message_timestamp_after_max_ms < HOUR_MS
+        )
+
+    @property
+    def stored_codec(self) -> StoredCodec | None:
+        """What batches are stored with; None keeps what each producer chose."""
+        match self.compression_type:
+            case "uncompressed":
+                return StoredCodec(Codec.NONE)
+            case "gzip":
+                level = self.compression_gzip_level
+                return StoredCodec(Codec.GZIP, None if level == -1 else level)
+            case "snappy":
+                return StoredCodec(Codec.SNAPPY)
+            case "lz4":
+                return StoredCodec(Codec.LZ4, self.compression_lz4_level)
+            case "zstd":
+                return StoredCodec(Codec.ZSTD, self.compression_zstd_level)
+            case _:
+                return None
 
     @classmethod
     def from_overrides(cls, overrides: Mapping[str, str], defaults: Self) -> Self:

@@ -4,11 +4,17 @@ In this order, the first that fails refuses the whole batch and nothing is writt
     whole       exactly one batch, of message format 2, no larger than max.message.bytes
     intact      its CRC-32C is right
     sound       record count, offsets and codec make sense; no control or transactional bits
-    timely      with CreateTime, its largest timestamp lies within the topic's bounds
-    keyed       on a compacted topic every record has a key (looked up by the compiled scanner)
+    keyed       on a compacted topic every record has a key
+    timely      with CreateTime, its timestamps lie within the topic's bounds
+    storable    recompressed (compression.type), it still is no larger than max.message.bytes
 
-With LogAppendTime the batch then gets the broker's time, in place, and a new CRC.
-Source: Apache Kafka, LogValidator.java.
+Most batches are judged by their header alone. The records themselves are decompressed and walked, by
+the compiled scanner, where the topic asks for what only they can say (`ValidationRules.asks_records`).
+There the header's largest timestamp is set to that of the records, as Kafka does for every batch: some
+clients get it wrong, and ListOffsets and retention go by it.
+
+Then the batch is changed into what is stored: with LogAppendTime it gets the broker's time.
+Source: Apache Kafka, LogValidator.java, UnifiedLog.java.
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from protocol.batch_scan import crc32c, find_keyless
+from protocol.batch_scan import RecordScan, crc32c, scan_records
 from protocol.compression import Buffer, decompress
 from protocol.error_codes import ErrorCode
 from protocol.errors import (
@@ -26,12 +32,13 @@ from protocol.errors import (
     UnsupportedCodec,
     UnsupportedMagic,
 )
-from protocol.record_batch import BatchHeader, Codec, read_header
+from protocol.record_batch import BatchHeader, Codec, TimestampType, read_header
+from storage.recompress import CRC_FROM, HEADER_BYTES, StoredCodec, recompress, seal
 
-HEADER_BYTES = 61
 CRC_POSITION = 17
-CRC_FROM = 21
 MAX_TIMESTAMP_POSITION = 35
+ATTRIBUTES_POSITION = 22
+CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
 NO_TIMESTAMP = -1
 
@@ -50,7 +57,30 @@ class ValidationRules:
     max_message_bytes: int
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
+    has_narrow_bounds: bool
+    """A timestamp bound is narrower than the default: no record may break it, whatever the header
+    says."""
+    stored_codec: StoredCodec | None
+    """None keeps what each producer chose."""
     now_ms: int
+
+    def recompresses(self, batch: memoryview) -> bool:
+        """Whether the batch, which may be anything yet, will be stored with another codec."""
+        if self.stored_codec is None or len(batch) < HEADER_BYTES:
+            return False
+        return batch[ATTRIBUTES_POSITION] & CODEC_MASK != self.stored_codec.codec
+
+    @property
+    def asks_records(self) -> bool:
+        """Whether every batch's records are looked at, not its header only."""
+        return self.is_compacted or (self.has_narrow_bounds and not self.is_log_append_time)
+
+    def are_timely(self, oldest: int, youngest: int) -> bool:
+        """Whether timestamps in this range are within the bounds."""
+        return (
+            self.now_ms - oldest <= self.timestamp_before_max_ms
+            and youngest - self.now_ms <= self.timestamp_after_max_ms
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +124,42 @@ def validate_batch(view: memoryview, rules: ValidationRules) -> ValidBatch | Ref
         _refuse_size(header, len(view), rules)
         or _refuse_damage(header, view)
         or _refuse_unsound(header)
-        or _refuse_untimely(header, rules)
-        or _refuse_keyless(header, view, rules)
     )
     if refused is not None:
         return refused
+    if rules.asks_records or rules.recompresses(view):
+        return _validate_records(header, view, rules)
+    refused = _refuse_header_times(header, rules)
+    if refused is not None:
+        return refused
+    return _stamped(view, rules) if rules.is_log_append_time else ValidBatch(header, view)
+
+
+def _validate_records(
+    header: BatchHeader, view: memoryview, rules: ValidationRules
+) -> ValidBatch | Refused:
+    """Go on with the records themselves."""
+    try:
+        records = _records(header, view)
+        base_timestamp = header.base_timestamp
+        found = scan_records(records, header.record_count, base_timestamp=base_timestamp)
+    except CorruptBatch as error:
+        return _refuse(header, ErrorCode.INVALID_RECORD, str(error))
+    except DecompressionTooLarge as error:
+        return _refuse(header, ErrorCode.MESSAGE_TOO_LARGE, str(error))
+    refused = _refuse_keyless(header, found, rules) or _refuse_untimely(header, found, rules)
+    if refused is not None:
+        return refused
+    stored = view
+    if rules.stored_codec is not None and header.codec is not rules.stored_codec.codec:
+        stored = memoryview(recompress(view, records, rules.stored_codec))
+        if len(stored) > rules.max_message_bytes:
+            return _too_large(header, len(stored), rules)
     if rules.is_log_append_time:
-        _stamp_time(view, rules.now_ms)
-        return ValidBatch(read_header(view), view, rules.now_ms)
-    return ValidBatch(header, view)
+        return _stamped(stored, rules)
+    if found.youngest_timestamp != header.max_timestamp:
+        _set_max_timestamp(stored, found.youngest_timestamp)
+    return ValidBatch(read_header(stored), stored)
 
 
 def _refuse(header: BatchHeader, error_code: ErrorCode, message: str) -> Refused:
@@ -111,11 +168,7 @@ def _refuse(header: BatchHeader, error_code: ErrorCode, message: str) -> Refused
 
 def _refuse_size(header: BatchHeader, size: int, rules: ValidationRules) -> Refused | None:
     if header.size_bytes > rules.max_message_bytes:
-        text = (
-            f"The batch has {header.size_bytes} bytes; {rules.log} takes at most"
-            f" {rules.max_message_bytes} (max.message.bytes)."
-        )
-        return _refuse(header, ErrorCode.MESSAGE_TOO_LARGE, text)
+        return _too_large(header, header.size_bytes, rules)
     if header.size_bytes < size:
         text = "A partition's records must be exactly one record batch."
         return _refuse(header, ErrorCode.INVALID_RECORD, text)
@@ -123,6 +176,14 @@ def _refuse_size(header: BatchHeader, size: int, rules: ValidationRules) -> Refu
         text = f"The batch announces {header.size_bytes} bytes and has {size}."
         return _refuse(header, ErrorCode.CORRUPT_MESSAGE, text)
     return None
+
+
+def _too_large(header: BatchHeader, size: int, rules: ValidationRules) -> Refused:
+    text = (
+        f"The batch has {size} bytes; {rules.log} takes at most {rules.max_message_bytes}"
+        " (max.message.bytes)."
+    )
+    return _refuse(header, ErrorCode.MESSAGE_TOO_LARGE, text)
 
 
 def _refuse_damage(header: BatchHeader, view: memoryview) -> Refused | None:
@@ -150,6 +211,9 @@ def _refuse_unsound(header: BatchHeader) -> Refused | None:
     if header.delete_horizon_ms is not None:
         text = "Clients may not set a delete horizon."
         return _refuse(header, ErrorCode.INVALID_RECORD, text)
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        text = "Clients may not say that the timestamps are the broker's."
+        return _refuse(header, ErrorCode.INVALID_TIMESTAMP, text)
     return _refuse_codec(header)
 
 
@@ -161,41 +225,53 @@ def _refuse_codec(header: BatchHeader) -> Refused | None:
     return None
 
 
-def _refuse_untimely(header: BatchHeader, rules: ValidationRules) -> Refused | None:
+def _refuse_header_times(header: BatchHeader, rules: ValidationRules) -> Refused | None:
+    """Judge by what the header says of its timestamps: the first one and the largest."""
     if rules.is_log_append_time or header.max_timestamp == NO_TIMESTAMP:
         return None
-    # The header knows the first and the largest timestamp; records are not looked into for one
-    # in between that is too old.
-    oldest = min(header.base_timestamp, header.max_timestamp)
-    is_late = rules.now_ms - oldest > rules.timestamp_before_max_ms
-    if is_late or header.max_timestamp - rules.now_ms > rules.timestamp_after_max_ms:
-        text = (
-            f"Timestamps {oldest} to {header.max_timestamp} are further from the broker's time"
-            f" {rules.now_ms} than message.timestamp.before.max.ms and"
-            " message.timestamp.after.max.ms allow."
-        )
-        return _refuse(header, ErrorCode.INVALID_TIMESTAMP, text)
+    for timestamp in (min(header.base_timestamp, header.max_timestamp), header.max_timestamp):
+        if not rules.are_timely(timestamp, timestamp):
+            text = _untimely_text(timestamp, rules)
+            return _refuse(header, ErrorCode.INVALID_TIMESTAMP, text)
     return None
 
 
-def _refuse_keyless(
-    header: BatchHeader, view: memoryview, rules: ValidationRules
+def _refuse_untimely(
+    header: BatchHeader, found: RecordScan, rules: ValidationRules
 ) -> Refused | None:
-    if not rules.is_compacted:
+    """Judge by the records' own timestamps; -1, which means none, is always taken."""
+    oldest, youngest = found.oldest_timestamp, found.youngest_timestamp
+    if rules.is_log_append_time or found.oldest_index < 0 or rules.are_timely(oldest, youngest):
         return None
-    try:
-        index = find_keyless(_records(header, view), header.record_count)
-    except CorruptBatch as error:
-        return _refuse(header, ErrorCode.INVALID_RECORD, str(error))
-    except DecompressionTooLarge as error:
-        return _refuse(header, ErrorCode.MESSAGE_TOO_LARGE, str(error))
-    if index < 0:
+    is_oldest = not rules.are_timely(oldest, oldest)
+    index = found.oldest_index if is_oldest else found.youngest_index
+    text = _untimely_text(oldest if is_oldest else youngest, rules)
+    return Refused(
+        error_code=ErrorCode.INVALID_TIMESTAMP,
+        message=text,
+        record_errors=(RecordError(index, text),),
+        record_count=header.record_count,
+    )
+
+
+def _untimely_text(timestamp: int, rules: ValidationRules) -> str:
+    return (
+        f"Timestamp {timestamp} is further from the broker's time {rules.now_ms} than"
+        f" message.timestamp.before.max.ms ({rules.timestamp_before_max_ms}) and"
+        f" message.timestamp.after.max.ms ({rules.timestamp_after_max_ms}) allow."
+    )
+
+
+def _refuse_keyless(
+    header: BatchHeader, found: RecordScan, rules: ValidationRules
+) -> Refused | None:
+    if not rules.is_compacted or found.first_keyless < 0:
         return None
     text = f"Compacted topic cannot accept message without key in topic partition {rules.log}."
     return Refused(
         error_code=ErrorCode.INVALID_RECORD,
         message=text,
-        record_errors=(RecordError(index, text),),
+        record_errors=(RecordError(found.first_keyless, text),),
         record_count=header.record_count,
     )
 
@@ -207,8 +283,13 @@ def _records(header: BatchHeader, view: memoryview) -> Buffer:
     return decompress(header.codec, records, bytes_max=DECOMPRESSED_BYTES_MAX)
 
 
-def _stamp_time(view: memoryview, now_ms: int) -> None:
-    """Give the batch the broker's time: timestamp type, largest timestamp, CRC."""
-    view[22] |= TIMESTAMP_TYPE_BIT
-    struct.pack_into(">q", view, MAX_TIMESTAMP_POSITION, now_ms)
-    struct.pack_into(">I", view, CRC_POSITION, crc32c(view[CRC_FROM:]))
+def _stamped(view: memoryview, rules: ValidationRules) -> ValidBatch:
+    """Give the batch the broker's time, in place: timestamp type and largest timestamp."""
+    view[ATTRIBUTES_POSITION] |= TIMESTAMP_TYPE_BIT
+    _set_max_timestamp(view, rules.now_ms)
+    return ValidBatch(read_header(view), view, rules.now_ms)
+
+
+def _set_max_timestamp(view: memoryview, timestamp: int) -> None:
+    struct.pack_into(">q", view, MAX_TIMESTAMP_POSITION, timestamp)
+    seal(view)

@@ -4,8 +4,8 @@ Behaviour: each partition is validated, appended and answered on its own. acks=1
 the write, acks=-1 when the batch is durable (`server/group_commit.py`), acks=0 never: there an
 error closes the connection. The next request of the connection starts after the append, not after
 the sync.
-Batches for compacted topics whose keys take long to check, above all large compressed ones, are
-validated in a worker thread.
+Batches whose records take long to look at, above all large compressed ones, and those that are
+compressed anew (compression.type) are validated in a worker thread.
 Versions: v5 log_start_offset · v7 zstd (KIP-110) · v8 record_errors, error_message (KIP-467).
 Not implemented: transactions.
 """
@@ -29,7 +29,7 @@ from server.connection import CloseConnection
 from server.dispatch import RequestContext
 from storage.errors import StorageError
 from storage.log import Appended, PartitionLog
-from storage.validate import Refused, ValidBatch, validate_batch
+from storage.validate import Refused, ValidationRules, ValidBatch, validate_batch
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
@@ -132,14 +132,16 @@ async def _validated(
 ) -> ValidBatch | Refused:
     """Validate what a client sent, off the loop if that is a lot of work."""
     rules = log.validation_rules(now_ms=context.broker.clock.now_ms())
-    if log.config.is_compacted and _takes_long(records):
+    if _takes_long(records, rules):
         return await asyncio.to_thread(validate_batch, records, rules)
     return validate_batch(records, rules)
 
 
-def _takes_long(records: memoryview) -> bool:
-    """Whether to look for a batch's keys in another thread."""
-    if len(records) <= INLINE_COMPRESSED_BYTES_MAX:
+def _takes_long(records: memoryview, rules: ValidationRules) -> bool:
+    """Whether to validate a batch in another thread."""
+    if rules.recompresses(records):
+        return True  # At a high level even a small batch takes milliseconds.
+    if not rules.asks_records or len(records) <= INLINE_COMPRESSED_BYTES_MAX:
         return False
     is_compressed = records[CODEC_POSITION] & CODEC_MASK
     return bool(is_compressed) or len(records) > INLINE_BYTES_MAX

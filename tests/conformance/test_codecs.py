@@ -34,9 +34,10 @@ def topics(bootstrap: str, clients: Mapping[str, Client]) -> dict[str, str]:
     return codecs
 
 
-@pytest.mark.parametrize(
-    "reader", ["confluent-kafka", "kafka-python", "aiokafka", "kcat", "java-3.9", "java-4.3"]
-)
+READERS = ["confluent-kafka", "kafka-python", "aiokafka", "kcat", "java-3.9", "java-4.3"]
+
+
+@pytest.mark.parametrize("reader", READERS)
 def test_each_client_reads_what_every_client_wrote_with_every_codec(
     reader: str, bootstrap: str, clients: Mapping[str, Client], topics: Mapping[str, str]
 ) -> None:
@@ -64,3 +65,39 @@ def test_batches_are_stored_with_the_codec_that_was_asked_for(
     wrong = [batch for batch in batches if codec_bits(batch) != CODECS.index(codec)]
     assert [(codec_bits(batch), batch[:400]) for batch in wrong] == []
     assert len(batches) >= 6, "each client wrote at least one batch"
+
+
+@pytest.fixture(scope="module")
+def recompressed(bootstrap: str, clients: Mapping[str, Client]) -> dict[str, str]:
+    """Topic -> the codec that the broker stores there; clients have written with every codec."""
+    run = uuid.uuid4().hex[:8]
+    topics = {f"stored-{codec}-{run}": codec for codec in CODECS}
+    for topic, codec in topics.items():
+        wanted = "uncompressed" if codec == "none" else codec
+        level = {"compression.lz4.level": "12"} if codec == "lz4" else {}
+        create_topic(bootstrap, topic, config={"compression.type": wanted, **level})
+    for name, sent in zip(("confluent-kafka", "kafka-python", "aiokafka"), CODECS, strict=False):
+        clients[name].produce(bootstrap, dict.fromkeys(topics, sent), records_of(name))
+    return topics
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_each_client_reads_what_the_broker_compressed_anew(
+    reader: str, bootstrap: str, clients: Mapping[str, Client], recompressed: Mapping[str, str]
+) -> None:
+    writers = ("confluent-kafka", "kafka-python", "aiokafka")
+    written = sorted(record for name in writers for record in records_of(name))
+
+    consumed = list(clients[reader].consume(bootstrap, list(recompressed)))
+
+    for topic in recompressed:
+        assert sorted(record[3:5] for record in consumed if record[0] == topic) == written, topic
+
+
+def test_batches_are_stored_with_the_codec_of_the_topic(
+    port: int, recompressed: Mapping[str, str]
+) -> None:
+    with RawConnection(port) as connection:
+        for topic, codec in recompressed.items():
+            stored = {codec_bits(batch) for batch in all_batches(connection, topic)}
+            assert stored == {CODECS.index(codec)}, topic

@@ -16,9 +16,10 @@ from protocol.batch_scan import (
     StopReason,
     _crc32c_portable,
     crc32c,
-    find_keyless,
     scan_batches,
+    scan_records,
 )
+from protocol.compression import Buffer
 from protocol.errors import CorruptBatch
 from protocol.record import read_record
 from protocol.record_batch import (
@@ -225,7 +226,12 @@ def test_scanned_batches_cannot_be_changed() -> None:
         found.base_offset = 7  # type: ignore[misc]
 
 
-# ---------------------------------------------------------------- find_keyless
+# ---------------------------------------------------------------- scan_records
+
+
+def find_keyless(records: Buffer, count: int, *, dense: bool = True) -> int:
+    return scan_records(records, count, base_timestamp=0, dense=dense).first_keyless
+
 
 KEYS = st.none() | st.binary(max_size=20)
 
@@ -233,7 +239,7 @@ KEYS = st.none() | st.binary(max_size=20)
 @given(st.lists(st.tuples(KEYS, KEYS, st.lists(st.tuples(st.text(max_size=3), KEYS), max_size=2)),
                 min_size=1, max_size=80))  # fmt: skip
 @settings(deadline=None)
-def test_find_keyless_is_the_index_of_the_first_null_key(
+def test_first_keyless_is_the_index_of_the_first_null_key(
     contents: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
 ) -> None:
     records = [
@@ -323,6 +329,37 @@ def test_offset_deltas_of_a_compacted_batch_may_leave_gaps_but_must_grow() -> No
             find_keyless(compacted(*offsets), len(offsets))
     with pytest.raises(CorruptBatch, match="record 1 has offset delta 5, out of place"):
         find_keyless(compacted(5, 5), 2, dense=False)
+
+
+TIMESTAMPS = st.sampled_from((-1, 0, 5)) | st.integers(-(2**62), 2**62)
+
+
+@given(st.lists(TIMESTAMPS, min_size=1, max_size=60))
+@settings(deadline=None)
+def test_oldest_and_youngest_timestamps_are_the_records_own(timestamps: list[int]) -> None:
+    records = [
+        Record(offset=index, timestamp=timestamp, key=b"k", value=b"v")
+        for index, timestamp in enumerate(timestamps)
+    ]
+    batch = build_batch(records)
+    dated = [timestamp for timestamp in timestamps if timestamp != -1]
+
+    found = scan_records(
+        batch[HEADER_BYTES:], len(records), base_timestamp=read_header(batch).base_timestamp
+    )
+
+    assert found.youngest_timestamp == max(timestamps)
+    assert found.youngest_index == timestamps.index(max(timestamps))
+    assert found.oldest_timestamp == min(dated, default=-1)
+    assert found.oldest_index == (timestamps.index(min(dated)) if dated else -1)
+
+
+def test_a_timestamp_that_overflows_wraps_as_in_java() -> None:
+    records = plain_records(b"a")
+    assert scan_records(records, 1, base_timestamp=2**63 - 1).youngest_timestamp == 2**63 - 1
+    delta = bytes.fromhex("0e 00 02 00 02 6b 01 00")  # a timestamp delta of 1
+
+    assert scan_records(delta, 1, base_timestamp=2**63 - 1).oldest_timestamp == -(2**63)
 
 
 def python_reads(records: bytes, count: int) -> list[Record] | None:

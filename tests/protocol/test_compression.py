@@ -159,6 +159,57 @@ def test_lz4_blocks_that_do_not_shrink_are_stored() -> None:
     assert len(packed) == 7 + 4 * blocks + len(NOISE) + 4
 
 
+LEVELS = [
+    *((Codec.GZIP, level) for level in (1, 6, 9)),
+    *((Codec.LZ4, level) for level in (1, 2, 3, 8, 9, 12, 17)),
+    *((Codec.ZSTD, level) for level in (-131072, -5, 1, 3, 19, 22)),
+]
+
+
+@pytest.mark.parametrize(("codec", "level"), LEVELS, ids=str)
+@pytest.mark.parametrize("data", [b"", b"x", TEXT[:150_000], NOISE], ids=len)
+def test_every_level_gives_what_kafka_python_and_we_read(
+    codec: Codec, level: int, data: bytes
+) -> None:
+    packed = bytes(compress(codec, data, level=level))
+    assert inflated(codec, packed, bytes_max=len(data)) == data
+    if data:
+        assert bytes(KAFKA_DECODERS[codec](packed)) == data
+
+
+@pytest.mark.parametrize(
+    ("codec", "fast", "small"),
+    [(Codec.GZIP, 1, 9), (Codec.LZ4, 9, 12), (Codec.ZSTD, 1, 19)],
+    ids=str,
+)
+def test_levels_trade_time_for_size(codec: Codec, fast: int, small: int) -> None:
+    """lz4's 9 is Kafka's default and means the fast compressor (Lz4BlockOutputStream.java)."""
+    text = b"".join(b"%d " % (n * n) for n in range(20_000))
+    assert len(compress(codec, text, level=small)) < len(compress(codec, text, level=fast))
+
+
+@pytest.mark.parametrize(
+    ("codec", "level"), [(Codec.GZIP, 6), (Codec.LZ4, 9), (Codec.ZSTD, 3)], ids=str
+)
+def test_the_clients_default_level_is_ours(codec: Codec, level: int) -> None:
+    assert bytes(compress(codec, TEXT)) == bytes(compress(codec, TEXT, level=level))
+
+
+def test_lz4_blocks_of_a_level_are_independent_too() -> None:
+    """The library's own frames are not; the Java client refuses those."""
+    data = TEXT[:150_000]
+    packed = bytes(compress(Codec.LZ4, data, level=12))
+    assert packed[:7] == bytes(compress(Codec.LZ4, data))[:7]
+    position, plain = 7, b""
+    while size := int.from_bytes(packed[position : position + 4], "little"):
+        block = packed[position + 4 : position + 4 + size]
+        size_plain = min(1 << 16, len(data) - len(plain))
+        plain += bytes(cramjam.lz4.decompress_block(block, output_len=size_plain))
+        position += 4 + size
+    assert plain == data
+    assert packed[position:] == bytes(4)
+
+
 @pytest.mark.parametrize(
     "packed",
     [

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from protocol.batch_scan import crc32c
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import Codec, Record, TimestampType, build_batch, read_header
+from storage.recompress import StoredCodec
 from storage.validate import RecordError, Refused, ValidationRules, ValidBatch, validate_batch
 from tests.harness.log_builder import batch_of, records_in
 
@@ -21,6 +22,8 @@ RULES = ValidationRules(
     max_message_bytes=10_000,
     timestamp_before_max_ms=NOW_MS,
     timestamp_after_max_ms=3_600_000,
+    has_narrow_bounds=False,
+    stored_codec=None,
     now_ms=NOW_MS,
 )
 COMPACTED = replace(RULES, is_compacted=True)
@@ -96,6 +99,7 @@ def test_other_message_formats_are_refused(magic: int) -> None:
         pytest.param(">h", 21, 0x20, ErrorCode.INVALID_RECORD, id="control_bit"),
         pytest.param(">h", 21, 0x10, ErrorCode.INVALID_TXN_STATE, id="transactional_bit"),
         pytest.param(">h", 21, 0x40, ErrorCode.INVALID_RECORD, id="delete_horizon"),
+        pytest.param(">h", 21, 0x08, ErrorCode.INVALID_TIMESTAMP, id="timestamp_type"),
         pytest.param(">h", 21, 5, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, id="unknown_codec"),
         pytest.param(">i", 57, 0, ErrorCode.INVALID_RECORD, id="no_records"),
         pytest.param(">i", 23, 5, ErrorCode.INVALID_RECORD, id="offsets_beyond_the_count"),
@@ -135,6 +139,103 @@ def test_old_first_record_is_refused_even_beside_a_young_one() -> None:
     batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=[5, NOW_MS])
     answer = refusal(batch, replace(RULES, timestamp_before_max_ms=1000))
     assert answer.error_code is ErrorCode.INVALID_TIMESTAMP
+
+
+NARROW = replace(RULES, timestamp_before_max_ms=1000, has_narrow_bounds=True)
+
+
+@given(CODECS)
+def test_a_record_beyond_a_narrow_bound_is_refused_wherever_it_stands(codec: Codec) -> None:
+    """The header tells the first and the largest timestamp only."""
+    pairs: list[tuple[bytes | None, bytes | None]] = [(None, b"1"), (None, b"2"), (None, b"3")]
+    batch = batch_of(pairs, timestamps=[NOW_MS, NOW_MS - 1001, NOW_MS], codec=codec)
+    answer = refusal(batch, NARROW)
+    assert answer.error_code is ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in answer.record_errors] == [1]
+    on_the_bound = batch_of(pairs, timestamps=[NOW_MS, NOW_MS - 1000, -1], codec=codec)
+    assert isinstance(validate_batch(memoryview(on_the_bound), NARROW), ValidBatch)
+
+
+@given(CODECS)
+def test_a_header_that_lies_hides_no_record_from_a_narrow_bound(codec: Codec) -> None:
+    future = NOW_MS + 3_600_001
+    batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=[NOW_MS, future], codec=codec)
+    with_field(batch, ">q", 35, NOW_MS)
+    for rules in (NARROW, COMPACTED):
+        answer = refusal(batch, rules)
+        assert answer.error_code is ErrorCode.INVALID_TIMESTAMP
+        assert [error.batch_index for error in answer.record_errors] == [1]
+
+
+@pytest.mark.parametrize("announced", [-1, 0, NOW_MS + 5, 2**60])
+def test_the_largest_timestamp_becomes_that_of_the_records_where_they_are_looked_at(
+    announced: int,
+) -> None:
+    """LogValidator.java sets it for every batch, whatever the producer wrote."""
+    batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=[NOW_MS - 2, NOW_MS - 1])
+    with_field(batch, ">q", 35, announced)
+    answer = validate_batch(memoryview(batch), COMPACTED)
+    assert isinstance(answer, ValidBatch)
+    assert answer.header.max_timestamp == NOW_MS - 1
+    assert answer.header == read_header(batch)
+    assert answer.header.crc == crc32c(memoryview(batch)[21:])
+
+
+def test_with_default_bounds_a_plain_topic_judges_by_the_header_alone() -> None:
+    """Its batches are not decompressed, which is what makes it fast."""
+    batch = with_field(batch_of([(b"a", b"1")]), ">h", 21, int(Codec.GZIP))
+    answer = validate_batch(memoryview(batch), RULES)
+    assert isinstance(answer, ValidBatch)
+    assert refusal(batch, NARROW).error_code is ErrorCode.INVALID_RECORD
+
+
+@given(CODECS, CODECS, st.booleans())
+def test_batches_are_stored_with_the_topics_codec(
+    sent: Codec, stored: Codec, is_compacted: bool
+) -> None:
+    batch = batch_of([(b"a", b"1" * 300), (b"b", b"2")], codec=sent, producer_id=5,
+                     producer_epoch=1, base_sequence=9)  # fmt: skip
+    before = bytes(batch)
+    rules = replace(RULES, stored_codec=StoredCodec(stored), is_compacted=is_compacted)
+    answer = validate_batch(memoryview(batch), rules)
+    assert isinstance(answer, ValidBatch)
+    assert answer.header == read_header(answer.view)
+    assert answer.header.codec is stored
+    assert records_in(bytes(answer.view)) == records_in(before)
+    if sent is stored:
+        assert bytes(answer.view) == before
+
+
+def test_a_batch_that_recompression_makes_too_large_is_refused() -> None:
+    """UnifiedLog.java: sizes are validated again where recompression may have changed them."""
+    batch = batch_of([(b"k", bytes(5000))], codec=Codec.GZIP)
+    rules = replace(RULES, stored_codec=StoredCodec(Codec.NONE), max_message_bytes=5000)
+    answer = refusal(batch, rules)
+    assert answer.error_code is ErrorCode.MESSAGE_TOO_LARGE
+    assert "at most 5000" in answer.message
+
+
+def test_a_batch_too_large_as_it_is_sent_is_refused_though_it_would_be_stored_small() -> None:
+    batch = batch_of([(b"k", bytes(5000))])
+    rules = replace(RULES, stored_codec=StoredCodec(Codec.GZIP), max_message_bytes=5000)
+    assert refusal(batch, rules).error_code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_recompression_refuses_records_that_are_malformed() -> None:
+    batch = with_field(batch_of([(b"a", b"1")]), ">h", 21, int(Codec.GZIP))
+    rules = replace(RULES, stored_codec=StoredCodec(Codec.ZSTD))
+    assert refusal(batch, rules).error_code is ErrorCode.INVALID_RECORD
+
+
+@given(CODECS, CODECS)
+def test_log_append_time_is_stamped_on_what_is_recompressed(sent: Codec, stored: Codec) -> None:
+    batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=[5, 900_000_000], codec=sent)
+    rules = replace(RULES, is_log_append_time=True, stored_codec=StoredCodec(stored))
+    answer = validate_batch(memoryview(batch), rules)
+    assert isinstance(answer, ValidBatch)
+    assert answer.header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert answer.header.crc == crc32c(answer.view[21:])
+    assert [record.timestamp for record in records_in(bytes(answer.view))] == [NOW_MS, NOW_MS]
 
 
 def test_log_append_time_is_stamped_with_a_right_crc() -> None:
@@ -189,10 +290,13 @@ def test_any_bytes_are_refused_or_taken_and_nothing_else_happens(
     assert isinstance(answer, Refused | ValidBatch)
 
 
-@given(st.binary(max_size=80), CODECS)
-def test_any_records_under_a_right_crc_are_refused_or_taken(data: bytes, codec: Codec) -> None:
+@given(st.binary(max_size=80), CODECS, CODECS)
+def test_any_records_under_a_right_crc_are_refused_or_taken(
+    data: bytes, codec: Codec, stored: Codec
+) -> None:
     batch = batch_of([(b"a", b"1")])[:61] + data
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     with_field(batch, ">h", 21, int(codec))
-    answer = validate_batch(memoryview(batch), COMPACTED)
-    assert isinstance(answer, Refused | ValidBatch)
+    for rules in (COMPACTED, replace(NARROW, stored_codec=StoredCodec(stored))):
+        answer = validate_batch(memoryview(batch), rules)
+        assert isinstance(answer, Refused | ValidBatch)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 
 import pytest
 
+from protocol.batch_scan import scan_batches
 from protocol.error_codes import ErrorCode
 from protocol.messages.produce import (
     PartitionProduceData,
@@ -70,6 +72,52 @@ async def test_every_codec_is_stored_as_it_came(tmp_path: Path) -> None:
     records = records_in(data)
     assert [record.offset for record in records] == list(range(10 * len(Codec)))
     assert {record.value for record in records} == {bytes(500)}
+
+
+@pytest.mark.parametrize("compression_type", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+async def test_compression_type_stores_every_producers_batches_with_that_codec(
+    tmp_path: Path, compression_type: str
+) -> None:
+    stored = Codec.NONE if compression_type == "uncompressed" else Codec[compression_type.upper()]
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", compression_type=compression_type)
+        for number, codec in enumerate(Codec):
+            answer = await served.produce("orders", batch_of(10, value=bytes(500), codec=codec))
+            assert answer.base_offset == 10 * number
+        data = await served.fetch("orders", 0)
+    records = records_in(data)
+    assert [record.offset for record in records] == list(range(10 * len(Codec)))
+    assert {record.value for record in records} == {bytes(500)}
+    assert isinstance(data.records, memoryview)
+    assert [batch.attributes & 7 for batch in scan_batches(data.records).batches] == [stored] * 5
+
+
+async def test_the_level_of_the_codec_has_its_effect(tmp_path: Path) -> None:
+    value = b"".join(b"%d " % (number * number) for number in range(20_000))
+    sizes = {}
+    async with serving_broker(tmp_path) as served:
+        for codec, level in (("gzip", 1), ("gzip", 9), ("lz4", 9), ("lz4", 12),
+                             ("zstd", 1), ("zstd", 19)):  # fmt: skip
+            name = f"{codec}-{level}"
+            configs = {"compression.type": codec, f"compression.{codec}.level": str(level)}
+            await served.create(name, 1, **configs)
+            await served.produce(name, batch_of(1, value=value))
+            sizes[name] = served.log(name).size_bytes
+    for loose, close in (("gzip-1", "gzip-9"), ("lz4-9", "lz4-12"), ("zstd-1", "zstd-19")):
+        assert sizes[close] < sizes[loose]
+
+
+async def test_recompression_follows_a_live_change_of_the_config(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        log = served.log("orders")
+        for compression_type in ("producer", "zstd", "uncompressed"):
+            log.update_config(dataclasses.replace(log.config, compression_type=compression_type))
+            await served.produce("orders", batch_of(10, value=bytes(500), codec=Codec.GZIP))
+        data = await served.fetch("orders", 0)
+    assert isinstance(data.records, memoryview)
+    codecs = [batch.attributes & 7 for batch in scan_batches(data.records).batches]
+    assert codecs == [Codec.GZIP, Codec.ZSTD, Codec.NONE]
 
 
 async def test_acks_0_is_not_answered_and_what_follows_is(tmp_path: Path) -> None:
