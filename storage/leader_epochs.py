@@ -82,14 +82,15 @@ class LeaderEpochs:
         led.assign(epoch, log_end_offset)
         return led
 
-    def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that begin at or past `end_offset`."""
+    def set_back(self, end_offset: int, *, is_empty: bool) -> None:
+        """Forget epochs that begin at or past `end_offset`, and all of a log that holds nothing.
+
+        An empty log may go on at an offset that it never had, and must not tell of what is below.
+        """
+        if is_empty:
+            self._entries.clear()
         while self._entries and self._entries[-1][1] >= end_offset:
             self._entries.pop()
-
-    def clear(self) -> None:
-        """Forget all epochs."""
-        self._entries.clear()
 
     def encode(self) -> bytes:
         """The bytes of the checkpoint file."""

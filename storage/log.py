@@ -242,25 +242,33 @@ class PartitionLog:
         active = self._list.active
         if active.size == 0 and header.last_offset - active.base_offset > OFFSET_SPAN_MAX:
             # An empty segment never rolls, and its indexes cannot say an offset that far away.
-            self.advance_end(header.base_offset, now_ms=now_ms)
+            # The gap is no newer than what follows it.
+            epoch = header.leader_epoch
+            self.advance_end(header.base_offset, now_ms=now_ms, leader_epoch=epoch)
         self._states.assign_epoch(header.leader_epoch, header.base_offset)
         self._write(batch, header.last_offset, now_ms)
         return Appended(header.base_offset, header.next_offset, batch.log_append_time_ms)
 
-    def advance_end(self, offset: int, *, now_ms: int = UNKNOWN) -> None:
+    def advance_end(
+        self, offset: int, *, now_ms: int = UNKNOWN, leader_epoch: int | None = None
+    ) -> None:
         """Move the log's end over a gap, as where a leader's tail was compacted away.
 
         Batches without records cover the gap, so that it is as durable as what stands before it;
         readers skip them.
 
+        Args:
+            leader_epoch: of the gap; None for the log's own, as a leader.
+
         Raises:
             LogOffline, DiskError: as `append_as_leader`.
         """
         self._service.check_online()
+        epoch = self.leader_epoch if leader_epoch is None else leader_epoch
         while self.log_end_offset < offset:
             last_offset = min(offset - 1, self.log_end_offset + OFFSET_SPAN_MAX)
-            empty = memoryview(_gap(self.log_end_offset, last_offset, self.leader_epoch))
-            self._states.assign_epoch(self.leader_epoch, self.log_end_offset)
+            empty = memoryview(_gap(self.log_end_offset, last_offset, epoch))
+            self._states.assign_epoch(epoch, self.log_end_offset)
             self._write(ValidBatch(read_header(empty), empty), last_offset, now_ms)
 
     def _refuse(self, batch: ValidBatch, error_code: ErrorCode) -> Refused:
@@ -515,7 +523,8 @@ class PartitionLog:
     def truncate_to(self, offset: int) -> None:
         """Cut the log back so that nothing reaches `offset`. See `storage/truncate.py`.
 
-        A worker thread, while nothing is appended. A batch across `offset` goes as a whole, and the
+        A worker thread, while nothing is appended and no sync is under way, whose answer would
+        speak of bytes that are gone. A batch across `offset` goes as a whole, and the
         log then ends where it began.
 
         Raises:

@@ -123,7 +123,7 @@ class LogStates:
 
     def set_back(self, segments: Sequence[Segment], end_offset: int) -> None:
         """Be as the log was when it ended at `end_offset`, where `segments` end now."""
-        self.epochs.truncate_from_end(end_offset)
+        self.epochs.set_back(end_offset, is_empty=not any(each.size for each in segments))
         self._epochs_are_dirty = True
         self._producers = producers_of(self._fs, self._directory, segments, end_offset)
         self.write_snapshot(end_offset, self._producers)

@@ -282,7 +282,7 @@ class _Recovery:
         """Take epochs and producers up to the last listed segment, which the scan goes on with."""
         sealed, tail = self.segments[:-1], self.segments[-1]
         self.epochs = load_epochs(self._fs, self._directory, sealed)
-        self.epochs.truncate_from_end(tail.base_offset)
+        self.epochs.set_back(tail.base_offset, is_empty=False)
         is_cut = self.manifest.truncate_to != UNKNOWN
         end_offset = tail.base_offset if is_cut else LONG_MAX
         known = newest_snapshot(self._fs, self._directory, end_offset)
@@ -473,7 +473,7 @@ class _Recovery:
         if len(self.producers.states) or snapshot_offsets(self._fs, self._directory):
             path = join(self._directory, snapshot_file(end_offset))
             self._fs.replace_durably(path, self.producers.states.encode())
-        self.epochs.truncate_from_end(end_offset)
+        self.epochs.set_back(end_offset, is_empty=not any(each.size for each in self.segments))
         path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
         self._fs.replace_durably(path, self.epochs.encode())
         versions = [file.version for file in self._files()]

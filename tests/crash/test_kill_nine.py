@@ -62,13 +62,16 @@ class History:
     acknowledged: set[int] = field(default_factory=set)
     high_watermark: int = 0
     """The highest that was ever served."""
+    last_stable_offset: int = 0
+    """The highest that was ever served."""
 
     def saw(self, offset: int, record: tuple[bytes, bytes]) -> None:
         assert self.records.setdefault(offset, record) == record, f"offset {offset} was reused"
 
-    def served(self, high_watermark: int) -> None:
+    def served(self, high_watermark: int, last_stable_offset: int) -> None:
         assert high_watermark >= self.high_watermark, "the high watermark went back"
-        self.high_watermark = high_watermark
+        assert last_stable_offset >= self.last_stable_offset, "the last stable offset went back"
+        self.high_watermark, self.last_stable_offset = high_watermark, last_stable_offset
 
     def last_offset_by_key(self) -> dict[bytes, int]:
         """Of all that was seen."""
@@ -157,6 +160,34 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_under_load_and_u
     assert kills_while_recopying >= KILLS_WHILE_RECOPYING_MIN, "too few kills hit a recopy"
 
 
+@pytest.mark.crash
+def test_what_was_served_stays_served_over_kills_though_nothing_was_synced(tmp_path: Path) -> None:
+    """Kafka's promise, `flush.on.acks.all=false`: a crash of the process alone takes nothing."""
+    broker = BrokerProcess(tmp_path, {"flush.on.acks.all": "false"})
+    broker.start()
+    create_topic(broker.bootstrap_servers, JOURNAL, config=TOPICS[JOURNAL])
+    history = History()
+    writer = Writer(broker.bootstrap_servers, JOURNAL, history, idempotent=True)
+    try:
+        for _ in range(4):
+            with RawConnection(broker.port) as connection:
+                for _ in range(20):
+                    for _ in range(RECORDS_BEFORE_A_LOOK):
+                        writer.write(b"key")
+                    writer.listen()
+                    look_at_high_watermarks(connection, {JOURNAL: history})
+            broker.kill()
+            broker.start()
+            with RawConnection(broker.port) as connection:
+                look_at_high_watermarks(connection, {JOURNAL: history})
+        writer.finish()
+        with RawConnection(broker.port) as connection:
+            look_at_high_watermarks(connection, {JOURNAL: history})
+        assert history.high_watermark == writer.sent == len(history.acknowledged)
+    finally:
+        broker.__exit__(None)
+
+
 def wait_for_a_recopy(broker: BrokerProcess) -> None:
     """Until the cleaner writes a segment, or for a while: it may have nothing to clean."""
     ends_at = time.monotonic() + RECOPY_SECONDS_MAX
@@ -192,7 +223,8 @@ def write_until_the_moment(
 
 def look_at_high_watermarks(connection: RawConnection, histories: Mapping[str, History]) -> None:
     for topic, history in histories.items():
-        history.served(connection.latest_offset(topic))
+        answer = connection.fetch(topic, connection.latest_offset(topic))
+        history.served(answer.high_watermark, answer.last_stable_offset)
 
 
 def check_after_restart(broker: BrokerProcess, histories: Mapping[str, History]) -> None:

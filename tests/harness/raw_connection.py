@@ -27,6 +27,7 @@ class FetchedPartition:
 
     error_code: int
     high_watermark: int
+    last_stable_offset: int
     records: bytes
 
 
@@ -106,12 +107,16 @@ class RawConnection:
         body = struct.pack(">iiiibi", -1, 0, 0, 1 << 25, 0, 1) + named
         answer = self.request(FETCH, 4, body)
         at = 4 + 4 + 2 + len(topic) + 4 + 4
-        error_code, high_watermark, _, aborted = struct.unpack_from(">hqqi", answer, at)
+        numbers = struct.unpack_from(">hqqi", answer, at)
+        error_code, high_watermark, last_stable_offset, aborted = numbers
         at += 22 + max(aborted, 0) * 16
         (size,) = struct.unpack_from(">i", answer, at)
         records = answer[at + 4 : at + 4 + max(size, 0)]
         return FetchedPartition(
-            error_code=error_code, high_watermark=high_watermark, records=records
+            error_code=error_code,
+            high_watermark=high_watermark,
+            last_stable_offset=last_stable_offset,
+            records=records,
         )
 
     def latest_offset(self, topic: str, *, partition: int = 0) -> int:

@@ -82,9 +82,9 @@ def test_divergence_is_kafkas(epoch: int, offset: int, answer: tuple[int, int] |
 
 def test_truncation_forgets_what_begins_past_it() -> None:
     epochs = epochs_of((1, 0), (3, 10), (4, 20))
-    epochs.truncate_from_end(10)
+    epochs.set_back(10, is_empty=False)
     assert epochs.entries == ((1, 0),)
-    epochs.clear()
+    epochs.set_back(10, is_empty=True)
     assert epochs.latest == -1
 
 

@@ -93,6 +93,44 @@ def test_follower_keeps_offsets_and_may_leave_gaps_but_not_go_back() -> None:
     assert log.end_offset_for_epoch(3) == (3, 11)
 
 
+def test_follower_takes_the_epochs_of_its_leader_over_appends_gaps_rolls_and_a_crash() -> None:
+    home = home_of()
+    log = home.create(epoch=9)
+    pairs = [(b"k", bytes(300))]
+    for offset, epoch in ((0, 2), (1, 2), (4, 2), (5, 5), (7, 5), (8, 6)):
+        batch = valid(batch_of(pairs, base_offset=offset, leader_epoch=epoch))
+        assert log.append_as_follower(batch, now_ms=0) == Appended(offset, offset + 1)
+    assert len(log.segments) > 2
+    publish(log)
+    left = LogHome(home.fs.after_crash(Loss.EVERYTHING, Random(0)))  # type: ignore[attr-defined]
+    for each in (log, left.open(epoch=10)):
+        assert each.epochs.entries == ((2, 0), (5, 5), (6, 8))
+        assert each.leader_epoch_at(4) == 2
+
+
+def test_gap_before_a_followers_batch_is_of_the_batches_epoch_not_of_its_own() -> None:
+    log = home_of().create(epoch=9)
+    far = batch_of([(b"k", b"v")], base_offset=5 << 31, leader_epoch=3)
+    log.append_as_follower(valid(far), now_ms=0)
+    assert log.epochs.entries == ((3, 0),)
+
+
+def test_advanced_end_is_as_durable_as_records_and_no_reader_is_sent_the_gap() -> None:
+    home = home_of()
+    log = home.create(epoch=9)
+    append(log)
+    log.advance_end(40)
+    log.advance_end(30)
+    assert (log.log_end_offset, log.high_watermark) == (40, 0)
+    publish(log)
+    assert fetch(log, 1) == []
+    append(log)
+    publish(log)
+    assert fetch(log, 1) == [40]
+    left = LogHome(home.fs.after_crash(Loss.EVERYTHING, Random(0)))  # type: ignore[attr-defined]
+    assert left.open().log_end_offset == 41
+
+
 def test_full_disk_refuses_the_append_and_the_log_goes_on() -> None:
     home = home_of()
     log = home.create()

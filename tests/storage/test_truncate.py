@@ -85,6 +85,30 @@ def test_full_truncation_may_start_ahead_or_behind() -> None:
         assert log.append_as_leader(batch, now_ms=0) == Appended(start, start + 1)
 
 
+def test_log_that_starts_anew_has_no_epochs_of_before() -> None:
+    """What was below its start was never its own: Kafka clears the epochs too."""
+    home = LogHome(MemoryFileSystem())
+    log = filled(home)
+    log.truncate_fully_and_start_at(50)
+    assert log.epochs.entries == ()
+    left = LogHome(home.fs.after_crash(Loss.EVERYTHING, Random(0)))  # type: ignore[attr-defined]
+    assert left.open().epochs.entries == ()
+    batch = batch_of([(b"k", b"v")], base_offset=50, leader_epoch=4)
+    log.append_as_follower(valid(batch), now_ms=0)
+    assert log.end_offset_for_epoch(2) == (2, 50)
+
+
+def test_each_truncation_raises_the_generation() -> None:
+    log = filled(LogHome(MemoryFileSystem()))
+    before = log.generation
+    log.truncate_to(8)
+    assert log.generation == before + 1
+    log.truncate_fully_and_start_at(8)
+    assert log.generation == before + 2
+    log.retire()
+    assert log.generation == before + 3
+
+
 def test_source_that_a_reader_still_holds_never_comes_back() -> None:
     """Its file could continue the shortened log; recovery would take it for a roll's."""
     home = LogHome(MemoryFileSystem())
