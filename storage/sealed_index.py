@@ -137,10 +137,10 @@ class SealedIndex:
         """The last entry whose batch begins at or before `position`."""
         return self._before(1, position + 1)
 
-    def offset_before_timestamp(self, timestamp: int) -> int:
-        """A relative offset up to which every record is older than `timestamp`; -1 if unknown."""
+    def entry_before_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """The last entry older than `timestamp`: its time, and the last offset it speaks for."""
         found = self._times.count_below(0, timestamp)
-        return self._times[found - 1][1] if found else -1
+        return self._times[found - 1] if found else None
 
     def _before(self, column: int, value: int) -> tuple[int, int] | None:
         found = self._offsets.count_below(column, value)

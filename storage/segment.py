@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from storage.batch_walk import HEADER_BYTES, PLACE
+from storage.batch_walk import HEADER_BYTES, PLACE, walk_batches
 from storage.errors import MissingFile, SegmentRemoved
 from storage.files import Buffer, File, FileSystem
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
@@ -344,8 +344,14 @@ class Segment:
 
     def position_before_timestamp(self, timestamp: int) -> int:
         """A position before which every record is older than `timestamp`."""
-        before = self._lookup().offset_before_timestamp(timestamp)
-        return self.position_before(before + self.base_offset) if before >= 0 else 0
+        index = self._lookup()
+        entry = index.entry_before_timestamp(timestamp)
+        if entry is None:
+            return 0
+        if index is not self._own_index and not self._is_youngest_of_batch(*entry):
+            _log.warning("%s lies: rebuilding it", self.path(TIME_INDEX))
+            entry = self._rebuilt_index().entry_before_timestamp(timestamp)
+        return self.position_before(entry[1] + self.base_offset) if entry is not None else 0
 
     def _position_of(self, find: Callable[[Lookup], tuple[int, int] | None]) -> int:
         """The position of an entry, once the batch there has told that it is the entry's."""
@@ -365,6 +371,14 @@ class Segment:
             return False
         base_offset, _, last_delta, _, _ = PLACE.unpack(data)
         return bool(base_offset + last_delta == self.base_offset + relative_last_offset)
+
+    def _is_youngest_of_batch(self, timestamp: int, relative_last_offset: int) -> bool:
+        """Whether there is a batch with that last offset, and its largest timestamp is this one."""
+        last_offset = self.base_offset + relative_last_offset
+        for place in walk_batches(self.file(), self.position_before(last_offset), self.size):
+            if place.last_offset >= last_offset:
+                return (place.last_offset, place.max_timestamp) == (last_offset, timestamp)
+        return False
 
     def _lookup(self) -> Lookup:
         """What to look things up in: entries in memory, or the files of a sealed segment."""

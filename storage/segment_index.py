@@ -70,10 +70,10 @@ class SegmentIndex:
     def _entry(self, found: int) -> tuple[int, int] | None:
         return (self._offsets[found], self._positions[found]) if found >= 0 else None
 
-    def offset_before_timestamp(self, timestamp: int) -> int:
-        """A relative offset up to which every record is older than `timestamp`; -1 if unknown."""
+    def entry_before_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+        """The last entry older than `timestamp`: its time, and the last offset it speaks for."""
         found = bisect_left(self._timestamps, timestamp) - 1
-        return self._time_offsets[found] if found >= 0 else -1
+        return (self._timestamps[found], self._time_offsets[found]) if found >= 0 else None
 
     def truncate(self, relative_end_offset: int) -> None:
         """Forget what concerns batches that end at or past the offset."""

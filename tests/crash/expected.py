@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 
 from protocol.record_batch import read_header
 from storage.log import PartitionLog
@@ -10,7 +11,8 @@ from storage.manifest import decode
 from storage.paths import LOG, parse_segment_file
 from tests.harness.log_home import LogHome, read_all
 
-Content = dict[int, tuple[bytes | None, bytes | None]]
+Content = dict[int, tuple[int, bytes | None, bytes | None]]
+"""Timestamp, key and value by offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Possible:
         return (
             self.end_min <= end <= self.end_max
             and log.log_start_offset == self.start
-            and content == {at: pair for at, pair in self.records.items() if self.start <= at < end}
+            and content == {at: r for at, r in self.records.items() if self.start <= at < end}
         )
 
     def __str__(self) -> str:
@@ -47,6 +49,19 @@ def check_content(log: PartitionLog, possible: list[Possible]) -> Content:
     return content
 
 
+def check_timestamps(log: PartitionLog, content: Content, random: Random) -> None:
+    """Records are found by their times."""
+    times = {at: record[0] for at, record in content.items()}
+    wanted = random.choice([*times.values(), 0])
+    found = log.offset_for_timestamp(wanted)
+    first = min((at for at, time in times.items() if time >= wanted), default=None)
+    assert (found and found.offset) == first, f"{found} is not the first at or after {wanted}"
+    youngest = log.offset_of_max_timestamp()
+    largest = max(times.values(), default=None)
+    first = min((at for at, time in times.items() if time == largest), default=None)
+    assert (youngest and youngest.offset) == first, f"{youngest} is not the youngest"
+
+
 def check_epochs(log: PartitionLog) -> None:
     """The epochs begin in order, inside the log, and the first batch's is known."""
     starts = [start for _, start in log.epochs.entries]
@@ -60,11 +75,11 @@ def check_epochs(log: PartitionLog) -> None:
 
 def read_content(log: PartitionLog) -> Content:
     """Every record by its offset, as a client reads them."""
-    return {record.offset: (record.key, record.value) for record in read_all(log)}
+    return {r.offset: (r.timestamp, r.key, r.value) for r in read_all(log)}
 
 
 def check_files(home: LogHome, log: PartitionLog) -> None:
-    """The manifest lists just the segment files that are there."""
+    """The manifest lists just the segment files that are there, with their sizes."""
     directory = home.identity.directory
     manifest = decode(home.fs.read_bytes(f"{directory}/manifest"), "manifest")
     assert manifest.truncate_to == -1
@@ -73,4 +88,6 @@ def check_files(home: LogHome, log: PartitionLog) -> None:
     assert not any(f.is_cleaned for f in files if f is not None)
     listed = {(row.base_offset, row.file_version) for row in manifest.segments}
     assert there == listed, f"files {sorted(there)} and manifest {sorted(listed)}"
-    assert len(log.segments) == len(manifest.segments)
+    for segment, row in zip(log.segments, manifest.segments, strict=True):
+        size = home.fs.size(segment.path(LOG))
+        assert size == (row.size if segment.is_sealed else segment.size), segment

@@ -2,39 +2,105 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from storage.leader_epochs import LeaderEpochs
+from storage.log_states import LogStates
+from storage.manifest import UNKNOWN
+from storage.recovery import _Recovery
+from storage.segment import Segment
 from storage.segment_list import SegmentList
 from tests.crash.sweep import caught
-from tests.harness.memory_fs import MemoryFileSystem
+from tests.harness.memory_fs import Directory, MemoryFileSystem
+
+Patch = pytest.MonkeyPatch
 
 
-def test_sweep_catches_a_disk_that_does_not_sync_directories() -> None:
-    assert caught(ignores_directory_sync=True)
+def directories_are_never_synced(patch: Patch) -> None:
+    patch.setattr(Directory, "sync", lambda _: None)
 
 
-def test_sweep_catches_an_acknowledgement_before_the_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SegmentList, "sync", lambda _, end_of_log: end_of_log())
-    assert caught()
+def swap_without_generation(patch: Patch) -> None:
+    """A pass commits although the log was truncated or stopped to be compacted under it."""
+    swap = SegmentList.swap
+
+    def careless(self: SegmentList, *args: Any, generation: int, **names: Any) -> None:
+        swap(self, *args, generation=self.generation, **names)
+
+    patch.setattr(SegmentList, "swap", careless)
 
 
-def test_sweep_catches_a_rolled_segment_removed_as_an_orphan(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("storage.recovery._Recovery._is_empty", lambda *_: True)
-    assert caught()
+def acknowledge_before_fsync(patch: Patch) -> None:
+    patch.setattr(SegmentList, "sync", lambda _, end_of_log: end_of_log())
 
 
-def test_sweep_catches_a_commit_that_lists_what_is_not_synced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(SegmentList, "_seal", lambda *_: None)
-    assert caught()
+def offset_index_trusted_over_log(patch: Patch) -> None:
+    patch.setattr(Segment, "_is_batch", lambda *_: True)
 
 
-def test_sweep_catches_a_swap_without_a_synced_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    def replace(disk: MemoryFileSystem, path: str, data: bytes) -> None:
-        disk.write_bytes(path, data)
+def time_index_trusted_over_log(patch: Patch) -> None:
+    patch.setattr(Segment, "_is_youngest_of_batch", lambda *_: True)
 
-    monkeypatch.setattr(MemoryFileSystem, "replace_durably", replace)
+
+def rolled_segment_removed_as_an_orphan(patch: Patch) -> None:
+    patch.setattr(_Recovery, "_is_empty", lambda *_: True)
+
+
+def commit_lists_what_is_not_synced(patch: Patch) -> None:
+    patch.setattr(SegmentList, "_seal", lambda *_: None)
+
+
+def manifest_written_in_place(patch: Patch) -> None:
+    patch.setattr(MemoryFileSystem, "replace_durably", MemoryFileSystem.write_bytes)
+
+
+def renames_of_a_swap_never_finished(patch: Patch) -> None:
+    patch.setattr(_Recovery, "_finish_renames", lambda *_: None)
+
+
+def truncation_without_intent(patch: Patch) -> None:
+    commit = SegmentList._commit
+
+    def forgetful(self: SegmentList, *args: Any, truncate_to: int = UNKNOWN, **names: Any) -> None:
+        commit(self, *args, **names)
+
+    patch.setattr(SegmentList, "_commit", forgetful)
+
+
+def epochs_not_truncated(patch: Patch) -> None:
+    patch.setattr(LeaderEpochs, "truncate_from_end", lambda *_: None)
+
+
+def producers_ahead_of_the_log(patch: Patch) -> None:
+    """A roll's snapshot has the producers as they are when it is written, not as they were."""
+    write = LogStates.write_snapshot
+    patch.setattr(
+        LogStates,
+        "write_snapshot",
+        lambda self, offset, _: write(self, offset, self.producers),
+    )
+
+
+BUGS = [
+    directories_are_never_synced,
+    swap_without_generation,
+    acknowledge_before_fsync,
+    offset_index_trusted_over_log,
+    time_index_trusted_over_log,
+    rolled_segment_removed_as_an_orphan,
+    commit_lists_what_is_not_synced,
+    manifest_written_in_place,
+    renames_of_a_swap_never_finished,
+    truncation_without_intent,
+    epochs_not_truncated,
+    producers_ahead_of_the_log,
+]
+
+
+@pytest.mark.parametrize("inject", BUGS)
+def test_sweep_catches(inject: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    inject(monkeypatch)
     assert caught()

@@ -7,11 +7,17 @@ truncation) first sets `other` to what it leads to: a crash in its middle leaves
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
 from protocol.record_batch import BatchHeader, read_header
-from storage.log import Appended
+from storage.cleaned_segment import CleanedSegment, discard_staged
+from storage.errors import SwapRefused
+from storage.log import Appended, PartitionLog
+from storage.manifest import SegmentRow
 from storage.producer_state import Duplicate
 from tests.crash.expected import Content, Possible, read_content
 from tests.harness.hand_cleaning import recopied, write_cleaned
@@ -21,6 +27,33 @@ from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 STEPS = 60
 KEYS = [f"key-{number}".encode() for number in range(6)]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPass:
+    """Cleaned segments that wait for their swap."""
+
+    sources: list[SegmentRow]
+    cleaned: list[CleanedSegment]
+    dropped: set[int]
+    generation: int
+    changes: int
+    """Of the workload, when the pass was planned."""
+
+    def has_its_sources(self, log: PartitionLog) -> bool:
+        """Whether every source is still in the log."""
+        there = {(segment.base_offset, segment.file_version) for segment in log.segments}
+        return all((row.base_offset, row.file_version) in there for row in self.sources)
+
+    def swap(self, log: PartitionLog, clean_offset: int | None) -> None:
+        """Ask the log for the swap."""
+        log.swap(self.sources, self.cleaned, generation=self.generation, clean_offset=clean_offset)
+
+    def discard(self, home: LogHome) -> None:
+        """Remove what was written."""
+        for each in self.cleaned:
+            row = each.row
+            discard_staged(home.fs, home.identity.directory, row.base_offset, row.file_version)
 
 
 class Workload:
@@ -34,7 +67,7 @@ class Workload:
         self.background = Deferred(inline=False)
         self.home = LogHome(self.disk, background=self.background)
         self.epoch = 1
-        self.now_ms = 0
+        self.now_ms = 10_000
         self.what = "create"
         self.records: Content = {}
         self.start = 0
@@ -43,6 +76,9 @@ class Workload:
         """What the log holds once the operation under way is done: records, start, synced end."""
         self.log_end = 0
         """The log's end when the operation under way began."""
+        self.planned: PlannedPass | None = None
+        self.changes = 0
+        """How often the log was truncated or changed its policy: what a planned pass cannot outlive."""
         self.sequences: dict[int, int] = {}
         self.sent: dict[int, list[tuple[BatchHeader, int]]] = {}
         self.log = self.home.create(epoch=self.epoch)
@@ -56,7 +92,10 @@ class Workload:
             (self.roll, 6),
             (self.background.run_one, 12),
             (self.background.run_all, 3),
-            (self.swap, 10),
+            (self.swap, 7),
+            (self.plan_pass, 6),
+            (self.commit_pass, 6),
+            (self.change_policy, 1),
             (self.truncate, 2),
             (self.truncate_fully, 1),
             (self.restart, 2),
@@ -95,17 +134,20 @@ class Workload:
             (self.random.choice(KEYS), self.random.choice([None, b"v" * self.random.randrange(90)]))
             for _ in range(self.random.randrange(1, 4))
         ]
+        times = [self.now_ms - self.random.randrange(3000) for _ in pairs]
         producer = self.random.choice([-1, 7, 8])
         sequence = self.sequences.get(producer, 0) if producer >= 0 else -1
         batch = batch_of(
             pairs,
+            timestamps=times,
             producer_id=producer,
             producer_epoch=0 if producer >= 0 else -1,
             base_sequence=sequence,
         )
         first = self.log.log_end_offset
         # What is written may be found from here on, whether or not the append returns.
-        self.records.update({first + at: pair for at, pair in enumerate(pairs)})
+        sent = enumerate(zip(times, pairs, strict=True))
+        self.records.update({first + at: (time, *pair) for at, (time, pair) in sent})
         appended = self.log.append_as_leader(valid(batch), now_ms=self.now_ms)
         assert isinstance(appended, Appended)
         assert not appended.duplicate
@@ -123,9 +165,15 @@ class Workload:
         self.log.roll(self.now_ms)
 
     def swap(self) -> None:
+        """A whole cleaning pass with nothing in between."""
+        self.plan_pass()
+        self.commit_pass()
+
+    def plan_pass(self) -> None:
+        """Write cleaned segments; whatever comes before the commit may make them unfit."""
         view = self.log.cleaning_view()
         ready = [each for each in view.segments if each.row.end_offset <= view.high_watermark]
-        if not ready:
+        if not ready or self.planned is not None:
             return
         first = self.random.randrange(len(ready))
         sources = ready[first : first + self.random.randrange(1, 4)]
@@ -134,21 +182,36 @@ class Workload:
         )
         cut = self.random.randrange(len(batches) + 1)
         cleaned = write_cleaned(self.log, sources, batches, cut=cut)
-        after = {offset: pair for offset, pair in self.records.items() if offset not in dropped}
-        self.other = (after, self.start, self.synced_end)
-        self.log.swap(
-            [each.row for each in sources],
-            cleaned,
-            generation=view.generation,
-            clean_offset=self.random.choice([None, sources[-1].row.end_offset]),
-        )
-        self.records, self.other = after, None
+        rows = [each.row for each in sources]
+        self.planned = PlannedPass(rows, cleaned, dropped, view.generation, self.changes)
+
+    def commit_pass(self) -> None:
+        """Swap the planned pass in, unless the log has changed under it: then it must be refused."""
+        planned, self.planned = self.planned, None
+        if planned is None:
+            return
+        if planned.changes == self.changes and planned.has_its_sources(self.log):
+            after = {at: each for at, each in self.records.items() if at not in planned.dropped}
+            self.other = (after, self.start, self.synced_end)
+            planned.swap(self.log, self.random.choice([None, planned.sources[-1].end_offset]))
+            self.records, self.other = after, None
+        else:
+            with contextlib.suppress(SwapRefused):
+                planned.swap(self.log, None)
+            planned.discard(self.home)
+
+    def change_policy(self) -> None:
+        """Stop or begin to compact: no pass that was planned before may drop anything any more."""
+        policy = ("compact",) if self.log.config.cleanup_policy == ("delete",) else ("delete",)
+        self.home.config = dataclasses.replace(self.home.config, cleanup_policy=policy)
+        self.log.update_config(self.home.config)
+        self.changes += 1
 
     def truncate(self) -> None:
         end = self.log.log_end_offset
         offset = self.random.randrange(max(self.start, end - 12), end + 1)
         cut = self._batch_across(offset)
-        kept = {at: pair for at, pair in self.records.items() if at < cut}
+        kept = {at: each for at, each in self.records.items() if at < cut}
         self.other = (kept, self.start, min(self.synced_end, cut))
         self.log.truncate_to(offset)
         self._truncated(kept, self.start)
@@ -161,6 +224,7 @@ class Workload:
 
     def _truncated(self, kept: Content, start: int) -> None:
         self.records, self.start, self.other = kept, start, None
+        self.changes += 1
         self.synced_end = min(self.synced_end, self.log.log_end_offset)
         self.synced_end = max(self.synced_end, start)
         self.sync()
@@ -168,6 +232,9 @@ class Workload:
 
     def restart(self) -> None:
         self.background.run_all()
+        if self.planned is not None:
+            self.planned.discard(self.home)
+            self.planned = None
         self.log.close()
         self.synced_end = self.log.log_end_offset
         self.disk = self.home.fs = self.disk.after_crash(Loss.EVERYTHING, self.crash_random)
@@ -179,9 +246,10 @@ class Workload:
         """Live on with a state that a crash has left, as a broker does."""
         self.disk = self.home.fs = self.disk.after_crash(Loss.TORN, self.crash_random)
         self.background.waiting.clear()
+        self.planned = None
         self._reopen(is_clean=False)
         end = self.log.log_end_offset
-        self.records = {at: pair for at, pair in self.records.items() if at < end}
+        self.records = {at: each for at, each in self.records.items() if at < end}
         self.synced_end = end
         assert read_content(self.log) == self.records
         self.disk.on_operation = self.observe

@@ -218,8 +218,6 @@ class MemoryFileSystem:
         """Called with action and path after every operation that changed the disk."""
         self.operations = 0
         """How many operations have changed the disk."""
-        self.ignores_directory_sync = False
-        """Pretends to sync directories: a disk that lies, to prove that tests notice."""
         self._root = root if root is not None else Directory()
         self._faults: list[tuple[str, str, int]] = []
         self._locks: set[str] = set()
@@ -326,9 +324,7 @@ class MemoryFileSystem:
 
     def sync_directory(self, path: str) -> None:
         self.check("sync", path)
-        directory = self._directory("sync", path)
-        if not self.ignores_directory_sync:
-            directory.sync()
+        self._directory("sync", path).sync()
         self.changed("sync", path)
 
     def exists(self, path: str) -> bool:

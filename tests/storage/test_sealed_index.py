@@ -40,9 +40,7 @@ def test_files_answer_as_the_entries_in_memory_do(
     index, sealed_index = indexes_of(steps)
     assert sealed_index.entry_at_or_before(offset) == index.entry_at_or_before(offset)
     assert sealed_index.entry_up_to_position(position) == index.entry_up_to_position(position)
-    assert sealed_index.offset_before_timestamp(timestamp) == index.offset_before_timestamp(
-        timestamp
-    )
+    assert sealed_index.entry_before_timestamp(timestamp) == index.entry_before_timestamp(timestamp)
 
 
 def test_index_of_many_blocks_is_searched_without_reading_it_all() -> None:

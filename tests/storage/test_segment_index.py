@@ -41,7 +41,8 @@ def test_time_lookup_never_skips_a_young_record(
     steps: list[tuple[int, int, int]], timestamp: int
 ) -> None:
     index, entries = index_of(steps)
-    before = index.offset_before_timestamp(timestamp)
+    entry = index.entry_before_timestamp(timestamp)
+    before = entry[1] if entry is not None else -1
     assert all(time < timestamp for offset, _, time in entries if offset <= before)
 
 
