@@ -62,7 +62,6 @@ def _open(
     background: Background,
     clock: Clock,
 ) -> LogDirectory:
-    _make_durably(files, path)
     new_meta = MetaProperties(
         cluster_id=node.cluster_id, node_id=node.node_id, directory_id=topic_id_text(uuid.uuid4())
     )
@@ -76,15 +75,6 @@ def _open(
         jitter=lambda most: random.randint(0, most),  # noqa: S311 - it only spreads rolls
         producer_expiration_ms=config.producer_id_expiration_ms,
     )
-
-
-def _make_durably(files: FileSystem, path: str) -> None:
-    """Make a directory and those above it, so that no crash takes one of their names away."""
-    if path.strip("/") and not files.exists(path):
-        parent = os.path.dirname(path.rstrip("/"))  # noqa: PTH120 - paths of storage are texts
-        _make_durably(files, parent)
-        files.make_directory(path)
-        files.sync_directory(parent or ".")
 
 
 def _cluster_id(config: BrokerConfig, files: FileSystem) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 
 import uvloop
 
@@ -46,12 +48,28 @@ async def _run(config: BrokerConfig) -> str | None:
     signal = StopSignal()
     broker = Broker(config, files=LocalFileSystem(), clock=SystemClock())
     try:
-        await broker.start()
+        with _no_collections():
+            await broker.start()
         await _first_of(signal.wait(), broker.wait_failed())
     finally:
         await broker.stop()
     _log.info("stopped")
     return broker.failure
+
+
+@contextmanager
+def _no_collections() -> Iterator[None]:
+    """Make what stays for good, and have the garbage collector leave it alone ever after.
+
+    With 10,000 partitions its looks at them took a fifth of a start, and one full collection holds
+    the loop for a tenth of a second. Reference counts free what is deleted all the same.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 async def _first_of(*waits: Coroutine[None, None, None]) -> None:

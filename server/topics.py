@@ -17,7 +17,7 @@ import json
 import logging
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from protocol.error_codes import ErrorCode
@@ -29,12 +29,12 @@ from server.topic_names import (
     parse_id,
 )
 from storage.config_property import ConfigError
-from storage.errors import LogOffline, StorageError
+from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
-from storage.paths import join, topic_directory, topic_id_text
+from storage.paths import topic_id_text
 from storage.topic_partition import TopicPartition
 
 _log = logging.getLogger("server.topics")
@@ -398,9 +398,10 @@ class Topics:
             partition = TopicPartition(name, number)
             try:
                 directory = self._directory(directory_id)
-                if not is_unborn:
-                    self._check_present(directory, partition, topic_id)
-                logs.append(directory.open_log(partition, topic_id, config))
+                if is_unborn:
+                    logs += directory.create_logs(name, topic_id, config, [number])
+                else:
+                    logs.append(directory.open_log(partition, topic_id, config))
             except StorageError as error:
                 _log.error("%s: offline: %s", partition, error)
                 self._unclean.add(directory_id)
@@ -412,15 +413,6 @@ class Topics:
             overrides=content["configs"],
             partitions=tuple(logs),
         )
-
-    def _check_present(
-        self, directory: LogDirectory, partition: TopicPartition, topic_id: uuid.UUID
-    ) -> None:
-        """Raise if a log that was there is not: an empty one in its place would hide the loss."""
-        topic_path = join(directory.path, topic_directory(partition.topic, topic_id))
-        path = join(topic_path, str(partition.partition))
-        if not self._files.exists(path):
-            raise LogOffline(str(partition), f"{path} is gone")
 
     def _config_of(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
         """A stored topic's configuration, without what this release does not know or allow."""
@@ -468,15 +460,14 @@ def _to_json(topic: Topic, directories: Sequence[LogDirectory]) -> str:
 
 
 def _create_logs(planned: Topic, directories: Sequence[LogDirectory]) -> Topic:
-    """Create the topic's logs, all or an exception."""
-    logs: list[PartitionLog] = []
+    """Create the topic's logs, each in its directory, all or an exception."""
+    numbers: dict[LogDirectory, list[int]] = {}
     for number, directory in enumerate(directories):
-        name = TopicPartition(planned.name, number)
-        logs.append(directory.create_log(name, planned.id, planned.config))
-    return Topic(
-        name=planned.name,
-        id=planned.id,
-        config=planned.config,
-        overrides=planned.overrides,
-        partitions=tuple(logs),
-    )
+        numbers.setdefault(directory, []).append(number)
+    logs = [
+        log
+        for directory, held in numbers.items()
+        for log in directory.create_logs(planned.name, planned.id, planned.config, held)
+    ]
+    logs.sort(key=lambda log: log.topic_partition.partition)
+    return replace(planned, partitions=tuple(logs))

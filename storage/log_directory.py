@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from storage.errors import DamagedFile, DirectoryOffline, MissingFile
 from storage.files import FileSystem, Lock
@@ -28,7 +28,7 @@ from storage.paths import (
     join,
     topic_directory,
 )
-from storage.recovery import LogOpening, create_log, open_log, was_made
+from storage.recovery import LogOpening, create_log, open_log
 from storage.segment import Background
 from storage.topic_partition import TopicPartition
 
@@ -118,39 +118,47 @@ class LogDirectory:
         """The logs that are open in it."""
         return tuple(self._logs)
 
-    def create_log(
-        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
-    ) -> PartitionLog:
-        """Make an empty log; its files and all names above them are safe when this returns.
+    def create_logs(
+        self, topic: str, topic_id: uuid.UUID, config: LogConfig, partitions: Iterable[int]
+    ) -> list[PartitionLog]:
+        """Make empty logs; their files and all names above them are safe when this returns.
+
+        What a crash may have left of an earlier try must have been deleted (`delete_topic`).
 
         Raises:
             DirectoryOffline: the directory is out of service.
             DiskError: the disk failed.
         """
+        logs = [
+            self._create_log(TopicPartition(topic, number), topic_id, config)
+            for number in partitions
+        ]
+        self._fs.sync_directory(self._topic_path(topic, topic_id))
+        self._fs.sync_directory(self.path)
+        return logs
+
+    def _create_log(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
+    ) -> PartitionLog:
         self._check_online()
         identity = self._identity(topic_partition, topic_id)
-        topic_path = self._topic_path(topic_partition.topic, topic_id)
         jitter_ms = self._jitter(config.segment_jitter_ms)
         log = create_log(self._fs, identity, config, self._opening(), jitter_ms)
-        self._fs.sync_directory(topic_path)
-        self._fs.sync_directory(self.path)
         self._logs.append(log)
         return log
 
     def open_log(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
     ) -> PartitionLog:
-        """Open a log that should be here; one that was never made, because of a crash, is made.
+        """Open a log whose creation came to its end.
 
         Raises:
-            CorruptLog, LogOffline, DamagedFile, FormatFromTheFuture: it cannot be made whole;
-                nothing of it was removed.
+            CorruptLog, LogOffline, DamagedFile, FormatFromTheFuture: it cannot be made whole, or
+                is gone; nothing of it was removed.
             DirectoryOffline, DiskError: the directory or the disk fails.
         """
         self._check_online()
         identity = self._identity(topic_partition, topic_id)
-        if not was_made(self._fs, identity.directory):
-            return self.create_log(topic_partition, topic_id, config)
         jitter_ms = self._jitter(config.segment_jitter_ms)
         log = open_log(self._fs, identity, config, self._opening(), jitter_ms)
         self._logs.append(log)

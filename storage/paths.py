@@ -14,6 +14,7 @@ import base64
 import re
 import uuid
 from dataclasses import dataclass
+from functools import lru_cache
 
 MANIFEST = "manifest"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
@@ -89,6 +90,7 @@ def topic_id_text(topic_id: uuid.UUID) -> str:
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
+@lru_cache(maxsize=16)
 def topic_directory(topic: str, topic_id: uuid.UUID) -> str:
     """Name a topic's directory. Topic names are ASCII, so a cut never splits a character."""
     return f"{topic[:TOPIC_BYTES_MAX]}.{topic_id_text(topic_id)}"

@@ -10,7 +10,7 @@ import itertools
 from dataclasses import dataclass
 
 from protocol.batch_scan import ScannedBatch
-from storage.errors import LogOffline
+from storage.errors import LogOffline, MissingFile
 from storage.files import File, FileSystem
 from storage.log_identity import LogIdentity
 from storage.manifest import FLAG_CLEANED, UNKNOWN, Manifest, SegmentRow
@@ -73,7 +73,7 @@ def rebuild_manifest(fs: FileSystem, identity: LogIdentity) -> Manifest:
         [_scan(fs, identity, name) for name in _segment_files(fs, identity)]
     )
     if not found:
-        raise LogOffline(str(identity.topic_partition), "its manifest and its segments are gone")
+        raise LogOffline(str(identity.topic_partition), f"{identity.directory}: all of it is gone")
     for earlier, later in itertools.pairwise(found):
         if earlier.is_dense and earlier.end_offset != later.name.base_offset:
             reason = f"offsets [{earlier.end_offset}, {later.name.base_offset}) are missing"
@@ -93,7 +93,10 @@ def rebuild_manifest(fs: FileSystem, identity: LogIdentity) -> Manifest:
 
 
 def _segment_files(fs: FileSystem, identity: LogIdentity) -> list[SegmentFile]:
-    names = map(parse_segment_file, fs.list(identity.directory))
+    try:
+        names = map(parse_segment_file, fs.list(identity.directory))
+    except MissingFile:
+        return []
     return [name for name in names if name and name.kind == LOG and not name.is_cleaned]
 
 

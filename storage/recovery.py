@@ -79,51 +79,20 @@ def create_log(
 ) -> PartitionLog:
     """Make an empty log that starts at offset 0, durably but for the names above its directory.
 
-    What a crash left of an earlier try is replaced.
+    Its files are at once as a clean stop would leave them.
 
     Raises:
         DiskError: the disk failed, or there is a log in the directory.
     """
     fs.make_directory(identity.directory)
-    row = SegmentRow(base_offset=0, file_version=1, created_ms=opening.now_ms)
+    row = SegmentRow(base_offset=0, file_version=1, end_offset=0, size=0, created_ms=opening.now_ms)
     segment = Segment(fs, identity.directory, row, background=opening.background)
-    if not was_made(fs, identity.directory):
-        segment.remove_files()
+    segment.reopen()
     segment.create()
     manifest = _manifest(identity, (row,), version=1)
     fs.replace_durably(join(identity.directory, MANIFEST), encode(manifest))
-    contents = _contents(manifest, (segment,), LeaderEpochs, ProducerStates)
+    contents = _contents(manifest, (segment,), LeaderEpochs, ProducerStates, is_as_stopped=True)
     return _open(fs, identity, config, opening, jitter_ms, contents)
-
-
-def was_made(fs: FileSystem, directory: str) -> bool:
-    """Whether a log's creation came to its end: from then on there always is a manifest.
-
-    Where there is none, a log that was in use still has batches; an empty file may be what a crash
-    left of a creation.
-    """
-    try:
-        names = fs.list(directory)
-    except MissingFile:
-        return False
-    return MANIFEST in names or any(
-        parse_segment_file(name) is None or fs.size(join(directory, name))
-        for name in names
-        if name != f"{MANIFEST}.tmp"
-    )
-
-
-def offline_log(
-    fs: FileSystem, identity: LogIdentity, config: LogConfig, opening: LogOpening, reason: str
-) -> PartitionLog:
-    """Stand in for a log that cannot be opened: it refuses everything with the reason."""
-    row = SegmentRow(base_offset=0, file_version=0)
-    segments = _segments(fs, identity, opening, (row,))
-    manifest = _manifest(identity, (row,), version=0)
-    contents = _contents(manifest, segments, LeaderEpochs, ProducerStates)
-    log = _open(fs, identity, config, opening, 0, contents)
-    log.go_offline(reason)
-    return log
 
 
 def open_log(

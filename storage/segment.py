@@ -457,6 +457,8 @@ class Segment:
     def reopen(self) -> None:
         """Be the active segment again after a clean stop, whose index files are read when needed."""
         self.is_sealed = False
+        # An empty one may be new, and then has none.
+        self._has_index_files = self.size > 0
 
     def rewind(self) -> None:
         """Forget everything that a scan from the start will find again."""

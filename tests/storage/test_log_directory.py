@@ -46,6 +46,11 @@ def opened(
     )
 
 
+def create_log(directory: LogDirectory, topic_id: uuid.UUID = TOPIC_ID) -> PartitionLog:
+    (log,) = directory.create_logs("orders", topic_id, SMALL, [0])
+    return log
+
+
 def append(log: PartitionLog, count: int = 1) -> None:
     for _ in range(count):
         assert isinstance(
@@ -109,7 +114,7 @@ def test_directory_keeps_its_id_and_secret() -> None:
     stop(opened(disk))
     again = opened(disk, meta=dataclasses.replace(META, directory_id="e" * 22), secret=b"z" * 16)
     assert again.directory_id == META.directory_id
-    log = again.create_log(ORDERS, TOPIC_ID, SMALL)
+    log = create_log(again)
     assert log.cleaning_view().hash_key == b"k" * 16
 
 
@@ -138,7 +143,7 @@ def test_label_that_cannot_be_ours_is_refused(text: str, kind: type[Exception]) 
 def test_created_log_is_there_after_a_crash_and_after_a_stop() -> None:
     disk = MemoryFileSystem()
     directory = opened(disk)
-    log = directory.create_log(ORDERS, TOPIC_ID, SMALL)
+    log = create_log(directory)
     append(log, 5)
     log.sync()
     disk = disk.after_crash(Loss.EVERYTHING, Random(0))
@@ -151,6 +156,30 @@ def test_created_log_is_there_after_a_crash_and_after_a_stop() -> None:
     assert len(read_all(directory.open_log(ORDERS, TOPIC_ID, SMALL))) == 6
 
 
+def test_log_that_was_never_written_to_is_as_a_clean_stop_leaves_it() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    done: list[str] = []
+    disk.on_operation = lambda action, path: done.append(f"{action} {path}")
+    log.close()
+    assert done == []
+    disk.on_operation = None
+    directory.close()
+    again = opened(disk)
+    log = again.open_log(ORDERS, TOPIC_ID, SMALL)
+    append(log, 100)
+    stop(again)
+    assert len(read_all(opened(disk).open_log(ORDERS, TOPIC_ID, SMALL))) == 100
+
+
+def test_log_of_which_nothing_is_left_is_never_begun_anew() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    with pytest.raises(LogOffline, match="is gone"):
+        directory.open_log(ORDERS, TOPIC_ID, SMALL)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_topic_creation_is_whole_or_made_again_after_a_crash_at_any_step(seed: int) -> None:
     disk = MemoryFileSystem()
@@ -161,28 +190,30 @@ def test_topic_creation_is_whole_or_made_again_after_a_crash_at_any_step(seed: i
         nonlocal states
         for loss in Loss:
             left = disk.after_crash(loss, Random(seed))
-            log = opened(left).open_log(ORDERS, TOPIC_ID, SMALL)
+            again = opened(left)
+            again.delete_topic("orders", TOPIC_ID)
+            log = create_log(again)
             append(log)
             log.advance_high_watermark(log.sync())
             assert [record.offset for record in read_all(log)] == [0]
             states += 1
 
     disk.on_operation = crash
-    directory.create_log(ORDERS, TOPIC_ID, SMALL)
+    create_log(directory)
     assert states > 10
 
 
 def test_deleted_topic_is_gone_after_a_crash_and_never_meets_its_successor() -> None:
     disk = MemoryFileSystem()
     directory = opened(disk)
-    log = directory.create_log(ORDERS, TOPIC_ID, SMALL)
+    log = create_log(directory)
     append(log)
     log.sync()
     log.retire()
     directory.delete_topic("orders", TOPIC_ID)
     directory.delete_topic("orders", TOPIC_ID)
     assert directory.logs() == ()
-    successor = directory.create_log(ORDERS, uuid.UUID(int=4), SMALL)
+    successor = create_log(directory, uuid.UUID(int=4))
     assert successor.log_end_offset == 0
     disk = disk.after_crash(Loss.EVERYTHING, Random(0))
     names = opened(disk)._fs.list("/data")
@@ -193,7 +224,7 @@ def test_deleted_topic_is_gone_after_a_crash_and_never_meets_its_successor() -> 
 def test_topic_deletion_is_finished_after_a_crash_at_any_step(seed: int) -> None:
     disk = MemoryFileSystem()
     directory = opened(disk)
-    log = directory.create_log(ORDERS, TOPIC_ID, SMALL)
+    log = create_log(directory)
     append(log, 20)
     log.sync()
     log.retire()
@@ -212,8 +243,8 @@ def test_topic_deletion_is_finished_after_a_crash_at_any_step(seed: int) -> None
 def test_failing_disk_takes_the_whole_directory_offline() -> None:
     disk = MemoryFileSystem()
     directory = opened(disk)
-    first = directory.create_log(ORDERS, TOPIC_ID, SMALL)
-    second = directory.create_log(TopicPartition("orders", 1), TOPIC_ID, SMALL)
+    first = create_log(directory)
+    (second,) = directory.create_logs("orders", TOPIC_ID, SMALL, [1])
     append(first)
     disk.fail("sync", errno.EIO)
     with pytest.raises(Exception, match="sync"):
@@ -223,7 +254,7 @@ def test_failing_disk_takes_the_whole_directory_offline() -> None:
         with pytest.raises(LogOffline):
             append(log)
     with pytest.raises(DirectoryOffline):
-        directory.create_log(TopicPartition("orders", 2), TOPIC_ID, SMALL)
+        directory.create_logs("orders", TOPIC_ID, SMALL, [2])
     directory.close()
     assert not disk.exists("/data/.clean-shutdown")
 
@@ -234,10 +265,7 @@ def test_failing_disk_takes_the_whole_directory_offline() -> None:
 def test_round_syncs_every_dirty_log_once_and_says_how_far() -> None:
     disk = MemoryFileSystem()
     directory = opened(disk)
-    logs = [
-        directory.create_log(TopicPartition("orders", number), TOPIC_ID, LogConfig())
-        for number in range(12)
-    ]
+    logs = directory.create_logs("orders", TOPIC_ID, LogConfig(), range(12))
     wal = Wal()
     for count, log in enumerate(logs):
         append(log, count + 1)
@@ -258,7 +286,7 @@ def test_round_syncs_every_dirty_log_once_and_says_how_far() -> None:
 def test_failed_sync_acknowledges_nothing_and_is_not_retried() -> None:
     disk = MemoryFileSystem()
     directory = opened(disk)
-    log = directory.create_log(ORDERS, TOPIC_ID, SMALL)
+    log = create_log(directory)
     wal = Wal()
     append(log)
     wal.mark_dirty(log)
