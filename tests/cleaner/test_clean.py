@@ -538,7 +538,7 @@ def test_a_file_shorter_than_its_row_is_corruption_not_the_end_of_the_data() -> 
 
 def test_a_full_disk_leaves_the_log_as_it_was() -> None:
     log = superseded_log()
-    log.fs.fail("append to", errno.ENOSPC, path=".cleaned")
+    log.fs.faults.fail("append to", errno.ENOSPC, path=".cleaned")
 
     with pytest.raises(NoSpace):
         log.execute(log.plan())

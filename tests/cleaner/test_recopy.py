@@ -136,8 +136,8 @@ def test_a_discard_that_the_disk_refuses_does_not_hide_why_it_was_needed() -> No
     log.append((b"a", b"1"))
     log.append((b"a", b"2"))
     log.roll()
-    log.fs.fail("append to", 5, path=".cleaned")
-    log.fs.fail("unlink", 30, path=".cleaned")
+    log.fs.faults.fail("append to", 5, path=".cleaned")
+    log.fs.faults.fail("unlink", 30, path=".cleaned")
 
     with pytest.raises(DiskError, match="append to"):
         log.execute(log.plan())

@@ -7,8 +7,9 @@ What it knows of durability is what `storage/files.py` promises, and no more:
     from there on, each directory for itself.
 
 `on_operation` is called after every operation that changes the disk, so that a sweep can take a
-crash state there with `after_crash` and recover it. `fail` makes an operation raise as the system
-would.
+crash state there with `after_crash` and recover it. `faults` makes operations raise as the system
+would. After a failed sync the bytes it was for are still read, as from Linux's page cache, but no
+later sync makes them safe.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ import os
 from collections.abc import Callable, Sequence
 from random import Random
 
-from storage.errors import DirectoryLocked
+from storage.errors import DirectoryLocked, SyncFailed
 from storage.files import Buffer, disk_error
+from tests.harness.faults import Faults
 
 SECTOR_SIZES = (512, 4096)
 
@@ -36,7 +38,7 @@ class Loss(enum.Enum):
 class Inode:
     """A file's bytes: those that reads see, and those that a crash leaves for sure."""
 
-    __slots__ = ("data", "durable", "writes")
+    __slots__ = ("data", "durable", "has_lost", "writes")
 
     def __init__(self, data: bytes = b"") -> None:
         # `data` is the same object as `durable` until the first write; then it is a bytearray.
@@ -44,6 +46,8 @@ class Inode:
         self.durable = data
         self.writes: list[tuple[int, bytes]] = []
         """Since the last sync: (position, bytes); (size, b"") for a truncation."""
+        self.has_lost = False
+        """Whether bytes of it never reach the disk, because a sync failed."""
 
     def write(self, position: int, data: bytes) -> None:
         target = self._writable()
@@ -61,9 +65,26 @@ class Inode:
         self.writes.append((size, b""))
 
     def sync(self) -> None:
-        if self.writes:
+        if self.has_lost:
+            self.durable = self._written()
+        elif self.writes:
             self.durable = self.data = bytes(self.data)
-            self.writes = []
+        self.writes = []
+
+    def sync_failed(self) -> None:
+        """Take the dirty pages for clean though the disk has none of them."""
+        self.has_lost = self.has_lost or bool(self.writes)
+        self.writes = []
+
+    def _written(self) -> bytes:
+        """What the disk has once all writes since the last sync have reached it."""
+        left = Inode(self.durable)
+        for position, data in self.writes:
+            if data:
+                left.write(position, data)
+            else:
+                left.truncate(position)
+        return bytes(left.data)
 
     def _writable(self) -> bytearray:
         if not isinstance(self.data, bytearray):
@@ -75,7 +96,7 @@ class Inode:
         if not self.writes or loss is Loss.EVERYTHING:
             return self.durable
         if loss is Loss.NOTHING:
-            return bytes(self.data)
+            return self._written() if self.has_lost else bytes(self.data)
         left = Inode(self.durable)
         sector = random.choice(SECTOR_SIZES)
         done = random.randrange(len(self.writes) + 1)
@@ -170,25 +191,24 @@ class MemoryFile:
 
     def append(self, parts: Sequence[Buffer]) -> int:
         data = b"".join(parts)
-        self._disk.check("append to", self.path, len(data))
+        self._disk.faults.check("append to", self.path, len(data))
         position = len(self._inode.data)
         self._inode.write(position, data)
         self._disk.changed("append to", self.path)
         return position
 
     def read_at(self, position: int, size: int) -> bytes:
-        self._disk.check("read", self.path)
+        self._disk.faults.check("read", self.path)
         return bytes(self._inode.data[position : position + size])
 
     def truncate(self, size: int) -> None:
-        self._disk.check("truncate", self.path)
+        self._disk.faults.check("truncate", self.path)
+        self._disk.faults.give_back(len(self._inode.data) - size)
         self._inode.truncate(size)
         self._disk.changed("truncate", self.path)
 
     def sync(self) -> None:
-        self._disk.check("sync", self.path)
-        self._inode.sync()
-        self._disk.changed("sync", self.path)
+        self._disk.sync_inode(self.path, self._inode)
 
     def fileno(self) -> int:
         raise NotImplementedError("a file in memory has no descriptor")
@@ -218,24 +238,13 @@ class MemoryFileSystem:
         """Called with action and path after every operation that changed the disk."""
         self.operations = 0
         """How many operations have changed the disk."""
+        self.faults = Faults()
         self._root = root if root is not None else Directory()
-        self._faults: list[tuple[str, str, int]] = []
         self._locks: set[str] = set()
 
     def after_crash(self, loss: Loss, random: Random) -> MemoryFileSystem:
         """What a machine finds on the disk after losing power now. This one is not changed."""
         return MemoryFileSystem(self._root.after_crash(loss, random))
-
-    def fail(self, action: str, number: int, *, path: str = "") -> None:
-        """Let the next `action` on a path that contains `path` raise the errno `number`."""
-        self._faults.append((action, path, number))
-
-    def check(self, action: str, path: str, size: int = 0) -> None:
-        """Raise the fault that was ordered for this operation, once."""
-        for fault in self._faults:
-            if fault[0] == action and fault[1] in path:
-                self._faults.remove(fault)
-                raise disk_error(action, path, OSError(fault[2], os.strerror(fault[2])))
 
     def changed(self, action: str, path: str) -> None:
         """Count an operation and tell the observer."""
@@ -244,7 +253,7 @@ class MemoryFileSystem:
             self.on_operation(action, path)
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
-        self.check("open", path)
+        self.faults.check("open", path)
         if not create:
             return MemoryFile(self, path, self._file("open", path))
         directory, name = self._parent("open", path)
@@ -256,11 +265,11 @@ class MemoryFileSystem:
         return MemoryFile(self, path, inode)
 
     def read_bytes(self, path: str) -> bytes:
-        self.check("read", path)
+        self.faults.check("read", path)
         return bytes(self._file("read", path).data)
 
     def write_bytes(self, path: str, data: bytes) -> None:
-        self.check("write", path, len(data))
+        self.faults.check("write", path, len(data))
         directory, name = self._parent("write", path)
         inode = directory.entries.get(name)
         if not isinstance(inode, Inode):
@@ -268,10 +277,19 @@ class MemoryFileSystem:
             directory.put(name, inode)
             self.changed("open", path)
         if inode.data:
+            self.faults.give_back(len(inode.data))
             inode.truncate(0)
         inode.write(0, bytes(data))
         self.changed("write", path)
-        self.check("sync", path)
+        self.sync_inode(path, inode)
+
+    def sync_inode(self, path: str, inode: Inode) -> None:
+        """Make a file's bytes safe; if that fails, they never will be."""
+        try:
+            self.faults.check("sync", path)
+        except SyncFailed:
+            inode.sync_failed()
+            raise
         inode.sync()
         self.changed("sync", path)
 
@@ -281,29 +299,34 @@ class MemoryFileSystem:
         self.sync_directory(path.rpartition("/")[0])
 
     def rename(self, source: str, target: str) -> None:
-        self.check("rename", source)
+        self.faults.check("rename", source)
         directory, name = self._parent("rename", source)
         target_directory, target_name = self._parent("rename", target)
         assert directory is target_directory, "storage renames within a directory only"
         if name not in directory.entries:
             raise _error("rename", source, errno.ENOENT)
+        replaced = target_directory.entries.get(target_name)
+        if isinstance(replaced, Inode):
+            self.faults.give_back(len(replaced.data))
         directory.put(target_name, directory.entries[name], renamed_from=name)
         self.changed("rename", source)
 
     def unlink(self, path: str) -> None:
-        self.check("unlink", path)
+        self.faults.check("unlink", path)
         directory, name = self._parent("unlink", path)
-        if not isinstance(directory.entries.get(name), Inode):
+        inode = directory.entries.get(name)
+        if not isinstance(inode, Inode):
             raise _error("unlink", path, errno.ENOENT)
+        self.faults.give_back(len(inode.data))
         directory.put(name, None)
         self.changed("unlink", path)
 
     def list(self, path: str) -> list[str]:
-        self.check("list", path)
+        self.faults.check("list", path)
         return sorted(self._directory("list", path).entries)
 
     def make_directory(self, path: str) -> None:
-        self.check("create", path)
+        self.faults.check("create", path)
         directory = self._root
         for name in path.strip("/").split("/"):
             child = directory.entries.get(name)
@@ -316,14 +339,14 @@ class MemoryFileSystem:
             directory = child
 
     def remove_tree(self, path: str) -> None:
-        self.check("remove", path)
+        self.faults.check("remove", path)
         if self.exists(path):
             directory, name = self._parent("remove", path)
             directory.put(name, None)
             self.changed("remove", path)
 
     def sync_directory(self, path: str) -> None:
-        self.check("sync", path)
+        self.faults.check("sync", path)
         self._directory("sync", path).sync()
         self.changed("sync", path)
 
@@ -340,6 +363,12 @@ class MemoryFileSystem:
             self.open(path, create=True)
         self._locks.add(path)
         return MemoryLock(self._locks, path)
+
+    def vanish(self, path: str) -> None:
+        """Let a directory be gone, as a mount that ends: open files work on, names are not found."""
+        directory, name = self._parent("open", path)
+        directory.put(name, None)
+        directory.sync()
 
     def overwrite(self, path: str, position: int, data: bytes) -> None:
         """Damage a file as a failing disk does: under everyone's feet, and durably."""

@@ -156,7 +156,7 @@ def test_system_errors_become_ours_with_path_and_number(
 ) -> None:
     disk = MemoryFileSystem()
     file = disk.open("/f", create=True)
-    disk.fail(action, number)
+    disk.faults.fail(action, number)
     with pytest.raises(kind) as caught:
         file.append([b"x"]) if action == "append to" else file.sync()
     assert type(caught.value) is kind

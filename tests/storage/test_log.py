@@ -135,7 +135,7 @@ def test_full_disk_refuses_the_append_and_the_log_goes_on() -> None:
     home = home_of()
     log = home.create()
     append(log)
-    home.fs.fail("append to", errno.ENOSPC)  # type: ignore[attr-defined]
+    home.fs.faults.fail("append to", errno.ENOSPC)  # type: ignore[attr-defined]
     with pytest.raises(NoSpace):
         append(log)
     assert append(log) == Appended(1, 2)
@@ -147,7 +147,7 @@ def test_idempotent_batch_that_failed_to_be_written_may_be_sent_again() -> None:
     home = home_of()
     log = home.create()
     batch = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=0)
-    home.fs.fail("append to", errno.ENOSPC)  # type: ignore[attr-defined]
+    home.fs.faults.fail("append to", errno.ENOSPC)  # type: ignore[attr-defined]
     with pytest.raises(NoSpace):
         log.append_as_leader(valid(batch), now_ms=0)
     assert log.append_as_leader(valid(batch), now_ms=0) == Appended(0, 1)
@@ -170,7 +170,7 @@ def test_failed_sync_is_final() -> None:
     home = home_of()
     log = home.create()
     append(log)
-    home.fs.fail("sync", errno.EIO)  # type: ignore[attr-defined]
+    home.fs.faults.fail("sync", errno.EIO)  # type: ignore[attr-defined]
     with pytest.raises(SyncFailed):
         log.sync()
     assert [type(failure) for failure in home.failures] == [SyncFailed]
@@ -291,7 +291,7 @@ def test_failing_disk_in_the_background_takes_the_directory_offline() -> None:
     log = home.create()
     append(log)
     log.roll(0)
-    home.fs.fail("rename", errno.EIO, path="manifest.tmp")  # type: ignore[attr-defined]
+    home.fs.faults.fail("rename", errno.EIO, path="manifest.tmp")  # type: ignore[attr-defined]
     background.run_all()
     assert [type(failure) for failure in home.failures] == [DiskError]
     with pytest.raises(LogOffline, match=r"manifest\.tmp"):
@@ -397,7 +397,7 @@ def test_full_disk_puts_off_a_rolls_commit_and_nothing_is_lost() -> None:
     log = home.create()
     append(log)
     log.roll(0)
-    home.fs.fail("write", errno.ENOSPC)  # type: ignore[attr-defined]
+    home.fs.faults.fail("write", errno.ENOSPC)  # type: ignore[attr-defined]
     background.run_all()
     assert home.failures == []
     append(log)

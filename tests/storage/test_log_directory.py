@@ -246,7 +246,7 @@ def test_failing_disk_takes_the_whole_directory_offline() -> None:
     first = create_log(directory)
     (second,) = directory.create_logs("orders", TOPIC_ID, SMALL, [1])
     append(first)
-    disk.fail("sync", errno.EIO)
+    disk.faults.fail("sync", errno.EIO)
     with pytest.raises(Exception, match="sync"):
         first.sync()
     assert directory.offline_reason is not None
@@ -290,7 +290,7 @@ def test_failed_sync_acknowledges_nothing_and_is_not_retried() -> None:
     wal = Wal()
     append(log)
     wal.mark_dirty(log)
-    disk.fail("sync", errno.EIO)
+    disk.faults.fail("sync", errno.EIO)
     with pytest.raises(Exception, match="sync"):
         wal.sync_round()
     wal.mark_dirty(log)

@@ -63,13 +63,13 @@ def test_clean_start_opens_nothing_but_the_manifest() -> None:
     machine.append()
     machine.log.close()
     opened: list[str] = []
-    original = machine.disk.check
+    original = machine.disk.faults.check
 
     def check(action: str, path: str, size: int = 0) -> None:
         opened.append(f"{action} {path}")
         original(action, path, size)
 
-    machine.disk.check = check  # type: ignore[method-assign]
+    machine.disk.faults.check = check  # type: ignore[method-assign]
     machine.log = machine.home.open(is_clean=True)
 
     assert opened == [f"read {MANIFEST}"]

@@ -53,13 +53,13 @@ def test_index_of_many_blocks_is_searched_without_reading_it_all() -> None:
     disk.write_bytes("/t", index.time_file())
     fresh = SealedIndex(disk, "/o", "/t", size=count * 100 + 400, span=count + 1)
     reads: list[str] = []
-    original = disk.check
+    original = disk.faults.check
 
     def check(action: str, path: str, size: int = 0) -> None:
         reads.extend([action] if action == "read" else [])
         original(action, path, size)
 
-    disk.check = check  # type: ignore[method-assign]
+    disk.faults.check = check  # type: ignore[method-assign]
     assert fresh.entry_at_or_before(count // 3) == (count // 3, count // 3 * 100)
     assert 0 < len(reads) < 10
     assert fresh.entry_at_or_before(count // 3) is not None

@@ -157,7 +157,7 @@ def test_full_disk_leaves_the_log_as_it_was_and_nothing_staged(cleaning: Pass) -
     sources = cleaning.view.segments[:2]
     batches, _ = recopied(sources, lambda record: record.offset == 1, ())
     cleaned = write_cleaned(cleaning.log, sources, batches, cut=99)
-    cleaning.disk.fail("write", errno.ENOSPC, path="manifest.tmp")
+    cleaning.disk.faults.fail("write", errno.ENOSPC, path="manifest.tmp")
     with pytest.raises(NoSpace):
         cleaning.log.swap(
             [each.row for each in sources],
@@ -174,7 +174,7 @@ def test_full_disk_leaves_the_log_as_it_was_and_nothing_staged(cleaning: Pass) -
 def test_disk_that_fails_after_the_commit_takes_the_directory_offline_and_recovery_finishes(
     cleaning: Pass,
 ) -> None:
-    cleaning.disk.fail("rename", errno.EIO, path=CLEANED)
+    cleaning.disk.faults.fail("rename", errno.EIO, path=CLEANED)
     with pytest.raises(DiskError):
         cleaning.swap({1})
     assert len(cleaning.home.failures) == 1
