@@ -26,7 +26,7 @@ from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.limits import ConnectionLimits, RequestMemory
 from server.listener import Listeners, SocketOptions
-from server.log_clock import LogClock, roll_duty
+from server.log_clock import Duty, LogClock, roll_duty
 from server.metadata_store import EmbeddedMetadataStore
 from server.node import Node
 from server.producer_ids import ProducerIds
@@ -247,15 +247,22 @@ class Broker:
         self._cleaner.start()
 
     def _start_watching(self) -> None:
-        self._log_clock = LogClock(
-            self.topics.logs, self.clock, [roll_duty(self.config.log_roll_check_interval_ms)]
-        )
+        self._log_clock = LogClock(self.topics.logs, self.clock, self._duties())
         self._watch = DirectoryWatch(
             self.directories,
             metadata_path=self.config.metadata_directory,
             abandon=self.group_commit.abandon,
             fail=self._fail,
         )
+
+    def _duties(self) -> list[Duty]:
+        """What time causes in every log."""
+        duties = [roll_duty(self.config.log_roll_check_interval_ms)]
+        if not self.config.flush_on_acks_all:
+            interval_ms = self.config.log_flush_scheduler_interval_ms
+            look = self.group_commit.flush_if_due
+            duties.append(Duty(name="flush", interval_ms=interval_ms, look=look))
+        return duties
 
     def _fail(self, reason: str) -> None:
         """End the broker: it cannot go on."""

@@ -169,8 +169,18 @@ class BrokerConfig:
         default=True,
         dynamic=False,
         doc="Whether acks=all is answered, and a record readable, only once it is on disk. False"
-        " is Kafka's promise: a crash of the machine may lose what was acknowledged. A property"
-        " of Kompakt's own.",
+        " is Kafka's promise: a crash of the machine may lose what was acknowledged, but for"
+        " topics whose flush.messages is 1. A property of Kompakt's own.",
+    )
+    log_flush_scheduler_interval_ms: int = prop(
+        "log.flush.scheduler.interval.ms",
+        LONG,
+        default=1_000,
+        at_least=1,
+        unit="ms",
+        dynamic=False,
+        doc="How often logs are looked at for what has waited longer than flush.ms for a sync; only"
+        " where flush.on.acks.all is false. Kafka's own default is never.",
     )
     socket_request_max_bytes: int = prop(
         "socket.request.max.bytes",

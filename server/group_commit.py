@@ -3,9 +3,10 @@
     append -> dirty -> round 1 (worker thread: fdatasync of all dirty logs) -> high watermarks move,
     append -> dirty ---- waits for round 2 ----------------------------------> waiters are answered
 
-With `flush.on.acks.all=true` any append starts a round if none runs, and a log's high watermark is
-what a sync has covered. With false it is the log's end at once, and a crash of the machine may
-lose what was acknowledged (Kafka's promise). See ARCHITECTURE.md, "Produce".
+With `flush.on.acks.all=true`, or where `flush.messages` is 1, any append starts a round if none runs,
+and a log's high watermark is what a sync has covered. Otherwise it is the log's end at once, a crash of
+the machine may lose what was acknowledged (Kafka's promise), and a round is started when
+`flush.messages` or `flush.ms` asks for one; nobody waits for it. See ARCHITECTURE.md, "Produce".
 
 A sync that failed is final: the log's directory goes offline (`storage/wal.py`), the waiters learn
 it, and nothing they waited for is ever acknowledged.
@@ -68,10 +69,19 @@ class GroupCommit:
         self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[bool]]]] = {}
 
     def appended(self, log: PartitionLog) -> None:
-        """Say that `log` has new bytes: start a round if none runs."""
-        if not self._syncs:
+        """Say that `log` has new bytes: start a round if none runs and one is wanted."""
+        if not self._syncs and log.config.flush_messages > 1:
             self._advance(log, log.log_end_offset)
-            return
+            if not log.is_flush_due():
+                return
+        self._sync(log)
+
+    def flush_if_due(self, log: PartitionLog, now_ms: int) -> None:
+        """Have `log` synced if flush.ms asks for it; called by a clock."""
+        if log.offline_reason is None and log.is_flush_due(now_ms):
+            self._sync(log)
+
+    def _sync(self, log: PartitionLog) -> None:
         self._wal.mark_dirty(log)
         if self._round_start_s is None:
             self._begin_round(asyncio.get_running_loop())

@@ -24,6 +24,7 @@ from storage.cleaning_view import CleanableSegment, CleaningView
 from storage.config_property import LONG_MAX
 from storage.errors import NoSpace, SegmentRemoved, StorageError, SwapRefused
 from storage.files import FileSystem
+from storage.flush import Unsynced
 from storage.leader_epochs import LeaderEpochs
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
@@ -76,6 +77,7 @@ class PartitionLog:
         "_list",
         "_service",
         "_states",
+        "_unsynced",
         "config",
         "high_watermark",
         "identity",
@@ -124,6 +126,7 @@ class PartitionLog:
         self.config = config
         self.log_end_offset = contents.segments[-1].end_offset
         self.high_watermark = self.log_end_offset
+        self._unsynced = Unsynced(self.log_end_offset)
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}))"
@@ -294,6 +297,7 @@ class PartitionLog:
         )
         self._states.producers.appended(header, last_offset=last_offset, now_ms=now_ms)
         self.log_end_offset = last_offset + 1
+        self._unsynced.appended(now_ms)
 
     # ---------------------------------------------------------------- rolling
 
@@ -347,13 +351,20 @@ class PartitionLog:
         Raises:
             StorageError: final; the log's directory is offline.
         """
+        self._unsynced.sync_begins()
         try:
-            return self._list.sync(lambda: self.log_end_offset)
+            end_offset = self._list.sync(lambda: self.log_end_offset)
         except StorageError as error:
             if self._service.is_retired:
                 return self.high_watermark
             self._service.fail(error)
             raise
+        self._unsynced.synced(end_offset)
+        return end_offset
+
+    def is_flush_due(self, now_ms: int = UNKNOWN) -> bool:
+        """Whether flush.messages or, if the time is given, flush.ms asks for a sync."""
+        return self._unsynced.is_due(self.config, self.log_end_offset, now_ms)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Let readers see up to `offset`, which is durable as the broker is set to mean it."""
@@ -552,6 +563,7 @@ class PartitionLog:
     def _truncate(self, cut: Cut, *, start_offset: int) -> None:
         def forget(end_offset: int) -> None:
             self.log_end_offset = end_offset
+            self._unsynced.truncated(end_offset)
             self.high_watermark = max(start_offset, min(self.high_watermark, end_offset))
 
         try:

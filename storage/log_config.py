@@ -251,8 +251,8 @@ class LogConfig:
         at_least=1,
         unit="records",
         synonyms=(Synonym(name="log.flush.interval.messages"),),
-        doc="A log is synced after this many records. What was acknowledged with acks=all is"
-        " synced in any case (flush.on.acks.all).",
+        doc="A log is synced after this many records; at 1, before acks=all is answered and a record"
+        " can be read. Of effect where flush.on.acks.all is false: otherwise that holds everywhere.",
     )
     flush_ms: int = prop(
         "flush.ms",
@@ -261,7 +261,8 @@ class LogConfig:
         at_least=0,
         unit="ms",
         synonyms=(Synonym(name="log.flush.interval.ms"),),
-        doc="A log is synced at least this often while records come in.",
+        doc="A log is synced once a record has waited this long for it. Of effect where"
+        " flush.on.acks.all is false.",
     )
     file_delete_delay_ms: int = prop(
         "file.delete.delay.ms",

@@ -17,15 +17,21 @@ import pytest
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from storage.errors import SyncFailed
+from storage.log_config import LogConfig
 
 
 class TimedLog:
     """A log that is its numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: LogConfig | None = None) -> None:
+        self.config = config if config is not None else LogConfig()
         self.log_end_offset = 0
         self.high_watermark = 0
         self.offline_reason: str | None = None
+        self.flush_is_due = False
+
+    def is_flush_due(self, now_ms: int = -1) -> bool:
+        return self.flush_is_due
 
     def append(self, count: int) -> int:
         self.log_end_offset += count
@@ -227,6 +233,59 @@ async def test_without_syncs_the_high_watermark_is_the_logs_end_at_once(wal: Tim
     assert parked.woken == {log}
     assert wal.rounds == []
     await commit.stop()
+
+
+async def test_flush_messages_1_syncs_before_anything_is_acknowledged_or_read(
+    wal: TimedWal,
+) -> None:
+    commit, _ = group_commit_over(wal, syncs=False)
+    log: Any = TimedLog(LogConfig(flush_messages=1))
+    log.append(2)
+    commit.appended(log)
+    durable = commit.durable(log, 2)
+    await rounds(wal, 1)
+    assert not durable.done()
+    assert log.high_watermark == 0
+
+    wal.gate.release()
+
+    assert await durable is True
+    assert log.high_watermark == 2
+    await commit.stop()
+
+
+async def test_a_flush_that_is_due_starts_a_round_for_which_nobody_waits(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal, syncs=False)
+    by_count: Any = TimedLog()
+    by_time: Any = TimedLog()
+    for log in (by_count, by_time):
+        log.append(2)
+        log.flush_is_due = log is by_count
+        commit.appended(log)
+        assert log.high_watermark == 2
+        assert await commit.durable(log, 2) is True
+    await rounds(wal, 1)
+    assert wal.rounds == [{by_count: 2}]
+
+    by_time.flush_is_due = True
+    commit.flush_if_due(by_time, now_ms=5)
+    wal.gate.release(2)
+    await rounds(wal, 2)
+
+    assert wal.rounds[1] == {by_time: 2}
+    await commit.stop()
+
+
+async def test_an_offline_log_is_not_flushed(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal, syncs=False)
+    log: Any = TimedLog()
+    log.flush_is_due = True
+    log.offline_reason = "Input/output error"
+
+    commit.flush_if_due(log, now_ms=5)
+
+    await commit.stop()
+    assert wal.rounds == []
 
 
 async def test_stopping_finishes_the_round_under_way(wal: TimedWal) -> None:
