@@ -100,7 +100,7 @@ def test_a_failed_flush_takes_the_directory_offline(home: LogHome) -> None:
     log = log_with(home, flush_messages=1)
     append(log, 1)
     assert isinstance(home.fs, MemoryFileSystem)
-    home.fs.fail("sync", errno.EIO, path=".log")
+    home.fs.faults.fail("sync", errno.EIO, path=".log")
 
     with pytest.raises(SyncFailed):
         log.sync()
