@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import BatchHeader, build_empty_batch, read_header, stamp
+from storage.checkpoint import CHECKPOINT_BYTES_MIN
 from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 from storage.cleaning_view import CleanableSegment, CleaningView
 from storage.config_property import LONG_MAX
@@ -365,6 +366,21 @@ class PartitionLog:
     def is_flush_due(self, now_ms: int = UNKNOWN) -> bool:
         """Whether flush.messages or, if the time is given, flush.ms asks for a sync."""
         return self._unsynced.is_due(self.config, self.log_end_offset, now_ms)
+
+    def checkpoint(
+        self, *, grown_bytes_min: int = CHECKPOINT_BYTES_MIN
+    ) -> Callable[[], None] | None:
+        """Take the log as it is now for a new recovery point; the loop's thread, called by a clock.
+
+        Returns the work that makes it one, for a worker thread, which raises nothing: a full disk
+        puts it off, any other failure takes the directory offline. None if the log has grown by less
+        than `grown_bytes_min` since its last recovery point, or is out of service.
+        """
+        segments = self._list
+        if self.offline_reason is not None or segments.grown_since_checkpoint < grown_bytes_min:
+            return None
+        taken = segments.take_checkpoint()
+        return self._service.guarded(lambda: segments.commit_checkpoint(taken))
 
     def advance_high_watermark(self, offset: int) -> None:
         """Let readers see up to `offset`, which is durable as the broker is set to mean it."""

@@ -58,7 +58,11 @@ class LogService:
 
     def in_background(self, work: Callable[[], None]) -> None:
         """Do `work` soon, unless the log is out of service by then."""
-        self._background(lambda: self._guard(work, even_offline=False))
+        self._background(self.guarded(work))
+
+    def guarded(self, work: Callable[[], None]) -> Callable[[], None]:
+        """`work` for a worker thread: it raises nothing, and does nothing once out of service."""
+        return lambda: self._guard(work, even_offline=False)
 
     def remove_in_background(self, work: Callable[[], None]) -> None:
         """Remove files soon; a closed log's last readers may be the ones who let go of them."""

@@ -15,9 +15,10 @@
 
 All big-endian. A later release may lengthen header and rows at their ends: a reader takes the sizes
 from the file and skips what it does not know. It raises `format` only if an older reader would then
-be wrong. Rows stand in offset order; the last one is the active segment, whose `end_offset` and
-`size` are -1 unless the log was closed cleanly. Everything below the last row's base offset (and,
-if its end is known, below that end) was synced before the manifest was written.
+be wrong. Rows stand in offset order; the last one is the active segment. Its end and size, with what
+else its row says, are those of the last checkpoint or of a clean stop, -1 if there was none since it
+was begun. The recovery point is that end, or the base offset: everything below it was synced, and
+its index entries were, before the manifest was written. The file may well be longer.
 """
 
 from __future__ import annotations
@@ -88,9 +89,10 @@ class SegmentRow:
     """The number that makes the file's name unique within its log; never used twice."""
     flags: int = 0
     end_offset: int = UNKNOWN
-    """The offset after the last one that the segment covers; -1 for the active segment."""
+    """The offset after the last one that the segment covers; of the active one, as far as it was
+    safe at the last checkpoint, -1 if there was none."""
     size: int = UNKNOWN
-    """Bytes of the segment file; -1 for the active segment."""
+    """Bytes of the segment file up to there."""
     max_timestamp: int = UNKNOWN
     offset_of_max_timestamp: int = UNKNOWN
     """Last offset of the first batch that holds the largest timestamp."""

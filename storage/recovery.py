@@ -1,16 +1,19 @@
 """Open a log as a clean stop or a crash left it.
 
 A clean stop: the manifest says everything, and no other file is opened.
-A crash: everything below the last listed segment's base was synced before the manifest was written, so
-    1. a truncation that has begun is finished;
-    2. renames that a committed swap still owed are done; what no manifest lists and a listed segment
-       covers, or the cleaner was still writing, is removed;
-    3. the last listed segment is scanned, and then every unlisted one that continues it: a crash
-       between a roll and its commit must not lose it;
-    4. the first batch that is not sound ends the log; the bytes behind it are kept in a `cut` file;
-    5. what was found is synced and committed before anybody may read it.
-A listed, sealed segment that is missing or short is corruption: the log goes offline, and nothing of it
-is removed. A damaged manifest is rebuilt from names and batch headers (`storage/rebuild.py`).
+A crash: everything below the recovery point (the manifest's last row says it: its end if that is known,
+else its base) was synced before the manifest was written, so
+    1. renames that a committed swap still owed are done;
+    2. a listed segment that is missing, or ends before the recovery point, is corruption: the log goes
+       offline, and nothing of it is removed;
+    3. a truncation that has begun is finished; what no manifest lists and a listed segment covers, or
+       the cleaner was still writing, is removed;
+    4. the last listed segment is scanned from the recovery point, and then every unlisted one that
+       continues it: a crash between a roll and its commit must not lose it;
+    5. the first batch that is not sound ends the log; the bytes behind it are kept in a `cut` file;
+    6. what was found is synced and committed before anybody may read it.
+Batches below the recovery point are not looked at, and nothing is ever cut there. A damaged manifest
+is rebuilt from names and batch headers (`storage/rebuild.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from protocol.batch_scan import ScannedBatch
+from storage.checkpoint import CHECKPOINT_BYTES_MIN, bytes_behind, is_in
 from storage.config_property import LONG_MAX
 from storage.epoch_recovery import load_epochs
 from storage.errors import CorruptLog, DamagedFile, MissingFile, StorageError
@@ -122,9 +126,13 @@ def open_log(
             is_as_stopped=True,
         )
         return _open(fs, identity, config, opening, jitter_ms, contents)
-    is_rebuilt = manifest is None
     recovery = _Recovery(
-        fs, identity, opening, manifest or rebuild_manifest(fs, identity), is_rebuilt=is_rebuilt
+        fs,
+        identity,
+        opening,
+        manifest or rebuild_manifest(fs, identity),
+        index_interval_bytes=config.index_interval_bytes,
+        is_rebuilt=manifest is None,
     )
     recovery.run()
     contents = _contents(
@@ -204,6 +212,7 @@ def _contents(
         generation=manifest.generation,
         log_start_offset=manifest.log_start_offset,
         clean_offset=manifest.clean_offset,
+        recovery_point=manifest.segments[-1],
         is_as_stopped=is_as_stopped,
         load_epochs=load_epochs,
         load_producers=load_producers,
@@ -220,6 +229,7 @@ class _Recovery:
         opening: LogOpening,
         manifest: Manifest,
         *,
+        index_interval_bytes: int,
         is_rebuilt: bool,
     ) -> None:
         # Constant after construction
@@ -227,6 +237,7 @@ class _Recovery:
         self._identity = identity
         self._opening = opening
         self._directory = identity.directory
+        self._index_interval_bytes = index_interval_bytes
         self._is_rebuilt = is_rebuilt
         # State
         self.manifest = manifest
@@ -238,29 +249,30 @@ class _Recovery:
         """Find what the log holds, make it safe, and commit it."""
         files = self._files()
         self._finish_renames(files)
+        self._check_listed()
         unlisted = self._sweep(self._files())
-        self._check_sealed()
         self.segments = list(
             _segments(self._fs, self._identity, self._opening, self.manifest.segments)
         )
+        self.segments[-1].resume()
         self._load_states()
         self._recover_tail(unlisted)
         self._commit()
 
     def _load_states(self) -> None:
-        """Take epochs and producers up to the last listed segment, which the scan goes on with."""
-        sealed, tail = self.segments[:-1], self.segments[-1]
-        self.epochs = load_epochs(self._fs, self._directory, sealed)
-        self.epochs.set_back(tail.base_offset, is_empty=False)
+        """Take epochs and producers up to the recovery point, where the scan goes on."""
+        tail = self.segments[-1]
+        self.epochs = load_epochs(self._fs, self._directory, self.segments)
+        self.epochs.set_back(tail.end_offset, is_empty=False)
         is_cut = self.manifest.truncate_to != UNKNOWN
-        end_offset = tail.base_offset if is_cut else LONG_MAX
+        end_offset = tail.end_offset if is_cut else LONG_MAX
         known = newest_snapshot(self._fs, self._directory, end_offset)
         if known is None:
-            # A commit that lists a segment leaves a snapshot if there are producers below it.
-            start_offset = 0 if is_cut or self._is_rebuilt else tail.base_offset
+            # A commit leaves a snapshot if there are producers below its recovery point.
+            start_offset = 0 if is_cut or self._is_rebuilt else tail.end_offset
             known = ProducerReplay(start_offset, ProducerStates())
         self.producers = known
-        self.producers.take_segments(sealed)
+        self.producers.take_segments(self.segments)
 
     # ---------------------------------------------------------------- what is there
 
@@ -319,22 +331,33 @@ class _Recovery:
             name = segment_file(file.base_offset, file.version, file.kind, cleaned=file.is_cleaned)
             self._fs.unlink(join(self._directory, name))
 
-    def _check_sealed(self) -> None:
-        """Sealed segments are as long as the manifest says; a truncation may have to be finished.
+    def _check_listed(self) -> None:
+        """Segments are as long as the manifest says; a truncation may have to be finished.
 
         Raises:
             CorruptLog, MissingFile: one is cut short or gone.
         """
-        for row in self.manifest.segments[:-1]:
-            path = join(self._directory, segment_file(row.base_offset, row.file_version, LOG))
-            size = self._fs.size(path)
-            if size < row.size:
-                raise CorruptLog(path, size, f"it ends there, and the manifest says {row.size}")
-            if size > row.size and self.manifest.truncate_to != UNKNOWN:
-                file = self._fs.open(path)
+        *sealed, tail = self.manifest.segments
+        sizes = [self._checked_size(row) for row in sealed]
+        self._checked_size(tail)
+        if self.manifest.truncate_to == UNKNOWN:
+            return
+        for row, size in zip(sealed, sizes, strict=True):
+            if size > row.size:
+                file = self._fs.open(self._log_path(row))
                 file.truncate(row.size)
                 file.sync()
                 file.close()
+
+    def _checked_size(self, row: SegmentRow) -> int:
+        path = self._log_path(row)
+        size = self._fs.size(path)
+        if size < row.size:
+            raise CorruptLog(path, size, f"it ends there, and the manifest says {row.size}")
+        return size
+
+    def _log_path(self, row: SegmentRow) -> str:
+        return join(self._directory, segment_file(row.base_offset, row.file_version, LOG))
 
     # ---------------------------------------------------------------- the tail
 
@@ -357,17 +380,17 @@ class _Recovery:
             self._set_aside(file)
 
     def _recover_segment(self, segment: Segment) -> bool:
-        """Find a segment's batches and cut it behind the last sound one; whether it was whole."""
-        known = segment.full_row()
-        segment.rewind()
+        """Find a segment's batches from its recovery point on, and cut it behind the last sound one.
+
+        Whether there was nothing to cut.
+        """
+        start, first_append_ms = segment.size, segment.first_append_ms
         size = self._fs.size(segment.path(LOG))
-        end = scan_file(segment.file(), 0, size, self._taker(segment))
-        if end.position < known.size:
-            raise CorruptLog(segment.path(LOG), end.position, end.reason or "it ends there")
+        end = scan_file(segment.file(), start, size, self._taker(segment))
         if end.position < size:
             self._cut(segment, end.position, size, end.reason)
-        if segment.size:
-            segment.was_appended_to(known.first_append_ms, self._opening.now_ms)
+        if segment.size > start:
+            segment.was_appended_to(first_append_ms, self._opening.now_ms)
         segment.file().sync()
         return end.position == size
 
@@ -385,7 +408,7 @@ class _Recovery:
                 last_offset=batch.last_offset,
                 record_count=batch.record_count,
                 max_timestamp=batch.max_timestamp,
-                index_interval_bytes=4096,
+                index_interval_bytes=self._index_interval_bytes,
             )
             return None
 
@@ -451,6 +474,15 @@ class _Recovery:
             version=max([self.manifest.version, *versions]) + 1,
             clean_offset=min(self.manifest.clean_offset, end_offset),
             truncate_to=UNKNOWN,
-            segments=tuple(segment.row() for segment in self.segments),
+            segments=(*(each.full_row() for each in self.segments[:-1]), self._recovery_point()),
         )
         self._fs.replace_durably(join(self._directory, MANIFEST), encode(self.manifest))
+
+    def _recovery_point(self) -> SegmentRow:
+        """The last row of the new manifest: another start need not scan again what took long."""
+        before, tail = self.manifest.segments[-1], self.segments[-1]
+        if bytes_behind(before, tail) >= CHECKPOINT_BYTES_MIN:
+            index = tail.index()
+            tail.write_index_up_to(index, index.mark)
+            return tail.full_row()
+        return before if is_in(before, tail) else tail.active_row()

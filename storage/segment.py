@@ -17,12 +17,13 @@ from typing import TypeAlias
 from storage.batch_walk import HEADER_BYTES, PLACE, walk_batches
 from storage.errors import MissingFile, SegmentRemoved
 from storage.files import Buffer, File, FileSystem
+from storage.index_files import read_index_files, write_index_files
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
 from storage.open_files import SEALED_FILES_MAX, OpenFiles
 from storage.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file
 from storage.rebuild import rebuild_index
 from storage.sealed_index import SealedIndex
-from storage.segment_index import SegmentIndex
+from storage.segment_index import EMPTY_MARK, IndexMark, SegmentIndex
 
 _log = logging.getLogger("storage.segment")
 
@@ -79,6 +80,7 @@ class Segment:
         "_has_index_files",
         "_index",
         "_is_retired",
+        "_kept_entries",
         "_own_index",
         "_pins",
         "_sealed_index",
@@ -121,6 +123,8 @@ class Segment:
         """`_index` if it was made from the batches, not read from files that may lie."""
         self._sealed_index: SealedIndex | None = None
         self._has_index_files = row.end_offset != UNKNOWN
+        self._kept_entries = EMPTY_MARK
+        """How many entries of `_index` the index files have, written or read."""
         self._bytes_since_entry = 0
         self._pins = 0
         self._is_retired = False
@@ -148,7 +152,7 @@ class Segment:
         return self.full_row() if self.is_sealed else self.active_row()
 
     def active_row(self) -> SegmentRow:
-        """What cannot change while it is appended to; its end is found by a scan."""
+        """What cannot change while it is appended to; a scan finds its end."""
         return SegmentRow(
             base_offset=self.base_offset,
             file_version=self.file_version,
@@ -407,7 +411,8 @@ class Segment:
         """Make the indexes anew from the batches; they stay in memory."""
         with self.pinned() as file:
             index = rebuild_index(file, self.size, self.base_offset, REBUILT_INTERVAL_BYTES)
-        self._index = self._own_index = index
+        self._index, self._kept_entries = index, EMPTY_MARK
+        self._own_index = index
         return index
 
     def index(self) -> SegmentIndex:
@@ -415,31 +420,44 @@ class Segment:
         index = self._index
         if index is None:
             if self._has_index_files:
-                index = self._load_index()
+                index = self._load_index(may_be_longer=False)
             else:
                 index = self._own_index = SegmentIndex()
             self._index = index
         return index
 
-    def _load_index(self) -> SegmentIndex:
+    def _load_index(self, *, may_be_longer: bool) -> SegmentIndex:
         try:
-            return SegmentIndex.from_files(
-                self._fs.read_bytes(self.path(OFFSET_INDEX)),
-                self._fs.read_bytes(self.path(TIME_INDEX)),
+            index = read_index_files(
+                self._fs,
+                self._index_paths,
                 size=self.size,
                 span=self.end_offset - self.base_offset,
+                may_be_longer=may_be_longer,
             )
         except (ValueError, MissingFile) as error:
             _log.warning("%s: rebuilding the index: %s", self.path(OFFSET_INDEX), error)
             return self._rebuilt_index()
+        self._kept_entries = index.mark
+        return index
+
+    @property
+    def _index_paths(self) -> tuple[str, str]:
+        return self.path(OFFSET_INDEX), self.path(TIME_INDEX)
 
     def write_index(self) -> None:
         """Write the index files; their names are safe once the directory is synced."""
         index = self.index()
-        self._fs.write_bytes(self.path(OFFSET_INDEX), index.offset_file())
-        self._fs.write_bytes(self.path(TIME_INDEX), index.time_file())
+        self.write_index_up_to(index, index.mark)
         self._has_index_files = True
         self._sealed_index = None
+
+    def write_index_up_to(self, index: SegmentIndex, end: IndexMark) -> None:
+        """Write the entries up to `end` of what was this segment's index, while it may grow."""
+        kept = self._kept_entries if index is self._index else EMPTY_MARK
+        write_index_files(self._fs, self._index_paths, index, end, kept=kept)
+        if index is self._index:
+            self._kept_entries = end
 
     def drop_index(self) -> None:
         """Free the memory of the indexes; the next reader loads them again."""
@@ -460,13 +478,16 @@ class Segment:
         # An empty one may be new, and then has none.
         self._has_index_files = self.size > 0
 
-    def rewind(self) -> None:
-        """Forget everything that a scan from the start will find again."""
+    def resume(self) -> None:
+        """Be the active segment up to its row's end, a recovery point; a scan finds what follows.
+
+        Raises:
+            DiskError: the index files, or the batches in their stead, cannot be read.
+        """
         self.is_sealed = self._has_index_files = False
-        self._index = self._own_index = None
-        self._bytes_since_entry = self.size = self.record_count = 0
-        self.end_offset = self.base_offset
-        self.max_timestamp = self.offset_of_max_timestamp = UNKNOWN
+        if self.size:
+            self._index = self._load_index(may_be_longer=True)
+            self._bytes_since_entry = self.size - self.boundary_before(self.size)
 
     def was_appended_to(self, first_append_ms: int, now_ms: int) -> None:
         """Take the times of appends that a crash has forgotten: early for rolls, late for lags."""
@@ -476,7 +497,9 @@ class Segment:
     def cut(self, position: int, end_offset: int) -> None:
         """Forget everything from `position` on; the segment then ends at `end_offset`."""
         self.file().truncate(position)
-        self.index().truncate(end_offset - self.base_offset)
+        index = self.index()
+        index.truncate(end_offset - self.base_offset)
+        self._kept_entries = IndexMark(*map(min, self._kept_entries, index.mark))
         self.size = position
         self.end_offset = end_offset
         if self.offset_of_max_timestamp >= end_offset:

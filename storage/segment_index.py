@@ -12,13 +12,28 @@ Source: Apache Kafka, OffsetIndex.java, TimeIndex.java.
 
 from __future__ import annotations
 
+import itertools
+import operator
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable
+from typing import NamedTuple
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
+HIGH, LOW = (1, 0) if sys.byteorder == "little" else (0, 1)
+"""Where the halves of a native int64 stand."""
+
+
+class IndexMark(NamedTuple):
+    """How many entries both indexes have at some moment."""
+
+    offset_entries: int
+    time_entries: int
+
+
+EMPTY_MARK = IndexMark(0, 0)
 
 
 class SegmentIndex:
@@ -82,17 +97,19 @@ class SegmentIndex:
         kept = bisect_left(self._time_offsets, relative_end_offset)
         del self._timestamps[kept:], self._time_offsets[kept:]
 
-    def offset_file(self) -> bytes:
-        """The bytes of the offset index's file."""
-        return _interleaved(self._offsets, self._positions)
+    @property
+    def mark(self) -> IndexMark:
+        """How many entries there are now; both lists only grow, but for `truncate`."""
+        return IndexMark(len(self._offsets), len(self._timestamps))
 
-    def time_file(self) -> bytes:
-        """The bytes of the time index's file."""
-        timestamps, offsets = _big_endian(self._timestamps), _big_endian(self._time_offsets)
-        return b"".join(
-            timestamps[8 * at : 8 * at + 8] + offsets[4 * at : 4 * at + 4]
-            for at in range(len(self._timestamps))
-        )
+    def offset_file(self, start: int = 0, end: int | None = None) -> bytes:
+        """The bytes of entries [start, end) in the offset index's file; all of them by default."""
+        return _interleaved(self._offsets[start:end], self._positions[start:end])
+
+    def time_file(self, start: int = 0, end: int | None = None) -> bytes:
+        """The bytes of entries [start, end) in the time index's file; all of them by default."""
+        halves = array("i", self._timestamps[start:end].tobytes())
+        return _interleaved(halves[HIGH::2], halves[LOW::2], self._time_offsets[start:end])
 
     @classmethod
     def from_files(
@@ -105,37 +122,63 @@ class SegmentIndex:
         """
         if len(offset_file) % OFFSET_ENTRY_BYTES or len(time_file) % TIME_ENTRY_BYTES:
             raise ValueError("an index file ends inside an entry")
-        index = cls()
-        pairs = _native(array("i", offset_file))
-        index._offsets, index._positions = pairs[0::2], pairs[1::2]
-        words = _native(array("i", time_file))
-        index._time_offsets = words[2::3]
-        index._timestamps = array(
-            "q",
-            (
-                int.from_bytes(time_file[at : at + 8], "big", signed=True)
-                for at in range(0, len(time_file), TIME_ENTRY_BYTES)
-            ),
-        )
-        index._check(size, span)
+        index = cls._parsed(offset_file, time_file)
+        if index._sound_part(size, span) != index.mark:
+            raise ValueError("an index does not grow within its segment")
         return index
 
-    def _check(self, size: int, span: int) -> None:
-        grows = all(_grows(column) for column in (self._offsets, self._positions, self._timestamps))
-        ends = (self._offsets[-1:], self._time_offsets[-1:])
-        if not grows or any(end and not 0 <= end[0] < span for end in ends):
-            raise ValueError("an index does not grow within its segment")
-        if self._positions and not 0 <= self._positions[0] <= self._positions[-1] < size:
-            raise ValueError("an index points outside its segment")
+    @classmethod
+    def from_longer_files(
+        cls, offset_file: bytes, time_file: bytes, *, size: int, span: int
+    ) -> SegmentIndex:
+        """Read what files say of the first `size` bytes and `span` offsets of a segment.
+
+        What else is in them was written behind that, and may be torn.
+        """
+        index = cls._parsed(offset_file, time_file)
+        offset_entries, time_entries = index._sound_part(size, span)
+        del index._offsets[offset_entries:], index._positions[offset_entries:]
+        del index._timestamps[time_entries:], index._time_offsets[time_entries:]
+        return index
+
+    @classmethod
+    def _parsed(cls, offset_file: bytes, time_file: bytes) -> SegmentIndex:
+        index = cls()
+        pairs = _words(offset_file, OFFSET_ENTRY_BYTES)
+        index._offsets, index._positions = pairs[0::2], pairs[1::2]
+        words = _words(time_file, TIME_ENTRY_BYTES)
+        index._time_offsets = words[2::3]
+        halves = array("i", bytes(8 * len(index._time_offsets)))
+        halves[HIGH::2], halves[LOW::2] = words[0::3], words[1::3]
+        index._timestamps = array("q", halves.tobytes())
+        return index
+
+    def _sound_part(self, size: int, span: int) -> IndexMark:
+        """How many entries there are before the first that cannot stand in such a segment."""
+        columns = ((self._offsets, span), (self._positions, size))
+        offset_entries = min(_growing(column, operator.lt, end) for column, end in columns)
+        time_entries = min(
+            _growing(self._timestamps, operator.lt),
+            _growing(self._time_offsets, operator.le, span),
+        )
+        return IndexMark(offset_entries, time_entries)
 
 
-def _grows(column: Iterable[int]) -> bool:
-    last: int | None = None
-    for value in column:
-        if last is not None and value <= last:
-            return False
-        last = value
-    return True
+def _growing(
+    column: array[int], follows: Callable[[int, int], bool], end: int | None = None
+) -> int:
+    """How many values grow from the start on, and lie in [0, end) if there is an `end`."""
+    steps = map(follows, column, column[1:])
+    breaks = itertools.compress(itertools.count(1), map(operator.not_, steps))
+    count = next(breaks, len(column))
+    if end is None:
+        return count
+    return bisect_left(column, end, 0, count) if column and column[0] >= 0 else 0
+
+
+def _words(data: bytes, entry_bytes: int) -> array[int]:
+    """The int32s of all whole entries of an index file."""
+    return _native(array("i", data[: len(data) - len(data) % entry_bytes]))
 
 
 def _native(values: array[int]) -> array[int]:
@@ -144,11 +187,8 @@ def _native(values: array[int]) -> array[int]:
     return values
 
 
-def _big_endian(values: array[int]) -> bytes:
-    return _native(values[:]).tobytes()
-
-
-def _interleaved(first: array[int], second: array[int]) -> bytes:
-    woven = array("i", bytes(8 * len(first)))
-    woven[0::2], woven[1::2] = first, second
-    return _big_endian(woven)
+def _interleaved(*columns: array[int]) -> bytes:
+    woven = array("i", bytes(4 * len(columns) * len(columns[0])))
+    for number, column in enumerate(columns):
+        woven[number :: len(columns)] = column
+    return _native(woven).tobytes()

@@ -1,9 +1,10 @@
 """Which segments make up a log: in memory, where appends roll them, and in its manifest.
 
-    roll      a new active segment at once; then, in the background, a commit that lists it
-    swap      cleaned segments for their sources
-    truncate  fewer segments, and a new active one
-    close     the end of the active segment as well
+    roll        a new active segment at once; then, in the background, a commit that lists it
+    checkpoint  how far the active segment is safe: the recovery point; in the background, too
+    swap        cleaned segments for their sources
+    truncate    fewer segments, and a new active one
+    close       a recovery point at the log's end
 
 A commit promises that everything below the last listed segment's base is synced, so each one first
 deals with the rolls that no manifest lists yet. `state_lock` guards the few lines that change what
@@ -17,6 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from storage.checkpoint import Checkpoint, bytes_behind, is_in, take_checkpoint
 from storage.cleaned_segment import CleanedSegment, discard_staged
 from storage.errors import NoSpace, SegmentRemoved, SwapRefused
 from storage.files import FileSystem
@@ -42,6 +44,8 @@ class LogContents:
     generation: int
     log_start_offset: int
     clean_offset: int
+    recovery_point: SegmentRow
+    """The manifest's last row; it says how far the active segment is safe, if its end is known."""
     is_as_stopped: bool
     """Whether all files are as a clean stop leaves them."""
     load_epochs: Callable[[], LeaderEpochs]
@@ -58,6 +62,7 @@ class SegmentList:
         "_identity",
         "_is_as_stopped",
         "_listed",
+        "_recovery_point",
         "_rolled",
         "_service",
         "_states",
@@ -100,6 +105,7 @@ class SegmentList:
         # State, changed under `commit_lock`: what the manifest says.
         self.clean_offset = contents.clean_offset
         self._listed: tuple[Segment, ...] = contents.segments
+        self._recovery_point = contents.recovery_point
         self._is_as_stopped = contents.is_as_stopped
 
     @property
@@ -184,6 +190,43 @@ class SegmentList:
         background = self._service.remove_in_background
         return Segment(self._fs, self._identity.directory, row, background=background)
 
+    # ---------------------------------------------------------------- checkpoints
+
+    @property
+    def grown_since_checkpoint(self) -> int:
+        """Bytes that an unclean start would have to scan in the active segment."""
+        return bytes_behind(self._recovery_point, self.active)
+
+    def take_checkpoint(self) -> Checkpoint:
+        """Take down the log as it is now, for `commit_checkpoint`. The loop's thread."""
+        return take_checkpoint(self.active, self._states.producers)
+
+    def commit_checkpoint(self, taken: Checkpoint) -> None:
+        """Make what was taken the recovery point, unless that is farther by now. Raises StorageError."""
+        with self.commit_lock:
+            if self._service.offline_reason is not None:
+                return
+            self._list_rolled()
+            # Not `self.segments`: a roll since then is not listed, and recovery adopts it.
+            segment = self._listed[-1]
+            if taken.segment is not segment or self._is_past(taken.row):
+                return
+            self._make_safe(taken)
+            self._commit(self._listed, recovery_point=taken.row)
+            self._states.remove_old_snapshots()
+
+    def _make_safe(self, taken: Checkpoint) -> None:
+        """Make durable what a recovery point promises; the epochs are written with its commit."""
+        with taken.segment.pinned() as file:
+            file.sync()
+        taken.segment.write_index_up_to(taken.index, taken.index_end)
+        self._states.write_snapshot(taken.row.end_offset, taken.producers)
+
+    def _is_past(self, row: SegmentRow) -> bool:
+        return is_in(self._recovery_point, self._listed[-1]) and (
+            self._recovery_point.size >= row.size
+        )
+
     # ---------------------------------------------------------------- commits
 
     def _commit(
@@ -191,6 +234,7 @@ class SegmentList:
         segments: Sequence[Segment],
         *,
         rows: Sequence[SegmentRow] | None = None,
+        recovery_point: SegmentRow | None = None,
         clean_offset: int | None = None,
         truncate_to: int = UNKNOWN,
     ) -> None:
@@ -198,10 +242,13 @@ class SegmentList:
 
         Args:
             rows: of the segments, where they are not what the segments themselves say.
+            recovery_point: the last segment's row, safe up to its end; the one that the manifest
+                has, by default.
         """
         self._is_as_stopped = False
         self._states.write_epochs()
         clean_offset = self.clean_offset if clean_offset is None else clean_offset
+        rows = self._rows(segments, recovery_point) if rows is None else rows
         manifest = Manifest(
             version=self.next_version(),
             generation=self.generation,
@@ -210,12 +257,23 @@ class SegmentList:
             log_start_offset=self.log_start_offset,
             clean_offset=clean_offset,
             truncate_to=truncate_to,
-            segments=tuple(_rows(segments) if rows is None else rows),
+            segments=tuple(rows),
         )
         path = join(self._identity.directory, MANIFEST)
         self._fs.replace_durably(path, encode(manifest))
         self._listed = tuple(segments)
+        self._recovery_point = rows[-1]
         self.clean_offset = clean_offset
+
+    def _rows(
+        self, segments: Sequence[Segment], recovery_point: SegmentRow | None
+    ) -> list[SegmentRow]:
+        """The rows of a log whose last segment is active."""
+        *sealed, active = segments
+        if recovery_point is None:
+            known = self._recovery_point
+            recovery_point = known if is_in(known, active) else active.active_row()
+        return [*(segment.full_row() for segment in sealed), recovery_point]
 
     def swap(
         self,
@@ -323,7 +381,7 @@ class SegmentList:
         self.sync(lambda: 0)
         self.active.write_index()
         self._states.write_snapshot(self.active.end_offset, self._states.producers)
-        self._commit(self.segments, rows=[segment.full_row() for segment in self.segments])
+        self._commit(self.segments, recovery_point=self.active.full_row())
         self._states.remove_old_snapshots()
 
     # ---------------------------------------------------------------- syncs
@@ -350,8 +408,3 @@ class SegmentList:
         with self.state_lock:
             self._unsynced = [each for each in self._unsynced if each not in sealed]
         return end_offset
-
-
-def _rows(segments: Sequence[Segment]) -> list[SegmentRow]:
-    """The rows of a log whose last segment is active: its end is for a scan to find."""
-    return [*(segment.full_row() for segment in segments[:-1]), segments[-1].active_row()]

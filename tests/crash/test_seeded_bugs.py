@@ -53,6 +53,10 @@ def commit_lists_what_is_not_synced(patch: Patch) -> None:
     patch.setattr(SegmentList, "_seal", lambda *_: None)
 
 
+def recovery_point_ahead_of_the_sync(patch: Patch) -> None:
+    patch.setattr(SegmentList, "_make_safe", lambda *_: None)
+
+
 def manifest_written_in_place(patch: Patch) -> None:
     patch.setattr(MemoryFileSystem, "replace_durably", MemoryFileSystem.write_bytes)
 
@@ -92,6 +96,7 @@ BUGS = [
     time_index_trusted_over_log,
     rolled_segment_removed_as_an_orphan,
     commit_lists_what_is_not_synced,
+    recovery_point_ahead_of_the_sync,
     manifest_written_in_place,
     renames_of_a_swap_never_finished,
     truncation_without_intent,

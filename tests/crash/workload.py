@@ -96,6 +96,7 @@ class Workload:
             (self.plan_pass, 6),
             (self.commit_pass, 6),
             (self.change_policy, 1),
+            (self.checkpoint, 6),
             (self.truncate, 2),
             (self.truncate_fully, 1),
             (self.restart, 2),
@@ -163,6 +164,14 @@ class Workload:
 
     def roll(self) -> None:
         self.log.roll(self.now_ms)
+
+    def checkpoint(self) -> None:
+        work = self.log.checkpoint(grown_bytes_min=1)
+        if work is not None:
+            self.background(work)
+        if self.random.random() < 0.5:
+            # Otherwise a roll, a swap or a truncation may come first.
+            self.background.run_all()
 
     def swap(self) -> None:
         """A whole cleaning pass with nothing in between."""

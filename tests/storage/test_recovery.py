@@ -138,17 +138,34 @@ def test_segments_behind_a_cut_are_kept_aside_whole() -> None:
     ]
 
 
-def test_damage_below_a_clean_stop_is_corruption_and_nothing_is_removed() -> None:
+def test_damage_below_the_end_of_a_clean_stop_is_not_cut() -> None:
     machine = Machine()
     machine.append(3)
     machine.log.close()
-    machine.disk.overwrite(f"{DIRECTORY}/{machine.names(LOG)[0]}", 75, b"\xff")
+    (name,) = machine.names(LOG)
+    machine.disk.overwrite(f"{DIRECTORY}/{name}", 75, b"\xff")
+    before = machine.files()[name]
+
+    machine.log = machine.home.open()
+
+    assert machine.log.log_end_offset == 3
+    assert machine.files()[name] == before
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_file_shorter_than_a_clean_stop_is_corruption_after_a_crash(is_clean: bool) -> None:
+    machine = Machine()
+    machine.append(3)
+    machine.log.close()
+    if is_clean:
+        machine.log = machine.home.open(is_clean=True)
+    machine.disk.open(f"{DIRECTORY}/{machine.names(LOG)[0]}").truncate(50)
     before = machine.files()
 
     with pytest.raises(CorruptLog) as caught:
         machine.home.open()
 
-    assert caught.value.position == 0
+    assert caught.value.position == 50
     assert machine.files() == before
 
 
