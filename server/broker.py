@@ -26,7 +26,7 @@ from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.limits import ConnectionLimits, RequestMemory
 from server.listener import Listeners, SocketOptions
-from server.log_clock import Duty, LogClock, roll_duty
+from server.log_clock import Duty, LogClock, checkpoint_duty, roll_duty
 from server.metadata_store import EmbeddedMetadataStore
 from server.node import Node
 from server.producer_ids import ProducerIds
@@ -257,7 +257,10 @@ class Broker:
 
     def _duties(self) -> list[Duty]:
         """What time causes in every log."""
-        duties = [roll_duty(self.config.log_roll_check_interval_ms)]
+        duties = [
+            roll_duty(self.config.log_roll_check_interval_ms),
+            checkpoint_duty(self.config.log_flush_offset_checkpoint_interval_ms),
+        ]
         if not self.config.flush_on_acks_all:
             interval_ms = self.config.log_flush_scheduler_interval_ms
             look = self.group_commit.flush_if_due

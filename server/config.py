@@ -273,6 +273,16 @@ class BrokerConfig:
         doc="How often logs are looked at for segments whose segment.ms is over. A property of"
         " Kompakt's own.",
     )
+    log_flush_offset_checkpoint_interval_ms: int = prop(
+        "log.flush.offset.checkpoint.interval.ms",
+        INT,
+        default=60_000,
+        at_least=1,
+        unit="ms",
+        dynamic=False,
+        doc="How often the recovery points of logs that have grown by 8 MiB or more are moved to"
+        " their ends; a start after a crash scans what lies behind them.",
+    )
     log_cleaner_enable: bool = prop(
         "log.cleaner.enable",
         BOOLEAN,

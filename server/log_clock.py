@@ -47,6 +47,15 @@ def _roll_if_due(log: PartitionLog, now_ms: int) -> None:
     log.roll_if_due(now_ms)
 
 
+def checkpoint_duty(interval_ms: int) -> Duty:
+    """Move the recovery points of logs that have grown since."""
+    return Duty(name="checkpoint", interval_ms=interval_ms, look=_checkpoint)
+
+
+def _checkpoint(log: PartitionLog, _now_ms: int) -> Work | None:
+    return log.checkpoint()
+
+
 class LogClock:
     """Does its duties, each in a task of its own, so that a slow one does not hold up the others."""
 

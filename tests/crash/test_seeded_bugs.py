@@ -75,7 +75,7 @@ def truncation_without_intent(patch: Patch) -> None:
 
 
 def epochs_not_truncated(patch: Patch) -> None:
-    patch.setattr(LeaderEpochs, "truncate_from_end", lambda *_: None)
+    patch.setattr(LeaderEpochs, "set_back", lambda *_, **__: None)
 
 
 def producers_ahead_of_the_log(patch: Patch) -> None:

@@ -7,10 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import current_thread, main_thread
 
+import pytest
+
 from server.clock import SystemClock
 from server.log_clock import Duty, LogClock
+from storage.checkpoint import Checkpoint
 from storage.errors import DiskError
 from storage.log import PartitionLog
+from storage.segment_list import SegmentList
+from tests.harness import log_builder
 from tests.harness.served_broker import serving_broker
 
 
@@ -68,3 +73,28 @@ async def test_a_duty_looks_on_the_loop_and_works_in_a_thread_and_survives_a_fai
         await clock.stop()
 
     assert seen[:4] == [("look", True), ("work", False)] * 2
+
+
+async def test_the_recovery_point_of_a_log_that_has_grown_is_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed: list[int] = []
+    commit = SegmentList.commit_checkpoint
+
+    def watched(segments: SegmentList, taken: Checkpoint) -> None:
+        commit(segments, taken)
+        committed.append(taken.row.end_offset)
+
+    monkeypatch.setattr(SegmentList, "commit_checkpoint", watched)
+    async with serving_broker(tmp_path, log_flush_offset_checkpoint_interval_ms="20") as served:
+        await served.create("large", max_message_bytes=str(16 << 20))
+        await served.create("small")
+        await served.produce("small")
+        await served.produce("large", log_builder.batch_of([(None, bytes(9 << 20))]))
+        for _ in range(500):
+            await asyncio.sleep(0.02)
+            if committed:
+                break
+        await asyncio.sleep(0.1)
+
+        assert committed == [1], "once, and only of the log that has grown"
