@@ -400,7 +400,7 @@ def test_failed_sync_takes_the_directory_offline_and_moves_nothing() -> None:
 
     assert machine.log.offline_reason is not None
     assert len(machine.home.failures) == 1
-    assert machine.last_row().size == UNKNOWN
+    assert machine.last_row().size == 0
 
 
 def test_recovery_of_much_data_records_a_recovery_point(monkeypatch: pytest.MonkeyPatch) -> None:
