@@ -376,7 +376,7 @@ def test_full_disk_puts_a_checkpoint_off(path: str) -> None:
     machine.append(4)
     machine.checkpoint()
     machine.append(4)
-    machine.disk.fail("append to" if "index" in path else "write", errno.ENOSPC, path=path)
+    machine.disk.faults.fail("append to" if "index" in path else "write", errno.ENOSPC, path=path)
 
     machine.checkpoint()
 
@@ -394,7 +394,7 @@ def test_full_disk_puts_a_checkpoint_off(path: str) -> None:
 def test_failed_sync_takes_the_directory_offline_and_moves_nothing() -> None:
     machine = Machine()
     machine.append(3)
-    machine.disk.fail("sync", errno.EIO, path=LOG)
+    machine.disk.faults.fail("sync", errno.EIO, path=LOG)
 
     machine.checkpoint()
 
