@@ -94,6 +94,10 @@ class RecordScan:
         """The index of the first record whose key is null, -1 if all have keys."""
 
     @property
+    def last_offset_delta(self) -> int:
+        """Of the last record, which must not lie past the batch's last offset; -1 without records."""
+
+    @property
     def oldest_timestamp(self) -> int:
         """The least timestamp there is; -1 ("none") does not count, but is told if all have it."""
 

@@ -202,6 +202,7 @@ cdef struct records_fault:
 # What a walk over a batch's records found.
 cdef struct records_found:
     int64_t first_keyless
+    int64_t last_offset_delta
     int64_t oldest
     int64_t oldest_index
     int64_t youngest
@@ -226,7 +227,7 @@ cdef bint walk_records(
     cdef int64_t last_delta = -1
     cdef int64_t timestamp
     cdef int64_t index = 0
-    found.first_keyless = -1
+    found.first_keyless = found.last_offset_delta = -1
     found.oldest = found.youngest = NO_TIMESTAMP
     found.oldest_index = found.youngest_index = -1
     fault.out_of_place = 0
@@ -242,7 +243,7 @@ cdef bint walk_records(
         )
         if fault.out_of_place:
             return False
-        last_delta = record.offset_delta
+        last_delta = found.last_offset_delta = record.offset_delta
         if record.key_size < 0 and found.first_keyless < 0:
             found.first_keyless = index
         # Unsigned, because clients' bytes may overflow; it wraps as in Java.
@@ -261,6 +262,7 @@ cdef bint walk_records(
 cdef class RecordScan:
     cdef readonly:
         int64_t first_keyless
+        int64_t last_offset_delta
         int64_t oldest_timestamp
         int64_t oldest_index
         int64_t youngest_timestamp
@@ -292,6 +294,7 @@ def scan_records(
         raise CorruptBatch(fault_text(&fault, record_count))
     scan = RecordScan.__new__(RecordScan)
     scan.first_keyless = found.first_keyless
+    scan.last_offset_delta = found.last_offset_delta
     scan.oldest_timestamp = found.oldest
     scan.oldest_index = found.oldest_index
     scan.youngest_timestamp = found.youngest

@@ -22,7 +22,7 @@ Source: KIP-98; Apache Kafka, ProducerStateManager.java, ProducerAppendInfo.java
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import xxhash
@@ -102,6 +102,10 @@ class ProducerStates:
         """What is known of a producer."""
         return self._states.get(producer_id)
 
+    def items(self) -> Iterable[tuple[int, ProducerState]]:
+        """Every producer id with what is known of it, in the order of the ids."""
+        return sorted(self._states.items())
+
     def judge(self, header: BatchHeader) -> Duplicate | ErrorCode:
         """Say whether a batch may be appended: NONE, the error, or that it is in the log already."""
         state = self._states.get(header.producer_id)
@@ -155,7 +159,7 @@ class ProducerStates:
     def encode(self) -> bytes:
         """The bytes of a snapshot file."""
         body = bytearray(HEADER.pack(MAGIC, FORMAT, ROW_BYTES, len(self._states)))
-        for producer_id, state in sorted(self._states.items()):
+        for producer_id, state in self.items():
             body += _encode_row(producer_id, state)
         return bytes(body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body)))
 

@@ -324,6 +324,7 @@ def test_offset_deltas_of_a_compacted_batch_may_leave_gaps_but_must_grow() -> No
         return b"".join(bytes(record) for record in records)
 
     assert find_keyless(compacted(2, 5, 9), 3, dense=False) == -1
+    assert scan_records(compacted(2, 5, 9), 3, base_timestamp=0, dense=False).last_offset_delta == 9
     for offsets in ((2, 5, 9), (1, 2), (0, 2)):
         with pytest.raises(CorruptBatch, match="out of place"):
             find_keyless(compacted(*offsets), len(offsets))
@@ -352,6 +353,7 @@ def test_oldest_and_youngest_timestamps_are_the_records_own(timestamps: list[int
     assert found.youngest_index == timestamps.index(max(timestamps))
     assert found.oldest_timestamp == min(dated, default=-1)
     assert found.oldest_index == (timestamps.index(min(dated)) if dated else -1)
+    assert found.last_offset_delta == len(records) - 1
 
 
 def test_a_timestamp_that_overflows_wraps_as_in_java() -> None:

@@ -1,0 +1,259 @@
+"""One log's directory: every file against the manifest, every batch against every other file.
+
+The work is done front to back, each byte of a segment is read once, and what is remembered is bounded
+by the producers and epochs of the log. A directory in use changes meanwhile: where something was
+wrong and the manifest is another one afterwards, it is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from protocol.batch_scan import ScannedBatch
+from storage.errors import DamagedFile, DiskError, FormatFromTheFuture, LogOffline, MissingFile
+from storage.files import FileSystem
+from storage.findings import Check, Findings, LogReport
+from storage.log_identity import LogIdentity
+from storage.manifest import UNKNOWN, Manifest, SegmentRow, decode
+from storage.paths import CLEANED, LOG, MANIFEST, OFFSET_INDEX, TIME_INDEX, join, segment_file
+from storage.rebuild import rebuild_manifest
+from storage.verify_index import IndexVerification
+from storage.verify_manifest import check_manifest, explain_names
+from storage.verify_segment import Progress, SegmentContents, SegmentVerification
+from storage.verify_states import EpochVerification, ProducerVerification
+
+LOOKS_MAX = 4
+"""How often a log that changes under the look is looked at."""
+
+
+def verify_log(
+    fs: FileSystem,
+    identity: LogIdentity,
+    *,
+    was_clean: bool = False,
+    progress: Progress = lambda count: None,
+) -> LogReport:
+    """Check every file of a log; what is wrong is in the report, also what cannot be read.
+
+    Args:
+        was_clean: whether the log directory says that its last stop was clean.
+        progress: gets the bytes of segments as they are read.
+    """
+    before = _manifest_bytes(fs, identity)
+    for _ in range(LOOKS_MAX - 1):
+        report = _look(fs, identity, was_clean, progress)
+        after = _manifest_bytes(fs, identity)
+        if not report.errors or before == after:
+            return report
+        before = after
+    return _look(fs, identity, was_clean, progress)
+
+
+def _manifest_bytes(fs: FileSystem, identity: LogIdentity) -> bytes | None:
+    try:
+        return fs.read_bytes(join(identity.directory, MANIFEST))
+    except DiskError:
+        return None
+
+
+def _look(fs: FileSystem, identity: LogIdentity, was_clean: bool, progress: Progress) -> LogReport:
+    """One look at all of a log's files."""
+    findings = Findings()
+    report = LogReport(
+        directory=identity.directory,
+        topic=identity.topic_partition.topic,
+        partition=identity.topic_partition.partition,
+    )
+    try:
+        manifest = _manifest_of(fs, identity, findings)
+        if manifest is not None:
+            check_manifest(manifest, identity, findings)
+            if manifest.segments:
+                _Look(fs, identity, manifest, was_clean, findings, report, progress).run()
+    except DiskError as error:
+        findings.error(Check.FILES, error.path, str(error))
+    report.findings = findings.all()
+    return report
+
+
+def _manifest_of(fs: FileSystem, identity: LogIdentity, findings: Findings) -> Manifest | None:
+    """The manifest, or what the segments speak for; None if neither can be had."""
+    path = join(identity.directory, MANIFEST)
+    names = fs.list(identity.directory)
+    if not any(name == MANIFEST or fs.size(join(identity.directory, name)) for name in names):
+        text = "its creation never came to its end; the next start makes it anew"
+        findings.note(Check.FILES, identity.directory, text)
+        return None
+    try:
+        return decode(fs.read_bytes(path), path)
+    except FormatFromTheFuture as error:
+        findings.error(Check.MANIFEST, path, str(error))
+        return None
+    except (DamagedFile, MissingFile) as error:
+        reason = error.reason if isinstance(error, DamagedFile) else "it is missing"
+        text = f"{reason}; it is rebuilt from names and batches at an unclean start"
+        findings.error(Check.MANIFEST, path, text)
+    try:
+        return rebuild_manifest(fs, identity)
+    except LogOffline as error:
+        findings.error(Check.MANIFEST, path, f"it cannot be rebuilt: {error.reason}")
+        return None
+
+
+class _Look:
+    """A look at the files of a log whose manifest is known."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        identity: LogIdentity,
+        manifest: Manifest,
+        was_clean: bool,
+        findings: Findings,
+        report: LogReport,
+        progress: Progress,
+    ) -> None:
+        # Constant after construction
+        self._fs = fs
+        self._directory = identity.directory
+        self._manifest = manifest
+        self._was_clean = was_clean
+        self._progress = progress
+        names = fs.list(identity.directory)
+        self._sizes = {name: fs.size(join(identity.directory, name)) for name in names}
+        self._files = explain_names(manifest, identity.directory, self._sizes, findings)
+        # State
+        self._findings = findings
+        self._report = report
+        tail = manifest.segments[-1]
+        report.recovery_point = tail.base_offset if tail.end_offset == UNKNOWN else tail.end_offset
+        self._epochs = EpochVerification(
+            fs,
+            identity.directory,
+            log_start_offset=manifest.log_start_offset,
+            recovery_point=report.recovery_point,
+            findings=findings,
+        )
+        self._producers = ProducerVerification(
+            fs, identity.directory, self._files.snapshot_offsets, findings
+        )
+
+    def run(self) -> None:
+        """Everything."""
+        log_end_offset = self._look_at_segments(self._manifest)
+        self._epochs.finish(log_end_offset)
+        self._producers.finish(log_end_offset, is_truncating=self._manifest.truncate_to != UNKNOWN)
+        self._check_offsets(self._manifest, log_end_offset)
+
+    # ---------------------------------------------------------------- segments
+
+    def _look_at_segments(self, manifest: Manifest) -> int:
+        """All listed segments, and those that continue the last one; the log's end."""
+        found: SegmentContents | None = None
+        for row in manifest.segments:
+            found = self._look_at_listed(row, is_last=row is manifest.segments[-1])
+        end_offset = max(manifest.segments[-1].base_offset, manifest.segments[-1].end_offset)
+        continuing = dict(self._files.continuing)
+        while found is not None:
+            end_offset = max(end_offset, found.end_offset)
+            following = continuing.pop(end_offset, None) if found.is_whole else None
+            if following is None:
+                break
+            row = SegmentRow(base_offset=following.base_offset, file_version=following.version)
+            found = self._look_at(row, is_settled=False)
+        for file in continuing.values():
+            name = segment_file(file.base_offset, file.version, LOG)
+            if self._sizes[name]:
+                text = "it lies behind the log's end; recovery sets it aside"
+                self._findings.warn(Check.FILES, join(self._directory, name), text)
+        return end_offset
+
+    def _look_at_listed(self, row: SegmentRow, *, is_last: bool) -> SegmentContents | None:
+        name = self._name(row, LOG)
+        path = join(self._directory, name)
+        if name not in self._sizes:
+            self._findings.error(Check.FILES, path, "the manifest lists it, and it is missing")
+            return None
+        if name.endswith(CLEANED):
+            text = "a swap still owes its rename, which recovery does"
+            self._findings.note(Check.FILES, path, text)
+        size = self._sizes[name]
+        if size < row.size:
+            text = f"it has {size} bytes, and the manifest says {row.size}"
+            self._findings.error(Check.FILES, path, text)
+        elif size > row.size and not is_last:
+            self._say_longer(row, path, size)
+        elif is_last and self._was_clean and size != row.size:
+            text = (
+                "the last stop is said to be clean, but the manifest does not know the file's end"
+            )
+            self._findings.error(Check.DIRECTORY, path, text)
+        # An empty active segment may be a new one, which has no index files yet.
+        is_settled = not is_last or size == row.size > 0
+        return self._look_at(row, is_settled=is_settled, is_last=is_last)
+
+    def _say_longer(self, row: SegmentRow, path: str, size: int) -> None:
+        text = f"it has {size - row.size} bytes more than the manifest says"
+        if self._manifest.truncate_to != UNKNOWN:
+            self._findings.note(Check.FILES, path, f"{text}: a truncation has still to cut them")
+        else:
+            self._findings.warn(Check.FILES, path, text)
+
+    def _look_at(
+        self, row: SegmentRow, *, is_settled: bool, is_last: bool = True
+    ) -> SegmentContents:
+        path = join(self._directory, self._name(row, LOG))
+        index = IndexVerification(
+            self._fs,
+            join(self._directory, self._name(row, OFFSET_INDEX)),
+            join(self._directory, self._name(row, TIME_INDEX)),
+            base_offset=row.base_offset,
+            is_settled=is_settled,
+            findings=self._findings,
+        )
+        manifest = self._manifest
+        verification = SegmentVerification(
+            row,
+            (index.take, self._epoch_taker(path), self._producers.take),
+            cleaned=range(manifest.log_start_offset, manifest.clean_offset - 1),
+            is_truncated=manifest.generation > 0,
+            findings=self._findings,
+            report=self._report,
+        )
+        self._report.segments += 1
+        file = self._fs.open(path)
+        try:
+            size = file.size if is_last else min(file.size, row.size)
+            found = verification.run(file, size, self._progress)
+        finally:
+            file.close()
+        index.finish()
+        return found
+
+    def _name(self, row: SegmentRow, kind: str) -> str:
+        """A segment's file, which a swap may not have given its final name yet."""
+        final = segment_file(row.base_offset, row.file_version, kind)
+        staged = segment_file(row.base_offset, row.file_version, kind, cleaned=True)
+        return staged if final not in self._sizes and staged in self._sizes else final
+
+    def _epoch_taker(self, path: str) -> Callable[[ScannedBatch, int], None]:
+        return partial(_take_epoch, self._epochs, path)
+
+    # ---------------------------------------------------------------- the whole
+
+    def _check_offsets(self, manifest: Manifest, log_end_offset: int) -> None:
+        report, path = self._report, join(self._directory, MANIFEST)
+        report.log_start_offset = manifest.log_start_offset
+        report.clean_offset = manifest.clean_offset
+        report.log_end_offset = log_end_offset
+        if manifest.log_start_offset > log_end_offset:
+            text = f"the log starts at {manifest.log_start_offset} and ends at {log_end_offset}"
+            self._findings.error(Check.OFFSETS, path, text)
+        if manifest.clean_offset > log_end_offset:
+            text = f"it is clean up to {manifest.clean_offset} and ends at {log_end_offset}"
+            self._findings.error(Check.OFFSETS, path, text)
+
+
+def _take_epoch(epochs: EpochVerification, path: str, batch: ScannedBatch, position: int) -> None:
+    epochs.take(batch, path, position)

@@ -1,0 +1,243 @@
+"""One segment against what its batches must be and what its manifest's row says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from protocol.batch_scan import ScannedBatch, scan_records
+from protocol.compression import Codec, decompress
+from protocol.errors import CorruptBatch, DecompressionTooLarge
+from storage.batch_chunks import HEADER_BYTES, Unsound, read_chunks
+from storage.files import File
+from storage.findings import Check, Findings, LogReport
+from storage.manifest import UNKNOWN, SegmentRow
+
+DECOMPRESSED_BYTES_MAX = 1 << 30
+"""As the cleaner's: a batch that inflates beyond it is never cleaned."""
+
+CODEC_BITS = 0x07
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+Take = Callable[[ScannedBatch, int], None]
+"""Gets every sound batch with its position in the file."""
+
+Progress = Callable[[int], None]
+"""Gets the bytes read since it was last called."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentContents:
+    """What the sound batches of a segment say, up to the first one that is not sound."""
+
+    base_offset: int
+    end_offset: int = field(init=False)
+    size: int = 0
+    record_count: int = 0
+    max_timestamp: int = UNKNOWN
+    offset_of_max_timestamp: int = UNKNOWN
+    least_delete_horizon_ms: int = UNKNOWN
+    is_whole: bool = True
+
+    def __post_init__(self) -> None:
+        self.end_offset = self.base_offset
+
+    def take(self, batch: ScannedBatch, position: int) -> None:
+        """Take the next batch into account."""
+        self.size = position + batch.size_bytes
+        self.end_offset = batch.next_offset
+        self.record_count += batch.record_count
+        if batch.record_count and batch.max_timestamp > self.max_timestamp:
+            self.max_timestamp = batch.max_timestamp
+            self.offset_of_max_timestamp = batch.last_offset
+        if batch.attributes & DELETE_HORIZON_BIT:
+            known = self.least_delete_horizon_ms
+            horizon = batch.base_timestamp
+            self.least_delete_horizon_ms = horizon if known == UNKNOWN else min(known, horizon)
+
+
+class SegmentVerification:
+    """Reads one segment's file from front to back, once. `run` says what is in it."""
+
+    __slots__ = (
+        "_cleaned",
+        "_contents",
+        "_findings",
+        "_is_truncated",
+        "_next_offset",
+        "_path",
+        "_report",
+        "_row",
+        "_row_is_checked",
+        "_takes",
+    )
+
+    def __init__(
+        self,
+        row: SegmentRow,
+        takes: tuple[Take, ...],
+        *,
+        cleaned: range,
+        is_truncated: bool,
+        findings: Findings,
+        report: LogReport,
+    ) -> None:
+        """
+        Args:
+            takes: get every sound batch, in order.
+            cleaned: offsets at which a cleaning pass leaves no record without a key.
+            is_truncated: see `check_row`.
+        """
+        # Constant after construction
+        self._row = row
+        self._takes = takes
+        self._cleaned = cleaned
+        self._is_truncated = is_truncated
+        # State
+        self._path = ""
+        self._findings = findings
+        self._report = report
+        self._contents = SegmentContents(base_offset=row.base_offset)
+        self._next_offset = row.base_offset
+        self._row_is_checked = row.end_offset == UNKNOWN
+
+    def run(self, file: File, size: int, progress: Progress) -> SegmentContents:
+        """Check [0, size) of the file. Raises DiskError."""
+        self._path = file.path
+        reached = 0
+        for part in read_chunks(file, 0, size):
+            if isinstance(part, Unsound):
+                self._unsound(part)
+                end = part.end_position
+            else:
+                for batch in part.batches:
+                    self._batch(batch, part.position + batch.position, part.data)
+                end = part.position + part.batches[-1].position + part.batches[-1].size_bytes
+            progress(end - reached)
+            reached = end
+        self._check_row()
+        return self._contents
+
+    def _check_row(self) -> None:
+        """Compare with the row where the row ends: the active segment goes on behind it."""
+        if not self._row_is_checked:
+            self._row_is_checked = True
+            check_row(
+                self._row,
+                self._contents,
+                self._path,
+                self._findings,
+                is_truncated=self._is_truncated,
+            )
+
+    def _unsound(self, part: Unsound) -> None:
+        """Say it, according to whether a crash may have left it there."""
+        is_first = self._contents.is_whole
+        self._contents.is_whole = False
+        bytes_left = part.end_position - part.position
+        if part.position < max(self._row.size, 0):
+            rest = f"; the {bytes_left} bytes from there on were not read" if part.is_last else ""
+            self._findings.error(Check.BATCH, self._path, part.reason + rest, part.position)
+        elif not is_first:
+            return
+        elif part.is_last:
+            text = f"the last {bytes_left} bytes are torn by a crash or just being written"
+            self._findings.note(Check.BATCH, self._path, f"{text}: {part.reason}", part.position)
+        else:
+            text = "recovery would cut the log here, with sound batches behind"
+            self._findings.warn(Check.BATCH, self._path, f"{text}: {part.reason}", part.position)
+
+    def _batch(self, batch: ScannedBatch, position: int, data: memoryview) -> None:
+        if position >= self._row.size:
+            self._check_row()
+        self._report.batches += 1
+        self._report.records += batch.record_count
+        self._report.bytes += batch.size_bytes
+        self._check_place(batch, position)
+        if batch.record_count:
+            at = batch.position
+            self._check_records(batch, position, data[at + HEADER_BYTES : at + batch.size_bytes])
+        elif batch.size_bytes > HEADER_BYTES:
+            text = f"an empty batch has {batch.size_bytes - HEADER_BYTES} bytes of records"
+            self._findings.error(Check.RECORDS, self._path, text, position)
+        # Behind damage nothing is counted for the row, but epochs and producers go on.
+        if self._contents.is_whole:
+            self._contents.take(batch, position)
+        self._next_offset = batch.next_offset
+        for take in self._takes:
+            take(batch, position)
+
+    def _check_place(self, batch: ScannedBatch, position: int) -> None:
+        row, text = self._row, None
+        if batch.base_offset < row.base_offset:
+            text = f"offset {batch.base_offset} is below the segment's base"
+        elif batch.base_offset < self._next_offset:
+            text = f"offset {batch.base_offset} follows {self._next_offset - 1}"
+        elif position < row.size and batch.next_offset > row.end_offset:
+            text = f"offset {batch.last_offset} is past the segment's end {row.end_offset}"
+        if text is not None:
+            self._findings.error(Check.BATCH, self._path, text, position)
+
+    def _check_records(self, batch: ScannedBatch, position: int, packed: memoryview) -> None:
+        """Whether the records are whole, in order and as many as the header says."""
+        is_control = bool(batch.attributes & CONTROL_BIT)
+        span = batch.next_offset - batch.base_offset
+        try:
+            codec = Codec(batch.attributes & CODEC_BITS)
+            plain = decompress(codec, packed, bytes_max=DECOMPRESSED_BYTES_MAX)
+            is_dense = span == batch.record_count
+            found = scan_records(
+                plain, batch.record_count, base_timestamp=batch.base_timestamp, dense=is_dense
+            )
+        except (CorruptBatch, DecompressionTooLarge, ValueError) as error:
+            self._findings.error(Check.RECORDS, self._path, str(error), position)
+            return
+        if is_control and batch.record_count != 1:
+            text = f"a control batch has {batch.record_count} records"
+            self._findings.error(Check.RECORDS, self._path, text, position)
+        if found.last_offset_delta >= span:
+            text = (
+                f"its last record is at offset delta {found.last_offset_delta}, in {span} offsets"
+            )
+            self._findings.error(Check.RECORDS, self._path, text, position)
+        # The last batch below a pass's bound keeps a record, whatever it is.
+        keyless = found.first_keyless >= 0 and not is_control
+        if keyless and batch.last_offset in self._cleaned:
+            text = f"record {found.first_keyless} of a cleaned batch has no key"
+            self._findings.warn(Check.KEYS, self._path, text, position)
+
+
+def check_row(
+    row: SegmentRow, found: SegmentContents, path: str, findings: Findings, *, is_truncated: bool
+) -> None:
+    """Whether a row that knows its segment's end says what its batches say.
+
+    Args:
+        is_truncated: the log may have been: what a truncated segment's row counts is not less than
+            what is left.
+    """
+    assert row.end_offset != UNKNOWN
+    if not found.is_whole:
+        return
+    if found.size != row.size:
+        text = f"its batches end at byte {found.size}, and the manifest says {row.size}"
+        findings.error(Check.ROW, path, text)
+    if found.end_offset > row.end_offset:
+        text = f"its batches end at offset {found.end_offset}, the manifest says {row.end_offset}"
+        findings.error(Check.ROW, path, text)
+    for name in _numbers_to_compare(row, found):
+        listed, counted = getattr(row, name), getattr(found, name)
+        if listed not in (counted, UNKNOWN):
+            words = name.removesuffix("_ms").replace("_", " ")
+            text = f"the manifest says {words} {listed}, the batches {counted}"
+            is_bound = is_truncated and listed > counted
+            say = findings.note if is_bound else findings.warn
+            say(Check.ROW, path, text + (", as after a truncation" if is_bound else ""))
+
+
+def _numbers_to_compare(row: SegmentRow, found: SegmentContents) -> list[str]:
+    names = ["record_count", "max_timestamp", "least_delete_horizon_ms"]
+    if row.max_timestamp == found.max_timestamp:
+        names.append("offset_of_max_timestamp")
+    return names
