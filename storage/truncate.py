@@ -70,8 +70,8 @@ def make_cut(cut: Cut) -> None:
         return
     last = cut.kept[-1]
     with last.pinned() as file:
-        if last.size != cut.position:
-            last.cut(cut.position, min(last.end_offset, cut.end_offset))
-            file.sync()
+        # Also where all its batches stay: its range may end in a hole that the cut goes through.
+        last.cut(cut.position, min(last.end_offset, cut.end_offset))
+        file.sync()
         last.seal()
         last.write_index()

@@ -137,6 +137,24 @@ def test_source_that_a_reader_still_holds_never_comes_back() -> None:
     region.release()
 
 
+def test_segment_cut_in_the_hole_at_its_end_does_not_reach_into_the_next_one() -> None:
+    """Compaction took its last batch, so nothing of its file goes, but its range shrinks."""
+    home = LogHome(MemoryFileSystem())
+    log = filled(home, segments=1)
+    view = log.cleaning_view()
+    batches, _ = recopied(view.segments, lambda record: record.offset < 2, ())
+    log.swap(
+        [each.row for each in view.segments],
+        write_cleaned(log, view.segments, batches, cut=9),
+        generation=view.generation,
+        clean_offset=None,
+    )
+
+    log.truncate_to(3)
+
+    assert [(each.base_offset, each.end_offset) for each in log.segments] == [(0, 3), (3, 3)]
+
+
 def test_what_was_below_a_full_truncation_is_out_of_range_after_a_crash() -> None:
     home = LogHome(MemoryFileSystem())
     home.create().truncate_fully_and_start_at(50)
