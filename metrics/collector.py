@@ -127,6 +127,22 @@ class BrokerCollector(Collector):
             names.RECORDS_REFUSED,
             [((t, why), n) for t, c in topics for why, n in sorted(c.refused_by_reason.items())],
         )
+        yield _counter(
+            names.SEGMENTS_DELETED,
+            [
+                ((topic, why), count)
+                for topic, c in topics
+                for why, count in sorted(c.deleted_segments_by_reason.items())
+            ],
+        )
+        yield _counter(
+            names.BYTES_DELETED,
+            [
+                ((topic, why), count)
+                for topic, c in topics
+                for why, count in sorted(c.deleted_bytes_by_reason.items())
+            ],
+        )
         requests = sorted(probe.requests.items())
         yield _histogram(names.REQUEST_SECONDS, [((api,), each) for api, each in requests])
         yield _counter(names.NETWORK_RECEIVED, [((), probe.bytes_received_total)])

@@ -47,6 +47,15 @@ BYTES_OUT = _counter(
 RECORDS_REFUSED = _counter(
     "kompakt_records_refused_total", "Records refused, by error code.", "topic", "reason"
 )
+SEGMENTS_DELETED = _counter(
+    "kompakt_segments_deleted_total",
+    "Segments deleted because of their age, a log's size or its start.",
+    "topic",
+    "reason",
+)
+BYTES_DELETED = _counter(
+    "kompakt_segments_deleted_bytes_total", "Bytes of deleted segments.", "topic", "reason"
+)
 
 # Requests and connections.
 REQUEST_SECONDS = _histogram(

@@ -14,13 +14,22 @@ from metrics.histogram import Histogram
 class TopicCounts:
     """What was appended to and read from one topic."""
 
-    __slots__ = ("bytes_in", "bytes_out", "records_in", "refused_by_reason")
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "deleted_bytes_by_reason",
+        "deleted_segments_by_reason",
+        "records_in",
+        "refused_by_reason",
+    )
 
     def __init__(self) -> None:
         self.records_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self.refused_by_reason: defaultdict[str, int] = defaultdict(int)
+        self.deleted_segments_by_reason: defaultdict[str, int] = defaultdict(int)
+        self.deleted_bytes_by_reason: defaultdict[str, int] = defaultdict(int)
 
 
 class ListenerCounts:
@@ -95,6 +104,12 @@ class ServerProbe:
     def batches_fetched(self, topic: str, bytes_: int) -> None:
         """Batches are on their way to a client."""
         self.topics[topic].bytes_out += bytes_
+
+    def segment_deleted(self, topic: str, reason: str, bytes_: int) -> None:
+        """A segment was deleted, by retention or because DeleteRecords moved the log start."""
+        counts = self.topics[topic]
+        counts.deleted_segments_by_reason[reason] += 1
+        counts.deleted_bytes_by_reason[reason] += bytes_
 
     def sync_round_completed(self, seconds: float, logs: int) -> None:
         """A sync round made `logs` logs durable."""

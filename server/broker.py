@@ -26,7 +26,7 @@ from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.limits import ConnectionLimits, RequestMemory
 from server.listener import Listeners, SocketOptions
-from server.log_clock import Duty, LogClock, checkpoint_duty, roll_duty
+from server.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, roll_duty
 from server.metadata_store import EmbeddedMetadataStore
 from server.node import Node
 from server.producer_ids import ProducerIds
@@ -260,6 +260,7 @@ class Broker:
         duties = [
             roll_duty(self.config.log_roll_check_interval_ms),
             checkpoint_duty(self.config.log_flush_offset_checkpoint_interval_ms),
+            retention_duty(self.config.log_retention_check_interval_ms, self.clock, self.probe),
         ]
         if not self.config.flush_on_acks_all:
             interval_ms = self.config.log_flush_scheduler_interval_ms

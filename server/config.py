@@ -273,6 +273,16 @@ class BrokerConfig:
         doc="How often logs are looked at for segments whose segment.ms is over. A property of"
         " Kompakt's own.",
     )
+    log_retention_check_interval_ms: int = prop(
+        "log.retention.check.interval.ms",
+        LONG,
+        default=300_000,
+        at_least=1,
+        unit="ms",
+        dynamic=False,
+        doc="How often logs are looked at for segments that retention.ms, retention.bytes or"
+        " DeleteRecords let go.",
+    )
     log_flush_offset_checkpoint_interval_ms: int = prop(
         "log.flush.offset.checkpoint.interval.ms",
         INT,

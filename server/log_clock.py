@@ -11,10 +11,15 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
+from cleaner.clock import HorizonClock
+from metrics.server_probe import ServerProbe
 from server.clock import Clock
 from storage.errors import LogOffline, StorageError
 from storage.log import PartitionLog
+from storage.log_start import DeletedSegment
 
 _log = logging.getLogger("server.log_clock")
 
@@ -36,6 +41,8 @@ class Duty:
     interval_ms: int
     look: Callable[[PartitionLog, int], Work | None]
     """Called on the loop with a log and the time; what it returns is done in a worker thread."""
+    done: Callable[[PartitionLog, Any], None] | None = None
+    """Told, on the loop, what the work has returned."""
 
 
 def roll_duty(interval_ms: int) -> Duty:
@@ -54,6 +61,22 @@ def checkpoint_duty(interval_ms: int) -> Duty:
 
 def _checkpoint(log: PartitionLog, _now_ms: int) -> Work | None:
     return log.checkpoint()
+
+
+def retention_duty(interval_ms: int, clock: Clock, probe: ServerProbe) -> Duty:
+    """Delete old segments. A wall clock that was set wrong for a moment must not delete them all."""
+    horizon_clock = HorizonClock(clock)
+
+    def look(log: PartitionLog, _now_ms: int) -> Work | None:
+        now_ms, _ = horizon_clock.read()
+        return partial(log.retain, now_ms) if log.retention_is_due(now_ms) else None
+
+    def done(log: PartitionLog, deleted: Sequence[DeletedSegment]) -> None:
+        if log.offline_reason is None:
+            for each in deleted:
+                probe.segment_deleted(log.topic_partition.topic, each.reason.value, each.size)
+
+    return Duty(name="delete old segments", interval_ms=interval_ms, look=look, done=done)
 
 
 class LogClock:
@@ -98,9 +121,15 @@ class LogClock:
         """Do a duty to one log; where it fails, it is tried again after the interval."""
         try:
             work = duty.look(log, self._clock.now_ms())
-            if work is not None:
-                await asyncio.to_thread(work)
+            if work is None:
+                return
+            result = await asyncio.to_thread(work)
+            if duty.done is not None:
+                duty.done(log, result)
         except LogOffline:
             return
         except StorageError as error:
             _log.warning("%s: cannot %s: %s", log.topic_partition, duty.name, error)
+        except Exception:  # noqa: BLE001 - a duty must not end with one log
+            # A mistake of ours; without the clock nothing would roll or go any more.
+            _log.exception("%s: cannot %s", log.topic_partition, duty.name)

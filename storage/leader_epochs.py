@@ -92,6 +92,17 @@ class LeaderEpochs:
         while self._entries and self._entries[-1][1] >= end_offset:
             self._entries.pop()
 
+    def truncate_from_start(self, start_offset: int) -> bool:
+        """Forget epochs that ended at or before `start_offset`; whether anything has changed.
+
+        The epoch that goes on there begins there from now on.
+        """
+        past = [entry for entry in self._entries if entry[1] <= start_offset]
+        if not past or past == [(past[0][0], start_offset)]:
+            return False
+        self._entries[: len(past)] = [(past[-1][0], start_offset)]
+        return True
+
     def encode(self) -> bytes:
         """The bytes of the checkpoint file."""
         # One step, because the log may be assigned an epoch while a worker writes.

@@ -30,6 +30,7 @@ from storage.leader_epochs import LeaderEpochs
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
 from storage.log_service import LogService
+from storage.log_start import DeletedSegment, LogStart
 from storage.log_states import LogStates
 from storage.manifest import UNKNOWN, SegmentRow
 from storage.producer_state import Duplicate, ProducerStates
@@ -77,6 +78,7 @@ class PartitionLog:
         "_jitter_ms",
         "_list",
         "_service",
+        "_start",
         "_states",
         "_unsynced",
         "config",
@@ -118,9 +120,11 @@ class PartitionLog:
             identity.directory,
             contents.load_epochs,
             contents.load_producers,
+            log_start_offset=contents.log_start_offset,
             producer_expiration_ms=producer_expiration_ms,
         )
         self._list = SegmentList(fs, identity, contents, self._states, self._service)
+        self._start = LogStart(self._list, self._service, lambda: self.high_watermark)
         self.identity = identity
         self.leader_epoch = leader_epoch
         # State: log start <= last stable <= high watermark <= log end; none goes back.
@@ -425,6 +429,11 @@ class PartitionLog:
                     whole_first_batch=whole_first_batch,
                 )
             )
+        if offset < self.log_start_offset:
+            # Retention has been at work meanwhile, and what was found may lie beyond a gap.
+            if region is not None:
+                region.release()
+            return ErrorCode.OFFSET_OUT_OF_RANGE
         return ReadResult(
             regions=() if region is None else (region,),
             high_watermark=self.high_watermark,
@@ -482,6 +491,38 @@ class PartitionLog:
 
     def _led_epochs(self) -> LeaderEpochs:
         return self.epochs.led_in(self.leader_epoch, self.log_end_offset)
+
+    # ---------------------------------------------------------------- retention
+
+    def retention_is_due(self, now_ms: int) -> bool:
+        """Whether `retain` has something to do; an active segment that must go is rolled for it.
+
+        Called by a clock, on the loop. Raises as `roll`.
+        """
+        due = self._start.due(self.config, now_ms)
+        if len(due.reasons) == len(self._list.segments):
+            self.roll(now_ms)
+        return bool(due.reasons)
+
+    def retain(self, now_ms: int) -> tuple[DeletedSegment, ...]:
+        """Delete the segments that have to go, as `storage/retention.py` says. A worker thread.
+
+        The new log start offset is on disk before anybody sees it.
+
+        Raises:
+            LogOffline: the log is out of service.
+            NoSpace: the disk is full, and the log as before.
+            StorageError: the disk failed; the log's directory is offline.
+        """
+        return self._start.retain(self.config, now_ms)
+
+    def delete_records(self, offset: int) -> tuple[DeletedSegment, ...] | ErrorCode:
+        """Move the log start up to `offset`, and delete the segments below it. A worker thread.
+
+        An offset up to the log start changes nothing; one above the high watermark is
+        OFFSET_OUT_OF_RANGE. Raises as `retain`.
+        """
+        return self._start.delete_records(offset, self.sync)
 
     # ---------------------------------------------------------------- cleaning
 
@@ -565,7 +606,10 @@ class PartitionLog:
             self._service.check_online()
             if offset < self.log_end_offset:
                 cut = plan_cut(self._list.segments, offset)
-                self._truncate(cut, start_offset=min(self.log_start_offset, cut.end_offset))
+                if cut.end_offset < self.log_start_offset:
+                    # All that may be read is in the batch that goes; the log start stays.
+                    cut = Cut((), 0, self.log_start_offset)
+                self._truncate(cut, start_offset=self.log_start_offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything and go on at `offset`, which becomes the log's start and end.

@@ -17,13 +17,13 @@ _log = logging.getLogger("storage.log_service")
 class LogService:
     """One log's state of service. Asked and changed by any thread."""
 
-    __slots__ = ("_background", "_is_retired", "_name", "_on_failure", "offline_reason")
+    __slots__ = ("_background", "_is_retired", "_on_failure", "name", "offline_reason")
 
     def __init__(
         self, name: str, *, background: Background, on_failure: Callable[[StorageError], None]
     ) -> None:
         # Constant after construction
-        self._name = name
+        self.name = name
         self._background = background
         self._on_failure = on_failure
         # State
@@ -33,7 +33,7 @@ class LogService:
     def check_online(self) -> None:
         """Raise LogOffline unless the log is in service."""
         if self.offline_reason is not None:
-            raise LogOffline(self._name, self.offline_reason)
+            raise LogOffline(self.name, self.offline_reason)
 
     def go_offline(self, reason: str) -> None:
         """Serve no more until the next start; nothing on disk is touched."""
@@ -74,6 +74,6 @@ class LogService:
             if even_offline or self.offline_reason is None:
                 work()
         except NoSpace as error:
-            _log.warning("%s: put off until there is space: %s", self._name, error)
+            _log.warning("%s: put off until there is space: %s", self.name, error)
         except StorageError as error:
             self.fail(error)

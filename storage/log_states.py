@@ -23,6 +23,9 @@ SNAPSHOTS_KEPT = 2
 # What a start has not read is read once, whichever thread needs it first.
 _loading = threading.Lock()
 
+# An append adds an epoch at the end while a worker takes some off the start. Both are rare.
+_changing_epochs = threading.Lock()
+
 
 class LogStates:
     """The epochs and producers of one log. Changed by its `PartitionLog`, written by its commits."""
@@ -37,6 +40,7 @@ class LogStates:
         "_load_epochs",
         "_load_producers",
         "_producers",
+        "_start_offset",
     )
 
     def __init__(
@@ -46,6 +50,7 @@ class LogStates:
         load_epochs: Callable[[], LeaderEpochs],
         load_producers: Callable[[], ProducerStates],
         *,
+        log_start_offset: int,
         producer_expiration_ms: int,
     ) -> None:
         # Constant after construction
@@ -59,6 +64,7 @@ class LogStates:
         self._epochs_are_dirty = False
         self._producers: ProducerStates | None = None
         self._expired_ms = 0
+        self._start_offset = log_start_offset
 
     @property
     def producers(self) -> ProducerStates:
@@ -75,13 +81,18 @@ class LogStates:
         if self._epochs is None:
             with _loading:
                 if self._epochs is None:
-                    self._epochs = self._load_epochs()
+                    epochs = self._load_epochs()
+                    epochs.truncate_from_start(self._start_offset)
+                    self._epochs = epochs
         return self._epochs
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Note where an epoch begins; the batch carries it until the next commit writes it down."""
-        if self.epochs.assign(epoch, start_offset):
-            self._epochs_are_dirty = True
+        if epoch <= self.epochs.latest:
+            return
+        with _changing_epochs:
+            if self.epochs.assign(epoch, start_offset):
+                self._epochs_are_dirty = True
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were idle for producer.id.expiration.ms; looks now and then."""
@@ -116,6 +127,20 @@ class LogStates:
         """Remove what recovery has no use for any more."""
         for offset in snapshot_offsets(self._fs, self._directory)[:-SNAPSHOTS_KEPT]:
             self._fs.unlink(join(self._directory, snapshot_file(offset)))
+
+    def forget_below(self, start_offset: int, first_base_offset: int) -> None:
+        """Forget the epochs below the log start, and the snapshots below its first segment.
+
+        Between such a snapshot and that segment batches are gone, so that it would tell of the
+        producers as they no longer are; without it they are unknown, and may go on anyhow.
+        """
+        self._start_offset = start_offset
+        if self._epochs is not None:
+            with _changing_epochs:
+                self._epochs_are_dirty |= self._epochs.truncate_from_start(start_offset)
+        for offset in snapshot_offsets(self._fs, self._directory)[:-1]:
+            if offset < first_base_offset:
+                self._fs.unlink(join(self._directory, snapshot_file(offset)))
 
     def forget_past(self, end_offset: int) -> None:
         """Remove the snapshots of what was truncated away."""

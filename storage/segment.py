@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -264,8 +264,8 @@ class Segment:
         self.close()
         self._unlink()
 
-    def _unlink(self) -> None:
-        for kind in SEGMENT_KINDS:
+    def _unlink(self, kinds: Sequence[str] = SEGMENT_KINDS) -> None:
+        for kind in kinds:
             if self._fs.exists(self.path(kind)):
                 self._fs.unlink(self.path(kind))
 
@@ -458,6 +458,11 @@ class Segment:
         write_index_files(self._fs, self._index_paths, index, end, kept=kept)
         if index is self._index:
             self._kept_entries = end
+
+    def remove_index(self) -> None:
+        """Remove the index files; a reader who needs one makes it anew, in memory."""
+        self._sealed_index = None
+        self._unlink((OFFSET_INDEX, TIME_INDEX))
 
     def drop_index(self) -> None:
         """Free the memory of the indexes; the next reader loads them again."""

@@ -3,6 +3,7 @@
     roll        a new active segment at once; then, in the background, a commit that lists it
     checkpoint  how far the active segment is safe: the recovery point; in the background, too
     swap        cleaned segments for their sources
+    advance     a later log start, and none of the segments below it
     truncate    fewer segments, and a new active one
     close       a recovery point at the log's end
 
@@ -235,6 +236,7 @@ class SegmentList:
         *,
         rows: Sequence[SegmentRow] | None = None,
         recovery_point: SegmentRow | None = None,
+        log_start_offset: int | None = None,
         clean_offset: int | None = None,
         truncate_to: int = UNKNOWN,
     ) -> None:
@@ -247,14 +249,16 @@ class SegmentList:
         """
         self._is_as_stopped = False
         self._states.write_epochs()
+        start_offset = self.log_start_offset if log_start_offset is None else log_start_offset
         clean_offset = self.clean_offset if clean_offset is None else clean_offset
+        clean_offset = max(clean_offset, start_offset)
         rows = self._rows(segments, recovery_point) if rows is None else rows
         manifest = Manifest(
             version=self.next_version(),
             generation=self.generation,
             topic_id=self._identity.topic_id,
             partition=self._identity.topic_partition.partition,
-            log_start_offset=self.log_start_offset,
+            log_start_offset=start_offset,
             clean_offset=clean_offset,
             truncate_to=truncate_to,
             segments=tuple(rows),
@@ -316,6 +320,32 @@ class SegmentList:
         for segment in before:
             if segment not in after:
                 segment.retire()
+
+    def advance_start(self, start_offset: int) -> tuple[Segment, ...]:
+        """Let the log start at `start_offset`, and remove the sealed segments wholly below it.
+
+        The caller holds `commit_lock`. Who reads from a segment keeps its files until the end.
+        Returns what was removed, the oldest first.
+
+        Raises:
+            NoSpace: the disk is full; nothing has changed.
+        """
+        self._list_rolled()
+        gone = tuple(each for each in self._listed[:-1] if each.end_offset <= start_offset)
+        self._commit(self._listed[len(gone) :], log_start_offset=start_offset)
+        with self.state_lock:
+            self.log_start_offset = start_offset
+            self.segments = self.segments[len(gone) :]
+        for segment in gone:
+            segment.retire()
+        self._states.forget_below(start_offset, self.segments[0].base_offset)
+        return gone
+
+    def remove_indexes_below(self, start_offset: int) -> None:
+        """Remove the index files of sealed segments wholly below an offset, to make room."""
+        for segment in self.segments[:-1]:
+            if segment.end_offset <= start_offset:
+                segment.remove_index()
 
     def truncate(self, cut: Cut, *, start_offset: int, forget: Callable[[int], None]) -> None:
         """Cut the log back; the caller holds `commit_lock`, and nothing is appended.

@@ -19,6 +19,7 @@ from storage.errors import SwapRefused
 from storage.log import Appended, PartitionLog
 from storage.manifest import SegmentRow
 from storage.producer_state import Duplicate
+from storage.retention import decide_retention
 from tests.crash.expected import Content, Possible, read_content
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, valid
@@ -27,6 +28,7 @@ from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 STEPS = 60
 KEYS = [f"key-{number}".encode() for number in range(6)]
+POLICIES = [(), ("compact",), ("delete",), ("compact", "delete")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ class Workload:
             (self.commit_pass, 6),
             (self.change_policy, 1),
             (self.checkpoint, 6),
+            (self.retain, 3),
+            (self.delete_records, 2),
             (self.truncate, 2),
             (self.truncate_fully, 1),
             (self.restart, 2),
@@ -211,15 +215,52 @@ class Workload:
 
     def change_policy(self) -> None:
         """Stop or begin to compact: no pass that was planned before may drop anything any more."""
-        policy = ("compact",) if self.log.config.cleanup_policy == ("delete",) else ("delete",)
+        others = [each for each in POLICIES if each != self.log.config.cleanup_policy]
+        policy = self.random.choice(others)
         self.home.config = dataclasses.replace(self.home.config, cleanup_policy=policy)
         self.log.update_config(self.home.config)
         self.changes += 1
 
+    def retain(self) -> None:
+        """Keep only so many bytes, where the policy says that old records are deleted."""
+        self.log.update_config(
+            dataclasses.replace(
+                self.home.config,
+                retention_bytes=self.random.randrange(self.log.size_bytes + 1),
+                retention_ms=self.random.choice([-1, 20_000]),
+            )
+        )
+        if not self.log.retention_is_due(self.now_ms):
+            return
+        sealed = self.log.segments[:-1]
+        due = decide_retention(
+            self.log.segments,
+            self.log.config,
+            now_ms=self.now_ms,
+            log_start_offset=self.start,
+            high_watermark=self.log.high_watermark,
+        )
+        start = max([self.start, *(each.end_offset for each in sealed[: len(due.reasons)])])
+        self._advance_start(start, lambda: self.log.retain(self.now_ms))
+
+    def delete_records(self) -> None:
+        if self.random.random() < 0.5:
+            # As with flush.on.acks.all=false, where readers see what is not synced.
+            self.log.advance_high_watermark(self.log.log_end_offset)
+        start = self.random.randrange(self.start, self.log.high_watermark + 1)
+        self._advance_start(start, lambda: self.log.delete_records(start))
+
+    def _advance_start(self, start: int, advance: Callable[[], object]) -> None:
+        self.other = (self.records, start, max(self.synced_end, start))
+        advance()
+        assert self.log.log_start_offset == start
+        self.records = {at: each for at, each in self.records.items() if at >= start}
+        self.start, self.synced_end, self.other = start, max(self.synced_end, start), None
+
     def truncate(self) -> None:
         end = self.log.log_end_offset
         offset = self.random.randrange(max(self.start, end - 12), end + 1)
-        cut = self._batch_across(offset)
+        cut = max(self._batch_across(offset), self.start)
         kept = {at: each for at, each in self.records.items() if at < cut}
         self.other = (kept, self.start, min(self.synced_end, cut))
         self.log.truncate_to(offset)

@@ -91,6 +91,8 @@ def test_traffic_is_counted_by_topic() -> None:
     world.server.batch_appended("orders", 10, 1200)
     world.server.batch_appended("orders", 5, 600)
     world.server.batch_refused("orders", "INVALID_RECORD", 7)
+    world.server.segment_deleted("orders", "time", 1000)
+    world.server.segment_deleted("orders", "time", 500)
     world.server.batches_fetched("orders", 900)
 
     samples = world.samples()
@@ -99,6 +101,8 @@ def test_traffic_is_counted_by_topic() -> None:
     assert samples["kafka_server_brokertopicmetrics_bytesin_total", "orders"] == 1800
     assert samples["kafka_server_brokertopicmetrics_bytesout_total", "orders"] == 900
     assert samples["kompakt_records_refused_total", "orders", "INVALID_RECORD"] == 7
+    assert samples["kompakt_segments_deleted_total", "orders", "time"] == 2
+    assert samples["kompakt_segments_deleted_bytes_total", "orders", "time"] == 1500
 
 
 def test_request_latency_has_cumulative_buckets_by_api() -> None:
@@ -211,6 +215,7 @@ def test_every_metric_of_the_table_is_shown() -> None:
     world = World(partitions=[partition("c", 0, clean_offset=1, dirty_ratio=0.5)])
     world.server.batch_appended("c", 1, 1)
     world.server.batch_refused("c", "X", 1)
+    world.server.segment_deleted("c", "time", 1)
     world.server.request_completed("Fetch", 0.1)
     world.server.connection_opened("P")
     world.cleaner.pass_started("c", 0)

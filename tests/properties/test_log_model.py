@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -19,7 +20,7 @@ from storage.errors import SwapRefused
 from storage.log import Appended, Isolation
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, end_of, records_in, valid
-from tests.harness.log_home import Deferred, LogHome, read_all
+from tests.harness.log_home import SMALL, Deferred, LogHome, read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 PAIRS = st.lists(
@@ -27,6 +28,9 @@ PAIRS = st.lists(
     min_size=1,
     max_size=4,
 )
+
+
+RETAINING = replace(SMALL, cleanup_policy=("delete",), retention_ms=-1)
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -118,7 +122,35 @@ class LogMachine(RuleBasedStateMachine):
         with pytest.raises(SwapRefused):
             self.log.swap(rows, cleaned, generation=view.generation, clean_offset=None)
         for offset in dropped:
-            del self.records[offset]
+            # Below the log start a segment may hold records that are deleted.
+            self.records.pop(offset, None)
+
+    @rule(left=st.integers(0, 1500))
+    def retain(self, left: int) -> None:
+        """Keep only so many bytes; a compacted log's policy says so for once."""
+        before = self.log.segments
+        self.log.update_config(replace(RETAINING, retention_bytes=left))
+        if self.log.retention_is_due(self.now_ms):
+            self.log.retain(self.now_ms)
+        self.log.update_config(SMALL)
+        start = self.log.log_start_offset
+        assert start in {self.start, *(segment.end_offset for segment in before)}
+        assert self.start <= start <= self.log.high_watermark
+        self._start_at(start)
+
+    @rule(data=st.data())
+    def delete_records(self, data: st.DataObject) -> None:
+        bound = self.log.high_watermark
+        offset = data.draw(st.integers(max(0, self.start - 2), bound + 2))
+        deleted = self.log.delete_records(offset)
+        if offset > bound:
+            assert deleted is ErrorCode.OFFSET_OUT_OF_RANGE
+        else:
+            self._start_at(max(self.start, offset))
+
+    def _start_at(self, start: int) -> None:
+        self.start = start
+        self.records = {at: record for at, record in self.records.items() if at >= start}
 
     @rule(back=st.integers(0, 12))
     def truncate_to(self, back: int) -> None:
@@ -130,7 +162,7 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log.generation > generation
         end = self.log.log_end_offset
         # Whole batches go; how far the end moves below `offset` is where such a batch began.
-        crossing = [base for base, stop in self.batches if base < offset < stop]
+        crossing = [max(base, self.start) for base, stop in self.batches if base < offset < stop]
         assert end in {offset, *crossing}
         self.end = end
         self.batches = [batch for batch in self.batches if batch[1] <= end]

@@ -48,6 +48,26 @@ async def test_a_log_whose_time_is_not_over_does_not_roll(tmp_path: Path) -> Non
         assert len(served.log("written").segments) == 1
 
 
+async def test_an_idle_log_loses_what_is_old_and_a_topic_that_keeps_everything_does_not(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path, log_retention_check_interval_ms="20") as served:
+        await served.create("fleeting", retention_ms="100")
+        await served.create("kept", retention_ms="100", cleanup_policy="")
+        for name in ("fleeting", "kept"):
+            await served.produce(name)
+        for _ in range(500):
+            await asyncio.sleep(0.02)
+            if served.log("fleeting").log_start_offset == 1:
+                break
+
+        assert served.log("fleeting").log_start_offset == 1
+        assert len(served.log("fleeting").segments) == 1
+        assert served.log("kept").log_start_offset == 0
+        counts = served.broker.probe.topics["fleeting"]
+        assert dict(counts.deleted_segments_by_reason) == {"time": 1}
+
+
 async def test_a_duty_looks_on_the_loop_and_works_in_a_thread_and_survives_a_failure(
     tmp_path: Path,
 ) -> None:

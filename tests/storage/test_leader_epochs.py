@@ -55,6 +55,27 @@ def test_every_offset_was_written_in_the_epoch_that_began_before_it(
     assert epochs_of((1, 5), (3, 10), (4, 20)).epoch_at(offset) == epoch
 
 
+@pytest.mark.parametrize(
+    ("start", "entries"),
+    [
+        pytest.param(4, ((1, 5), (3, 10), (4, 20)), id="before_the_first"),
+        pytest.param(5, ((1, 5), (3, 10), (4, 20)), id="at_the_first"),
+        pytest.param(9, ((1, 9), (3, 10), (4, 20)), id="inside_an_epoch"),
+        pytest.param(10, ((3, 10), (4, 20)), id="at_the_beginning_of_an_epoch"),
+        pytest.param(19, ((3, 19), (4, 20)), id="at_the_end_of_an_epoch"),
+        pytest.param(70, ((4, 70),), id="in_the_last"),
+    ],
+)
+def test_epochs_begin_at_the_log_start_at_the_earliest(
+    start: int, entries: tuple[tuple[int, int], ...]
+) -> None:
+    """LeaderEpochFileCache.truncateFromStart."""
+    epochs = epochs_of((1, 5), (3, 10), (4, 20))
+    assert epochs.truncate_from_start(start) is (start > 5)
+    assert epochs.entries == entries
+    assert not epochs.truncate_from_start(start)
+
+
 def test_leader_tells_its_epoch_before_its_first_append_and_notes_nothing() -> None:
     epochs = epochs_of((1, 5), (3, 10))
     assert epochs.led_in(3, 30).end_offset(3, 30) == (3, 30)

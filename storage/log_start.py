@@ -1,0 +1,111 @@
+"""Moving the start of a log: what retention and DeleteRecords have in common.
+
+    manifest with the new log start, and without the segments below it   <- now it is certain
+    readers see the new log start
+    segments retired: their files go with the last reader
+
+The order is what keeps the log start from ever going back: nobody has seen one that a crash could
+take back. A crash behind the commit leaves files that the next recovery removes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from protocol.error_codes import ErrorCode
+from storage.errors import LogOffline, NoSpace, StorageError
+from storage.log_config import LogConfig
+from storage.log_service import LogService
+from storage.retention import DeletionReason, Retention, decide_retention
+from storage.segment import Segment
+from storage.segment_list import SegmentList
+
+_log = logging.getLogger("storage.log_start")
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedSegment:
+    """A segment that has gone."""
+
+    reason: DeletionReason
+    size: int
+    """Bytes of its file."""
+
+
+class LogStart:
+    """Moves the start of one log. Part of its `PartitionLog`."""
+
+    __slots__ = ("_high_watermark", "_list", "_service")
+
+    def __init__(
+        self, segment_list: SegmentList, service: LogService, high_watermark: Callable[[], int]
+    ) -> None:
+        self._list = segment_list
+        self._service = service
+        self._high_watermark = high_watermark
+
+    def due(self, config: LogConfig, now_ms: int) -> Retention:
+        """What retention asks for at the moment. Any thread."""
+        return decide_retention(
+            self._list.segments,
+            config,
+            now_ms=now_ms,
+            log_start_offset=self._list.log_start_offset,
+            high_watermark=self._high_watermark(),
+        )
+
+    def retain(self, config: LogConfig, now_ms: int) -> tuple[DeletedSegment, ...]:
+        """Remove the sealed segments that retention does not keep. See `PartitionLog.retain`."""
+        with self._list.commit_lock:
+            due = self.due(config, now_ms)
+            # The active one waits until it is rolled.
+            sealed_end = self._list.active.base_offset
+            start_offset = max(self._list.log_start_offset, min(due.log_start_offset, sealed_end))
+            return self._advance(start_offset, due.reasons) if due.reasons else ()
+
+    def delete_records(
+        self, offset: int, sync: Callable[[], object]
+    ) -> tuple[DeletedSegment, ...] | ErrorCode:
+        """Move the log start up to `offset`. See `PartitionLog.delete_records`."""
+        with self._list.commit_lock:
+            if not 0 <= offset <= self._high_watermark():
+                return ErrorCode.OFFSET_OUT_OF_RANGE
+            if offset <= self._list.log_start_offset:
+                return ()
+            if offset > self._list.active.base_offset:
+                # Else a crash could leave a log that ends before it starts.
+                sync()
+            return self._advance(offset, itertools.repeat(DeletionReason.LOG_START))
+
+    def _advance(
+        self, start_offset: int, reasons: Iterable[DeletionReason]
+    ) -> tuple[DeletedSegment, ...]:
+        """Move the start; `reasons` are those of the segments that go."""
+        try:
+            self._service.check_online()
+            gone = self._make_room_and_advance(start_offset)
+        except (LogOffline, NoSpace):
+            raise
+        except StorageError as error:
+            self._service.fail(error)
+            raise
+        deleted = tuple(DeletedSegment(why, each.size) for each, why in zip(gone, reasons))  # noqa: B905
+        _log.info(
+            "%s: starts at offset %d: %d segments deleted, %d bytes",
+            self._service.name,
+            start_offset,
+            len(deleted),
+            sum(each.size for each in deleted),
+        )
+        return deleted
+
+    def _make_room_and_advance(self, start_offset: int) -> tuple[Segment, ...]:
+        try:
+            return self._list.advance_start(start_offset)
+        except NoSpace:
+            # Retention is what ends a full disk, so the indexes of what goes make room for it.
+            self._list.remove_indexes_below(start_offset)
+            return self._list.advance_start(start_offset)
