@@ -118,9 +118,10 @@ class PartitionLog:
         self._states = LogStates(
             fs,
             identity.directory,
-            contents.load_epochs,
-            contents.load_producers,
+            contents.segments,
             log_start_offset=contents.log_start_offset,
+            epochs=contents.epochs,
+            producers=contents.producers,
             producer_expiration_ms=producer_expiration_ms,
         )
         self._list = SegmentList(fs, identity, contents, self._states, self._service)

@@ -48,6 +48,7 @@ class LogDirectory:
         "_lock",
         "_logs",
         "_now_ms",
+        "_on_failure",
         "_producer_expiration_ms",
         "_was_clean",
         "leader_epoch",
@@ -100,6 +101,8 @@ class LogDirectory:
             raise
         # State
         self.offline_reason: str | None = None
+        # One for all logs.
+        self._on_failure = lambda error: self.go_offline(str(error))
         self._logs: list[PartitionLog] = []
 
     @property
@@ -194,7 +197,7 @@ class LogDirectory:
         return LogOpening(
             leader_epoch=self.leader_epoch,
             background=self._background,
-            on_failure=lambda error: self.go_offline(str(error)),
+            on_failure=self._on_failure,
             now_ms=self._now_ms(),
             is_clean=self._was_clean,
             producer_expiration_ms=self._producer_expiration_ms,

@@ -7,13 +7,19 @@ always known: the epochs as a checkpoint, the producers as a snapshot at the end
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
+from storage.epoch_recovery import load_epochs
 from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.paths import LEADER_EPOCH_CHECKPOINT, join, snapshot_file
-from storage.producer_recovery import producers_of, remove_snapshots_past, snapshot_offsets
+from storage.producer_recovery import (
+    producers_at_stop,
+    producers_of,
+    remove_snapshots_past,
+    snapshot_offsets,
+)
 from storage.producer_state import ProducerStates
 from storage.segment import Segment
 
@@ -37,9 +43,9 @@ class LogStates:
         "_expiration_ms",
         "_expired_ms",
         "_fs",
-        "_load_epochs",
-        "_load_producers",
         "_producers",
+        "_segments_at_start",
+        "_start_end_offset",
         "_start_offset",
     )
 
@@ -47,24 +53,28 @@ class LogStates:
         self,
         fs: FileSystem,
         directory: str,
-        load_epochs: Callable[[], LeaderEpochs],
-        load_producers: Callable[[], ProducerStates],
+        segments: Sequence[Segment],
         *,
         log_start_offset: int,
+        epochs: LeaderEpochs | None,
+        producers: ProducerStates | None,
         producer_expiration_ms: int,
     ) -> None:
+        """Take what is known of a log of `segments`; None is read from its files when needed."""
         # Constant after construction
         self._expiration_ms = producer_expiration_ms
         self._fs = fs
         self._directory = directory
-        self._load_epochs = load_epochs
-        self._load_producers = load_producers
+        self._segments_at_start = segments
+        self._start_end_offset = segments[-1].end_offset
         # State: None until it is needed.
-        self._epochs: LeaderEpochs | None = None
+        self._epochs = epochs
         self._epochs_are_dirty = False
-        self._producers: ProducerStates | None = None
+        self._producers = producers
         self._expired_ms = 0
         self._start_offset = log_start_offset
+        if epochs is not None:
+            epochs.truncate_from_start(log_start_offset)
 
     @property
     def producers(self) -> ProducerStates:
@@ -72,7 +82,9 @@ class LogStates:
         if self._producers is None:
             with _loading:
                 if self._producers is None:
-                    self._producers = self._load_producers()
+                    self._producers = producers_at_stop(
+                        self._fs, self._directory, self._segments_at_start, self._start_end_offset
+                    )
         return self._producers
 
     @property
@@ -81,7 +93,7 @@ class LogStates:
         if self._epochs is None:
             with _loading:
                 if self._epochs is None:
-                    epochs = self._load_epochs()
+                    epochs = load_epochs(self._fs, self._directory, self._segments_at_start)
                     epochs.truncate_from_start(self._start_offset)
                     self._epochs = epochs
         return self._epochs

@@ -47,7 +47,6 @@ from storage.paths import (
 from storage.producer_recovery import (
     ProducerReplay,
     newest_snapshot,
-    producers_at_stop,
     producers_of,
     remove_snapshots_past,
     snapshot_offsets,
@@ -95,7 +94,7 @@ def create_log(
     segment.create()
     manifest = _manifest(identity, (row,), version=1)
     fs.replace_durably(join(identity.directory, MANIFEST), encode(manifest))
-    contents = _contents(manifest, (segment,), LeaderEpochs, ProducerStates, is_as_stopped=True)
+    contents = _contents(manifest, (segment,), is_as_stopped=True)
     return _open(fs, identity, config, opening, jitter_ms, contents)
 
 
@@ -117,14 +116,7 @@ def open_log(
     if opening.is_clean and manifest is not None and manifest.segments[-1].size != UNKNOWN:
         segments = _segments(fs, identity, opening, manifest.segments)
         segments[-1].reopen()
-        directory, end_offset = identity.directory, segments[-1].end_offset
-        contents = _contents(
-            manifest,
-            segments,
-            lambda: load_epochs(fs, directory, segments),
-            lambda: producers_at_stop(fs, directory, segments, end_offset),
-            is_as_stopped=True,
-        )
+        contents = _contents(manifest, segments, is_as_stopped=True)
         return _open(fs, identity, config, opening, jitter_ms, contents)
     recovery = _Recovery(
         fs,
@@ -138,8 +130,8 @@ def open_log(
     contents = _contents(
         recovery.manifest,
         tuple(recovery.segments),
-        lambda: recovery.epochs,
-        lambda: recovery.producers.states,
+        epochs=recovery.epochs,
+        producers=recovery.producers.states,
     )
     return _open(fs, identity, config, opening, jitter_ms, contents)
 
@@ -201,9 +193,9 @@ def _open(
 def _contents(
     manifest: Manifest,
     segments: tuple[Segment, ...],
-    load_epochs: Callable[[], LeaderEpochs],
-    load_producers: Callable[[], ProducerStates],
     *,
+    epochs: LeaderEpochs | None = None,
+    producers: ProducerStates | None = None,
     is_as_stopped: bool = False,
 ) -> LogContents:
     return LogContents(
@@ -214,8 +206,8 @@ def _contents(
         clean_offset=manifest.clean_offset,
         recovery_point=manifest.segments[-1],
         is_as_stopped=is_as_stopped,
-        load_epochs=load_epochs,
-        load_producers=load_producers,
+        epochs=epochs,
+        producers=producers,
     )
 
 

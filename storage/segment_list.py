@@ -49,9 +49,9 @@ class LogContents:
     """The manifest's last row; it says how far the active segment is safe, if its end is known."""
     is_as_stopped: bool
     """Whether all files are as a clean stop leaves them."""
-    load_epochs: Callable[[], LeaderEpochs]
-    load_producers: Callable[[], ProducerStates]
-    """Both are called at the first need, so that a start need not read these files."""
+    epochs: LeaderEpochs | None
+    producers: ProducerStates | None
+    """None: they are read from their files, which are as at a clean stop, when they are needed."""
 
 
 class SegmentList:
