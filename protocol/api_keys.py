@@ -30,6 +30,7 @@ class ApiKey(enum.IntEnum):
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
@@ -89,6 +90,7 @@ APIS: dict[int, Api] = {
         _api(ApiKey.API_VERSIONS, (0, 4), flexible_since=3),
         _api(ApiKey.CREATE_TOPICS, (2, 7), flexible_since=5),
         _api(ApiKey.DELETE_TOPICS, (1, 6), flexible_since=4),
+        _api(ApiKey.DELETE_RECORDS, (0, 2), flexible_since=2),
         _api(ApiKey.INIT_PRODUCER_ID, (0, 4), flexible_since=2),
         _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 4), flexible_since=4),
         _api(ApiKey.DESCRIBE_CONFIGS, (1, 4), flexible_since=4),

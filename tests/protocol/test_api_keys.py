@@ -23,6 +23,7 @@ def test_advertised_versions_are_exactly_these() -> None:
         "ApiVersions": (18, 0, 4),
         "CreateTopics": (19, 2, 7),
         "DeleteTopics": (20, 1, 6),
+        "DeleteRecords": (21, 0, 2),
         "InitProducerId": (22, 0, 4),
         "OffsetForLeaderEpoch": (23, 2, 4),
         "DescribeConfigs": (32, 1, 4),

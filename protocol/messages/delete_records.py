@@ -1,0 +1,69 @@
+"""DeleteRecords (key 21): move the start of partitions up to an offset (KIP-107).
+
+Versions: v2 flexible.
+Source: DeleteRecordsRequest.json, DeleteRecordsResponse.json.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
+
+
+@wire_class
+class DeleteRecordsPartition:
+    """A partition, and the offset below which its records go."""
+
+    partition_index: int = wire(INT32)
+    offset: int = wire(INT64)
+    """-1: the high watermark, so that nothing that can be read is left."""
+
+
+@wire_class
+class DeleteRecordsTopic:
+    """Partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[DeleteRecordsPartition, ...] = wire(array(DeleteRecordsPartition))
+
+
+@wire_class
+class DeleteRecordsRequest(Message):
+    """Records to delete."""
+
+    api_key = 21
+    versions = (0, 2)
+    flexible_since = 2
+
+    topics: tuple[DeleteRecordsTopic, ...] = wire(array(DeleteRecordsTopic))
+    timeout_ms: int = wire(INT32)
+    """How long followers may take."""
+
+
+@wire_class
+class DeleteRecordsPartitionResult:
+    """What became of one partition."""
+
+    partition_index: int = wire(INT32)
+    low_watermark: int = wire(INT64)
+    """The first offset that every replica still has; -1 with an error."""
+    error_code: int = wire(INT16)
+
+
+@wire_class
+class DeleteRecordsTopicResult:
+    """What became of one topic's partitions."""
+
+    name: str = wire(STRING)
+    partitions: tuple[DeleteRecordsPartitionResult, ...] = wire(array(DeleteRecordsPartitionResult))
+
+
+@wire_class
+class DeleteRecordsResponse(Message):
+    """What became of each partition."""
+
+    api_key = 21
+    versions = (0, 2)
+    flexible_since = 2
+
+    throttle_time_ms: int = wire(INT32, default=0)
+    topics: tuple[DeleteRecordsTopicResult, ...] = wire(array(DeleteRecordsTopicResult))

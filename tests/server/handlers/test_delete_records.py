@@ -1,0 +1,254 @@
+"""DeleteRecords: the log start moves up, and clients find it where they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from tests.harness.served_broker import ServedBroker, batch_of, serving_broker
+
+with warnings.catch_warnings():
+    # kafka-python reads its schemas in a way that Python has deprecated.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import KafkaAdminClient
+    from kafka import TopicPartition as PyTopicPartition
+
+HIGH_WATERMARK = -1
+
+
+async def delete(
+    served: ServedBroker, name: str, *offsets: tuple[int, int], version: int = 2
+) -> list[DeleteRecordsPartitionResult]:
+    """Delete from (partition, offset); the answers in that order."""
+    partitions = tuple(DeleteRecordsPartition(partition_index=p, offset=o) for p, o in offsets)
+    topic = DeleteRecordsTopic(name=name, partitions=partitions)
+    request = DeleteRecordsRequest(topics=(topic,), timeout_ms=1000)
+    (answer,) = (await served.call(request, version, DeleteRecordsResponse)).topics
+    assert answer.name == name
+    assert [each.partition_index for each in answer.partitions] == [p for p, _ in offsets]
+    return list(answer.partitions)
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_the_log_start_moves_to_the_offset_or_the_high_watermark(
+    tmp_path: Path, version: int
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", partitions=2)
+        for partition in range(2):
+            await served.produce("orders", batch_of(5), partition)
+
+        results = await delete(served, "orders", (0, 3), (1, HIGH_WATERMARK), version=version)
+
+        assert [(r.error_code, r.low_watermark) for r in results] == [(0, 3), (0, 5)]
+        assert served.log("orders", 0).log_start_offset == 3
+        assert (await served.fetch("orders", 2)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert (await served.fetch("orders", 3)).log_start_offset == 3
+
+
+async def test_an_offset_below_the_log_start_changes_nothing(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(5))
+        await delete(served, "orders", (0, 4))
+        (result,) = await delete(served, "orders", (0, 2))
+        assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 4)
+
+
+async def test_what_cannot_be_deleted_gets_its_error_and_the_others_are_deleted(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(5))
+        results = await delete(served, "orders", (0, 6), (0, -2), (1, 0), (0, 1))
+        assert [(r.error_code, r.low_watermark) for r in results] == [
+            (ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+            (ErrorCode.OFFSET_OUT_OF_RANGE, -1),
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
+            (ErrorCode.NONE, 1),
+        ]
+        (unknown,) = await delete(served, "nowhere", (0, 1))
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [
+        pytest.param("compact", ErrorCode.POLICY_VIOLATION, id="last_values_must_stay"),
+        pytest.param("compact,delete", ErrorCode.NONE, id="both"),
+        pytest.param("delete", ErrorCode.NONE, id="delete"),
+        pytest.param("", ErrorCode.NONE, id="what_is_kept_for_ever_may_be_deleted_by_hand"),
+    ],
+)
+async def test_a_topic_that_is_only_compacted_keeps_its_records(
+    tmp_path: Path, policy: str, code: ErrorCode
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("table", cleanup_policy=policy)
+        await served.produce("table", batch_of(5))
+        (result,) = await delete(served, "table", (0, 5))
+        assert result.error_code == code
+        assert served.log("table").log_start_offset == (0 if code else 5)
+
+
+async def test_an_internal_topic_keeps_its_records(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("__consumer_offsets", cleanup_policy="compact,delete")
+        (result,) = await delete(served, "__consumer_offsets", (0, 0))
+        assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+async def test_what_was_deleted_stays_deleted_over_a_restart(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(5))
+        await delete(served, "orders", (0, 2))
+    async with serving_broker(tmp_path) as served:
+        log = served.log("orders")
+        assert (log.log_start_offset, log.log_end_offset) == (2, 5)
+
+
+# Real clients.
+
+
+def bootstrap(served: ServedBroker) -> str:
+    host, port = served.broker.addresses["PLAINTEXT"]
+    return f"{host}:{port}"
+
+
+async def test_librdkafka_deletes_records_and_is_told_the_low_watermark(tmp_path: Path) -> None:
+    def run(servers: str) -> tuple[int, str]:
+        admin = AdminClient({"bootstrap.servers": servers})
+        wanted = TopicPartition("orders", 0, 3)
+        (done,) = admin.delete_records([wanted], request_timeout=10).values()
+        (refused,) = admin.delete_records([TopicPartition("table", 0, 1)]).values()
+        with pytest.raises(KafkaException) as raised:
+            refused.result()
+        return done.result().low_watermark, raised.value.args[0].name()
+
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.create("table", cleanup_policy="compact")
+        for name in ("orders", "table"):
+            await served.produce(name, batch_of(5))
+        assert await asyncio.to_thread(run, bootstrap(served)) == (3, "POLICY_VIOLATION")
+        assert served.log("orders").log_start_offset == 3
+
+
+async def test_kafka_python_empties_a_topic(tmp_path: Path) -> None:
+    def run(servers: str) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=servers)
+        try:
+            admin.delete_records({PyTopicPartition("orders", 0): HIGH_WATERMARK})
+        finally:
+            admin.close()
+
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(5))
+        await asyncio.to_thread(run, bootstrap(served))
+        assert served.log("orders").log_start_offset == 5
+
+
+@pytest.mark.parametrize(
+    ("reset", "first"),
+    [
+        pytest.param("earliest", 4, id="earliest_is_the_first_record_that_is_left"),
+        pytest.param("latest", 5, id="latest_is_the_end"),
+    ],
+)
+async def test_a_consumer_whose_position_was_deleted_is_reset_as_it_wishes(
+    tmp_path: Path, reset: str, first: int
+) -> None:
+    def run(servers: str) -> tuple[int, tuple[int, int]]:
+        consumer = consumer_at(servers, 0, reset)
+        try:
+            message = next_message(consumer)
+            offset = message.offset()
+            assert offset is not None
+            return offset, consumer.get_watermark_offsets(TopicPartition("orders", 0), timeout=10)
+        finally:
+            consumer.close()
+
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(5))
+        await delete(served, "orders", (0, 4))
+        reading = asyncio.create_task(asyncio.to_thread(run, bootstrap(served)))
+        if reset == "latest":
+            # Only what comes after the reset is read, whenever that is.
+            while not reading.done():
+                await asyncio.sleep(0.2)
+                await served.produce("orders", batch_of(1))
+        offset, (low, _high) = await reading
+    assert low == 4
+    assert offset >= first if reset == "latest" else offset == first
+
+
+async def test_a_consumer_that_must_not_be_reset_is_told(tmp_path: Path) -> None:
+    def run(servers: str) -> str:
+        consumer = consumer_at(servers, 0, "error")
+        try:
+            while (message := consumer.poll(10)) is not None:
+                error = message.error()
+                if error is not None:
+                    return str(error.name())
+            return "nothing"
+        finally:
+            consumer.close()
+
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(5))
+        await delete(served, "orders", (0, 4))
+        assert await asyncio.to_thread(run, bootstrap(served)) == "_AUTO_OFFSET_RESET"
+
+
+async def test_the_earliest_offset_is_the_log_start(tmp_path: Path) -> None:
+    def run(servers: str) -> list[int]:
+        consumer = consumer_at(servers, 0, "earliest")
+        try:
+            early, _ = consumer.get_watermark_offsets(TopicPartition("orders", 0), timeout=10)
+            (at_start,) = consumer.offsets_for_times([TopicPartition("orders", 0, 0)], timeout=10)
+            return [early, at_start.offset]
+        finally:
+            consumer.close()
+
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(5))
+        await delete(served, "orders", (0, 3))
+        assert await asyncio.to_thread(run, bootstrap(served)) == [3, 3]
+
+
+def consumer_at(servers: str, offset: int, reset: str) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "unused: partitions are assigned",
+            "auto.offset.reset": reset,
+        }
+    )
+    consumer.assign([TopicPartition("orders", 0, offset)])
+    return consumer
+
+
+def next_message(consumer: Consumer) -> Message:
+    message = consumer.poll(20)
+    assert message is not None
+    assert message.error() is None
+    return message
