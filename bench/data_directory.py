@@ -10,7 +10,8 @@ from pathlib import Path
 
 from bench.batches import keyed_batch
 from server.metadata_store import EmbeddedMetadataStore
-from server.topics import Topic, TopicDefaults, Topics
+from server.topic import Topic, TopicDefaults
+from server.topics import Topics
 from storage.files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig

@@ -30,7 +30,8 @@ from server.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, ro
 from server.metadata_store import EmbeddedMetadataStore
 from server.node import Node
 from server.producer_ids import ProducerIds
-from server.topics import TopicDefaults, Topics
+from server.topic import TopicDefaults
+from server.topics import Topics
 from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.log_directory import LogDirectory

@@ -72,7 +72,7 @@ def _open(
         background=background,
         now_ms=clock.now_ms,
         random_bytes=os.urandom,
-        jitter=lambda most: random.randint(0, most) if most else 0,  # noqa: S311 - spreads rolls
+        jitter=random.random,
         producer_expiration_ms=config.producer_id_expiration_ms,
     )
 

@@ -75,7 +75,7 @@ class PartitionLog:
 
     __slots__ = (
         "_fs",
-        "_jitter_ms",
+        "_jitter",
         "_list",
         "_service",
         "_start",
@@ -98,7 +98,7 @@ class PartitionLog:
         leader_epoch: int,
         background: Background,
         on_failure: Callable[[StorageError], None],
-        jitter_ms: int = 0,
+        jitter: float = 0.0,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     ) -> None:
         """Take over what recovery found; `storage/recovery.py` is who calls this.
@@ -106,12 +106,12 @@ class PartitionLog:
         Args:
             leader_epoch: stamped on everything that is appended from now on.
             on_failure: told when the disk failed in a way that takes the directory offline.
-            jitter_ms: taken off the roll time (segment.jitter.ms).
+            jitter: the part of segment.jitter.ms, 0 to 1, that is taken off segment.ms.
             producer_expiration_ms: an idle producer is forgotten after this long.
         """
         # Constant after construction
         self._fs = fs
-        self._jitter_ms = jitter_ms
+        self._jitter = jitter
         self._service = LogService(
             str(identity.topic_partition), background=background, on_failure=on_failure
         )
@@ -344,7 +344,7 @@ class PartitionLog:
         active, config = self._list.active, self.config
         if active.size == 0 or active.first_append_ms == UNKNOWN:
             return False
-        age_max = config.segment_ms - self._jitter_ms
+        age_max = config.segment_ms - int(self._jitter * config.segment_jitter_ms)
         if config.is_compacted:
             age_max = min(age_max, config.max_compaction_lag_ms)
         return age_max < LONG_MAX and now_ms - active.first_append_ms >= age_max

@@ -66,7 +66,7 @@ class LogDirectory:
         background: Background,
         now_ms: Callable[[], int],
         random_bytes: Callable[[int], bytes],
-        jitter: Callable[[int], int] = lambda _: 0,
+        jitter: Callable[[], float] = lambda: 0.0,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     ) -> None:
         """Lock the directory and make it this run's; it is created if it is new.
@@ -75,7 +75,7 @@ class LogDirectory:
             new_meta: what a new directory is labelled with; an old one must have the same cluster
                 and node.
             random_bytes: a source of secrets.
-            jitter: a random number up to its argument, for segment.jitter.ms.
+            jitter: a random number from 0 to 1: a log's part of segment.jitter.ms.
             producer_expiration_ms: an idle producer is forgotten after this long.
 
         Raises:
@@ -145,8 +145,7 @@ class LogDirectory:
     ) -> PartitionLog:
         self._check_online()
         identity = self._identity(topic_partition, topic_id)
-        jitter_ms = self._jitter(config.segment_jitter_ms)
-        log = create_log(self._fs, identity, config, self._opening(), jitter_ms)
+        log = create_log(self._fs, identity, config, self._opening(), self._jitter())
         self._logs.append(log)
         return log
 
@@ -162,8 +161,7 @@ class LogDirectory:
         """
         self._check_online()
         identity = self._identity(topic_partition, topic_id)
-        jitter_ms = self._jitter(config.segment_jitter_ms)
-        log = open_log(self._fs, identity, config, self._opening(), jitter_ms)
+        log = open_log(self._fs, identity, config, self._opening(), self._jitter())
         self._logs.append(log)
         return log
 

@@ -78,7 +78,7 @@ def create_log(
     identity: LogIdentity,
     config: LogConfig,
     opening: LogOpening,
-    jitter_ms: int = 0,
+    jitter: float = 0.0,
 ) -> PartitionLog:
     """Make an empty log that starts at offset 0, durably but for the names above its directory.
 
@@ -95,7 +95,7 @@ def create_log(
     manifest = _manifest(identity, (row,), version=1)
     fs.replace_durably(join(identity.directory, MANIFEST), encode(manifest))
     contents = _contents(manifest, (segment,), is_as_stopped=True)
-    return _open(fs, identity, config, opening, jitter_ms, contents)
+    return _open(fs, identity, config, opening, jitter, contents)
 
 
 def open_log(
@@ -103,7 +103,7 @@ def open_log(
     identity: LogIdentity,
     config: LogConfig,
     opening: LogOpening,
-    jitter_ms: int = 0,
+    jitter: float = 0.0,
 ) -> PartitionLog:
     """Open a log as its last stop left it.
 
@@ -117,7 +117,7 @@ def open_log(
         segments = _segments(fs, identity, opening, manifest.segments)
         segments[-1].reopen()
         contents = _contents(manifest, segments, is_as_stopped=True)
-        return _open(fs, identity, config, opening, jitter_ms, contents)
+        return _open(fs, identity, config, opening, jitter, contents)
     recovery = _Recovery(
         fs,
         identity,
@@ -133,7 +133,7 @@ def open_log(
         epochs=recovery.epochs,
         producers=recovery.producers.states,
     )
-    return _open(fs, identity, config, opening, jitter_ms, contents)
+    return _open(fs, identity, config, opening, jitter, contents)
 
 
 def _read_manifest(fs: FileSystem, identity: LogIdentity) -> Manifest | None:
@@ -174,7 +174,7 @@ def _open(
     identity: LogIdentity,
     config: LogConfig,
     opening: LogOpening,
-    jitter_ms: int,
+    jitter: float,
     contents: LogContents,
 ) -> PartitionLog:
     return PartitionLog(
@@ -185,7 +185,7 @@ def _open(
         leader_epoch=opening.leader_epoch,
         background=opening.background,
         on_failure=opening.on_failure,
-        jitter_ms=jitter_ms,
+        jitter=jitter,
         producer_expiration_ms=opening.producer_expiration_ms,
     )
 

@@ -22,7 +22,7 @@ from protocol.messages.create_topics import (
 from protocol.primitives import ZERO_UUID
 from server.dispatch import RequestContext
 from server.handlers.describe_configs import topic_rows
-from server.topics import DEFAULT, Topic, TopicRefused
+from server.topic import DEFAULT, Topic, TopicRefused
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:

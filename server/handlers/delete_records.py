@@ -22,7 +22,7 @@ from protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from server.dispatch import RequestContext
-from server.topics import INTERNAL_TOPICS
+from server.topic import INTERNAL_TOPICS
 from storage.errors import StorageError
 from storage.log import PartitionLog
 

@@ -20,7 +20,7 @@ from protocol.messages.delete_topics import (
 )
 from protocol.primitives import ZERO_UUID
 from server.dispatch import RequestContext
-from server.topics import Topic
+from server.topic import Topic
 
 BY_ID_SINCE = 6
 

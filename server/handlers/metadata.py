@@ -23,8 +23,8 @@ from protocol.messages.metadata import (
 )
 from protocol.primitives import ZERO_UUID
 from server.dispatch import RequestContext
+from server.topic import Topic, TopicRefused
 from server.topic_names import fault_of_name
-from server.topics import Topic, TopicRefused
 from storage.log import PartitionLog
 
 IDS_ASKED_SINCE = 12

@@ -28,7 +28,7 @@ from protocol.schema import Message
 from server.broker import Broker
 from server.clock import SystemClock
 from server.config import BrokerConfig
-from server.topics import Topic
+from server.topic import Topic
 from storage.files import LocalFileSystem
 from storage.log import PartitionLog
 from tests.harness.raw_client import RawClient

@@ -15,7 +15,8 @@ from protocol.error_codes import ErrorCode
 from server.config import BrokerConfig
 from server.directories import abandon, open_directories
 from server.metadata_store import EmbeddedMetadataStore
-from server.topics import OfflineLog, Topic, TopicDefaults, TopicRefused, Topics
+from server.topic import OfflineLog, Topic, TopicDefaults, TopicRefused
+from server.topics import Topics
 from storage.errors import DirectoryLocked, ForeignDirectory
 from storage.files import FileSystem, LocalFileSystem
 from storage.log import Appended, PartitionLog
