@@ -1,4 +1,4 @@
-"""The two compiled modules. Everything else about the distribution is in pyproject.toml."""
+"""The compiled modules. Everything else about the distribution is in pyproject.toml."""
 
 import shutil
 import sys
@@ -9,7 +9,7 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-MODULES = ("protocol.batch_scan", "cleaner.kernel")
+MODULES = ("protocol.batch_scan", "protocol.batch_tally", "cleaner.kernel")
 
 
 class BuildCompiled(build_ext):
@@ -19,7 +19,7 @@ class BuildCompiled(build_ext):
         header = Path(sysconfig.get_paths()["include"], "Python.h")
         if shutil.which(self.compiler.compiler[0]) is None or not header.exists():
             sys.exit(
-                "Kompakt compiles two modules and needs a C compiler and Python's headers: "
+                "Kompakt compiles some modules and needs a C compiler and Python's headers: "
                 "install them, for example with `apt-get install gcc python3-dev`."
             )
         super().build_extensions()

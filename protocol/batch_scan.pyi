@@ -29,6 +29,8 @@ class StopReason(IntEnum):
     BAD_CRC = 4
     BAD_HEADER = 5
     """The CRC is right but the header contradicts itself: it was written wrong."""
+    OUT_OF_ORDER = 6
+    """Its offsets cannot follow those before it; only `protocol.batch_tally` looks at that."""
 
 class ScannedBatch:
     """The header of a valid batch; the names are those of `BatchHeader`."""

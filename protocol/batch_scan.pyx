@@ -56,6 +56,7 @@ class StopReason(IntEnum):
     BAD_LENGTH = BATCH_BAD_LENGTH
     BAD_CRC = BATCH_BAD_CRC
     BAD_HEADER = BATCH_BAD_HEADER
+    OUT_OF_ORDER = BATCH_BAD_HEADER + 1
 
 
 cdef class ScannedBatch:

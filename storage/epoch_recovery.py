@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from protocol.batch_scan import ScannedBatch
+from protocol.batch_tally import BatchTally
+from storage.config_property import LONG_MAX
 from storage.errors import CorruptLog, DamagedFile, MissingFile
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs, decode_leader_epochs
@@ -37,14 +38,19 @@ def load_epochs(fs: FileSystem, directory: str, segments: Sequence[Segment]) -> 
 
 def _epochs_in(segments: Sequence[Segment]) -> LeaderEpochs:
     epochs = LeaderEpochs()
-
-    def take(batch: ScannedBatch, _: int) -> None:
-        epochs.assign(batch.leader_epoch, batch.base_offset)
-
     for segment in segments:
         if segment.size:
-            with segment.pinned() as file:
-                end = scan_file(file, 0, segment.size, take)
-            if end.reason:
-                raise CorruptLog(file.path, end.position, end.reason)
+            for epoch, start_offset in _tally(segment).epochs:
+                epochs.assign(epoch, start_offset)
     return epochs
+
+
+def _tally(segment: Segment) -> BatchTally:
+    tally = BatchTally(
+        base_offset=segment.base_offset, index_interval_bytes=LONG_MAX, producers_from=LONG_MAX
+    )
+    with segment.pinned() as file:
+        end = scan_file(file, segment.size, tally)
+    if end.reason:
+        raise CorruptLog(file.path, end.position, end.reason)
+    return tally

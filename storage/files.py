@@ -47,6 +47,9 @@ class File(Protocol):
     def read_at(self, position: int, size: int) -> bytes:
         """Read at most `size` bytes; fewer only at the end of the file."""
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        """Fill `buffer` from `position` on; how many bytes, fewer only at the end of the file."""
+
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
 
@@ -187,6 +190,16 @@ class LocalFile:
             parts.append(data)
             length += len(data)
         return b"".join(parts)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        filled = 0
+        with disk_errors("read", self.path):
+            while filled < len(buffer):
+                count = os.preadv(self._descriptor, [buffer[filled:]], position + filled)
+                if count == 0:
+                    break
+                filled += count
+        return filled
 
     def truncate(self, size: int) -> None:
         with disk_errors("truncate", self.path):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from protocol.batch_scan import ScannedBatch
-from protocol.record_batch import BatchHeader
+from protocol.batch_tally import BatchTally
+from storage.config_property import LONG_MAX
 from storage.errors import CorruptLog, DamagedFile
 from storage.files import FileSystem
 from storage.paths import join, parse_snapshot_file, snapshot_file
-from storage.producer_state import ProducerStates, decode_producer_states
+from storage.producer_state import AppendedBatch, ProducerStates, decode_producer_states
 from storage.scan import scan_file
 from storage.segment import Segment
 
@@ -29,10 +29,11 @@ class ProducerReplay:
         self.snapshot_offset = snapshot_offset
         self.states = states
 
-    def take(self, batch: ScannedBatch, now_ms: int) -> None:
-        """Go on with a batch of the log, unless the snapshot has it."""
-        if batch.producer_id >= 0 and batch.base_offset >= self.snapshot_offset:
-            self.states.appended(header_of(batch), last_offset=batch.last_offset, now_ms=now_ms)
+    def take(self, tally: BatchTally, now_ms: int) -> None:
+        """Go on with the next batches of the log; `tally` left out those that the snapshot has."""
+        for batch in tally.last_batches():
+            appended = AppendedBatch(batch.base_sequence, batch.last_sequence, batch.last_offset)
+            self.states.remember(batch.producer_id, batch.producer_epoch, appended, now_ms=now_ms)
 
     def take_segments(self, segments: Sequence[Segment]) -> None:
         """Go on with whole segments.
@@ -101,25 +102,13 @@ def newest_snapshot(fs: FileSystem, directory: str, end_offset: int) -> Producer
 
 def _replay(segment: Segment, replay: ProducerReplay) -> None:
     now_ms = max(segment.last_append_ms, segment.created_ms)
+    tally = BatchTally(
+        base_offset=segment.base_offset,
+        index_interval_bytes=LONG_MAX,
+        producers_from=replay.snapshot_offset,
+    )
     with segment.pinned() as file:
-        end = scan_file(file, 0, segment.size, lambda batch, _: replay.take(batch, now_ms))
+        end = scan_file(file, segment.size, tally)
     if end.reason:
         raise CorruptLog(file.path, end.position, end.reason)
-
-
-def header_of(batch: ScannedBatch) -> BatchHeader:
-    """A scanned batch's header as everybody else knows it."""
-    return BatchHeader(
-        size_bytes=batch.size_bytes,
-        base_offset=batch.base_offset,
-        last_offset=batch.last_offset,
-        leader_epoch=batch.leader_epoch,
-        crc=0,
-        attributes=batch.attributes,
-        base_timestamp=batch.base_timestamp,
-        max_timestamp=batch.max_timestamp,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        record_count=batch.record_count,
-    )
+    replay.take(tally, now_ms)

@@ -130,10 +130,16 @@ class ProducerStates:
         if header.producer_id < 0 or header.is_control:
             return
         batch = AppendedBatch(header.base_sequence, header.last_sequence, last_offset)
-        state = self._states.get(header.producer_id)
-        if state is None or state.producer_epoch != header.producer_epoch:
-            state = ProducerState(producer_epoch=header.producer_epoch, last_timestamp=now_ms)
-        self._states[header.producer_id] = replace(
+        self.remember(header.producer_id, header.producer_epoch, batch, now_ms=now_ms)
+
+    def remember(
+        self, producer_id: int, producer_epoch: int, batch: AppendedBatch, *, now_ms: int
+    ) -> None:
+        """Remember a producer's batch, which is behind all that it has in the log."""
+        state = self._states.get(producer_id)
+        if state is None or state.producer_epoch != producer_epoch:
+            state = ProducerState(producer_epoch=producer_epoch, last_timestamp=now_ms)
+        self._states[producer_id] = replace(
             state, last_timestamp=now_ms, batches=(*state.batches, batch)[-BATCHES_KEPT:]
         )
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from protocol.batch_scan import ScannedBatch
+from protocol.batch_tally import BatchTally
+from storage.config_property import LONG_MAX
 from storage.errors import LogOffline, MissingFile
 from storage.files import File, FileSystem
 from storage.log_identity import LogIdentity
-from storage.manifest import FLAG_CLEANED, UNKNOWN, Manifest, SegmentRow
+from storage.manifest import FLAG_CLEANED, Manifest, SegmentRow
 from storage.paths import LOG, SegmentFile, join, parse_segment_file, segment_file
 from storage.scan import scan_file
 from storage.segment_index import SegmentIndex
@@ -21,45 +22,30 @@ from storage.segment_index import SegmentIndex
 
 def rebuild_index(file: File, size: int, base_offset: int, interval_bytes: int) -> SegmentIndex:
     """Make a segment's indexes anew from its batches. Raises DiskError."""
+    tally = BatchTally(
+        base_offset=base_offset, index_interval_bytes=interval_bytes, producers_from=LONG_MAX
+    )
+    scan_file(file, size, tally)
     index = SegmentIndex()
-    youngest, youngest_offset, last_entry = -1, 0, 0
-
-    def take(batch: ScannedBatch, position: int) -> None:
-        nonlocal youngest, youngest_offset, last_entry
-        if batch.record_count and batch.max_timestamp > youngest:
-            youngest, youngest_offset = batch.max_timestamp, batch.last_offset - base_offset
-        if position - last_entry > interval_bytes:
-            index.add(batch.last_offset - base_offset, position, youngest, youngest_offset)
-            last_entry = position
-
-    scan_file(file, 0, size, take)
+    index.extend(tally.index_entries)
     return index
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Found:
     """A segment file, and what its batches say."""
 
     name: SegmentFile
-    size: int = 0
-    end_offset: int = 0
-    record_count: int = 0
-    max_timestamp: int = UNKNOWN
-    offset_of_max_timestamp: int = UNKNOWN
+    batches: BatchTally
 
-    def take(self, batch: ScannedBatch, position: int) -> None:
-        """Take a batch into account."""
-        self.size = position + batch.size_bytes
-        self.end_offset = batch.next_offset
-        self.record_count += batch.record_count
-        if batch.record_count and batch.max_timestamp > self.max_timestamp:
-            self.max_timestamp = batch.max_timestamp
-            self.offset_of_max_timestamp = batch.last_offset
+    @property
+    def end_offset(self) -> int:
+        return self.batches.end_offset
 
     @property
     def is_dense(self) -> bool:
         """Whether no record is missing: the cleaner has not been there."""
-        return self.record_count == self.end_offset - self.name.base_offset
+        return self.batches.record_count == self.end_offset - self.name.base_offset
 
 
 def rebuild_manifest(fs: FileSystem, identity: LogIdentity) -> Manifest:
@@ -102,13 +88,15 @@ def _segment_files(fs: FileSystem, identity: LogIdentity) -> list[SegmentFile]:
 
 def _scan(fs: FileSystem, identity: LogIdentity, name: SegmentFile) -> _Found:
     path = join(identity.directory, segment_file(name.base_offset, name.version, LOG))
-    found = _Found(name, end_offset=name.base_offset)
+    tally = BatchTally(
+        base_offset=name.base_offset, index_interval_bytes=LONG_MAX, producers_from=LONG_MAX
+    )
     file = fs.open(path)
     try:
-        scan_file(file, 0, file.size, found.take)
+        scan_file(file, file.size, tally)
     finally:
         file.close()
-    return found
+    return _Found(name, tally)
 
 
 def _newest_of_each_range(found: list[_Found]) -> list[_Found]:
@@ -126,13 +114,14 @@ def _overlap(one: _Found, other: _Found) -> bool:
 
 
 def _row(found: _Found) -> SegmentRow:
+    batches = found.batches
     return SegmentRow(
         base_offset=found.name.base_offset,
         file_version=found.name.version,
         flags=0 if found.is_dense else FLAG_CLEANED,
-        end_offset=found.end_offset,
-        size=found.size,
-        max_timestamp=found.max_timestamp,
-        offset_of_max_timestamp=found.offset_of_max_timestamp,
-        record_count=found.record_count,
+        end_offset=batches.end_offset,
+        size=batches.position,
+        max_timestamp=batches.max_timestamp,
+        offset_of_max_timestamp=batches.offset_of_max_timestamp,
+        record_count=batches.record_count,
     )

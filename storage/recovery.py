@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from protocol.batch_scan import ScannedBatch
+from protocol.batch_tally import BatchTally
 from storage.checkpoint import CHECKPOINT_BYTES_MIN, bytes_behind, is_in
 from storage.config_property import LONG_MAX
 from storage.epoch_recovery import load_epochs
@@ -378,7 +378,12 @@ class _Recovery:
         """
         start, first_append_ms = segment.size, segment.first_append_ms
         size = self._fs.size(segment.path(LOG))
-        end = scan_file(segment.file(), start, size, self._taker(segment))
+        tally = segment.tally(
+            index_interval_bytes=self._index_interval_bytes,
+            producers_from=self.producers.snapshot_offset,
+        )
+        end = scan_file(segment.file(), size, tally)
+        self._take(segment, tally)
         if end.position < size:
             self._cut(segment, end.position, size, end.reason)
         if segment.size > start:
@@ -386,25 +391,12 @@ class _Recovery:
         segment.file().sync()
         return end.position == size
 
-    def _taker(self, segment: Segment) -> Callable[[ScannedBatch, int], str | None]:
-        now_ms = self._opening.now_ms
-
-        def take(batch: ScannedBatch, position: int) -> str | None:
-            if batch.base_offset < segment.end_offset:
-                return f"offset {batch.base_offset} follows {segment.end_offset - 1}"
-            self.epochs.assign(batch.leader_epoch, batch.base_offset)
-            self.producers.take(batch, now_ms)
-            segment.note(
-                position,
-                batch.size_bytes,
-                last_offset=batch.last_offset,
-                record_count=batch.record_count,
-                max_timestamp=batch.max_timestamp,
-                index_interval_bytes=self._index_interval_bytes,
-            )
-            return None
-
-        return take
+    def _take(self, segment: Segment, tally: BatchTally) -> None:
+        """Take what a scan has found to be in the log."""
+        segment.take(tally)
+        self.producers.take(tally, self._opening.now_ms)
+        for epoch, start_offset in tally.epochs:
+            self.epochs.assign(epoch, start_offset)
 
     def _cut(self, segment: Segment, position: int, size: int, reason: str) -> None:
         """End the segment at `position`; what was behind it is kept aside and said."""

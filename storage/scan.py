@@ -6,13 +6,15 @@ recovery's to decide. A read error is neither: it is raised, never taken for the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from protocol.batch_scan import ScannedBatch, StopReason, scan_batches
+from protocol.batch_scan import StopReason, scan_batches
+from protocol.batch_tally import BatchTally
 from storage.files import File
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 1 << 20
+"""It stays in the processor's cache between the read and the checksum."""
+
 HEADER_BYTES = 61
 
 
@@ -25,38 +27,40 @@ class ScanEnd:
     """Empty if the file ends there too, else what is wrong with what follows."""
 
 
-def scan_file(
-    file: File, position: int, size: int, take: Callable[[ScannedBatch, int], str | None]
-) -> ScanEnd:
-    """Give every sound batch of [position, size) to `take`, with its position in the file.
-
-    Args:
-        take: returns why the batch cannot stand there (offsets that go back), or None.
+def scan_file(file: File, size: int, tally: BatchTally) -> ScanEnd:
+    """Let `tally` take every sound batch of the file from its position up to `size`.
 
     Raises:
         DiskError: the file cannot be read.
     """
-    want = CHUNK_BYTES
-    while position < size:
-        chunk = file.read_at(position, min(want, size - position))
-        scan = scan_batches(chunk, 0, len(chunk))
-        for batch in scan.batches:
-            refused = take(batch, position + batch.position)
-            if refused is not None:
-                return ScanEnd(position + batch.position, refused)
-        chunk_end = position + len(chunk)
-        position += scan.end_position
-        if scan.stop is StopReason.END:
+    buffer = memoryview(bytearray(min(CHUNK_BYTES, max(size - tally.position, 0))))
+    while tally.position < size:
+        start, wanted = tally.position, min(len(buffer), size - tally.position)
+        chunk = buffer[: file.read_into(start, buffer[:wanted])]
+        stop = tally.feed(chunk)
+        taken = tally.position - start
+        if stop is StopReason.END and chunk:
             continue
-        claimed = _claimed_size(chunk, scan.end_position)
-        if scan.stop is not StopReason.TRUNCATED or chunk_end == size or position + claimed > size:
-            return ScanEnd(position, scan.detail or scan.stop.name)
-        want = max(CHUNK_BYTES, claimed)
-    return ScanEnd(position, "")
+        claimed = _claimed_size(chunk, taken)
+        is_last = len(chunk) < wanted or start + wanted == size or tally.position + claimed > size
+        if stop is not StopReason.TRUNCATED or is_last:
+            return ScanEnd(tally.position, _reason(chunk[taken:], stop, tally))
+        if claimed > len(buffer):
+            buffer = memoryview(bytearray(claimed))
+    return ScanEnd(tally.position, "")
 
 
-def _claimed_size(chunk: bytes, at: int) -> int:
+def _claimed_size(chunk: memoryview, at: int) -> int:
     """The size of the batch at `at` by its own length field; of a header if even that is cut off."""
     if at + 12 > len(chunk):
         return HEADER_BYTES
     return int.from_bytes(chunk[at + 8 : at + 12], "big", signed=True) + 12
+
+
+def _reason(rest: memoryview, stop: StopReason, tally: BatchTally) -> str:
+    if not rest:
+        return "the file ends there"
+    if stop is StopReason.OUT_OF_ORDER:
+        base_offset = int.from_bytes(rest[:8], "big", signed=True)
+        return f"offset {base_offset} cannot follow {tally.end_offset - 1}"
+    return scan_batches(rest).detail

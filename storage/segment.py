@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
+from protocol.batch_tally import BatchTally
 from storage.batch_walk import HEADER_BYTES, PLACE, walk_batches
 from storage.errors import MissingFile, SegmentRemoved
 from storage.files import Buffer, File, FileSystem
@@ -493,6 +494,31 @@ class Segment:
         if self.size:
             self._index = self._load_index(may_be_longer=True)
             self._bytes_since_entry = self.size - self.boundary_before(self.size)
+
+    def tally(self, *, index_interval_bytes: int, producers_from: int) -> BatchTally:
+        """Sums that go on behind the segment's end; `take` makes them the segment's own."""
+        return BatchTally(
+            base_offset=self.base_offset,
+            position=self.size,
+            end_offset=self.end_offset,
+            record_count=self.record_count,
+            max_timestamp=self.max_timestamp,
+            offset_of_max_timestamp=self.offset_of_max_timestamp,
+            bytes_since_entry=self._bytes_since_entry,
+            last_entry_timestamp=self.index().last_timestamp,
+            index_interval_bytes=index_interval_bytes,
+            producers_from=producers_from,
+        )
+
+    def take(self, tally: BatchTally) -> None:
+        """Be as long as the batches that `tally` has found behind the segment's end make it."""
+        self.size = tally.position
+        self.end_offset = tally.end_offset
+        self.record_count = tally.record_count
+        self.max_timestamp = tally.max_timestamp
+        self.offset_of_max_timestamp = tally.offset_of_max_timestamp
+        self._bytes_since_entry = tally.bytes_since_entry
+        self.index().extend(tally.index_entries)
 
     def was_appended_to(self, first_append_ms: int, now_ms: int) -> None:
         """Take the times of appends that a crash has forgotten: early for rolls, late for lags."""

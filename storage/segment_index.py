@@ -68,6 +68,17 @@ class SegmentIndex:
             self._timestamps.append(timestamp_max)
             self._time_offsets.append(timestamp_offset)
 
+    def extend(self, columns: tuple[bytes, bytes, bytes, bytes]) -> None:
+        """Note entries as `protocol.batch_tally` makes them."""
+        lists = (self._offsets, self._positions, self._timestamps, self._time_offsets)
+        for values, column in zip(lists, columns, strict=True):
+            values.frombytes(column)
+
+    @property
+    def last_timestamp(self) -> int | None:
+        """The largest timestamp of all in the time index; None if it has no entry."""
+        return self._timestamps[-1] if self._timestamps else None
+
     def add_quadruples(self, entries: memoryview, base_offset: int) -> None:
         """Note entries as the cleaner's kernel makes them: four native int64s each."""
         for at in range(0, len(entries), 4):

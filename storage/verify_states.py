@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol.batch_scan import ScannedBatch
+from protocol.record_batch import BatchHeader
 from storage.errors import DamagedFile, FormatFromTheFuture, MissingFile
 from storage.files import FileSystem
 from storage.findings import Check, Findings
 from storage.leader_epochs import LeaderEpochs, decode_leader_epochs
 from storage.paths import LEADER_EPOCH_CHECKPOINT, join, snapshot_file
-from storage.producer_recovery import header_of
 from storage.producer_state import AppendedBatch, ProducerStates, decode_producer_states
 
 
@@ -124,7 +124,7 @@ class ProducerVerification:
             self._compare(*self._snapshots.pop(0))
         if batch.producer_id < 0:
             return
-        header = header_of(batch)
+        header = _header_of(batch)
         if not header.is_control:
             appended = AppendedBatch(header.base_sequence, header.last_sequence, batch.last_offset)
             self._replayed[batch.producer_id] = (batch.producer_epoch, appended)
@@ -175,3 +175,21 @@ def _read_snapshot(fs: FileSystem, path: str, findings: Findings) -> ProducerSta
     except FormatFromTheFuture as error:
         findings.error(Check.PRODUCERS, path, str(error))
     return None
+
+
+def _header_of(batch: ScannedBatch) -> BatchHeader:
+    """A scanned batch's header as everybody else knows it."""
+    return BatchHeader(
+        size_bytes=batch.size_bytes,
+        base_offset=batch.base_offset,
+        last_offset=batch.last_offset,
+        leader_epoch=batch.leader_epoch,
+        crc=0,
+        attributes=batch.attributes,
+        base_timestamp=batch.base_timestamp,
+        max_timestamp=batch.max_timestamp,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        base_sequence=batch.base_sequence,
+        record_count=batch.record_count,
+    )

@@ -201,6 +201,11 @@ class MemoryFile:
         self._disk.faults.check("read", self.path)
         return bytes(self._inode.data[position : position + size])
 
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        data = self.read_at(position, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
     def truncate(self, size: int) -> None:
         self._disk.faults.check("truncate", self.path)
         self._disk.faults.give_back(len(self._inode.data) - size)

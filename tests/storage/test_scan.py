@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batch_scan import ScannedBatch
+from protocol.batch_tally import BatchTally
 from protocol.record_batch import Record, build_batch
 from storage import scan as scan_module
 from storage.files import LocalFileSystem
 from storage.scan import scan_file
 
 
-def batches(count: int, value_bytes: int) -> list[bytes]:
+def batches(count: int, value_bytes: int, *, first: int = 0) -> list[bytes]:
     return [
         bytes(
             build_batch(
@@ -21,21 +21,19 @@ def batches(count: int, value_bytes: int) -> list[bytes]:
                 base_offset=at,
             )
         )
-        for at in range(count)
+        for at in range(first, first + count)
     ]
 
 
-def scanned(path: Path, data: bytes) -> tuple[list[tuple[int, int]], int, str]:
+def scanned(path: Path, data: bytes, size: int | None = None) -> tuple[int, int, str]:
+    """How many batches (of one record) a scan of `size` bytes finds, where it ends, and why."""
     path.write_bytes(data)
     file = LocalFileSystem().open(str(path))
-    found: list[tuple[int, int]] = []
-
-    def take(batch: ScannedBatch, position: int) -> None:
-        found.append((batch.base_offset, position))
-
-    end = scan_file(file, 0, len(data), take)
+    tally = BatchTally(base_offset=0, index_interval_bytes=4096)
+    end = scan_file(file, len(data) if size is None else size, tally)
     file.close()
-    return found, end.position, end.reason
+    assert tally.position == end.position
+    return tally.record_count, end.position, end.reason
 
 
 @pytest.mark.parametrize("chunk_bytes", [64, 100, 1000, 1500, 4096])
@@ -43,21 +41,21 @@ def test_no_sound_batch_is_lost_at_the_end_of_a_chunk(
     chunk_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan_module, "CHUNK_BYTES", chunk_bytes)
-    written = batches(40, 70) + batches(3, 5000)
+    written = batches(40, 70) + batches(3, 5000, first=40)
 
     found, end, reason = scanned(tmp_path / "log", b"".join(written))
 
-    assert len(found) == len(written)
+    assert found == len(written)
     assert (end, reason) == (sum(map(len, written)), "")
 
 
-def test_a_file_of_one_and_a_half_chunks_is_read_to_its_end(tmp_path: Path) -> None:
+def test_a_file_of_several_chunks_is_read_to_its_end(tmp_path: Path) -> None:
     data = b"".join(batches(6000, 980))
-    assert len(data) > scan_module.CHUNK_BYTES * 5 // 4
+    assert len(data) > scan_module.CHUNK_BYTES * 5
 
     found, end, reason = scanned(tmp_path / "log", data)
 
-    assert len(found) == 6000
+    assert found == 6000
     assert (end, reason) == (len(data), "")
 
 
@@ -67,7 +65,7 @@ def test_a_torn_last_batch_ends_the_scan_where_it_begins(cut: int, tmp_path: Pat
 
     found, end, reason = scanned(tmp_path / "log", whole + torn[:cut])
 
-    assert len(found) == 10
+    assert found == 10
     assert end == len(whole)
     assert reason
 
@@ -78,5 +76,24 @@ def test_a_batch_that_claims_two_gigabytes_is_not_read_for(tmp_path: Path) -> No
 
     found, end, reason = scanned(tmp_path / "log", whole + bytes(lying))
 
-    assert (len(found), end) == (5, len(whole))
+    assert (found, end) == (5, len(whole))
     assert reason
+
+
+@pytest.mark.parametrize("missing", [1, 200, 5000])
+def test_a_file_that_somebody_cut_meanwhile_ends_the_scan(missing: int, tmp_path: Path) -> None:
+    data = b"".join(batches(20, 300))
+
+    found, end, reason = scanned(tmp_path / "log", data[:-missing], len(data))
+
+    assert (found, end) == (19 - missing // (len(data) // 20), found * (len(data) // 20))
+    assert reason
+
+
+def test_a_batch_whose_offset_goes_back_ends_the_scan(tmp_path: Path) -> None:
+    written = batches(3, 10)
+
+    found, end, reason = scanned(tmp_path / "log", b"".join([*written, written[1]]))
+
+    assert (found, end) == (3, sum(map(len, written)))
+    assert reason == "offset 1 cannot follow 2"

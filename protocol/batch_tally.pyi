@@ -1,0 +1,97 @@
+"""Compiled sums over long runs of batches: what a segment's bytes say of its offsets, times and
+producers. No Python object is made for a batch, so that a start after a crash costs little more than
+reading and checksumming.
+
+Batches are checked as by `protocol.batch_scan.scan_batches` and, in addition, against what stands before
+them: offsets grow, and lie within 2^31 of the segment's base.
+"""
+
+from typing_extensions import Buffer
+
+from protocol.batch_scan import StopReason
+
+class ProducerBatch:
+    """A batch of an idempotent producer; the names are those of `BatchHeader`."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def base_sequence(self) -> int: ...
+    @property
+    def last_sequence(self) -> int: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+
+class BatchTally:
+    """The sums over the batches of one segment, chunk by chunk. One thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        base_offset: int,
+        index_interval_bytes: int,
+        position: int = 0,
+        end_offset: int | None = None,
+        record_count: int = 0,
+        max_timestamp: int = -1,
+        offset_of_max_timestamp: int = -1,
+        bytes_since_entry: int = 0,
+        last_entry_timestamp: int | None = None,
+        producers_from: int = 0,
+    ) -> None:
+        """Begin at the start of a segment, or where earlier sums (all but the first two) ended.
+
+        Args:
+            base_offset: of the segment; index entries are relative to it.
+            index_interval_bytes: an index entry is made when more than this lies behind the last one.
+            producers_from: only batches from this offset on count for producers; 2^63 - 1: none.
+        """
+
+    def feed(self, chunk: Buffer) -> StopReason:
+        """Go on with the bytes at `position`, up to the first batch that may not stand there.
+
+        `position` tells how far it came. The chunk must not change meanwhile. Releases the GIL.
+
+        Raises:
+            MemoryError: there is no room for what the chunk may hold; nothing of it was taken.
+        """
+
+    @property
+    def position(self) -> int:
+        """Bytes of the segment that were taken."""
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last batch's; where the next one may begin."""
+
+    @property
+    def record_count(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of batches with records; -1 if none is larger."""
+
+    @property
+    def offset_of_max_timestamp(self) -> int:
+        """The last offset of the first batch that has it; -1 if none has."""
+
+    @property
+    def bytes_since_entry(self) -> int:
+        """Bytes from the batch of the last index entry on; from the start if there is none."""
+
+    @property
+    def index_entries(self) -> tuple[bytes, bytes, bytes, bytes]:
+        """The columns of the entries made so far, in native order: relative last offsets (int32) and
+        positions (int32) of the offset index, timestamps (int64) and relative offsets (int32) of the
+        time index.
+        """
+
+    @property
+    def epochs(self) -> list[tuple[int, int]]:
+        """Each leader epoch that is larger than all before it, and the offset where it begins."""
+
+    def last_batches(self) -> list[ProducerBatch]:
+        """The last five data batches of each producer, each producer's in their order."""

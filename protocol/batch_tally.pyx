@@ -1,0 +1,356 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: cdivision=True, embedsignature=False
+"""Compiled sums over long runs of batches. `batch_tally.pyi` is the contract.
+
+A chunk is walked without the GIL and without an allocation: before the walk there is room for as many
+results as the chunk's bytes can hold.
+"""
+
+cimport cython
+from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memset
+
+from protocol.batch_scan import StopReason
+from protocol.record_format cimport (
+    ATTRIBUTE_CONTROL,
+    BATCH_BAD_CRC,
+    BATCH_BAD_HEADER,
+    BATCH_HEADER_SIZE,
+    BATCH_OK,
+    batch_crc,
+    batch_header,
+    read_batch_header,
+)
+
+cdef enum:
+    BATCHES_KEPT = 5
+    OUT_OF_ORDER = BATCH_BAD_HEADER + 1
+    EPOCH_NONE = -2147483648
+
+
+cdef struct epoch_start:
+    int64_t start_offset
+    int64_t epoch
+
+
+cdef struct kept_batch:
+    int64_t base_offset
+    int64_t last_offset
+    int32_t base_sequence
+    int16_t producer_epoch
+
+
+# A producer, and its last batches: number n is at n % BATCHES_KEPT.
+cdef struct producer_tail:
+    int64_t producer_id
+    int64_t batches_count
+    kept_batch batches[BATCHES_KEPT]
+
+
+cdef void *grown(void *memory, size_t count, size_t item_bytes) except NULL:
+    cdef void *moved = realloc(memory, count * item_bytes)
+    if moved == NULL:
+        raise MemoryError
+    return moved
+
+
+cdef class ProducerBatch:
+    cdef readonly:
+        int64_t producer_id
+        int64_t base_offset
+        int64_t last_offset
+        int32_t base_sequence
+        int16_t producer_epoch
+
+    @property
+    def last_sequence(self):
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset - self.base_offset) & INT32_MAX
+
+
+@cython.final
+cdef class BatchTally:
+    cdef readonly:
+        int64_t position
+        int64_t end_offset
+        int64_t record_count
+        int64_t max_timestamp
+        int64_t offset_of_max_timestamp
+        int64_t bytes_since_entry
+        list epochs
+    cdef:
+        int64_t base_offset
+        int64_t index_interval_bytes
+        int64_t producers_from
+        int64_t time_indexed
+        bint has_time_entry
+        int64_t latest_epoch
+        # What the walk over the present chunk has found.
+        size_t room
+        int32_t *entry_offsets
+        int32_t *entry_positions
+        int64_t *entry_times
+        int32_t *entry_time_offsets
+        epoch_start *epoch_starts
+        size_t entries
+        size_t time_entries
+        size_t epoch_count
+        # What earlier chunks have had.
+        bytearray offsets
+        bytearray positions
+        bytearray times
+        bytearray time_offsets
+        # Producers in the order of their first batches, and where to find them by their ids.
+        producer_tail *producers
+        size_t producers_count
+        size_t producers_room
+        uint32_t *table
+        size_t table_size
+        uint64_t seed
+
+    def __cinit__(self):
+        self.entry_offsets = self.entry_positions = self.entry_time_offsets = NULL
+        self.entry_times = NULL
+        self.epoch_starts = NULL
+        self.producers = NULL
+        self.table = NULL
+
+    def __dealloc__(self):
+        free(self.entry_offsets)
+        free(self.entry_positions)
+        free(self.entry_times)
+        free(self.entry_time_offsets)
+        free(self.epoch_starts)
+        free(self.producers)
+        free(self.table)
+
+    def __init__(
+        self,
+        *,
+        int64_t base_offset,
+        int64_t index_interval_bytes,
+        int64_t position=0,
+        end_offset=None,
+        int64_t record_count=0,
+        int64_t max_timestamp=-1,
+        int64_t offset_of_max_timestamp=-1,
+        int64_t bytes_since_entry=0,
+        last_entry_timestamp=None,
+        int64_t producers_from=0,
+    ):
+        self.base_offset = base_offset
+        self.index_interval_bytes = index_interval_bytes
+        self.producers_from = producers_from
+        self.position = position
+        self.end_offset = base_offset if end_offset is None else end_offset
+        self.record_count = record_count
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp = offset_of_max_timestamp
+        self.bytes_since_entry = bytes_since_entry
+        self.has_time_entry = last_entry_timestamp is not None
+        self.time_indexed = last_entry_timestamp if self.has_time_entry else 0
+        self.latest_epoch = EPOCH_NONE
+        self.epochs = []
+        self.offsets, self.positions = bytearray(), bytearray()
+        self.times, self.time_offsets = bytearray(), bytearray()
+        # Texts hash differently in each process, so nobody can choose ids that collide.
+        self.seed = (<uint64_t> <int64_t> hash("producer ids")) | 1
+
+    def feed(self, const uint8_t[::1] chunk not None):
+        cdef const uint8_t *start
+        cdef const uint8_t *stopped
+        cdef Py_ssize_t size = chunk.shape[0]
+        cdef int status = BATCH_OK
+        if size == 0:
+            return StopReason.END
+        self.make_room(<size_t> size // BATCH_HEADER_SIZE + 1)
+        start = &chunk[0]
+        with nogil:
+            status = self.walk(start, start + size, &stopped)
+        self.collect()
+        return StopReason(status)
+
+    @property
+    def index_entries(self):
+        return bytes(self.offsets), bytes(self.positions), bytes(self.times), bytes(self.time_offsets)
+
+    def last_batches(self):
+        cdef list found = []
+        cdef producer_tail *producer
+        cdef kept_batch *batch
+        cdef ProducerBatch handed
+        cdef size_t index
+        cdef int64_t number
+        for index in range(self.producers_count):
+            producer = &self.producers[index]
+            number = max(producer.batches_count - BATCHES_KEPT, 0)
+            while number < producer.batches_count:
+                batch = &producer.batches[number % BATCHES_KEPT]
+                handed = ProducerBatch.__new__(ProducerBatch)
+                handed.producer_id = producer.producer_id
+                handed.base_offset = batch.base_offset
+                handed.last_offset = batch.last_offset
+                handed.base_sequence = batch.base_sequence
+                handed.producer_epoch = batch.producer_epoch
+                found.append(handed)
+                number += 1
+        return found
+
+    # ------------------------------------------------------------ one chunk
+
+    cdef int walk(
+        self, const uint8_t *at, const uint8_t *end, const uint8_t **stopped
+    ) noexcept nogil:
+        """Take batches up to the first that is not whole, valid and in order; why it stopped."""
+        cdef batch_header header
+        cdef int status = BATCH_OK
+        while at < end:
+            status = read_batch_header(at, end, &header)
+            # A header that contradicts itself is only worth the name if its CRC is right.
+            if status == BATCH_OK or status == BATCH_BAD_HEADER:
+                if batch_crc(at, header.size) != header.crc:
+                    status = BATCH_BAD_CRC
+            if status == BATCH_OK and not self.follows(&header):
+                status = OUT_OF_ORDER
+            if status != BATCH_OK:
+                break
+            self.take(&header)
+            at += header.size
+        stopped[0] = at
+        return status
+
+    cdef inline bint follows(self, const batch_header *header) noexcept nogil:
+        """Whether a batch may stand here: offsets grow, and lie in reach of the segment's base."""
+        return (
+            header.base_offset >= self.end_offset
+            and header.last_offset < INT64_MAX
+            and header.last_offset - self.base_offset <= INT32_MAX
+        )
+
+    cdef inline void take(self, const batch_header *header) noexcept nogil:
+        if header.record_count > 0 and header.max_timestamp > self.max_timestamp:
+            self.max_timestamp = header.max_timestamp
+            self.offset_of_max_timestamp = header.last_offset
+        if self.bytes_since_entry > self.index_interval_bytes:
+            self.add_entry(header)
+            self.bytes_since_entry = 0
+        if header.leader_epoch > self.latest_epoch:
+            self.latest_epoch = header.leader_epoch
+            self.epoch_starts[self.epoch_count].epoch = header.leader_epoch
+            self.epoch_starts[self.epoch_count].start_offset = header.base_offset
+            self.epoch_count += 1
+        if (
+            header.producer_id >= 0
+            and header.base_offset >= self.producers_from
+            and not header.attributes & ATTRIBUTE_CONTROL
+        ):
+            self.keep_batch(header)
+        self.bytes_since_entry += header.size
+        self.position += header.size
+        self.end_offset = header.last_offset + 1
+        self.record_count += header.record_count
+
+    cdef inline void add_entry(self, const batch_header *header) noexcept nogil:
+        if self.position > INT32_MAX:
+            return
+        self.entry_offsets[self.entries] = <int32_t> (header.last_offset - self.base_offset)
+        self.entry_positions[self.entries] = <int32_t> self.position
+        self.entries += 1
+        if self.has_time_entry and self.max_timestamp <= self.time_indexed:
+            return
+        self.entry_times[self.time_entries] = self.time_indexed = self.max_timestamp
+        self.entry_time_offsets[self.time_entries] = <int32_t> max(
+            self.offset_of_max_timestamp - self.base_offset, 0
+        )
+        self.has_time_entry = True
+        self.time_entries += 1
+
+    cdef inline void keep_batch(self, const batch_header *header) noexcept nogil:
+        cdef producer_tail *producer = self.find_producer(header.producer_id)
+        cdef kept_batch *batch = &producer.batches[producer.batches_count % BATCHES_KEPT]
+        batch.base_offset = header.base_offset
+        batch.last_offset = header.last_offset
+        batch.base_sequence = header.base_sequence
+        batch.producer_epoch = header.producer_epoch
+        producer.batches_count += 1
+
+    cdef inline producer_tail *find_producer(self, int64_t producer_id) noexcept nogil:
+        """The producer's place, a new one if it has none; the table always has room."""
+        cdef size_t slot = self.slot_of(producer_id)
+        cdef producer_tail *producer
+        while self.table[slot] != 0:
+            producer = &self.producers[self.table[slot] - 1]
+            if producer.producer_id == producer_id:
+                return producer
+            slot = (slot + 1) & (self.table_size - 1)
+        producer = &self.producers[self.producers_count]
+        producer.producer_id = producer_id
+        producer.batches_count = 0
+        self.producers_count += 1
+        self.table[slot] = <uint32_t> self.producers_count
+        return producer
+
+    cdef inline size_t slot_of(self, int64_t producer_id) noexcept nogil:
+        cdef uint64_t mixed = (<uint64_t> producer_id ^ (self.seed >> 7)) * self.seed
+        mixed = (mixed ^ (mixed >> 29)) * <uint64_t> 0x9E3779B97F4A7C15
+        return <size_t> (mixed >> 32) & (self.table_size - 1)
+
+    # ------------------------------------------------------------ room
+
+    cdef int collect(self) except -1:
+        """Put what the chunk has had behind what earlier ones have had."""
+        cdef size_t number
+        self.offsets += (<char *> self.entry_offsets)[:self.entries * sizeof(int32_t)]
+        self.positions += (<char *> self.entry_positions)[:self.entries * sizeof(int32_t)]
+        self.times += (<char *> self.entry_times)[:self.time_entries * sizeof(int64_t)]
+        self.time_offsets += (<char *> self.entry_time_offsets)[:self.time_entries * sizeof(int32_t)]
+        for number in range(self.epoch_count):
+            self.epochs.append(
+                (self.epoch_starts[number].epoch, self.epoch_starts[number].start_offset)
+            )
+        self.entries = self.time_entries = self.epoch_count = 0
+        return 0
+
+    cdef int make_room(self, size_t batches) except -1:
+        """Let a chunk of at most so many batches be walked without an allocation."""
+        if batches > self.room:
+            self.entry_offsets = <int32_t *> grown(self.entry_offsets, batches, sizeof(int32_t))
+            self.entry_positions = <int32_t *> grown(self.entry_positions, batches, sizeof(int32_t))
+            self.entry_times = <int64_t *> grown(self.entry_times, batches, sizeof(int64_t))
+            self.entry_time_offsets = <int32_t *> grown(
+                self.entry_time_offsets, batches, sizeof(int32_t)
+            )
+            self.epoch_starts = <epoch_start *> grown(
+                self.epoch_starts, batches, sizeof(epoch_start)
+            )
+            self.room = batches
+        if self.producers_from != INT64_MAX:
+            self.make_room_for_producers(self.producers_count + batches)
+        return 0
+
+    cdef int make_room_for_producers(self, size_t count) except -1:
+        cdef size_t slots = max(self.table_size, <size_t> 1024)
+        if count > self.producers_room:
+            self.producers_room = 0
+            self.producers = <producer_tail *> grown(
+                self.producers, 2 * count, sizeof(producer_tail)
+            )
+            self.producers_room = 2 * count
+        while slots < 2 * count:
+            slots *= 2
+        if slots > self.table_size:
+            self.table = <uint32_t *> grown(self.table, slots, sizeof(uint32_t))
+            self.table_size = slots
+            self.fill_table()
+        return 0
+
+    cdef void fill_table(self) noexcept:
+        cdef size_t index, slot
+        memset(self.table, 0, self.table_size * sizeof(uint32_t))
+        for index in range(self.producers_count):
+            slot = self.slot_of(self.producers[index].producer_id)
+            while self.table[slot] != 0:
+                slot = (slot + 1) & (self.table_size - 1)
+            self.table[slot] = <uint32_t> (index + 1)
