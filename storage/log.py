@@ -78,7 +78,6 @@ class PartitionLog:
         "_jitter",
         "_list",
         "_service",
-        "_start",
         "_states",
         "_unsynced",
         "config",
@@ -125,7 +124,6 @@ class PartitionLog:
             producer_expiration_ms=producer_expiration_ms,
         )
         self._list = SegmentList(fs, identity, contents, self._states, self._service)
-        self._start = LogStart(self._list, self._service, lambda: self.high_watermark)
         self.identity = identity
         self.leader_epoch = leader_epoch
         # State: log start <= last stable <= high watermark <= log end; none goes back.
@@ -500,7 +498,7 @@ class PartitionLog:
 
         Called by a clock, on the loop. Raises as `roll`.
         """
-        due = self._start.due(self.config, now_ms)
+        due = self._log_start().due(self.config, now_ms)
         if len(due.reasons) == len(self._list.segments):
             self.roll(now_ms)
         return bool(due.reasons)
@@ -515,7 +513,7 @@ class PartitionLog:
             NoSpace: the disk is full, and the log as before.
             StorageError: the disk failed; the log's directory is offline.
         """
-        return self._start.retain(self.config, now_ms)
+        return self._log_start().retain(self.config, now_ms)
 
     def delete_records(self, offset: int) -> tuple[DeletedSegment, ...] | ErrorCode:
         """Move the log start up to `offset`, and delete the segments below it. A worker thread.
@@ -523,7 +521,10 @@ class PartitionLog:
         An offset up to the log start changes nothing; one above the high watermark is
         OFFSET_OUT_OF_RANGE. Raises as `retain`.
         """
-        return self._start.delete_records(offset, self.sync)
+        return self._log_start().delete_records(offset, self.sync)
+
+    def _log_start(self) -> LogStart:
+        return LogStart(self._list, self._service, self.high_watermark)
 
     # ---------------------------------------------------------------- cleaning
 
