@@ -34,6 +34,8 @@ class ApiKey(enum.IntEnum):
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
     DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    INCREMENTAL_ALTER_CONFIGS = 44
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,8 @@ APIS: dict[int, Api] = {
         _api(ApiKey.INIT_PRODUCER_ID, (0, 4), flexible_since=2),
         _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 4), flexible_since=4),
         _api(ApiKey.DESCRIBE_CONFIGS, (1, 4), flexible_since=4),
+        _api(ApiKey.ALTER_CONFIGS, (0, 2), flexible_since=2),
+        _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), flexible_since=1),
     )
 }
 """By API key, in the order of the keys."""

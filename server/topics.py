@@ -274,6 +274,57 @@ class Topics:
             chosen.append(least)
         return chosen
 
+    # Changing.
+
+    async def alter(
+        self,
+        name: str,
+        change: Callable[[Mapping[str, str], LogConfig], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+    ) -> Topic | TopicRefused:
+        """Change what a topic overrides; durable, and followed by its logs, when this returns.
+
+        Args:
+            change: makes the new overrides from the old ones and the broker's defaults; it may
+                raise ConfigError.
+            validate_only: check everything and change nothing.
+        """
+        async with self._lock:
+            topic = self._by_name.get(name)
+            if topic is None:
+                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                return TopicRefused(error_code=unknown, message=unknown.message)
+            try:
+                overrides = change(topic.overrides, self._defaults.config)
+                config = LogConfig.from_overrides(overrides, self._defaults.config)
+            except ConfigError as error:
+                return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))
+            altered = replace(topic, overrides=dict(overrides), config=config)
+            if validate_only or altered.overrides == topic.overrides:
+                return altered
+            return await self._alter(altered)
+
+    async def _alter(self, altered: Topic) -> Topic | TopicRefused:
+        key = TOPICS + altered.name
+        entry = await self._store.get(key)
+        assert entry is not None, "only this class creates and deletes topics"
+        content = json.loads(entry.value) | {"configs": altered.overrides}
+        result = await self._store.txn(
+            [Compare(key=key, mod_revision=entry.mod_revision)],
+            [Put(key=key, value=_json(content))],
+        )
+        if not result.succeeded:
+            return TopicRefused(
+                error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
+                message=f"The configuration of '{altered.name}' was changed at the same time.",
+            )
+        self._publish(altered)
+        for log in altered.logs():
+            log.update_config(altered.config)
+        _log.info("%s: configured with %s", altered.name, altered.overrides)
+        return altered
+
     # Deleting.
 
     async def delete(self, topic: Topic) -> TopicRefused | None:
@@ -403,6 +454,10 @@ def _to_json(topic: Topic, directories: Sequence[LogDirectory]) -> str:
         "partitions": [directory.directory_id for directory in directories],
         "configs": dict(topic.overrides),
     }
+    return _json(content)
+
+
+def _json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, separators=(",", ":"))
 
 

@@ -3,7 +3,7 @@
 Behaviour: the properties of topics and of this broker, all of them or those named, each with its
 value, where the value comes from, what would hold without it (synonyms), type and documentation.
 Values read back exactly as they were set: Connect and Schema Registry refuse to start unless
-`cleanup.policy` says `compact`. Nothing can be changed yet, so broker properties are read-only.
+`cleanup.policy` says `compact`. Topics can be changed (AlterConfigs), broker properties are read-only.
 Versions: v1 config_source, synonyms · v3 config_type, documentation (KIP-569).
 Not implemented: broker loggers, client metrics, groups.
 

@@ -27,6 +27,8 @@ def test_advertised_versions_are_exactly_these() -> None:
         "InitProducerId": (22, 0, 4),
         "OffsetForLeaderEpoch": (23, 2, 4),
         "DescribeConfigs": (32, 1, 4),
+        "AlterConfigs": (33, 0, 2),
+        "IncrementalAlterConfigs": (44, 0, 1),
     }
     assert list(APIS) == sorted(APIS)
 

@@ -1,0 +1,96 @@
+"""What a topic overrides after a change: set, default, extended, shortened."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from server.config_changes import ConfigChange, Operation, fault_of_changes, overrides_after
+from storage.config_property import ConfigError
+from storage.log_config import LogConfig
+
+SET, DELETE, APPEND, SUBTRACT = Operation
+POLICY = "cleanup.policy"
+
+
+def change(operation: int, name: str, value: str | None = None) -> ConfigChange:
+    return ConfigChange(name=name, operation=operation, value=value)
+
+
+@pytest.mark.parametrize(
+    ("before", "operation", "value", "after"),
+    [
+        pytest.param({}, SET, "compact", {POLICY: "compact"}, id="set"),
+        pytest.param({POLICY: "delete"}, SET, "", {POLICY: ""}, id="set_to_nothing"),
+        pytest.param({POLICY: "delete"}, DELETE, None, {}, id="back_to_the_default"),
+        pytest.param({}, DELETE, None, {}, id="back_to_the_default_where_it_is"),
+        pytest.param(
+            {POLICY: "compact"}, APPEND, "delete", {POLICY: "compact,delete"}, id="append"
+        ),
+        pytest.param({}, APPEND, "compact", {POLICY: "delete,compact"}, id="append_to_default"),
+        pytest.param(
+            {POLICY: "compact"}, APPEND, "compact", {POLICY: "compact"}, id="append_twice"
+        ),
+        pytest.param({POLICY: ""}, APPEND, "compact", {POLICY: "compact"}, id="append_to_nothing"),
+        pytest.param(
+            {POLICY: "compact,delete"}, SUBTRACT, "compact", {POLICY: "delete"}, id="subtract"
+        ),
+        pytest.param({POLICY: "compact"}, SUBTRACT, "delete", {POLICY: "compact"}, id="not_there"),
+        pytest.param({}, SUBTRACT, "delete", {POLICY: ""}, id="subtract_the_default"),
+    ],
+)
+def test_a_change_leads_to(
+    before: dict[str, str], operation: Operation, value: str | None, after: dict[str, str]
+) -> None:
+    kept = {"segment.ms": "5"}
+    found = overrides_after(kept | before, [change(operation, POLICY, value)], LogConfig())
+    assert found == kept | after
+
+
+def test_a_list_is_extended_from_the_brokers_default() -> None:
+    defaults = LogConfig(cleanup_policy=("compact",))
+    assert overrides_after({}, [change(APPEND, POLICY, "delete")], defaults) == {
+        POLICY: "compact,delete"
+    }
+
+
+@pytest.mark.parametrize(
+    ("operation", "name", "message"),
+    [
+        (APPEND, "segment.ms", "Can't APPEND to key segment.ms because its type is not LIST."),
+        (SUBTRACT, "segment.ms", "Can't SUBTRACT to key segment.ms because its type is not LIST."),
+        (APPEND, "no.such", "Unknown topic config name: no.such"),
+    ],
+)
+def test_only_lists_are_extended(operation: Operation, name: str, message: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        overrides_after({}, [change(operation, name, "1")], LogConfig())
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        pytest.param(
+            [change(SET, "a", "1"), change(DELETE, "a")],
+            "Error due to duplicate config keys: a",
+            id="a_property_twice",
+        ),
+        pytest.param(
+            [change(SET, "a"), change(APPEND, "b"), change(DELETE, "c")],
+            "Null value not supported for : a, b",
+            id="no_value",
+        ),
+        pytest.param([change(4, "a", "1")], "Unknown operations type 4 for a", id="operation"),
+    ],
+)
+def test_changes_that_contradict_themselves_are_refused(
+    changes: list[ConfigChange], message: str
+) -> None:
+    fault = fault_of_changes(changes)
+    assert fault is not None
+    assert (fault.error_code, fault.message) == (ErrorCode.INVALID_REQUEST, message)
+
+
+def test_sound_changes_have_no_fault() -> None:
+    assert fault_of_changes([change(SET, "a", ""), change(DELETE, "b")]) is None
