@@ -68,3 +68,69 @@ def serve(
     from server.serve import serve as run
 
     raise typer.Exit(run(config, tuple(override or ())))
+
+
+@app.command(name="dump-log")
+def dump_log(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE|DIRECTORY...",
+            exists=True,
+            help="Segments, indexes, manifests, snapshots, checkpoints, metadata; or directories.",
+        ),
+    ],
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Check every CRC and every invariant of a data directory, a topic's or a"
+            " partition's. Exit code 0: nothing is wrong (notes may be), 1: errors or warnings.",
+        ),
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a line, for programs.")
+    ] = False,
+    records: Annotated[
+        bool, typer.Option("--records", help="Print the records of each batch as well.")
+    ] = False,
+    offset: Annotated[
+        int, typer.Option(min=0, help="Of a segment, begin with the batch that holds this offset.")
+    ] = 0,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of a segment, print at most so many batches or records."),
+    ] = None,
+    keys: Annotated[
+        bool,
+        typer.Option(
+            "--keys", help="With --verify: look for keys that a cleaned section holds twice."
+        ),
+    ] = False,
+    keys_memory: Annotated[
+        int,
+        typer.Option(
+            metavar="MIB", min=1, max=2047, help="Memory for --keys; with less it reads more often."
+        ),
+    ] = 128,
+) -> None:
+    """Print what files of a data directory hold, or verify that they agree.
+
+    Files are opened for reading only; a broker may be using them.
+    """
+    from server.dump_log import DumpOptions
+    from server.dump_log import dump_log as run
+    from server.dump_segment import Selection
+
+    if verify and (records or offset or limit is not None):
+        raise typer.BadParameter("--records, --offset and --limit print files, --verify does not")
+    if keys and not verify:
+        raise typer.BadParameter("--keys goes with --verify")
+    selection = Selection(with_records=records, start_offset=offset, limit=limit)
+    options = DumpOptions(
+        is_verification=verify,
+        as_json=json,
+        selection=selection,
+        key_map_bytes=keys_memory << 20 if keys else None,
+    )
+    raise typer.Exit(run(paths, options))

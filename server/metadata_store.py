@@ -20,7 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-from server.metadata_log import MetadataLog, Operation, State, Transaction
+from server.metadata_files import Operation, State, Transaction
+from server.metadata_log import MetadataLog
 from storage.errors import StorageError
 from storage.files import FileSystem
 

@@ -330,3 +330,15 @@ class LocalFileSystem:
                 raise DirectoryLocked(os.path.dirname(path)) from error
             raise disk_error("lock", path, error) from error
         return LocalLock(descriptor)
+
+
+class ReadOnlyFileSystem(LocalFileSystem):
+    """The operating system's files for who only looks: what is opened here cannot be written to."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> LocalFile:
+        assert not create
+        with disk_errors("open", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            return LocalFile(path, descriptor, os.fstat(descriptor).st_size)

@@ -134,6 +134,8 @@ class LogReport:
     """Everything below it was safe on disk when the manifest was written."""
     log_end_offset: int = -1
     """Behind the last sound batch."""
+    latest_epoch: int = -1
+    """The largest leader epoch of its batches."""
     findings: tuple[Finding, ...] = field(default=())
 
     @property

@@ -2,7 +2,7 @@
 
 The work is done front to back, each byte of a segment is read once, and what is remembered is bounded
 by the producers and epochs of the log. A directory in use changes meanwhile: where something was
-wrong and the manifest is another one afterwards, it is looked at again.
+wrong and the manifest or the names are others afterwards, it is looked at again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import partial
 from protocol.batch_scan import ScannedBatch
 from storage.errors import DamagedFile, DiskError, FormatFromTheFuture, LogOffline, MissingFile
 from storage.files import FileSystem
-from storage.findings import Check, Findings, LogReport
+from storage.findings import Check, Findings, LogReport, Severity
 from storage.log_identity import LogIdentity
 from storage.manifest import UNKNOWN, Manifest, SegmentRow, decode
 from storage.paths import CLEANED, LOG, MANIFEST, OFFSET_INDEX, TIME_INDEX, join, segment_file
@@ -23,7 +23,7 @@ from storage.verify_manifest import check_manifest, explain_names
 from storage.verify_segment import Progress, SegmentContents, SegmentVerification
 from storage.verify_states import EpochVerification, ProducerVerification
 
-LOOKS_MAX = 4
+LOOKS_MAX = 8
 """How often a log that changes under the look is looked at."""
 
 
@@ -40,19 +40,21 @@ def verify_log(
         was_clean: whether the log directory says that its last stop was clean.
         progress: gets the bytes of segments as they are read.
     """
-    before = _manifest_bytes(fs, identity)
+    before = _state(fs, identity)
     for _ in range(LOOKS_MAX - 1):
         report = _look(fs, identity, was_clean, progress)
-        after = _manifest_bytes(fs, identity)
-        if not report.errors or before == after:
+        after = _state(fs, identity)
+        if before == after or all(each.severity is Severity.NOTE for each in report.findings):
             return report
         before = after
     return _look(fs, identity, was_clean, progress)
 
 
-def _manifest_bytes(fs: FileSystem, identity: LogIdentity) -> bytes | None:
+def _state(fs: FileSystem, identity: LogIdentity) -> tuple[bytes, list[str]] | None:
+    """What a swap, a roll or a truncation changes; None if it cannot be read."""
     try:
-        return fs.read_bytes(join(identity.directory, MANIFEST))
+        manifest = fs.read_bytes(join(identity.directory, MANIFEST))
+        return manifest, fs.list(identity.directory)
     except DiskError:
         return None
 
@@ -143,6 +145,7 @@ class _Look:
         """Everything."""
         log_end_offset = self._look_at_segments(self._manifest)
         self._epochs.finish(log_end_offset)
+        self._report.latest_epoch = self._epochs.latest
         self._producers.finish(log_end_offset, is_truncating=self._manifest.truncate_to != UNKNOWN)
         self._check_offsets(self._manifest, log_end_offset)
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from server import metadata_log
-from server.metadata_log import MetadataLog, Operation, State
+from server.metadata_files import Operation, State
+from server.metadata_log import MetadataLog
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 DIRECTORY = "/data/metadata"

@@ -1,0 +1,229 @@
+"""The contents of each kind of file, as rows: decoded by those who own the format, never here.
+
+A section is what one file holds: some facts about the whole, and rows that come as they are read, so a
+segment of any size takes the memory of a chunk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from server.dump_kinds import Kind, base_offset_of
+from server.metadata_files import decode_snapshot, frame_damage, scan_frames
+from storage.errors import DamagedFile, DiskError, FormatFromTheFuture, MissingFile
+from storage.files import FileSystem
+from storage.leader_epochs import decode_leader_epochs
+from storage.log_identity import LogIdentity
+from storage.manifest import decode
+from storage.paths import MANIFEST, join, topic_id_text
+from storage.producer_state import decode_producer_states
+from storage.sealed_index import OFFSET_ENTRY, TIME_ENTRY, EntryFile
+from storage.verify import Found, log_bytes
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Section:
+    """What one file, or one question about a directory, has to say."""
+
+    kind: str
+    path: str
+    facts: Row = field(default_factory=dict)
+    rows: Iterator[Row] = field(default_factory=lambda: iter(()))
+    times: frozenset[str] = frozenset()
+    """The names of facts and columns that are timestamps in ms."""
+
+
+def section_of(fs: FileSystem, path: str, kind: Kind) -> Section:
+    """Read a file of any kind but a segment.
+
+    Raises:
+        DamagedFile, FormatFromTheFuture: it is not what its name says.
+        DiskError: it cannot be read.
+    """
+    return _READERS[kind](fs, path)
+
+
+def _manifest(fs: FileSystem, path: str) -> Section:
+    manifest = decode(fs.read_bytes(path), path)
+    facts = {name: getattr(manifest, name) for name in _MANIFEST_FACTS}
+    facts["topic_id"] = topic_id_text(manifest.topic_id)
+    return Section(
+        kind=Kind.MANIFEST.value,
+        path=path,
+        facts=facts,
+        rows=(asdict(row) for row in manifest.segments),
+        times=_MANIFEST_TIMES,
+    )
+
+
+_MANIFEST_FACTS = (
+    "version",
+    "generation",
+    "topic_id",
+    "partition",
+    "log_start_offset",
+    "clean_offset",
+    "truncate_to",
+)
+_MANIFEST_TIMES = frozenset(
+    {
+        "max_timestamp",
+        "created_ms",
+        "first_append_ms",
+        "last_append_ms",
+        "least_delete_horizon_ms",
+    }
+)
+
+
+def _offset_index(fs: FileSystem, path: str) -> Section:
+    base_offset = base_offset_of(path)
+    rows = (
+        {"last_offset": base_offset + relative, "position": position}
+        for relative, position in _entries(EntryFile(fs, path, OFFSET_ENTRY))
+    )
+    return Section(kind=Kind.OFFSET_INDEX.value, path=path, rows=rows)
+
+
+def _time_index(fs: FileSystem, path: str) -> Section:
+    base_offset = base_offset_of(path)
+    rows = (
+        {"timestamp": timestamp, "last_offset": base_offset + relative}
+        for timestamp, relative in _entries(EntryFile(fs, path, TIME_ENTRY))
+    )
+    return Section(kind=Kind.TIME_INDEX.value, path=path, rows=rows, times=frozenset({"timestamp"}))
+
+
+def _entries(file: EntryFile) -> Iterator[tuple[int, int]]:
+    return (file[index] for index in range(file.count))
+
+
+def _producer_snapshot(fs: FileSystem, path: str) -> Section:
+    states = decode_producer_states(fs.read_bytes(path), path)
+    rows = (
+        {
+            "producer_id": producer_id,
+            "producer_epoch": state.producer_epoch,
+            "coordinator_epoch": state.coordinator_epoch,
+            "current_txn_first_offset": state.current_txn_first_offset,
+            "last_timestamp": state.last_timestamp,
+            "batches": [asdict(batch) for batch in state.batches],
+        }
+        for producer_id, state in states.items()
+    )
+    return Section(
+        kind=Kind.PRODUCER_SNAPSHOT.value,
+        path=path,
+        facts={"producers": len(states)},
+        rows=rows,
+        times=frozenset({"last_timestamp"}),
+    )
+
+
+def _leader_epochs(fs: FileSystem, path: str) -> Section:
+    epochs = decode_leader_epochs(fs.read_bytes(path), path)
+    rows = ({"epoch": epoch, "start_offset": start} for epoch, start in epochs.entries)
+    return Section(kind=Kind.LEADER_EPOCHS.value, path=path, rows=rows)
+
+
+def _metadata_log(fs: FileSystem, path: str) -> Section:
+    data = fs.read_bytes(path)
+    end, payloads = scan_frames(data)
+    contents = [json.loads(payload) for payload in payloads]
+    facts = {"format": contents[0].get("format") if contents else None}
+    if end < len(data):
+        facts["damage"] = f"at byte {end}: {frame_damage(data, end) or 'a torn transaction'}"
+    return Section(kind=Kind.METADATA_LOG.value, path=path, facts=facts, rows=iter(contents[1:]))
+
+
+def _metadata_snapshot(fs: FileSystem, path: str) -> Section:
+    state = decode_snapshot(fs.read_bytes(path), path)
+    names = ("key", "value", "created_revision", "modified_revision", "lease")
+    rows = (dict(zip(names, entry, strict=False)) for entry in state.entries)
+    return Section(
+        kind=Kind.METADATA_SNAPSHOT.value,
+        path=path,
+        facts={"revision": state.revision, "leases": state.leases},
+        rows=rows,
+    )
+
+
+def _text(fs: FileSystem, path: str) -> Section:
+    lines = fs.read_bytes(path).decode("utf-8", "replace").splitlines()
+    return Section(kind=Kind.TEXT.value, path=path, rows=iter([{"line": line} for line in lines]))
+
+
+def _hash_key(fs: FileSystem, path: str) -> Section:
+    return Section(
+        kind=Kind.HASH_KEY.value, path=path, facts={"size": fs.size(path), "shown": "never"}
+    )
+
+
+_READERS: dict[Kind, Callable[[FileSystem, str], Section]] = {
+    Kind.MANIFEST: _manifest,
+    Kind.OFFSET_INDEX: _offset_index,
+    Kind.TIME_INDEX: _time_index,
+    Kind.PRODUCER_SNAPSHOT: _producer_snapshot,
+    Kind.LEADER_EPOCHS: _leader_epochs,
+    Kind.METADATA_LOG: _metadata_log,
+    Kind.METADATA_SNAPSHOT: _metadata_snapshot,
+    Kind.TEXT: _text,
+    Kind.HASH_KEY: _hash_key,
+}
+
+
+def directory_section(fs: FileSystem, path: str) -> Section:
+    """The files in a directory, with their sizes."""
+    return Section(kind="directory", path=path, rows=_sizes(fs, path))
+
+
+def _sizes(fs: FileSystem, path: str) -> Iterator[Row]:
+    for name in fs.list(path):
+        try:
+            yield {"name": name, "size": fs.size(join(path, name))}
+        except MissingFile:
+            continue
+
+
+def logs_section(fs: FileSystem, found: Found) -> Section:
+    """The logs of a data directory or of a topic, as their manifests have them."""
+    facts: Row = {"logs": len(found.logs)}
+    if found.start_counter is not None:
+        facts["start_counter"] = found.start_counter
+        facts["was_stopped_cleanly"] = found.was_clean
+    return Section(
+        kind="logs", path=found.path, facts=facts, rows=(_log_row(fs, log) for log in found.logs)
+    )
+
+
+def _log_row(fs: FileSystem, log: LogIdentity) -> Row:
+    row: Row = {"topic": log.topic_partition.topic, "partition": log.topic_partition.partition}
+    path = join(log.directory, MANIFEST)
+    try:
+        manifest = decode(fs.read_bytes(path), path)
+    except (DiskError, DamagedFile, FormatFromTheFuture) as error:
+        return {**row, **dict.fromkeys(_LOG_NUMBERS), "problem": str(error)}
+    numbers = (
+        len(manifest.segments),
+        manifest.log_start_offset,
+        manifest.clean_offset,
+        max(manifest.segments[-1].base_offset, manifest.segments[-1].end_offset),
+        manifest.generation,
+        log_bytes(fs, log.directory),
+    )
+    return {**row, **dict(zip(_LOG_NUMBERS, numbers, strict=True)), "problem": None}
+
+
+_LOG_NUMBERS = (
+    "segments",
+    "log_start_offset",
+    "clean_offset",
+    "recovery_point",
+    "generation",
+    "bytes",
+)

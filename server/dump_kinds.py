@@ -1,0 +1,89 @@
+"""What kind of file a path is: by its name, and where names are ambiguous by how it begins."""
+
+from __future__ import annotations
+
+import enum
+import re
+
+from server import metadata_files
+from storage import manifest, producer_state
+from storage.files import FileSystem
+from storage.paths import (
+    CLEAN_SHUTDOWN,
+    CLEANED,
+    HASH_KEY,
+    LEADER_EPOCH_CHECKPOINT,
+    LOCK,
+    LOG,
+    META_PROPERTIES,
+    OFFSET_INDEX,
+    START_COUNTER,
+    TIME_INDEX,
+)
+
+BASE_OFFSET = re.compile(r"\d{20}(?=\.)")
+MAGIC_AT = 16
+PREFIX_BYTES = 17
+
+
+class Kind(enum.Enum):
+    """The kinds of files there are; the values are what a program reads."""
+
+    SEGMENT = "segment"
+    OFFSET_INDEX = "offset index"
+    TIME_INDEX = "time index"
+    MANIFEST = "manifest"
+    PRODUCER_SNAPSHOT = "producer snapshot"
+    LEADER_EPOCHS = "leader epoch checkpoint"
+    METADATA_LOG = "metadata log"
+    METADATA_SNAPSHOT = "metadata snapshot"
+    TEXT = "text"
+    HASH_KEY = "hash key"
+    """Of the cleaner; never shown."""
+
+
+BY_NAME = {
+    LEADER_EPOCH_CHECKPOINT: Kind.LEADER_EPOCHS,
+    META_PROPERTIES: Kind.TEXT,
+    START_COUNTER: Kind.TEXT,
+    CLEAN_SHUTDOWN: Kind.TEXT,
+    LOCK: Kind.TEXT,
+    HASH_KEY: Kind.HASH_KEY,
+}
+BY_SUFFIX = {OFFSET_INDEX: Kind.OFFSET_INDEX, TIME_INDEX: Kind.TIME_INDEX}
+BY_MAGIC = {
+    manifest.MAGIC: Kind.MANIFEST,
+    producer_state.MAGIC: Kind.PRODUCER_SNAPSHOT,
+    metadata_files.MAGIC: Kind.METADATA_SNAPSHOT,
+}
+
+
+def kind_of(fs: FileSystem, path: str) -> Kind | None:
+    """The kind of the file at `path`; None if it is none of ours. Raises DiskError."""
+    name = path.rpartition("/")[2].removesuffix(".tmp").removesuffix(CLEANED)
+    if name in BY_NAME:
+        return BY_NAME[name]
+    for suffix, kind in BY_SUFFIX.items():
+        if name.endswith(suffix):
+            return kind
+    prefix = _prefix(fs, path)
+    if prefix[:4] in BY_MAGIC:
+        return BY_MAGIC[prefix[:4]]
+    if prefix[metadata_files.FRAME.size :].startswith(b'{"'):
+        return Kind.METADATA_LOG
+    is_segment = prefix[MAGIC_AT:] == b"\2" or not prefix
+    return Kind.SEGMENT if is_segment or name.endswith(LOG) else None
+
+
+def base_offset_of(path: str) -> int:
+    """The base offset in a file's name, which an index counts from; 0 without one."""
+    found = BASE_OFFSET.match(path.rpartition("/")[2])
+    return int(found[0]) if found else 0
+
+
+def _prefix(fs: FileSystem, path: str) -> bytes:
+    file = fs.open(path)
+    try:
+        return file.read_at(0, PREFIX_BYTES)
+    finally:
+        file.close()

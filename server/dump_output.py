@@ -1,0 +1,221 @@
+"""Prints sections, findings and summaries: as tables for people, or as JSON, one object a line.
+
+Rows are printed as they come. A table of a long file is printed in pages whose columns are as wide as
+what they may hold, so the pages line up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from server.dump_files import Row, Section
+from server.dump_kinds import Kind
+from server.dump_segment import json_record
+from server.dump_text import bytes_text, time_text
+from storage.findings import Finding, LogReport, Severity
+
+PAGE_ROWS = 200
+WIDTH = 10_000
+"""Tables are not squeezed into a terminal: long lines wrap there, and numbers stay whole."""
+
+STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+
+
+class Output(Protocol):
+    """How what was found reaches its reader."""
+
+    def section(self, section: Section) -> None:
+        """Print what one file holds."""
+
+    def finding(self, finding: Finding) -> None:
+        """Print what is wrong, or what may surprise."""
+
+    def log(self, report: LogReport) -> None:
+        """Print what was seen of one log, but for its findings."""
+
+    def summary(self, totals: Row) -> None:
+        """Print the last word of a verification."""
+
+
+class JsonOutput:
+    """One object a line; its member `type` says what it is."""
+
+    def section(self, section: Section) -> None:
+        self._print("file", {"kind": section.kind, "path": section.path, **section.facts})
+        for row in section.rows:
+            kind = row.pop("type", "row")
+            self._print(kind, json_record(row) if kind == "record" else row)
+
+    def finding(self, finding: Finding) -> None:
+        values = {**asdict(finding), "severity": finding.severity.value}
+        self._print("finding", {**values, "check": finding.check.value})
+
+    def log(self, report: LogReport) -> None:
+        values = asdict(report)
+        values["findings"] = len(report.findings)
+        self._print("log", values)
+
+    def summary(self, totals: Row) -> None:
+        self._print("summary", totals)
+
+    def _print(self, kind: str, values: Row) -> None:
+        # ASCII only: a client's bytes must not reach a terminal that obeys them.
+        sys.stdout.write(json.dumps({"type": kind, **values}) + "\n")
+
+
+class TableOutput:
+    """Tables; with colours on a terminal only."""
+
+    def __init__(self) -> None:
+        self._console = Console(width=WIDTH, highlight=False)
+
+    def section(self, section: Section) -> None:
+        self._line(f"{section.path}: {section.kind}", "bold")
+        for name, value in section.facts.items():
+            self._line(f"  {_words(name)}: {_cell(name, value, section.times)}")
+        if section.kind == Kind.SEGMENT.value:
+            self._batches(section)
+        else:
+            self._rows(section)
+
+    def finding(self, finding: Finding) -> None:
+        place = finding.path
+        if finding.position is not None:
+            place += f" at byte {finding.position}"
+        line = Text(finding.severity.value, style=STYLES[finding.severity])
+        self._console.print(line.append(f": {place}: {finding.text}", style="default"))
+
+    def log(self, report: LogReport) -> None:
+        """A log that is sound is only counted."""
+
+    def summary(self, totals: Row) -> None:
+        table = _table(list(totals), texts=())
+        table.add_row(*(Text(f"{value:,}") for value in totals.values()))
+        self._console.print(table)
+
+    # ---------------------------------------------------------------- rows
+
+    def _rows(self, section: Section) -> None:
+        for page in _pages(section.rows):
+            names = list(page[0])
+            table = _table(names)
+            for row in page:
+                table.add_row(*(Text(_cell(name, row[name], section.times)) for name in names))
+            self._console.print(table)
+
+    def _batches(self, section: Section) -> None:
+        is_first = True
+        for page in _pages(section.rows):
+            for kind, rows in itertools.groupby(page, key=lambda row: str(row["type"])):
+                if kind == "record":
+                    self._records(rows)
+                elif kind == "damage":
+                    self._damage(rows)
+                else:
+                    self._console.print(_batch_table(rows, show_header=is_first))
+                    is_first = False
+
+    def _records(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            headers = ", ".join(f"{key}={bytes_text(value)}" for key, value in row["headers"])
+            time = time_text(row["timestamp"], with_raw=True)
+            pair = f"{bytes_text(row['key'])} = {bytes_text(row['value'])}"
+            rest = f"  headers: {headers}" if headers else ""
+            self._line(f"    {row['offset']}  {time}  {pair}{rest}")
+
+    def _damage(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            place = f"at byte {row['position']}: " if "position" in row else ""
+            self._line(f"  not sound {place}{row['reason']}", STYLES[Severity.ERROR])
+
+    def _line(self, text: str, style: str = "") -> None:
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+
+TEXTS = {"name", "topic", "problem", "line", "key", "value", "operations", "batches"}
+"""Columns that are read from the left."""
+
+BATCH_COLUMNS = (
+    ("position", 11),
+    ("base offset", 11),
+    ("last offset", 11),
+    ("records", 7),
+    ("bytes", 9),
+    ("codec", 6),
+    ("epoch", 5),
+    ("producer/epoch/sequence", 24),
+    ("largest timestamp", 41),
+    ("crc", 12),
+    ("flags", 5),
+)
+
+
+def _batch_table(rows: Iterable[Row], *, show_header: bool) -> Table:
+    table = Table(box=None, show_header=show_header, header_style="bold", pad_edge=False)
+    for name, width in BATCH_COLUMNS:
+        is_text = name in ("codec", "flags", "crc")
+        justify: Any = "left" if is_text else "right"
+        table.add_column(name, min_width=width, no_wrap=True, justify=justify)
+    for row in rows:
+        table.add_row(*map(Text, _batch_cells(row)))
+    return table
+
+
+def _batch_cells(row: Row) -> Iterator[str]:
+    for name in ("position", "base_offset", "last_offset", "records", "bytes", "codec"):
+        yield str(row[name])
+    yield str(row["leader_epoch"])
+    producer = (row["producer_id"], row["producer_epoch"], row["base_sequence"])
+    yield "-" if producer[0] < 0 else "{}/{}/{}".format(*producer)
+    yield time_text(row["max_timestamp"], with_raw=True)
+    yield f"{row['crc']} ok"
+    yield ", ".join(_flags(row))
+
+
+def _flags(row: Row) -> Iterator[str]:
+    if row["timestamp_type"] == "log_append_time":
+        yield "log append time"
+    if row["is_transactional"]:
+        yield "transactional"
+    if row["is_control"]:
+        yield "control"
+    if row["delete_horizon_ms"] is not None:
+        yield f"delete horizon {time_text(row['delete_horizon_ms'], with_raw=True)}"
+
+
+def _pages(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    while page := list(itertools.islice(rows, PAGE_ROWS)):
+        yield page
+
+
+def _table(names: Sequence[str], texts: Collection[str] = TEXTS) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in names:
+        justify: Any = "left" if name in texts else "right"
+        table.add_column(_words(name), no_wrap=True, justify=justify)
+    return table
+
+
+def _words(name: str) -> str:
+    return name.removesuffix("_ms").replace("_", " ")
+
+
+def _cell(name: str, value: Any, times: frozenset[str]) -> str:
+    if name in times:
+        return time_text(value)
+    if value is None:
+        return "-"
+    if name == "batches":
+        places = "{first_sequence}-{last_sequence} at {last_offset}"
+        return ", ".join(places.format(**batch) for batch in value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(text)
