@@ -2,7 +2,7 @@
 
     StorageError                  the world below us is broken; nothing more was acknowledged
     |-- DiskError                 one file operation failed; carries path and errno
-    |   |-- NoSpace               the disk is full: the append is refused, the log serves on
+    |   |-- NoSpace               the disk is full, or no descriptor left: refused, the log serves on
     |   |-- MissingFile           a file that should be there is not
     |   `-- SyncFailed            a failed fsync is final: the log directory goes offline
     |-- DirectoryOffline          a log directory is out of service until the next start
@@ -36,7 +36,7 @@ class DiskError(StorageError):
 
 
 class NoSpace(DiskError):
-    """The disk or a quota is full. Nothing was written; the same append may work later."""
+    """The disk, a quota or the table of open files is full. Nothing was done; it may work later."""
 
 
 class MissingFile(DiskError):

@@ -25,6 +25,9 @@ from storage.errors import DirectoryLocked, DiskError, MissingFile, NoSpace, Syn
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 IOV_MAX = os.sysconf("SC_IOV_MAX")
+
+SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""What passes: nothing was done, and the same operation may work later."""
 READ_BYTES = 16 << 10
 """A manifest of 150 segments is read in one call."""
 
@@ -115,6 +118,12 @@ class FileSystem(Protocol):
     def lock(self, path: str) -> Lock:
         """Take the lock file at `path` for this process. Raises DirectoryLocked."""
 
+    def forget_cached(self, path: str) -> None:
+        """Let all files below a directory be read from the disk again, not from the page cache.
+
+        After a failed sync the cache may have bytes that the disk has not, and calls them clean.
+        """
+
 
 @contextlib.contextmanager
 def disk_errors(action: str, path: str) -> Iterator[None]:
@@ -131,7 +140,7 @@ def disk_error(action: str, path: str, error: OSError) -> DiskError:
     kind: type[DiskError] = DiskError
     if action == "sync":
         kind = SyncFailed
-    elif number in (errno.ENOSPC, errno.EDQUOT):
+    elif number in SHORTAGES:
         kind = NoSpace
     elif number == errno.ENOENT:
         kind = MissingFile
@@ -226,6 +235,16 @@ def _read_to_end(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
+@contextlib.contextmanager
+def _open_directory(path: str) -> Iterator[int]:
+    """A directory's descriptor. Raises OSError, as what is done with it does."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class LocalLock:
     """An flock on a file, held as long as its descriptor is open."""
 
@@ -280,9 +299,12 @@ class LocalFileSystem:
 
     def replace_durably(self, path: str, data: bytes, *, secret: bool = False) -> None:
         staging = f"{path}.tmp"
-        self._write(staging, data, mode=0o600 if secret else 0o644)
-        self.rename(staging, path)
-        self.sync_directory(os.path.dirname(path))
+        # Opened first: once the new file is in place, the lack of a descriptor would be a failure.
+        with disk_errors("open", path), _open_directory(os.path.dirname(path)) as directory:
+            self._write(staging, data, mode=0o600 if secret else 0o644)
+            self.rename(staging, path)
+            with disk_errors("sync", os.path.dirname(path)):
+                os.fsync(directory)
 
     def rename(self, source: str, target: str) -> None:
         with disk_errors("rename", source):
@@ -305,12 +327,8 @@ class LocalFileSystem:
             shutil.rmtree(path)
 
     def sync_directory(self, path: str) -> None:
-        with disk_errors("sync", path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        with disk_errors("sync", path), _open_directory(path) as directory:
+            os.fsync(directory)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -330,6 +348,22 @@ class LocalFileSystem:
                 raise DirectoryLocked(os.path.dirname(path)) from error
             raise disk_error("lock", path, error) from error
         return LocalLock(descriptor)
+
+    def forget_cached(self, path: str) -> None:
+        for folder, _, names in os.walk(path):
+            for name in names:
+                with disk_errors("sync", folder):
+                    _forget(os.path.join(folder, name))
+
+
+def _forget(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # Only clean pages can be forgotten.
+        os.fdatasync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
 
 
 class ReadOnlyFileSystem(LocalFileSystem):

@@ -8,11 +8,12 @@ A disk that fails takes the whole directory offline: its logs refuse everything 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from storage.errors import DamagedFile, DirectoryOffline, MissingFile
+from storage.errors import DamagedFile, DirectoryOffline, MissingFile, StorageError, SyncFailed
 from storage.files import FileSystem, Lock
 from storage.log import PRODUCER_EXPIRATION_MS, PartitionLog
 from storage.log_config import LogConfig
@@ -25,6 +26,7 @@ from storage.paths import (
     LOCK,
     META_PROPERTIES,
     START_COUNTER,
+    SYNC_FAILED,
     join,
     topic_directory,
 )
@@ -92,6 +94,7 @@ class LogDirectory:
         _make_durably(fs, path)
         self._lock: Lock = fs.lock(join(path, LOCK))
         try:
+            self._read_anew_after_a_failed_sync()
             self.meta = self._label(new_meta)
             self._hash_key = self._secret(random_bytes)
             self.leader_epoch = self._count_start()
@@ -102,7 +105,7 @@ class LogDirectory:
         # State
         self.offline_reason: str | None = None
         # One for all logs.
-        self._on_failure = lambda error: self.go_offline(str(error))
+        self._on_failure = self._failed
         self._logs: list[PartitionLog] = []
 
     @property
@@ -132,12 +135,13 @@ class LogDirectory:
             DirectoryOffline: the directory is out of service.
             DiskError: the disk failed.
         """
-        logs = [
-            self._create_log(TopicPartition(topic, number), topic_id, config)
-            for number in partitions
-        ]
-        self._fs.sync_directory(self._topic_path(topic, topic_id))
-        self._fs.sync_directory(self.path)
+        with self._failed_syncs_are_final():
+            logs = [
+                self._create_log(TopicPartition(topic, number), topic_id, config)
+                for number in partitions
+            ]
+            self._fs.sync_directory(self._topic_path(topic, topic_id))
+            self._fs.sync_directory(self.path)
         return logs
 
     def _create_log(
@@ -145,9 +149,7 @@ class LogDirectory:
     ) -> PartitionLog:
         self._check_online()
         identity = self._identity(topic_partition, topic_id)
-        log = create_log(self._fs, identity, config, self._opening(), self._jitter())
-        self._logs.append(log)
-        return log
+        return self._take(create_log(self._fs, identity, config, self._opening(), self._jitter()))
 
     def open_log(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
@@ -161,8 +163,15 @@ class LogDirectory:
         """
         self._check_online()
         identity = self._identity(topic_partition, topic_id)
-        log = open_log(self._fs, identity, config, self._opening(), self._jitter())
+        with self._failed_syncs_are_final():
+            log = open_log(self._fs, identity, config, self._opening(), self._jitter())
+        return self._take(log)
+
+    def _take(self, log: PartitionLog) -> PartitionLog:
         self._logs.append(log)
+        if self.offline_reason is not None:
+            # It failed while another thread opened this log.
+            log.go_offline(self.offline_reason)
         return log
 
     def delete_topic(self, topic: str, topic_id: uuid.UUID) -> None:
@@ -173,10 +182,11 @@ class LogDirectory:
         """
         path = self._topic_path(topic, topic_id)
         self._logs = [log for log in self._logs if log.topic_id != topic_id]
-        if self._fs.exists(path):
-            self._fs.rename(path, path + DELETED)
-            self._fs.sync_directory(self.path)
-        self._fs.remove_tree(path + DELETED)
+        with self._failed_syncs_are_final():
+            if self._fs.exists(path):
+                self._fs.rename(path, path + DELETED)
+                self._fs.sync_directory(self.path)
+            self._fs.remove_tree(path + DELETED)
 
     def _topic_path(self, topic: str, topic_id: uuid.UUID) -> str:
         return join(self.path, topic_directory(topic, topic_id))
@@ -211,6 +221,24 @@ class LogDirectory:
             for log in self._logs:
                 log.go_offline(reason)
 
+    def _failed(self, error: StorageError) -> None:
+        """Go offline. A failed sync leaves a mark for the next start, if the disk still takes one.
+
+        The mark need not survive a power cut, for neither does the page cache that it warns of.
+        """
+        self.go_offline(str(error))
+        if isinstance(error, SyncFailed):
+            with contextlib.suppress(StorageError):
+                self._fs.write_bytes(join(self.path, SYNC_FAILED), f"{error}\n".encode())
+
+    @contextlib.contextmanager
+    def _failed_syncs_are_final(self) -> Iterator[None]:
+        try:
+            yield
+        except SyncFailed as error:
+            self._failed(error)
+            raise
+
     def _check_online(self) -> None:
         if self.offline_reason is not None:
             raise DirectoryOffline(self.path, self.offline_reason)
@@ -229,6 +257,18 @@ class LogDirectory:
             self._lock.release()
 
     # ---------------------------------------------------------------- its own files
+
+    def _read_anew_after_a_failed_sync(self) -> None:
+        """Believe only what is on the disk: the page cache has what the failed sync did not write.
+
+        Recovery would find it, sync nothing, and promise it: a power cut would take it away.
+        """
+        mark = join(self.path, SYNC_FAILED)
+        if self._fs.exists(mark):
+            _log.warning("%s: a sync has failed in its last run; reading anew", self.path)
+            self._fs.forget_cached(self.path)
+            self._fs.unlink(mark)
+            self._fs.sync_directory(self.path)
 
     def _label(self, new_meta: MetaProperties) -> MetaProperties:
         found = read_meta_properties(self._fs, self.path)

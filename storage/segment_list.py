@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from storage.checkpoint import Checkpoint, bytes_behind, is_in, take_checkpoint
 from storage.cleaned_segment import CleanedSegment, discard_staged
-from storage.errors import NoSpace, SegmentRemoved, SwapRefused
+from storage.errors import DiskError, NoSpace, SegmentRemoved, SwapRefused
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log_identity import LogIdentity
@@ -308,7 +308,13 @@ class SegmentList:
                         each.row.file_version,
                     )
                 raise
-            place_files(self._fs, self._identity.directory, cleaned)
+            try:
+                place_files(self._fs, self._identity.directory, cleaned)
+            except NoSpace as error:
+                # Nothing that can be put off: the manifest lists these names already.
+                raise DiskError(
+                    error.action, error.path, error.errno, "after the commit"
+                ) from error
             self._show_swap(sources, new)
 
     def _show_swap(self, sources: Sequence[SegmentRow], new: Sequence[Segment]) -> None:

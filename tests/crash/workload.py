@@ -20,7 +20,7 @@ from storage.log import Appended, PartitionLog
 from storage.manifest import SegmentRow
 from storage.producer_state import Duplicate
 from storage.retention import decide_retention
-from tests.crash.expected import Content, Possible, read_content
+from tests.crash.expected import Content, Possible, check_content, read_content
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import Deferred, LogHome
@@ -105,6 +105,7 @@ class Workload:
             (self.truncate_fully, 1),
             (self.restart, 2),
             (self.crash_and_go_on, 2),
+            (self.end_process_and_go_on, 1),
         ]
 
     def play(self) -> None:
@@ -116,8 +117,12 @@ class Workload:
             (step,) = self.random.choices(steps, weights)
             self.what = getattr(step, "__name__", "background")
             self.log_end = self.log.log_end_offset
-            step()
-            assert not self.home.failures, self.home.failures
+            self.take(step)
+
+    def take(self, step: Callable[[], None]) -> None:
+        """Take one step; the disk works."""
+        step()
+        assert not self.home.failures, self.home.failures
 
     # ---------------------------------------------------------------- what a crash may leave
 
@@ -264,17 +269,18 @@ class Workload:
         kept = {at: each for at, each in self.records.items() if at < cut}
         self.other = (kept, self.start, min(self.synced_end, cut))
         self.log.truncate_to(offset)
+        self.changes += offset < end
         self._truncated(kept, self.start)
 
     def truncate_fully(self) -> None:
         offset = self.log.log_end_offset + self.random.randrange(5)
         self.other = ({}, offset, offset)
         self.log.truncate_fully_and_start_at(offset)
+        self.changes += 1
         self._truncated({}, offset)
 
     def _truncated(self, kept: Content, start: int) -> None:
         self.records, self.start, self.other = kept, start, None
-        self.changes += 1
         self.synced_end = min(self.synced_end, self.log.log_end_offset)
         self.synced_end = max(self.synced_end, start)
         self.sync()
@@ -282,9 +288,9 @@ class Workload:
 
     def restart(self) -> None:
         self.background.run_all()
-        if self.planned is not None:
-            self.planned.discard(self.home)
-            self.planned = None
+        planned, self.planned = self.planned, None
+        if planned is not None:
+            planned.discard(self.home)
         self.log.close()
         self.synced_end = self.log.log_end_offset
         self.disk = self.home.fs = self.disk.after_crash(Loss.EVERYTHING, self.crash_random)
@@ -293,15 +299,23 @@ class Workload:
         assert read_content(self.log) == self.records
 
     def crash_and_go_on(self) -> None:
-        """Live on with a state that a crash has left, as a broker does."""
+        """Live on with a state that a power cut has left, as a broker does."""
         self.disk = self.home.fs = self.disk.after_crash(Loss.TORN, self.crash_random)
+        self._go_on()
+
+    def end_process_and_go_on(self) -> None:
+        """kill -9: the machine and its page cache live on, what waited in the background is gone."""
+        self.disk.on_operation = None
+        self.disk.forget_cached("/data")  # as `LogDirectory` does when a sync has failed
+        self._go_on()
+
+    def _go_on(self) -> None:
         self.background.waiting.clear()
         self.planned = None
         self._reopen(is_clean=False)
-        end = self.log.log_end_offset
-        self.records = {at: each for at, each in self.records.items() if at < end}
-        self.synced_end = end
-        assert read_content(self.log) == self.records
+        self.records = check_content(self.log, self.possible())
+        self.start, self.other = self.log.log_start_offset, None
+        self.synced_end = end = self.log.log_end_offset
         self.disk.on_operation = self.observe
         self._forget_sent(end)
 

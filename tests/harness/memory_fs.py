@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Sequence
 from random import Random
 
-from storage.errors import DirectoryLocked, SyncFailed
+from storage.errors import DirectoryLocked, DiskError, SyncFailed
 from storage.files import Buffer, disk_error
 from tests.harness.faults import Faults
 
@@ -75,6 +75,12 @@ class Inode:
         """Take the dirty pages for clean though the disk has none of them."""
         self.has_lost = self.has_lost or bool(self.writes)
         self.writes = []
+
+    def forget_cached(self) -> None:
+        """Be read from the disk again."""
+        if self.has_lost:
+            self.durable = self.data = self._written()
+            self.writes, self.has_lost = [], False
 
     def _written(self) -> bytes:
         """What the disk has once all writes since the last sync have reached it."""
@@ -143,6 +149,11 @@ class Directory:
             self.durable = dict(self.entries)
             self.changes = []
 
+    def forget_cached(self) -> None:
+        """Let all files below be read from the disk again."""
+        for node in self.entries.values():
+            node.forget_cached()
+
     def after_crash(self, loss: Loss, random: Random) -> Directory:
         """The directory, with all below it, that a crash leaves."""
         entries = dict(self.durable)
@@ -191,8 +202,14 @@ class MemoryFile:
 
     def append(self, parts: Sequence[Buffer]) -> int:
         data = b"".join(parts)
-        self._disk.faults.check("append to", self.path, len(data))
         position = len(self._inode.data)
+        try:
+            self._disk.faults.check("append to", self.path, len(data))
+        except DiskError:
+            # A part of it is written and cut off again, which a crash may forget to do.
+            self._inode.write(position, data[: len(data) // 2])
+            self._inode.truncate(position)
+            raise
         self._inode.write(position, data)
         self._disk.changed("append to", self.path)
         return position
@@ -368,6 +385,10 @@ class MemoryFileSystem:
             self.open(path, create=True)
         self._locks.add(path)
         return MemoryLock(self._locks, path)
+
+    def forget_cached(self, path: str) -> None:
+        self.faults.check("sync", path)
+        self._directory("sync", path).forget_cached()
 
     def vanish(self, path: str) -> None:
         """Let a directory be gone, as a mount that ends: open files work on, names are not found."""

@@ -16,6 +16,7 @@ from storage.errors import (
     ForeignDirectory,
     FormatFromTheFuture,
     LogOffline,
+    SyncFailed,
 )
 from storage.files import FileSystem, LocalFileSystem
 from storage.log import Appended, PartitionLog
@@ -257,6 +258,39 @@ def test_failing_disk_takes_the_whole_directory_offline() -> None:
         directory.create_logs("orders", TOPIC_ID, SMALL, [2])
     directory.close()
     assert not disk.exists("/data/.clean-shutdown")
+
+
+def test_after_a_failed_sync_the_next_start_believes_only_the_disk() -> None:
+    """The page cache has the bytes that the failed sync did not write, and calls them clean."""
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    append(log)
+    log.sync()
+    append(log)
+    disk.faults.fail("sync", errno.EIO)
+    with pytest.raises(SyncFailed):
+        log.sync()
+    assert "Input/output error" in disk.read_bytes("/data/.sync-failed").decode()
+    directory.close()
+
+    again = opened(disk)
+    recovered = again.open_log(log.topic_partition, TOPIC_ID, SMALL)
+
+    assert recovered.log_end_offset == 1
+    assert not disk.exists("/data/.sync-failed")
+    left = opened(disk.after_crash(Loss.EVERYTHING, Random(0)))
+    assert left.open_log(log.topic_partition, TOPIC_ID, SMALL).log_end_offset == 1
+
+
+@pytest.mark.parametrize("path", ["/data", "manifest.tmp", "/data/orders"])
+def test_sync_that_fails_in_a_creation_takes_the_directory_offline(path: str) -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    disk.faults.fail("sync", errno.EIO, path=path)
+    with pytest.raises(SyncFailed):
+        create_log(directory)
+    assert directory.offline_reason is not None
 
 
 # ---------------------------------------------------------------------- wal
