@@ -22,7 +22,7 @@ from storage.files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
-from storage.recovery import LogOpening, create_log, open_log
+from storage.log_opening import LogOpening, create_log, open_log
 from storage.topic_partition import TopicPartition
 from storage.validate import Refused, validate_batch
 

@@ -100,7 +100,7 @@ class PartitionLog:
         jitter: float = 0.0,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     ) -> None:
-        """Take over what recovery found; `storage/recovery.py` is who calls this.
+        """Take over what recovery found; `storage/log_opening.py` is who calls this.
 
         Args:
             leader_epoch: stamped on everything that is appended from now on.

@@ -18,6 +18,7 @@ from storage.files import FileSystem, Lock
 from storage.log import PRODUCER_EXPIRATION_MS, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
+from storage.log_opening import LogOpening, create_log, open_log
 from storage.meta_properties import MetaProperties, read_meta_properties
 from storage.paths import (
     CLEAN_SHUTDOWN,
@@ -30,7 +31,6 @@ from storage.paths import (
     join,
     topic_directory,
 )
-from storage.recovery import LogOpening, create_log, open_log
 from storage.segment import Background
 from storage.topic_partition import TopicPartition
 

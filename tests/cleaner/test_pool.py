@@ -23,8 +23,8 @@ from protocol.errors import CorruptBatch
 from storage.files import LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
+from storage.log_opening import create_log
 from storage.paths import LOG
-from storage.recovery import create_log
 from tests.harness.compacted_log import CONFIG, START_MS, identity, opening, records_of
 from tests.harness.log_builder import KeyValue, batch_of, valid
 

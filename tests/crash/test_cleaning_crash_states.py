@@ -19,7 +19,7 @@ from cleaner.clean import plan_groups
 from cleaner.meter import CleaningAborted
 from protocol.record_batch import Codec
 from storage.log import Appended, PartitionLog
-from storage.recovery import open_log
+from storage.log_opening import open_log
 from storage.segment import Background
 from tests.harness.compacted_log import (
     CONFIG,

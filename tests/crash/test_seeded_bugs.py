@@ -10,9 +10,9 @@ import pytest
 from storage.leader_epochs import LeaderEpochs
 from storage.log_states import LogStates
 from storage.manifest import UNKNOWN
-from storage.recovery import _Recovery
 from storage.segment import Segment
 from storage.segment_list import SegmentList
+from storage.segment_sweep import SegmentSweep
 from tests.crash.sweep import caught
 from tests.harness.memory_fs import Directory, MemoryFileSystem
 
@@ -46,7 +46,7 @@ def time_index_trusted_over_log(patch: Patch) -> None:
 
 
 def rolled_segment_removed_as_an_orphan(patch: Patch) -> None:
-    patch.setattr(_Recovery, "_is_empty", lambda *_: True)
+    patch.setattr(SegmentSweep, "_is_empty", lambda *_: True)
 
 
 def commit_lists_what_is_not_synced(patch: Patch) -> None:
@@ -62,7 +62,7 @@ def manifest_written_in_place(patch: Patch) -> None:
 
 
 def renames_of_a_swap_never_finished(patch: Patch) -> None:
-    patch.setattr(_Recovery, "_finish_renames", lambda *_: None)
+    patch.setattr(SegmentSweep, "finish_renames", lambda *_: None)
 
 
 def truncation_without_intent(patch: Patch) -> None:

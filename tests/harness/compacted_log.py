@@ -22,7 +22,7 @@ from protocol.record_batch import BatchHeader, Codec, Record, read_header
 from storage.log import Appended, Isolation, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
-from storage.recovery import LogOpening, create_log, open_log
+from storage.log_opening import LogOpening, create_log, open_log
 from storage.segment import Background
 from storage.topic_partition import TopicPartition
 from storage.validate import ValidBatch

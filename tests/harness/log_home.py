@@ -14,7 +14,7 @@ from storage.files import FileSystem
 from storage.log import Isolation, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
-from storage.recovery import LogOpening, create_log, open_log
+from storage.log_opening import LogOpening, create_log, open_log
 from storage.topic_partition import TopicPartition
 from tests.harness.log_builder import end_of, records_in
 

@@ -1,0 +1,64 @@
+"""What recovery takes out of a log: it is kept in a file beside it, counted and said.
+
+cut.<offset>.<n>    what stood at and behind that offset; n counts such files
+"""
+
+from __future__ import annotations
+
+import logging
+
+from storage.files import FileSystem
+from storage.log_identity import LogIdentity
+from storage.paths import LOG, SegmentFile, cut_file, join, segment_file
+from storage.recovery_progress import RecoveryProgress
+from storage.scan import CHUNK_BYTES
+from storage.segment import Segment
+
+_log = logging.getLogger("storage.cut_files")
+
+
+class CutFiles:
+    """The cut files of one log."""
+
+    __slots__ = ("_directory", "_fs", "_log_name", "_progress")
+
+    def __init__(self, fs: FileSystem, identity: LogIdentity, progress: RecoveryProgress) -> None:
+        self._fs = fs
+        self._directory = identity.directory
+        self._log_name = identity.topic_partition
+        self._progress = progress
+
+    def cut(self, segment: Segment, position: int, size: int, reason: str) -> None:
+        """End the segment at `position`; what was behind it is kept aside and said."""
+        aside = self._free_cut_name(segment.end_offset)
+        _log.warning(
+            "%s: cutting %d bytes at offset %d, kept in %s: %s",
+            self._log_name,
+            size - position,
+            segment.end_offset,
+            aside,
+            reason,
+        )
+        kept = self._fs.open(aside, create=True)
+        for start in range(position, size, CHUNK_BYTES):
+            kept.append((segment.file().read_at(start, min(CHUNK_BYTES, size - start)),))
+        kept.sync()
+        kept.close()
+        self._fs.sync_directory(self._directory)
+        segment.file().truncate(position)
+        self._progress.cut(size - position)
+
+    def set_aside(self, file: SegmentFile) -> None:
+        """Keep a segment that lies behind the cut, out of the log's way."""
+        name = segment_file(file.base_offset, file.version, LOG)
+        _log.warning("%s: %s lies behind the end", self._log_name, name)
+        aside = self._free_cut_name(file.base_offset)
+        size = self._fs.size(join(self._directory, name))
+        self._fs.rename(join(self._directory, name), aside)
+        self._progress.cut(size)
+
+    def _free_cut_name(self, offset: int) -> str:
+        number = 0
+        while self._fs.exists(join(self._directory, cut_file(offset, number))):
+            number += 1
+        return join(self._directory, cut_file(offset, number))

@@ -1,0 +1,113 @@
+"""Bring a log's segment files in line with its manifest, before any of them is read.
+
+What no manifest lists and a listed segment covers, or the cleaner was still writing, goes. What
+continues the last listed segment stays: a crash came between a roll and its commit.
+"""
+
+from __future__ import annotations
+
+from storage.cut_files import CutFiles
+from storage.errors import CorruptLog
+from storage.files import FileSystem
+from storage.manifest import UNKNOWN, Manifest, SegmentRow
+from storage.paths import LOG, SegmentFile, join, parse_segment_file, segment_file
+
+
+def segment_files(fs: FileSystem, directory: str) -> list[SegmentFile]:
+    """The segment files in a log's directory, older versions first."""
+    files = [file for file in map(parse_segment_file, fs.list(directory)) if file is not None]
+    return sorted(files, key=lambda file: file.version)
+
+
+class SegmentSweep:
+    """The files of one log, and the manifest that they must agree with."""
+
+    __slots__ = ("_cut_files", "_directory", "_fs", "_manifest")
+
+    def __init__(
+        self, fs: FileSystem, directory: str, manifest: Manifest, cut_files: CutFiles
+    ) -> None:
+        self._fs = fs
+        self._directory = directory
+        self._manifest = manifest
+        self._cut_files = cut_files
+
+    def _files(self) -> list[SegmentFile]:
+        return segment_files(self._fs, self._directory)
+
+    def _listed(self) -> set[tuple[int, int]]:
+        return {(row.base_offset, row.file_version) for row in self._manifest.segments}
+
+    def finish_renames(self) -> None:
+        """Do the renames of a swap whose manifest is committed."""
+        listed = self._listed()
+        owed = [f for f in self._files() if f.is_cleaned and (f.base_offset, f.version) in listed]
+        for file in owed:
+            staged = segment_file(file.base_offset, file.version, file.kind, cleaned=True)
+            final = segment_file(file.base_offset, file.version, file.kind)
+            self._fs.rename(join(self._directory, staged), join(self._directory, final))
+        if owed:
+            self._fs.sync_directory(self._directory)
+
+    def remove_leftovers(self) -> dict[int, SegmentFile]:
+        """Remove what is not the log's; the unlisted segments that may continue it, by base."""
+        listed = self._listed()
+        tail = self._manifest.segments[-1]
+        candidates: dict[int, SegmentFile] = {}
+        for file in self._files():
+            if not file.is_cleaned and (file.base_offset, file.version) in listed:
+                continue
+            continues = file.base_offset > tail.base_offset and not file.is_cleaned
+            if not continues or self._manifest.truncate_to != UNKNOWN or self._is_empty(file):
+                self._remove_if_covered(file)
+            else:
+                older = candidates.get(file.base_offset)
+                candidates[file.base_offset] = file
+                if older is not None:
+                    self._cut_files.set_aside(older)
+        return candidates
+
+    def _is_empty(self, file: SegmentFile) -> bool:
+        """Whether it holds no batches: indexes are made anew, and an empty segment is no loss."""
+        name = segment_file(file.base_offset, file.version, file.kind, cleaned=file.is_cleaned)
+        return file.kind != LOG or self._fs.size(join(self._directory, name)) == 0
+
+    def _remove_if_covered(self, file: SegmentFile) -> None:
+        """Remove a file that a swap or a truncation has made superfluous; leave a riddle alone.
+
+        The manifest is newer than such a file and does not list it, so its batches are dead or are
+        in a segment that it lists.
+        """
+        is_cut = self._manifest.truncate_to != UNKNOWN
+        is_dead = file.is_cleaned or is_cut or file.version < self._manifest.version
+        if is_dead or self._is_empty(file):
+            name = segment_file(file.base_offset, file.version, file.kind, cleaned=file.is_cleaned)
+            self._fs.unlink(join(self._directory, name))
+
+    def check_listed(self) -> None:
+        """Segments are as long as the manifest says; a truncation may have to be finished.
+
+        Raises:
+            CorruptLog, MissingFile: one is cut short or gone.
+        """
+        *sealed, tail = self._manifest.segments
+        sizes = [self._checked_size(row) for row in sealed]
+        self._checked_size(tail)
+        if self._manifest.truncate_to == UNKNOWN:
+            return
+        for row, size in zip(sealed, sizes, strict=True):
+            if size > row.size:
+                file = self._fs.open(self._log_path(row))
+                file.truncate(row.size)
+                file.sync()
+                file.close()
+
+    def _checked_size(self, row: SegmentRow) -> int:
+        path = self._log_path(row)
+        size = self._fs.size(path)
+        if size < row.size:
+            raise CorruptLog(path, size, f"it ends there, and the manifest says {row.size}")
+        return size
+
+    def _log_path(self, row: SegmentRow) -> str:
+        return join(self._directory, segment_file(row.base_offset, row.file_version, LOG))
