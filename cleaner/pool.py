@@ -38,8 +38,8 @@ from storage.topic_partition import TopicPartition
 
 _log = logging.getLogger("cleaner.pool")
 
-LOGS_A_TURN = 64
-"""So many logs are looked at before the event loop gets a turn."""
+SEGMENTS_A_TURN = 500
+"""So many segments are looked at, about a dozen microseconds each, before the loop gets a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,15 +209,19 @@ class CleanerPool:
         self._forget_all_but(logs)
         best: tuple[Assessment, PartitionLog] | None = None
         dirty_ratio_max = 0.0
-        for number, log in enumerate(logs.values(), start=1):
-            if log.offline_reason is None:
+        looked_at = 0
+        for log in logs.values():
+            # Where only the active segment is, there is nothing to clean.
+            if log.offline_reason is None and len(log.segments) > 1:
                 assessment = self._assess(log, requested=False)
                 dirty_ratio_max = max(dirty_ratio_max, assessment.dirty_ratio)
                 if self._may_run(log, assessment) and (
                     best is None or assessment.urgency < best[0].urgency
                 ):
                     best = assessment, log
-            if number % LOGS_A_TURN == 0:
+            looked_at += len(log.segments)
+            if looked_at >= SEGMENTS_A_TURN:
+                looked_at = 0
                 await asyncio.sleep(0)
         self._probe.picked(dirty_ratio_max=dirty_ratio_max, logs_count=len(logs))
         plan = self._plan(best[1]) if best else None
@@ -257,7 +261,7 @@ class CleanerPool:
         for partition in self._quarantine.missing_from(logs):
             self._release(partition)
         for known in (self._remainders, self._last_reports):
-            for partition in known.keys() - logs.keys():
+            for partition in [each for each in known if each not in logs]:
                 del known[partition]
 
     # ---------------------------------------------------------------- running

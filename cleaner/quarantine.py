@@ -6,7 +6,7 @@ each failure doubles its rest, up to a bound, and one success releases it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container
 from dataclasses import dataclass
 
 from storage.topic_partition import TopicPartition
@@ -61,9 +61,9 @@ class Quarantine:
         entry = self._entries.get(topic_partition)
         return entry is not None and now < entry.retry_at
 
-    def missing_from(self, present: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    def missing_from(self, present: Container[TopicPartition]) -> tuple[TopicPartition, ...]:
         """The quarantined partitions that are not among those `present`."""
-        return tuple(self._entries.keys() - set(present))
+        return tuple(partition for partition in self._entries if partition not in present)
 
     def entries(self) -> tuple[Quarantined, ...]:
         """All quarantined partitions, whether resting or due for a retry."""

@@ -82,9 +82,7 @@ class LogStates:
         if self._producers is None:
             with _loading:
                 if self._producers is None:
-                    self._producers = producers_at_stop(
-                        self._fs, self._directory, self._segments_at_start, self._start_end_offset
-                    )
+                    self._producers = self._load_producers()
         return self._producers
 
     @property
@@ -93,10 +91,23 @@ class LogStates:
         if self._epochs is None:
             with _loading:
                 if self._epochs is None:
-                    epochs = load_epochs(self._fs, self._directory, self._segments_at_start)
-                    epochs.truncate_from_start(self._start_offset)
-                    self._epochs = epochs
+                    self._epochs = self._load_epochs()
         return self._epochs
+
+    def _load_producers(self) -> ProducerStates:
+        """Read the snapshot; a log that nothing was ever appended to has none to look for."""
+        end_offset = self._start_end_offset
+        if end_offset == 0:
+            return ProducerStates()
+        return producers_at_stop(self._fs, self._directory, self._segments_at_start, end_offset)
+
+    def _load_epochs(self) -> LeaderEpochs:
+        """Read the checkpoint; a log that nothing was ever appended to has none to look for."""
+        if self._start_end_offset == 0:
+            return LeaderEpochs()
+        epochs = load_epochs(self._fs, self._directory, self._segments_at_start)
+        epochs.truncate_from_start(self._start_offset)
+        return epochs
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Note where an epoch begins; the batch carries it until the next commit writes it down."""
