@@ -322,6 +322,8 @@ class Topics:
         self._publish(altered)
         for log in altered.logs():
             log.update_config(altered.config)
+        # Nothing goes any more by the configuration from before, once this is answered.
+        await asyncio.to_thread(_settle, altered.logs())
         _log.info("%s: configured with %s", altered.name, altered.overrides)
         return altered
 
@@ -459,6 +461,11 @@ def _to_json(topic: Topic, directories: Sequence[LogDirectory]) -> str:
 
 def _json(content: Mapping[str, Any]) -> str:
     return json.dumps(content, separators=(",", ":"))
+
+
+def _settle(logs: Sequence[PartitionLog]) -> None:
+    for log in logs:
+        log.settle()
 
 
 def _create_logs(planned: Topic, directories: Sequence[LogDirectory]) -> Topic:

@@ -506,7 +506,7 @@ class PartitionLog:
 
         Called by a clock, on the loop. Raises as `roll`.
         """
-        due = self._log_start().due(self.config, now_ms)
+        due = self._log_start().due(now_ms)
         if len(due.reasons) == len(self._list.segments):
             self.roll(now_ms)
         return bool(due.reasons)
@@ -521,7 +521,7 @@ class PartitionLog:
             NoSpace: the disk is full, and the log as before.
             StorageError: the disk failed; the log's directory is offline.
         """
-        return self._log_start().retain(self.config, now_ms)
+        return self._log_start().retain(now_ms)
 
     def delete_records(self, offset: int) -> tuple[DeletedSegment, ...] | ErrorCode:
         """Move the log start up to `offset`, and delete the segments below it. A worker thread.
@@ -532,7 +532,7 @@ class PartitionLog:
         return self._log_start().delete_records(offset, self.sync)
 
     def _log_start(self) -> LogStart:
-        return LogStart(self._list, self._service, self.high_watermark)
+        return LogStart(self, self._list, self._service)
 
     # ---------------------------------------------------------------- cleaning
 
@@ -593,10 +593,18 @@ class PartitionLog:
     # ---------------------------------------------------------------- changing and ending
 
     def update_config(self, config: LogConfig) -> None:
-        """Use another configuration; a changed cleanup policy ends passes planned before."""
+        """Use another configuration; a changed cleanup policy ends passes planned before.
+
+        What is being committed at this moment may be from before; `settle` waits for it.
+        """
         if config.cleanup_policy != self.config.cleanup_policy:
             self._list.raise_generation()
         self.config = config
+
+    def settle(self) -> None:
+        """Wait for the commit that is under way, if any. A worker thread."""
+        with self._list.commit_lock:
+            return
 
     def truncate_to(self, offset: int) -> None:
         """Cut the log back so that nothing reaches `offset`. See `storage/truncate.py`.

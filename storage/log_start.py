@@ -14,6 +14,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from protocol.error_codes import ErrorCode
 from storage.errors import LogOffline, NoSpace, StorageError
@@ -35,33 +36,39 @@ class DeletedSegment:
     """Bytes of its file."""
 
 
+class Log(Protocol):
+    """What bounds the log start; it may change until the commit lock is held."""
+
+    @property
+    def config(self) -> LogConfig: ...
+    @property
+    def high_watermark(self) -> int: ...
+
+
 class LogStart:
-    """Moves the start of one log, whose high watermark is at least what it was made with.
+    """Moves the start of one log. Made for each use: 10,000 logs need not hold one each."""
 
-    Made for each use: 10,000 logs need not hold one each.
-    """
+    __slots__ = ("_list", "_log", "_service")
 
-    __slots__ = ("_high_watermark", "_list", "_service")
-
-    def __init__(self, segment_list: SegmentList, service: LogService, high_watermark: int) -> None:
+    def __init__(self, log: Log, segment_list: SegmentList, service: LogService) -> None:
+        self._log = log
         self._list = segment_list
         self._service = service
-        self._high_watermark = high_watermark
 
-    def due(self, config: LogConfig, now_ms: int) -> Retention:
+    def due(self, now_ms: int) -> Retention:
         """What retention asks for at the moment. Any thread."""
         return decide_retention(
             self._list.segments,
-            config,
+            self._log.config,
             now_ms=now_ms,
             log_start_offset=self._list.log_start_offset,
-            high_watermark=self._high_watermark,
+            high_watermark=self._log.high_watermark,
         )
 
-    def retain(self, config: LogConfig, now_ms: int) -> tuple[DeletedSegment, ...]:
+    def retain(self, now_ms: int) -> tuple[DeletedSegment, ...]:
         """Remove the sealed segments that retention does not keep. See `PartitionLog.retain`."""
         with self._list.commit_lock:
-            due = self.due(config, now_ms)
+            due = self.due(now_ms)
             # The active one waits until it is rolled.
             sealed_end = self._list.active.base_offset
             start_offset = max(self._list.log_start_offset, min(due.log_start_offset, sealed_end))
@@ -72,7 +79,7 @@ class LogStart:
     ) -> tuple[DeletedSegment, ...] | ErrorCode:
         """Move the log start up to `offset`. See `PartitionLog.delete_records`."""
         with self._list.commit_lock:
-            if not 0 <= offset <= self._high_watermark:
+            if not 0 <= offset <= self._log.high_watermark:
                 return ErrorCode.OFFSET_OUT_OF_RANGE
             if offset <= self._list.log_start_offset:
                 return ()

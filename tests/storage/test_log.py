@@ -12,6 +12,7 @@ from storage.config_property import LONG_MAX
 from storage.errors import DiskError, LogOffline, NoSpace, SyncFailed
 from storage.log import Appended, Isolation, PartitionLog
 from storage.reader import ReadResult
+from storage.recovery import create_log
 from storage.validate import Refused
 from tests.harness.log_builder import KeyValue, batch_of, records_in, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome, read_all
@@ -234,6 +235,17 @@ def test_idle_segment_rolls_by_the_clock_and_no_offset_changes() -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 2]
     assert log.log_end_offset == 2
     assert not log.roll_if_due(1000 + 9 * DAY_MS), "an empty segment never rolls"
+
+
+def test_a_part_of_the_jitter_is_taken_off_the_roll_time_and_follows_the_configuration() -> None:
+    home = home_of(segment_ms=1000)
+    opening = home.opening(epoch=1, is_clean=False, now_ms=0)
+    log = create_log(home.fs, home.identity, home.config, opening, jitter=0.5)
+    append(log, now_ms=0)
+    assert not log.roll_if_due(999)
+    log.update_config(dataclasses.replace(home.config, segment_jitter_ms=200))
+    assert not log.roll_if_due(899)
+    assert log.roll_if_due(900)
 
 
 def test_append_rolls_an_old_segment_by_wall_time_not_by_timestamps() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import threading
 from random import Random
 from typing import Any
 
@@ -130,6 +131,31 @@ def test_a_new_policy_starts_and_stops_retention() -> None:
     log.update_config(BOTH)
     assert log.retention_is_due(90 * DAY_MS)
     assert len(log.retain(90 * DAY_MS)) == 4
+
+
+def test_settling_waits_for_a_commit_from_before_the_change() -> None:
+    home = LogHome(MemoryFileSystem(), config=DELETING)
+    log = filled(home)
+    disk = home.fs
+    assert isinstance(disk, MemoryFileSystem)
+    starts: list[int] = []
+
+    def settle() -> None:
+        log.settle()
+        starts.append(log.log_start_offset)
+
+    settling = threading.Thread(target=settle)
+
+    def change(_action: str, _path: str) -> None:
+        disk.on_operation = None
+        log.update_config(SMALL)
+        settling.start()
+        settling.join(0.05)
+
+    disk.on_operation = change
+    log.retain(90 * DAY_MS)
+    settling.join()
+    assert starts == [16], "what was decided by the old policy is done by then"
 
 
 # DeleteRecords.
