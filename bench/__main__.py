@@ -20,6 +20,7 @@ from rich.table import Table
 
 from bench.cleaning import kernel_figures, pass_figures
 from bench.figure import Figure
+from bench.group_commit import group_commit_figures
 from bench.startup import many_segments_figures, memory_figures, start_figure
 from bench.throughput import fetch_figures, latency_figures, produce_figures
 
@@ -31,6 +32,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "latency": latency_figures,
     "fetch": fetch_figures,
     "produce": produce_figures,
+    "group_commit": group_commit_figures,
     "kernel": kernel_figures,
     "cleaning": pass_figures,
 }

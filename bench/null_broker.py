@@ -1,16 +1,18 @@
 """The machine's own limit: servers that do the least a broker could do with the same bytes.
 
     produce     receive the frame, CRC-32C it, write it to a file, answer
-    synced      the same, but answer when an fdatasync that began after the write is over
+    synced      the same, but answer when an fdatasync that began after the write is over; with FILES
+                and BATCHES, each frame goes to the next BATCHES of FILES files in equal parts
     fetch       receive a Fetch v11, sendfile whole batches of a file behind a header, as it asks
     ping        receive a frame, answer 64 bytes
 
 They are asked by the same client code, for answers of the same size, as the broker. Each runs in a
-process of its own, as the broker does: `python -m bench.null_broker MODE PORT FILE`.
+process of its own, as the broker does: `python -m bench.null_broker MODE PORT FILE [FILES BATCHES]`.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -18,7 +20,10 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from queue import SimpleQueue
 
 from bench.raw_protocol import asked_of_fetch, fetch_answer_head
 from protocol.batch_scan import crc32c
@@ -28,6 +33,7 @@ SIZE = struct.Struct(">i")
 PRODUCE_ANSWER = SIZE.pack(60) + bytes(60)
 TOPIC = "null"
 FRAME_BYTES_MAX = 4 << 20
+SYNC_THREADS = 16
 BATCH_HEADER_BYTES = 61
 
 
@@ -59,42 +65,53 @@ class Frames:
 
 
 def serve_produce(connection: socket.socket, path: Path) -> None:
-    write_all(connection, path, lambda: connection.sendall(PRODUCE_ANSWER))
-
-
-def write_all(connection: socket.socket, path: Path, written: Callable[[], None]) -> None:
     """Write every frame to the file, and say so."""
     frames = Frames(connection)
     with path.open("wb", buffering=0) as target:
         while (frame := frames.next()) is not None:
             crc32c(frame)
             target.write(frame)
-            written()
+            connection.sendall(PRODUCE_ANSWER)
 
 
-def serve_synced(connection: socket.socket, path: Path) -> None:
-    """Group commit at its least: one thread writes, another syncs what is written and answers."""
-    path.touch()
-    arrived = threading.Semaphore(0)
-    is_over = threading.Event()
-
-    def sync_and_answer() -> None:
-        with path.open("rb") as target:
-            while arrived.acquire() and not is_over.is_set():
-                answers = 1
-                while arrived.acquire(blocking=False):
-                    answers += 1
-                os.fdatasync(target.fileno())
-                connection.sendall(PRODUCE_ANSWER * answers)
-
-    syncer = threading.Thread(target=sync_and_answer)
-    syncer.start()
-    try:
-        write_all(connection, path, arrived.release)
-    finally:
-        is_over.set()
-        arrived.release()
+def serve_synced(
+    connection: socket.socket, path: Path, files: str = "1", batches: str = "1"
+) -> None:
+    """Group commit at its least: one thread writes, another has what is written synced, and answers."""
+    frames, count = Frames(connection), int(files)
+    written: SimpleQueue[list[int] | None] = SimpleQueue()
+    with ExitStack() as stack:
+        targets = [
+            stack.enter_context(Path(f"{path}.{number}").open("wb", buffering=0)).fileno()
+            for number in range(count)
+        ]
+        syncer = threading.Thread(target=sync_and_answer, args=(connection, written))
+        syncer.start()
+        turn = itertools.cycle(targets)
+        while (frame := frames.next()) is not None:
+            crc32c(frame)
+            touched = [next(turn) for _ in range(int(batches))]
+            part = len(frame) // len(touched)
+            for number, target in enumerate(touched):
+                os.write(target, frame[number * part : (number + 1) * part])
+            written.put(touched)
+        written.put(None)
         syncer.join()
+
+
+def sync_and_answer(connection: socket.socket, written: SimpleQueue[list[int] | None]) -> None:
+    """Sync all that is written at the same time, then answer all of it."""
+    with ThreadPoolExecutor(SYNC_THREADS) as threads:
+        while (touched := written.get()) is not None:
+            dirty, answers = set(touched), 1
+            while not written.empty() and (more := written.get()) is not None:
+                dirty.update(more)
+                answers += 1
+            if len(dirty) == 1:
+                os.fdatasync(dirty.pop())
+            else:
+                list(threads.map(os.fdatasync, dirty))
+            connection.sendall(PRODUCE_ANSWER * answers)
 
 
 def serve_fetch(connection: socket.socket, path: Path) -> None:
@@ -123,7 +140,7 @@ def serve_ping(connection: socket.socket, _: Path) -> None:
         connection.sendall(PRODUCE_ANSWER)
 
 
-MODES = {
+MODES: dict[str, Callable[..., None]] = {
     "produce": serve_produce,
     "synced": serve_synced,
     "fetch": serve_fetch,
@@ -131,7 +148,7 @@ MODES = {
 }
 
 
-def main(mode: str, port: str, path: str) -> None:
+def main(mode: str, port: str, path: str, *arguments: str) -> None:
     """Serve one connection after another until killed."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with socket.create_server(("127.0.0.1", int(port))) as listener:
@@ -139,8 +156,8 @@ def main(mode: str, port: str, path: str) -> None:
             connection, _ = listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with connection:
-                MODES[mode](connection, Path(path))
+                MODES[mode](connection, Path(path), *arguments)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:])

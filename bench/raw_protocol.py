@@ -9,8 +9,12 @@ broker. Source: https://kafka.apache.org/protocol#protocol_messages
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 CLIENT_ID = b"bench"
+
+PARTITION_PRODUCED_BYTES = 4 + 2 + 8 + 8 + 8 + 4 + 2
+"""Of a partition without an error in a Produce v8 answer: no record errors, no message."""
 
 
 def text(value: str) -> bytes:
@@ -26,8 +30,16 @@ def framed(api_key: int, api_version: int, correlation_id: int, body: bytes) -> 
 
 def produce_request(topic: str, partition: int, batch: bytes, *, acks: int) -> bytes:
     """One batch to one partition (Produce v8)."""
+    return produce_to_many_request(topic, [partition], batch, acks=acks)
+
+
+def produce_to_many_request(
+    topic: str, partitions: Sequence[int], batch: bytes, *, acks: int
+) -> bytes:
+    """The same batch to each of some partitions (Produce v8)."""
     body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic)
-    body += struct.pack(">iii", 1, partition, len(batch)) + batch
+    body += struct.pack(">i", len(partitions))
+    body += b"".join(struct.pack(">ii", each, len(batch)) + batch for each in partitions)
     return framed(0, 8, 1, body)
 
 
@@ -74,13 +86,19 @@ def api_versions_request() -> bytes:
     return framed(18, 0, 1, b"")
 
 
-def produce_error(response: bytes | memoryview) -> tuple[int, int]:
-    """The error code and the base offset of a Produce v8 answer for one partition."""
+def produce_errors(response: bytes | memoryview) -> set[int]:
+    """The error codes in a Produce v8 answer for one topic, other than 0."""
     position = 4 + 4  # correlation id, count of topics
     (length,) = struct.unpack_from(">h", response, position)
-    position += 2 + length + 4  # topic name, count of partitions
-    _, error_code, base_offset = struct.unpack_from(">ihq", response, position)
-    return error_code, base_offset
+    position += 2 + length
+    (count,) = struct.unpack_from(">i", response, position)
+    position += 4
+    for _ in range(count):
+        _, error_code = struct.unpack_from(">ih", response, position)
+        if error_code:
+            return {error_code}
+        position += PARTITION_PRODUCED_BYTES
+    return set()
 
 
 def fetch_head(response: bytes | memoryview) -> tuple[int, int, int]:

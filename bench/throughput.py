@@ -10,7 +10,7 @@ import itertools
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from bench.raw_protocol import (
     delete_topic_request,
     fetch_head,
     fetch_request,
-    produce_error,
+    produce_errors,
     produce_request,
 )
 from protocol.record_batch import read_header, stamp
@@ -88,25 +88,23 @@ class CpuMeter:
         return f"{median(self._seconds_each_gigabyte):.2f} CPU-s/GB"
 
 
-def pump(connection: Connection, frame: bytes, count: int) -> float:
-    """Send `frame` `count` times with several under way; the seconds until the last answer."""
+def pump(connection: Connection, frames: Sequence[bytes], count: int) -> float:
+    """Send `count` frames by turns with several under way; the seconds until the last answer."""
     started = time.perf_counter()
     for sent in range(count + IN_FLIGHT):
         if sent < count:
-            connection.send(frame)
-        if sent >= IN_FLIGHT:
-            error, _ = produce_error(connection.receive())
-            if error != 0:
-                raise RuntimeError(f"the broker refused a batch: error {error}")
+            connection.send(frames[sent % len(frames)])
+        if sent >= IN_FLIGHT and (errors := produce_errors(connection.receive())):
+            raise RuntimeError(f"the broker refused a batch: error {errors}")
     return time.perf_counter() - started
 
 
 @contextmanager
-def topic_on(port: int, policy: str) -> Iterator[str]:
-    """A new topic of one partition, deleted at the end, so that the page cache stays small."""
+def topic_on(port: int, policy: str, partitions: int = 1) -> Iterator[str]:
+    """A new topic, deleted at the end, so that the page cache stays small."""
     topic = f"load-{next(topic_numbers)}"
     with connected(port) as connection:
-        connection.ask(create_topic_request(topic, 1, {"cleanup.policy": policy}))
+        connection.ask(create_topic_request(topic, partitions, {"cleanup.policy": policy}))
         yield topic
         connection.ask(delete_topic_request(topic))
 
@@ -159,7 +157,7 @@ def produced_rate(port: int, topic: str, batch: bytes, count: int, acks: int) ->
     """MB/s of producing a batch `count` times."""
     frame = produce_request(topic, 0, batch, acks=acks)
     with connected(port) as connection:
-        return count * len(batch) / MEGABYTE / pump(connection, frame, count)
+        return count * len(batch) / MEGABYTE / pump(connection, [frame], count)
 
 
 def fetch_figures(pairs: int) -> list[Figure]:
