@@ -21,7 +21,6 @@ from queue import SimpleQueue
 
 from metrics.server_probe import ServerProbe
 from server.fetch_waiters import FetchWaiters
-from storage.errors import StorageError
 from storage.log import PartitionLog
 from storage.wal import Synced, Wal
 
@@ -134,8 +133,6 @@ class GroupCommit:
             is_lost = False
             try:
                 synced = self._wal.sync_round()
-            except StorageError as error:
-                _log.error("nothing that waited for the failed sync is acknowledged: %s", error)
             except Exception:  # noqa: BLE001 - whatever it was, those who wait must learn it
                 _log.exception("a sync round failed unexpectedly")
                 is_lost = True
@@ -149,10 +146,6 @@ class GroupCommit:
             self._advance(synced.log, synced.end_offset)
         for log in [log for log in self._waiting if is_lost or log.offline_reason is not None]:
             self.abandon(log)
-        if not round_:
-            # A round that failed does not say what it did for the logs of other directories.
-            for log in self._waiting:
-                self._wal.mark_dirty(log)
         assert self._round_start_s is not None
         if self._probe is not None:
             self._probe.sync_round_completed(loop.time() - self._round_start_s, len(round_))

@@ -16,7 +16,6 @@ import pytest
 
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
-from storage.errors import SyncFailed
 from storage.log_config import LogConfig
 
 
@@ -70,9 +69,8 @@ class TimedWal:
         self.rounds.append(covered)
         assert self.gate.acquire(timeout=5)
         if self.failing is not None:
-            failing, self.failing = self.failing, None
-            failing.offline_reason = "Input/output error"
-            raise SyncFailed("sync", "0.log", 5, "Input/output error")
+            covered.pop(self.failing, None)
+            self.failing.offline_reason = "Input/output error"
         return tuple(Synced(log, end) for log, end in covered.items())
 
 
@@ -150,9 +148,7 @@ async def test_what_is_durable_already_does_not_wait(wal: TimedWal) -> None:
     await commit.stop()
 
 
-async def test_a_failed_sync_acknowledges_nothing(
-    wal: TimedWal, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failed_sync_acknowledges_nothing(wal: TimedWal) -> None:
     commit, _ = group_commit_over(wal)
     log: Any = TimedLog()
     wal.failing = log
@@ -165,7 +161,6 @@ async def test_a_failed_sync_acknowledges_nothing(
 
     assert await durable is False
     assert log.high_watermark == 0
-    assert "Input/output error" in caplog.text
     await commit.stop()
 
 
@@ -183,7 +178,7 @@ async def test_logs_on_a_sound_disk_are_acknowledged_though_another_disk_failed(
         waits.append(commit.durable(log, 1))
     await rounds(wal, 1)
 
-    wal.gate.release(2)
+    wal.gate.release()
 
     assert await asyncio.gather(*waits) == [False, True]
     assert (broken.high_watermark, sound.high_watermark) == (0, 1)

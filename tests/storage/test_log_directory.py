@@ -20,11 +20,9 @@ from storage.errors import (
 )
 from storage.files import FileSystem, LocalFileSystem
 from storage.log import Appended, PartitionLog
-from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.meta_properties import MetaProperties
 from storage.topic_partition import TopicPartition
-from storage.wal import Synced, Wal
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import SMALL, Deferred, read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
@@ -291,43 +289,3 @@ def test_sync_that_fails_in_a_creation_takes_the_directory_offline(path: str) ->
     with pytest.raises(SyncFailed):
         create_log(directory)
     assert directory.offline_reason is not None
-
-
-# ---------------------------------------------------------------------- wal
-
-
-def test_round_syncs_every_dirty_log_once_and_says_how_far() -> None:
-    disk = MemoryFileSystem()
-    directory = opened(disk)
-    logs = directory.create_logs("orders", TOPIC_ID, LogConfig(), range(12))
-    wal = Wal()
-    for count, log in enumerate(logs):
-        append(log, count + 1)
-        wal.mark_dirty(log)
-        wal.mark_dirty(log)
-    assert wal.has_dirty
-    synced = wal.sync_round()
-    assert set(synced) == {Synced(log, count + 1) for count, log in enumerate(logs)}
-    assert len(synced) == len(logs)
-    assert not wal.has_dirty
-    wal.close()
-    left = opened(disk.after_crash(Loss.EVERYTHING, Random(0)))
-    for count, log in enumerate(logs):
-        again = left.open_log(log.topic_partition, TOPIC_ID, LogConfig())
-        assert again.log_end_offset == count + 1
-
-
-def test_failed_sync_acknowledges_nothing_and_is_not_retried() -> None:
-    disk = MemoryFileSystem()
-    directory = opened(disk)
-    log = create_log(directory)
-    wal = Wal()
-    append(log)
-    wal.mark_dirty(log)
-    disk.faults.fail("sync", errno.EIO)
-    with pytest.raises(Exception, match="sync"):
-        wal.sync_round()
-    wal.mark_dirty(log)
-    assert wal.sync_round() == ()
-    assert log.high_watermark == 0
-    wal.close()
