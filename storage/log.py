@@ -1,63 +1,32 @@
-"""The log of one partition: its four offsets, how it grows, and what may be read of it.
+"""How the log of one partition changes: it grows, rolls, is cleaned, loses its start or its end.
 
-    log start        last stable      high watermark      log end
-        |--- sealed segments ---|--- active segment ---------|
-
-The loop's thread appends, reads and rolls. Worker threads sync it, commit manifests, and swap in what
-the cleaner made. What an append causes but need not wait for (sealing a segment, committing the roll)
-is given to `background`. `storage/segment_list.py` has the segments and their commits,
-`storage/log_states.py` what is remembered of producers and epochs.
+The loop's thread appends, reads and rolls. Worker threads sync it, commit manifests, swap in what the
+cleaner made, and delete. What an append causes but need not wait for (sealing a segment, committing
+the roll) is given to `background`. `storage/segment_list.py` has the segments and their commits,
+`storage/log_states.py` what is remembered of producers and epochs, `storage/readable_log.py` the
+offsets and the reads.
 """
 
 from __future__ import annotations
 
-import enum
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from protocol.error_codes import ErrorCode
-from protocol.record_batch import BatchHeader, build_empty_batch, read_header, stamp
+from protocol.record_batch import read_header, stamp
 from storage.checkpoint import CHECKPOINT_BYTES_MIN
 from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 from storage.cleaning_view import CleanableSegment, CleaningView
-from storage.config_property import LONG_MAX
-from storage.errors import NoSpace, SegmentRemoved, StorageError, SwapRefused
-from storage.files import FileSystem
-from storage.flush import Unsynced
-from storage.leader_epochs import LeaderEpochs
+from storage.errors import NoSpace, StorageError, SwapRefused
+from storage.gap_batch import gap_batch
 from storage.log_config import LogConfig
-from storage.log_identity import LogIdentity
-from storage.log_service import LogService
 from storage.log_start import DeletedSegment, LogStart
-from storage.log_states import LogStates
 from storage.manifest import UNKNOWN, SegmentRow
-from storage.producer_state import Duplicate, ProducerStates
-from storage.reader import ReadResult, find_region
-from storage.segment import Background, Segment
-from storage.segment_list import LogContents, SegmentList
-from storage.timestamp_lookup import TimestampOffset, first_at_or_after, youngest
-from storage.topic_partition import TopicPartition
+from storage.producer_state import Duplicate
+from storage.readable_log import ReadableLog
+from storage.roll import OFFSET_SPAN_MAX, is_old, must_roll
 from storage.truncate import Cut, plan_cut
 from storage.validate import Refused, ValidationRules, ValidBatch
-
-OFFSET_SPAN_MAX = (1 << 31) - 1
-
-PRODUCER_EXPIRATION_MS = 86_400_000
-"""Kafka's default of producer.id.expiration.ms."""
-
-READ_TRIES = 3
-"""A read takes the list of segments again when a swap removed one of them meanwhile."""
-
-T = TypeVar("T")
-
-
-class Isolation(enum.IntEnum):
-    """What a reader may see; the values are the protocol's."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,130 +39,12 @@ class Appended:
     duplicate: bool = False
 
 
-class PartitionLog:
-    """One partition's log. Changed by its broker's loop thread, and by `sync` and `swap`."""
+class PartitionLog(ReadableLog):
+    """One partition's log. Changed by its broker's loop thread, and by worker threads as they say."""
 
-    __slots__ = (
-        "_fs",
-        "_jitter",
-        "_list",
-        "_service",
-        "_states",
-        "_unsynced",
-        "config",
-        "high_watermark",
-        "identity",
-        "leader_epoch",
-        "log_end_offset",
-    )
+    __slots__ = ()
 
-    def __init__(
-        self,
-        fs: FileSystem,
-        identity: LogIdentity,
-        contents: LogContents,
-        config: LogConfig,
-        *,
-        leader_epoch: int,
-        background: Background,
-        on_failure: Callable[[StorageError], None],
-        jitter: float = 0.0,
-        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
-    ) -> None:
-        """Take over what recovery found; `storage/log_opening.py` is who calls this.
-
-        Args:
-            leader_epoch: stamped on everything that is appended from now on.
-            on_failure: told when the disk failed in a way that takes the directory offline.
-            jitter: the part of segment.jitter.ms, 0 to 1, that is taken off segment.ms.
-            producer_expiration_ms: an idle producer is forgotten after this long.
-        """
-        # Constant after construction
-        self._fs = fs
-        self._jitter = jitter
-        self._service = LogService(
-            str(identity.topic_partition), background=background, on_failure=on_failure
-        )
-        self._states = LogStates(
-            fs,
-            identity.directory,
-            contents.segments,
-            log_start_offset=contents.log_start_offset,
-            epochs=contents.epochs,
-            producers=contents.producers,
-            producer_expiration_ms=producer_expiration_ms,
-        )
-        self._list = SegmentList(fs, identity, contents, self._states, self._service)
-        self.identity = identity
-        self.leader_epoch = leader_epoch
-        # State: log start <= last stable <= high watermark <= log end; none goes back.
-        self.config = config
-        self.log_end_offset = contents.segments[-1].end_offset
-        self.high_watermark = self.log_end_offset
-        self._unsynced = Unsynced(self.log_end_offset)
-
-    def __repr__(self) -> str:
-        return f"PartitionLog({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}))"
-
-    # ---------------------------------------------------------------- what it is
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return self.identity.topic_partition
-
-    @property
-    def topic_id(self) -> uuid.UUID:
-        return self.identity.topic_id
-
-    @property
-    def directory(self) -> str:
-        """Where its files are."""
-        return self.identity.directory
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that may be read."""
-        return self._list.log_start_offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The end of what no open transaction may still change; there are no transactions yet."""
-        return self.high_watermark
-
-    @property
-    def generation(self) -> int:
-        """Grows when a cleaning pass that was planned before must not commit any more."""
-        return self._list.generation
-
-    @property
-    def clean_offset(self) -> int:
-        """The first dirty offset: everything below was seen by a finished cleaning pass."""
-        return self._list.clean_offset
-
-    @property
-    def segments(self) -> tuple[Segment, ...]:
-        """All segments in offset order; the last one is active. Not to be changed."""
-        return self._list.segments
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all segment files."""
-        return sum(segment.size for segment in self._list.segments)
-
-    @property
-    def producers(self) -> ProducerStates:
-        """The idempotent producers that have written to it."""
-        return self._states.producers
-
-    @property
-    def epochs(self) -> LeaderEpochs:
-        """Where its leader epochs begin."""
-        return self._states.epochs
-
-    @property
-    def offline_reason(self) -> str | None:
-        """Why the log is out of service; None while it is in service."""
-        return self._service.offline_reason
+    # ---------------------------------------------------------------- appending
 
     def validation_rules(self, *, now_ms: int) -> ValidationRules:
         """What `validate_batch` needs to know of this log's configuration."""
@@ -209,8 +60,6 @@ class PartitionLog:
             stored_codec=config.stored_codec,
             now_ms=now_ms,
         )
-
-    # ---------------------------------------------------------------- appending
 
     def append_as_leader(self, batch: ValidBatch, *, now_ms: int) -> Appended | Refused:
         """Give the batch its offsets and the leader epoch, and write it.
@@ -274,7 +123,7 @@ class PartitionLog:
         epoch = self.leader_epoch if leader_epoch is None else leader_epoch
         while self.log_end_offset < offset:
             last_offset = min(offset - 1, self.log_end_offset + OFFSET_SPAN_MAX)
-            empty = memoryview(_gap(self.log_end_offset, last_offset, epoch))
+            empty = memoryview(gap_batch(self.log_end_offset, last_offset, epoch))
             self._states.assign_epoch(epoch, self.log_end_offset)
             self._write(ValidBatch(read_header(empty), empty), last_offset, now_ms)
 
@@ -335,25 +184,16 @@ class PartitionLog:
             raise
 
     def _must_roll(self, batch_bytes: int, last_offset: int, now_ms: int) -> bool:
-        active, config = self._list.active, self.config
-        if active.size == 0:
-            return last_offset - active.base_offset > OFFSET_SPAN_MAX
-        return (
-            active.size + batch_bytes > config.segment_bytes
-            or last_offset - active.base_offset > OFFSET_SPAN_MAX
-            or active.index_bytes >= config.segment_index_bytes
-            or self._is_old(now_ms)
+        return must_roll(
+            self._list.active,
+            self.config,
+            batch_bytes=batch_bytes,
+            last_offset=last_offset,
+            is_old=self._is_old(now_ms),
         )
 
     def _is_old(self, now_ms: int) -> bool:
-        """Whether the active segment's first append was segment.ms ago, by the clock on the wall."""
-        active, config = self._list.active, self.config
-        if active.size == 0 or active.first_append_ms == UNKNOWN:
-            return False
-        age_max = config.segment_ms - int(self._jitter * config.segment_jitter_ms)
-        if config.is_compacted:
-            age_max = min(age_max, config.max_compaction_lag_ms)
-        return age_max < LONG_MAX and now_ms - active.first_append_ms >= age_max
+        return is_old(self._list.active, self.config, jitter=self._jitter, now_ms=now_ms)
 
     # ---------------------------------------------------------------- durability
 
@@ -396,108 +236,6 @@ class PartitionLog:
     def advance_high_watermark(self, offset: int) -> None:
         """Let readers see up to `offset`, which is durable as the broker is set to mean it."""
         self.high_watermark = max(self.high_watermark, min(offset, self.log_end_offset))
-
-    # ---------------------------------------------------------------- reading
-
-    def read(
-        self,
-        offset: int,
-        *,
-        max_bytes: int,
-        whole_first_batch: bool,
-        isolation: Isolation,
-        last_fetched_epoch: int = UNKNOWN,
-    ) -> ReadResult | ErrorCode:
-        """Find what a reader at `offset` may be sent: whole batches below the high watermark.
-
-        Args:
-            max_bytes: of batches; with `whole_first_batch` the first one may be larger (KIP-74).
-            last_fetched_epoch: of the last record that a follower has; where its log has left
-                this one it is told so, and gets no records (KIP-595). Unknown: not checked.
-
-        Raises:
-            LogOffline: the log is out of service.
-            DiskError, CorruptLog: what is on disk cannot be read.
-        """
-        self._service.check_online()
-        diverging = self._divergence(offset, last_fetched_epoch)
-        if not self._is_in_range(offset, diverging):
-            return ErrorCode.OFFSET_OUT_OF_RANGE
-        committed = isolation is Isolation.READ_COMMITTED
-        bound = self.last_stable_offset if committed else self.high_watermark
-        region = None
-        if offset < bound and diverging is None:
-            region = self._with_segments(
-                lambda segments: find_region(
-                    segments,
-                    offset,
-                    bound=bound,
-                    max_bytes=max_bytes,
-                    whole_first_batch=whole_first_batch,
-                )
-            )
-        if offset < self.log_start_offset:
-            # Retention has been at work meanwhile, and what was found may lie beyond a gap.
-            if region is not None:
-                region.release()
-            return ErrorCode.OFFSET_OUT_OF_RANGE
-        return ReadResult(
-            regions=() if region is None else (region,),
-            high_watermark=self.high_watermark,
-            last_stable_offset=self.last_stable_offset,
-            log_start_offset=self.log_start_offset,
-            diverging_epoch=diverging,
-        )
-
-    def _divergence(self, offset: int, epoch: int) -> tuple[int, int] | None:
-        """Where a reader leaves this log; None if it doesn't, or did not say its epoch."""
-        if epoch < 0:
-            return None
-        return self._led_epochs().divergence(epoch, offset, self.log_end_offset)
-
-    def _is_in_range(self, offset: int, diverging: tuple[int, int] | None) -> bool:
-        """Whether there is an answer for a reader at `offset`, if only where to go back to."""
-        if diverging is not None:
-            return offset >= self.log_start_offset and diverging[1] >= 0
-        return self.log_start_offset <= offset <= self.log_end_offset
-
-    def _with_segments(self, look: Callable[[Sequence[Segment]], T]) -> T:
-        """Look at the segments, again if a swap removed one meanwhile."""
-        for _ in range(READ_TRIES - 1):
-            try:
-                return look(self._list.segments)
-            except SegmentRemoved:
-                continue
-        return look(self._list.segments)
-
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record with this timestamp or a later one; None if there is none.
-
-        Only records below the high watermark count. Raises as `read`.
-        """
-        self._service.check_online()
-        bounds = (self.log_start_offset, self.high_watermark)
-        return self._with_segments(lambda segments: first_at_or_after(segments, timestamp, bounds))
-
-    def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        """The first record with the largest timestamp; None if there is no record.
-
-        Only records below the high watermark count. Raises as `read`.
-        """
-        self._service.check_online()
-        bounds = (self.log_start_offset, self.high_watermark)
-        return self._with_segments(lambda segments: youngest(segments, bounds))
-
-    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The largest epoch up to `epoch` and its end offset; (-1, -1) if unknown (KIP-320)."""
-        return self._led_epochs().end_offset(epoch, self.log_end_offset)
-
-    def leader_epoch_at(self, offset: int) -> int:
-        """The leader epoch that `offset` was or will be written in; -1 if unknown."""
-        return self._led_epochs().epoch_at(offset)
-
-    def _led_epochs(self) -> LeaderEpochs:
-        return self.epochs.led_in(self.leader_epoch, self.log_end_offset)
 
     # ---------------------------------------------------------------- retention
 
@@ -669,23 +407,3 @@ class PartitionLog:
         """Serve no more: the topic is deleted. The files go with the directory."""
         self._list.raise_generation()
         self._service.retire()
-
-
-def _gap(base_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
-    """A batch that covers offsets at which there is nothing."""
-    return build_empty_batch(
-        BatchHeader(
-            size_bytes=0,
-            base_offset=base_offset,
-            last_offset=last_offset,
-            leader_epoch=leader_epoch,
-            crc=0,
-            attributes=0,
-            base_timestamp=-1,
-            max_timestamp=-1,
-            producer_id=-1,
-            producer_epoch=-1,
-            base_sequence=-1,
-            record_count=0,
-        )
-    )

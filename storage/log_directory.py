@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from storage.errors import DamagedFile, DirectoryOffline, MissingFile, StorageError, SyncFailed
 from storage.files import FileSystem, Lock
-from storage.log import PRODUCER_EXPIRATION_MS, PartitionLog
+from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
 from storage.log_opening import LogOpening, create_log, open_log
@@ -31,6 +31,7 @@ from storage.paths import (
     join,
     topic_directory,
 )
+from storage.readable_log import PRODUCER_EXPIRATION_MS
 from storage.segment import Background
 from storage.topic_partition import TopicPartition
 

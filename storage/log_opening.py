@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from storage.errors import DamagedFile, MissingFile, StorageError
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
-from storage.log import PRODUCER_EXPIRATION_MS, PartitionLog
+from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
 from storage.manifest import UNKNOWN, Manifest, SegmentRow, decode, encode
 from storage.paths import MANIFEST, join
 from storage.producer_state import ProducerStates
+from storage.readable_log import PRODUCER_EXPIRATION_MS
 from storage.rebuild import rebuild_manifest
 from storage.recovery import Recovery
 from storage.recovery_progress import RecoveryProgress

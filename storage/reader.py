@@ -9,12 +9,20 @@ batches without records are skipped, because a client spins on an answer that ha
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.batch_walk import BatchPlace, walk_batches
 from storage.files import File
 from storage.segment import Segment, SegmentRegion
+
+
+class Isolation(enum.IntEnum):
+    """What a reader may see; the values are the protocol's."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,8 +24,8 @@ from protocol.messages.fetch import (
 )
 from server.dispatch import RequestContext
 from storage.errors import StorageError
-from storage.log import Isolation, PartitionLog
-from storage.reader import ReadResult
+from storage.log import PartitionLog
+from storage.reader import Isolation, ReadResult
 
 
 async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from storage.errors import LogOffline, StorageError
-from storage.log import Isolation
+from storage.reader import Isolation
 from tests.crash.expected import check_content, check_files, read_content
 from tests.crash.workload import Workload
 from tests.harness.log_builder import batch_of, valid

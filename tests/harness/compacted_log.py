@@ -19,10 +19,11 @@ from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import BatchHeader, Codec, Record, read_header
-from storage.log import Appended, Isolation, PartitionLog
+from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
 from storage.log_opening import LogOpening, create_log, open_log
+from storage.reader import Isolation
 from storage.segment import Background
 from storage.topic_partition import TopicPartition
 from storage.validate import ValidBatch

@@ -11,10 +11,11 @@ from protocol.error_codes import ErrorCode
 from protocol.record_batch import Record
 from storage.errors import StorageError
 from storage.files import FileSystem
-from storage.log import Isolation, PartitionLog
+from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
 from storage.log_opening import LogOpening, create_log, open_log
+from storage.reader import Isolation
 from storage.topic_partition import TopicPartition
 from tests.harness.log_builder import end_of, records_in
 

@@ -17,7 +17,8 @@ from hypothesis.stateful import (
 
 from protocol.error_codes import ErrorCode
 from storage.errors import SwapRefused
-from storage.log import Appended, Isolation
+from storage.log import Appended
+from storage.reader import Isolation
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, end_of, records_in, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome, read_all

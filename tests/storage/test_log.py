@@ -10,9 +10,9 @@ import pytest
 from protocol.error_codes import ErrorCode
 from storage.config_property import LONG_MAX
 from storage.errors import DiskError, LogOffline, NoSpace, SyncFailed
-from storage.log import Appended, Isolation, PartitionLog
-from storage.reader import ReadResult
-from storage.recovery import create_log
+from storage.log import Appended, PartitionLog
+from storage.log_opening import create_log
+from storage.reader import Isolation, ReadResult
 from storage.validate import Refused
 from tests.harness.log_builder import KeyValue, batch_of, records_in, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome, read_all

@@ -12,12 +12,12 @@ import pytest
 
 from protocol.error_codes import ErrorCode
 from storage.errors import NoSpace, SwapRefused, SyncFailed
-from storage.log import Appended, Isolation, PartitionLog
+from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_start import DeletedSegment
 from storage.manifest import Manifest, decode, encode
 from storage.paths import parse_snapshot_file
-from storage.reader import ReadResult, find_region
+from storage.reader import Isolation, ReadResult, find_region
 from storage.retention import DeletionReason
 from storage.segment import SegmentRegion
 from tests.harness.hand_cleaning import recopied, write_cleaned
@@ -264,7 +264,7 @@ def test_a_read_that_retention_overtakes_is_out_of_range_and_skips_nothing(
         log.retain(8 * DAY_MS + 2)
         return find_region(*args, **settings)
 
-    monkeypatch.setattr("storage.log.find_region", overtaken)
+    monkeypatch.setattr("storage.readable_log.find_region", overtaken)
     assert read(log, 1) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert isinstance(read(log, 8), ReadResult)
 

@@ -17,8 +17,8 @@ from random import Random
 from protocol.record_batch import Record
 from storage.errors import SwapRefused
 from storage.files import LocalFileSystem
-from storage.log import Appended, Isolation, PartitionLog
-from storage.reader import ReadResult
+from storage.log import Appended, PartitionLog
+from storage.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, end_of, records_in, valid
 from tests.harness.log_home import LogHome, read_all

@@ -9,10 +9,10 @@ import pytest
 from protocol.record_batch import Record, build_batch
 from storage.cleaning_view import CleaningView
 from storage.errors import DiskError, NoSpace, SwapRefused
-from storage.log import Appended, Isolation, PartitionLog
+from storage.log import Appended, PartitionLog
 from storage.manifest import SegmentRow, decode
 from storage.paths import CLEANED
-from storage.reader import ReadResult
+from storage.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, records_in, valid
 from tests.harness.log_home import LogHome, read_all

@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from protocol.error_codes import ErrorCode
-from storage.log import Appended, Isolation, PartitionLog
-from storage.reader import ReadResult
+from storage.log import Appended, PartitionLog
+from storage.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import LogHome, read_all
