@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -53,6 +54,19 @@ class PartitionFacts:
     dirty_ratio: float | None
 
 
+class RecoveryFacts(Protocol):
+    """What the recovery of logs has done since the start."""
+
+    @property
+    def logs_recovered_total(self) -> int: ...
+    @property
+    def bytes_scanned_total(self) -> int: ...
+    @property
+    def bytes_cut_total(self) -> int: ...
+    @property
+    def files_cut_total(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
     """The broker as a whole, as a scrape shows it."""
@@ -62,6 +76,7 @@ class BrokerFacts:
     partitions_by_topic: dict[str, int]
     partitions_offline: int
     directories_offline: int
+    recovery: RecoveryFacts
 
 
 class BrokerCollector(Collector):
@@ -83,6 +98,7 @@ class BrokerCollector(Collector):
     def collect(self) -> Iterator[Family]:
         facts = self._broker()
         yield from self._collect_broker(facts)
+        yield from self._collect_recovery(facts.recovery)
         yield from self._collect_partitions(facts)
         yield from self._collect_traffic()
         yield from self._collect_connections()
@@ -98,6 +114,12 @@ class BrokerCollector(Collector):
         yield _gauge(
             names.TOPIC_PARTITIONS, [((topic,), count) for topic, count in by_topic.items()]
         )
+
+    def _collect_recovery(self, recovery: RecoveryFacts) -> Iterator[Family]:
+        yield _counter(names.LOGS_RECOVERED, [((), recovery.logs_recovered_total)])
+        yield _counter(names.RECOVERY_SCANNED, [((), recovery.bytes_scanned_total)])
+        yield _counter(names.RECOVERY_CUT, [((), recovery.bytes_cut_total)])
+        yield _counter(names.RECOVERY_CUT_FILES, [((), recovery.files_cut_total)])
 
     def _collect_partitions(self, facts: BrokerFacts) -> Iterator[Family]:
         listed = list(islice(self._partitions(), PARTITIONS_LISTED_MAX))

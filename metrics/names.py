@@ -83,6 +83,19 @@ OFFLINE_DIRECTORIES = _gauge(
     "kafka_log_logmanager_offlinelogdirectorycount", "Log directories out of service."
 )
 
+# Recovery after a crash.
+LOGS_RECOVERED = _counter("kompakt_recovery_logs_total", "Logs that the start recovered.")
+RECOVERY_SCANNED = _counter(
+    "kompakt_recovery_scanned_bytes_total", "Sound bytes that the start found by scanning."
+)
+RECOVERY_CUT = _counter(
+    "kompakt_recovery_cut_bytes_total",
+    "Bytes that the start took out of logs, because they were not sound or lay behind such.",
+)
+RECOVERY_CUT_FILES = _counter(
+    "kompakt_recovery_cut_files_total", "Files that keep what the start took out of logs."
+)
+
 # Partitions.
 TOPIC_PARTITIONS = _gauge("kafka_topic_partitions", "Partitions of a topic.", "topic")
 OLDEST_OFFSET = _gauge(

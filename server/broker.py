@@ -36,6 +36,7 @@ from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.log_directory import LogDirectory
 from storage.paths import METADATA, join
+from storage.recovery_progress import RecoveryProgress
 from storage.wal import Wal
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("server.broker")
 
+STARTING = "starting"
 HTTP_PATIENCE_SECONDS = 1.0
 """If recovery takes longer, HTTP opens meanwhile, so that supervisors see the broker alive."""
 
@@ -77,6 +79,7 @@ class Broker:
         "node",
         "probe",
         "producer_ids",
+        "recovery",
         "topics",
     )
 
@@ -95,13 +98,14 @@ class Broker:
         self.files = files
         self.clock = clock
         self.probe = ServerProbe()
+        self.recovery = RecoveryProgress()
         self.cleaner_counts = CleanerCounts(clock=clock.monotonic)
         self.fetch_waiters = FetchWaiters()
         self._background = Background()
         self._wal = Wal()
         self._failed = asyncio.Event()
         # State: why it does not serve now, None while it does.
-        self._state: str | None = "starting"
+        self._state: str | None = STARTING
         self.failure: str | None = None
         """What ended the broker though nobody asked it to; None as long as nothing did."""
         # Made by `start`, in this order; `stop` ends those that are there.
@@ -122,6 +126,8 @@ class Broker:
     @property
     def not_ready(self) -> str | None:
         """Why clients are not served at the moment; None while they are."""
+        if self._state == STARTING and self.recovery.logs_to_open:
+            return f"{STARTING}: {self.recovery}"
         return self._state
 
     async def start(self) -> None:
@@ -169,6 +175,7 @@ class Broker:
             files=self.files,
             background=self._background.submit,
             clock=self.clock,
+            progress=self.recovery,
         )
         metadata = join(self.config.metadata_directory, METADATA)
         self._store = await EmbeddedMetadataStore.open(self.files, metadata)
@@ -189,6 +196,8 @@ class Broker:
                 partitions_max=self.config.partitions_max,
             ),
             on_removed=self.group_commit.abandon,
+            recovery_threads=self.config.num_recovery_threads_per_data_dir,
+            progress=self.recovery,
         )
         await self.topics.open()
         self.has_storage = True

@@ -283,6 +283,14 @@ class BrokerConfig:
         doc="How often logs are looked at for segments that retention.ms, retention.bytes or"
         " DeleteRecords let go.",
     )
+    num_recovery_threads_per_data_dir: int = prop(
+        "num.recovery.threads.per.data.dir",
+        INT,
+        default=2,
+        at_least=1,
+        dynamic=False,
+        doc="So many logs of a directory are recovered at once after a crash.",
+    )
     log_flush_offset_checkpoint_interval_ms: int = prop(
         "log.flush.offset.checkpoint.interval.ms",
         INT,

@@ -15,13 +15,19 @@ from storage.files import FileSystem
 from storage.log_directory import LogDirectory
 from storage.meta_properties import MetaProperties, read_meta_properties
 from storage.paths import topic_id_text
+from storage.recovery_progress import RecoveryProgress
 from storage.segment import Background
 
 _log = logging.getLogger("server.directories")
 
 
 def open_directories(
-    config: BrokerConfig, *, files: FileSystem, background: Background, clock: Clock
+    config: BrokerConfig,
+    *,
+    files: FileSystem,
+    background: Background,
+    clock: Clock,
+    progress: RecoveryProgress,
 ) -> tuple[tuple[LogDirectory, ...], Node]:
     """Lock and open every directory of `log.dirs`; none stays open if one must not be.
 
@@ -35,7 +41,7 @@ def open_directories(
     try:
         for path in config.data_directories:
             try:
-                opened.append(_open(path, node, config, files, background, clock))
+                opened.append(_open(path, node, config, files, background, clock, progress))
             except DiskError as error:
                 if path == config.metadata_directory:
                     raise
@@ -61,6 +67,7 @@ def _open(
     files: FileSystem,
     background: Background,
     clock: Clock,
+    progress: RecoveryProgress,
 ) -> LogDirectory:
     new_meta = MetaProperties(
         cluster_id=node.cluster_id, node_id=node.node_id, directory_id=topic_id_text(uuid.uuid4())
@@ -74,6 +81,7 @@ def _open(
         random_bytes=os.urandom,
         jitter=random.random,
         producer_expiration_ms=config.producer_id_expiration_ms,
+        progress=progress,
     )
 
 

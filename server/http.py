@@ -48,6 +48,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
             partitions_by_topic={},
             partitions_offline=0,
             directories_offline=0,
+            recovery=broker.recovery,
         )
     topics = broker.topics.all()
     return BrokerFacts(
@@ -58,6 +59,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
             log.offline_reason is not None for topic in topics for log in topic.partitions
         ),
         directories_offline=sum(each.offline_reason is not None for each in broker.directories),
+        recovery=broker.recovery,
     )
 
 

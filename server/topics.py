@@ -38,6 +38,7 @@ from server.topic_names import (
     new_topic_id,
     parse_id,
 )
+from server.topic_opening import TopicOpening
 from storage.config_property import ConfigError
 from storage.errors import StorageError
 from storage.files import FileSystem
@@ -45,13 +46,15 @@ from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.paths import topic_id_text
-from storage.topic_partition import TopicPartition
+from storage.recovery_progress import RecoveryProgress
 
 _log = logging.getLogger("server.topics")
 
 TOPICS = "/topics/"
 CREATING = "/creating/"
 DELETED = "/deleted/"
+PROGRESS_SECONDS = 5.0
+"""A start that takes longer says now and then how far it is."""
 CLOSING_THREADS = 16
 """Measured: a log that was written to takes 3.1 ms to close, with 16 threads 1.2 ms."""
 
@@ -61,7 +64,7 @@ class Topics:
 
     __slots__ = (
         "_by_id", "_by_name", "_defaults", "_directories", "_files", "_lock", "_new_id", "_on_removed",
-        "_removals", "_store", "_unclean",
+        "_progress", "_recovery_threads", "_removals", "_store", "_unclean",
     )  # fmt: skip
 
     def __init__(
@@ -73,8 +76,16 @@ class Topics:
         defaults: TopicDefaults,
         on_removed: Callable[[PartitionLog], None] = lambda _: None,
         new_id: Callable[[], uuid.UUID] = new_topic_id,
+        recovery_threads: int = 1,
+        progress: RecoveryProgress | None = None,
     ) -> None:
-        """`on_removed` is told of every log that is not served any more, before its files go."""
+        """Begin with no topic; `open` finds those that there are.
+
+        Args:
+            on_removed: told of every log that is not served any more, before its files go.
+            recovery_threads: so many logs of a directory are recovered at once.
+            progress: told how far the start is; the directories should tell the same one.
+        """
         # Constant after construction
         self._store = store
         self._directories = directories
@@ -82,6 +93,8 @@ class Topics:
         self._defaults = defaults
         self._on_removed = on_removed
         self._new_id = new_id
+        self._recovery_threads = recovery_threads
+        self._progress = progress if progress is not None else RecoveryProgress()
         # Orders creations and deletions, so that what was checked stays true until it is written.
         self._lock = asyncio.Lock()
         # State: what the store says, with the logs open.
@@ -120,15 +133,40 @@ class Topics:
         Raises:
             StorageError: the store cannot be read.
         """
-        known = (await self._store.range(TOPICS)).entries
+        entries = (await self._store.range(TOPICS)).entries
+        known = {entry.key.removeprefix(TOPICS): entry for entry in entries}
         creating = (await self._store.range(CREATING)).entries
         unborn = {entry.key.removeprefix(CREATING) for entry in creating}
-        for topic in await asyncio.to_thread(self._open_topics, known, unborn):
+        for topic in await self._open_all(known, unborn):
             self._publish(topic)
         await self._store.txn((), [Delete(key=entry.key) for entry in creating])
         for entry in (await self._store.range(DELETED)).entries:
             topic_id = parse_id(entry.key.removeprefix(DELETED))
             self._remove_later(json.loads(entry.value)["name"], topic_id)
+
+    async def _open_all(self, known: Mapping[str, Entry], unborn: Collection[str]) -> list[Topic]:
+        """Open all logs in threads, and say now and then how far that is."""
+        started, progress = asyncio.get_running_loop().time(), self._progress
+        opening = TopicOpening(
+            self._directories,
+            self._defaults.config,
+            threads_per_directory=self._recovery_threads,
+            progress=progress,
+        )
+        work = asyncio.create_task(asyncio.to_thread(opening.open, known, unborn))
+        while not (await asyncio.wait([work], timeout=PROGRESS_SECONDS))[0]:
+            _log.info("recovering: %s", progress)
+        self._unclean = opening.unclean
+        if progress.logs_recovered_total:
+            _log.info(
+                "recovered %d logs in %.1f s: %d bytes scanned, %d bytes cut into %d files",
+                progress.logs_recovered_total,
+                asyncio.get_running_loop().time() - started,
+                progress.bytes_scanned_total,
+                progress.bytes_cut_total,
+                progress.files_cut_total,
+            )
+        return work.result()
 
     async def close(self) -> set[str]:
         """Wait for removals under way, then close every log.
@@ -375,62 +413,6 @@ class Topics:
         directory.delete_topic(name, topic_id)
         # The store forgets the topic next: nobody would remove files that came back after a crash.
         self._files.sync_directory(directory.path)
-
-    # Opening.
-
-    def _open_topics(self, entries: Sequence[Entry], unborn: Collection[str]) -> list[Topic]:
-        """Open the logs of all topics; those whose ids are in `unborn` are made anew."""
-        topics = []
-        for entry in entries:
-            name = entry.key.removeprefix(TOPICS)
-            content = json.loads(entry.value)
-            is_unborn = content["id"] in unborn
-            topics.append(self._open_topic(name, content, is_unborn=is_unborn))
-        return topics
-
-    def _open_topic(self, name: str, content: dict[str, Any], *, is_unborn: bool) -> Topic:
-        topic_id = parse_id(content["id"])
-        config = self._config_of(name, content["configs"])
-        logs: list[PartitionLog | OfflineLog] = []
-        if is_unborn:
-            _log.warning("%s: its creation was cut short, making its logs anew", name)
-            for directory in self._directories:
-                directory.delete_topic(name, topic_id)
-        for number, directory_id in enumerate(content["partitions"]):
-            partition = TopicPartition(name, number)
-            try:
-                directory = self._directory(directory_id)
-                if is_unborn:
-                    logs += directory.create_logs(name, topic_id, config, [number])
-                else:
-                    logs.append(directory.open_log(partition, topic_id, config))
-            except StorageError as error:
-                _log.error("%s: offline: %s", partition, error)
-                self._unclean.add(directory_id)
-                logs.append(OfflineLog(topic_partition=partition, offline_reason=str(error)))
-        return Topic(
-            name=name,
-            id=topic_id,
-            config=config,
-            overrides=content["configs"],
-            partitions=tuple(logs),
-        )
-
-    def _config_of(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
-        """A stored topic's configuration, without what this release does not know or allow."""
-        config = self._defaults.config
-        for property_name, text in overrides.items():
-            try:
-                config = LogConfig.from_overrides({property_name: text}, config)
-            except ConfigError as error:
-                _log.warning("%s: setting ignored: %s", name, error)
-        return config
-
-    def _directory(self, directory_id: str) -> LogDirectory:
-        for directory in self._directories:
-            if directory.directory_id == directory_id:
-                return directory
-        raise StorageError(f"the log directory with id {directory_id} is not among log.dirs")
 
     def _publish(self, topic: Topic) -> None:
         self._by_name[topic.name] = self._by_id[topic.id] = topic

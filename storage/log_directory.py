@@ -32,6 +32,7 @@ from storage.paths import (
     topic_directory,
 )
 from storage.readable_log import PRODUCER_EXPIRATION_MS
+from storage.recovery_progress import RecoveryProgress
 from storage.segment import Background
 from storage.topic_partition import TopicPartition
 
@@ -53,6 +54,7 @@ class LogDirectory:
         "_now_ms",
         "_on_failure",
         "_producer_expiration_ms",
+        "_progress",
         "_was_clean",
         "leader_epoch",
         "meta",
@@ -71,6 +73,7 @@ class LogDirectory:
         random_bytes: Callable[[int], bytes],
         jitter: Callable[[], float] = lambda: 0.0,
         producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        progress: RecoveryProgress | None = None,
     ) -> None:
         """Lock the directory and make it this run's; it is created if it is new.
 
@@ -80,6 +83,7 @@ class LogDirectory:
             random_bytes: a source of secrets.
             jitter: a random number from 0 to 1: a log's part of segment.jitter.ms.
             producer_expiration_ms: an idle producer is forgotten after this long.
+            progress: told of what is recovered when logs are opened.
 
         Raises:
             DirectoryLocked, ForeignDirectory, FormatFromTheFuture, DamagedFile: not ours to open.
@@ -91,6 +95,7 @@ class LogDirectory:
         self._now_ms = now_ms
         self._jitter = jitter
         self._producer_expiration_ms = producer_expiration_ms
+        self._progress = progress if progress is not None else RecoveryProgress()
         self.path = path
         _make_durably(fs, path)
         self._lock: Lock = fs.lock(join(path, LOCK))
@@ -210,6 +215,7 @@ class LogDirectory:
             now_ms=self._now_ms(),
             is_clean=self._was_clean,
             producer_expiration_ms=self._producer_expiration_ms,
+            progress=self._progress,
         )
 
     # ---------------------------------------------------------------- out of service, the end

@@ -13,6 +13,7 @@ from metrics.cleaner_probe import CleanerCounts
 from metrics.collector import BrokerCollector, BrokerFacts, PartitionFacts, Scraper
 from metrics.names import METRICS
 from metrics.server_probe import ServerProbe
+from storage.recovery_progress import RecoveryProgress
 
 
 def partition(topic: str, number: int, **changes: object) -> PartitionFacts:
@@ -35,6 +36,7 @@ class World:
     server: ServerProbe = field(default_factory=ServerProbe)
     cleaner: CleanerCounts = field(default_factory=CleanerCounts)
     partitions: list[PartitionFacts] = field(default_factory=list)
+    recovery: RecoveryProgress = field(default_factory=RecoveryProgress)
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -55,6 +57,7 @@ class World:
             partitions_by_topic=topics,
             partitions_offline=0,
             directories_offline=0,
+            recovery=self.recovery,
         )
 
     def samples(self) -> dict[tuple[str, ...], float]:
@@ -248,3 +251,16 @@ def test_counting_a_batch_costs_less_than_ten_microseconds() -> None:
         probe.request_completed("Produce", 0.001)
 
     assert min(timeit.repeat(count, number=1000, repeat=5)) / 1000 < 10e-6
+
+
+def test_what_recovery_has_done_is_counted() -> None:
+    world = World()
+    world.recovery.recovered()
+    world.recovery.scanned(100)
+    world.recovery.cut(7)
+    world.recovery.cut(3)
+    samples = world.samples()
+    assert samples["kompakt_recovery_logs_total",] == 1
+    assert samples["kompakt_recovery_scanned_bytes_total",] == 100
+    assert samples["kompakt_recovery_cut_bytes_total",] == 10
+    assert samples["kompakt_recovery_cut_files_total",] == 2

@@ -11,6 +11,7 @@ from metrics.cleaner_probe import CleanerCounts
 from metrics.collector import BrokerCollector, BrokerFacts, Scraper
 from metrics.http_endpoint import HttpEndpoint
 from metrics.server_probe import ServerProbe
+from storage.recovery_progress import RecoveryProgress
 
 
 class Served:
@@ -24,6 +25,7 @@ class Served:
             partitions_by_topic={},
             partitions_offline=0,
             directories_offline=0,
+            recovery=RecoveryProgress(),
         )
         collector = BrokerCollector(
             ServerProbe(), CleanerCounts(), broker=lambda: facts, partitions=list

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,8 @@ from server.config import BrokerConfig
 from server.listener import ListenError
 from storage.errors import DirectoryLocked, SyncFailed
 from storage.files import LocalFileSystem
+from storage.log import PartitionLog
+from storage.log_directory import LogDirectory
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.client_record import KeyedRecord
 from tests.harness.clients import PYTHON_CLIENT_NAMES, ConfluentClient, client, create_topic
@@ -385,3 +388,31 @@ async def test_an_unstarted_broker_can_be_stopped(tmp_path: Path) -> None:
     await broker.stop()
 
     assert broker.not_ready == "stopping"
+
+
+async def test_readiness_says_how_far_recovery_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+    said: list[str | None] = []
+    original = LogDirectory.open_log
+
+    def watched(*arguments: Any) -> PartitionLog:
+        said.append(broker.not_ready)
+        return original(*arguments)
+
+    monkeypatch.setattr(LogDirectory, "open_log", watched)
+    config = BrokerConfig.from_texts(
+        {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "http.listener": "",
+            "log.dirs": str(served.broker.directories[0].path),
+        }
+    )
+    broker = Broker(config, files=LocalFileSystem(), clock=SystemClock())
+    assert broker.not_ready == "starting"
+    await broker.start()
+    assert said == ["starting: 0 of 1 logs are open, 0 MiB were scanned"]
+    assert broker.not_ready is None
+    await broker.stop()

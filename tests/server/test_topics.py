@@ -23,6 +23,7 @@ from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
 from storage.paths import topic_id_text
+from storage.recovery_progress import RecoveryProgress
 from storage.validate import ValidBatch, validate_batch
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.served_broker import NOW_MS, batch_of
@@ -51,11 +52,13 @@ class World:
         store: EmbeddedMetadataStore,
         directories: tuple[LogDirectory, ...],
         removed: list[PartitionLog],
+        progress: RecoveryProgress,
     ) -> None:
         self.topics = topics
         self.store = store
         self.directories = directories
         self.removed = removed
+        self.progress = progress
 
     async def close(self) -> None:
         unclean = await self.topics.close()
@@ -75,8 +78,9 @@ class World:
 
 async def open_world(files: FileSystem, paths: str, **texts: str) -> World:
     config = BrokerConfig.from_texts({"log.dirs": paths} | texts)
+    progress = RecoveryProgress()
     directories, _ = open_directories(
-        config, files=files, background=run_inline, clock=FixedClock()
+        config, files=files, background=run_inline, clock=FixedClock(), progress=progress
     )
     store = await EmbeddedMetadataStore.open(files, f"{config.metadata_directory}/metadata")
     removed: list[PartitionLog] = []
@@ -88,9 +92,11 @@ async def open_world(files: FileSystem, paths: str, **texts: str) -> World:
             config=LogConfig(retention_ms=77), partitions_count=3, partitions_max=100
         ),
         on_removed=removed.append,
+        recovery_threads=config.num_recovery_threads_per_data_dir,
+        progress=progress,
     )
     await topics.open()
-    return World(topics, store, directories, removed)
+    return World(topics, store, directories, removed, progress)
 
 
 @asynccontextmanager

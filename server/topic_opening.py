@@ -1,0 +1,160 @@
+"""Opens the logs of all topics at a start.
+
+After a crash a log is recovered as it is opened: it is read, and written down at the end. So a
+directory that was not closed in order has some threads to itself. Where nothing is to be recovered,
+threads would only take the interpreter from each other.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from server.metadata_store import Entry
+from server.topic import OfflineLog, Topic
+from server.topic_names import parse_id
+from storage.config_property import ConfigError
+from storage.errors import StorageError
+from storage.log import PartitionLog
+from storage.log_config import LogConfig
+from storage.log_directory import LogDirectory
+from storage.recovery_progress import RecoveryProgress
+from storage.topic_partition import TopicPartition
+
+_log = logging.getLogger("server.topic_opening")
+
+THREADS_MAX = 256
+"""Of all directories together."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A topic that the store knows, and its logs by partition as far as they are open."""
+
+    topic: Topic
+    is_unborn: bool
+    logs: dict[int, PartitionLog | OfflineLog] = field(default_factory=dict)
+
+
+Job = tuple[_Plan, int]
+"""A topic, and the number of a partition of it."""
+
+
+class TopicOpening:
+    """One start's opening of all topics; `open` runs in a worker thread."""
+
+    __slots__ = ("_defaults", "_directories", "_progress", "_threads", "unclean")
+
+    def __init__(
+        self,
+        directories: Sequence[LogDirectory],
+        defaults: LogConfig,
+        *,
+        threads_per_directory: int,
+        progress: RecoveryProgress,
+    ) -> None:
+        # Constant after construction
+        self._directories = {each.directory_id: each for each in directories}
+        self._defaults = defaults
+        self._threads = threads_per_directory
+        self._progress = progress
+        # State
+        self.unclean: set[str] = set()
+        """Ids of directories with a log that could not be opened."""
+
+    def open(self, topics: Mapping[str, Entry], unborn: Collection[str]) -> list[Topic]:
+        """Open the logs of the topics, by name; those whose ids are in `unborn` are made anew.
+
+        A log that cannot be opened is offline with its reason.
+        """
+        plans: list[_Plan] = []
+        jobs: dict[str, list[Job]] = {}
+        for name, entry in topics.items():
+            content = json.loads(entry.value)
+            plan = self._plan(name, content, is_unborn=content["id"] in unborn)
+            plans.append(plan)
+            for number, directory_id in enumerate(content["partitions"]):
+                jobs.setdefault(directory_id, []).append((plan, number))
+        self._progress.logs_to_open = sum(map(len, jobs.values()))
+        self._open_all(jobs)
+        return [_with_logs(plan) for plan in plans]
+
+    def _plan(self, name: str, content: dict[str, Any], *, is_unborn: bool) -> _Plan:
+        topic_id = parse_id(content["id"])
+        if is_unborn:
+            _log.warning("%s: its creation was cut short, making its logs anew", name)
+            for directory in self._directories.values():
+                directory.delete_topic(name, topic_id)
+        topic = Topic(
+            name=name,
+            id=topic_id,
+            config=self._config_of(name, content["configs"]),
+            overrides=content["configs"],
+            partitions=(),
+        )
+        return _Plan(topic, is_unborn)
+
+    def _config_of(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
+        """A stored topic's configuration, without what this release does not know or allow."""
+        config = self._defaults
+        for property_name, text in overrides.items():
+            try:
+                config = LogConfig.from_overrides({property_name: text}, config)
+            except ConfigError as error:
+                _log.warning("%s: setting ignored: %s", name, error)
+        return config
+
+    def _open_all(self, jobs: Mapping[str, Sequence[Job]]) -> None:
+        """Open the logs of all directories at once, several of each that must be recovered."""
+        in_order = [key for key in jobs if key not in self._unclean_directories]
+        with ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="recovery") as executor:
+            running: list[Future[None]] = []
+            for directory_id in self._unclean_directories & jobs.keys():
+                # The threads share one iterator, because some logs take much longer than others.
+                rest = iter(jobs[directory_id])
+                running += [
+                    executor.submit(self._open_each, directory_id, rest)
+                    for _ in range(min(self._threads, len(jobs[directory_id])))
+                ]
+            for directory_id in in_order:
+                self._open_each(directory_id, iter(jobs[directory_id]))
+            for each in running:
+                each.result()
+
+    @property
+    def _unclean_directories(self) -> set[str]:
+        return {key for key, each in self._directories.items() if not each.was_clean}
+
+    def _open_each(self, directory_id: str, jobs: Iterator[Job]) -> None:
+        for plan, number in jobs:
+            try:
+                plan.logs[number] = _open(self._directory(directory_id), plan, number)
+            except StorageError as error:
+                partition = TopicPartition(plan.topic.name, number)
+                _log.error("%s: offline: %s", partition, error)
+                self.unclean.add(directory_id)
+                plan.logs[number] = OfflineLog(topic_partition=partition, offline_reason=str(error))
+            self._progress.opened()
+
+    def _directory(self, directory_id: str) -> LogDirectory:
+        directory = self._directories.get(directory_id)
+        if directory is None:
+            raise StorageError(f"the log directory with id {directory_id} is not among log.dirs")
+        return directory
+
+
+def _open(directory: LogDirectory, plan: _Plan, number: int) -> PartitionLog:
+    topic = plan.topic
+    if plan.is_unborn:
+        (log,) = directory.create_logs(topic.name, topic.id, topic.config, [number])
+        return log
+    return directory.open_log(TopicPartition(topic.name, number), topic.id, topic.config)
+
+
+def _with_logs(plan: _Plan) -> Topic:
+    logs = tuple(plan.logs[number] for number in range(len(plan.logs)))
+    return replace(plan.topic, partitions=logs)
