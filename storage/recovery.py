@@ -164,6 +164,7 @@ class Recovery:
 
     def _seal(self, segment: Segment) -> None:
         segment.seal()
+        segment.file().free_reserved()
         segment.write_index()
         segment.drop_index()
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeAlias
 
 from protocol.batch_tally import BatchTally
 from storage.batch_walk import HEADER_BYTES, PLACE, walk_batches
-from storage.errors import MissingFile, SegmentRemoved
+from storage.errors import MissingFile, SegmentRemoved, StorageError
 from storage.files import Buffer, File, FileSystem
 from storage.index_files import read_index_files, write_index_files
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
@@ -272,9 +272,23 @@ class Segment:
 
     # ---------------------------------------------------------------- appending
 
-    def create(self) -> None:
-        """Make the file; its name is safe once the directory is synced."""
+    def create(self, *, reserved_bytes: int = 0) -> None:
+        """Make the file; its name is safe once the directory is synced.
+
+        Args:
+            reserved_bytes: disk space to set aside for it (preallocate).
+
+        Raises:
+            DiskError: there is no file.
+        """
         self._file = self._fs.open(self.path(LOG), create=True)
+        if reserved_bytes:
+            try:
+                self._file.reserve(reserved_bytes)
+            except StorageError:
+                with suppress(StorageError):
+                    self.remove_files()
+                raise
 
     def append(
         self,
