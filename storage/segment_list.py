@@ -340,6 +340,7 @@ class SegmentList:
         Raises:
             NoSpace: the disk is full; nothing has changed.
         """
+        self._states.load()
         self._list_rolled()
         gone = tuple(each for each in self._listed[:-1] if each.end_offset <= start_offset)
         self._commit(self._listed[len(gone) :], log_start_offset=start_offset)
