@@ -16,7 +16,7 @@ from storage.log_directory import LogDirectory
 from storage.meta_properties import MetaProperties, read_meta_properties
 from storage.paths import topic_id_text
 from storage.recovery_progress import RecoveryProgress
-from storage.segment import Background
+from storage.segment_files import Background
 
 _log = logging.getLogger("server.directories")
 

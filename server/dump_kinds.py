@@ -18,7 +18,6 @@ from storage.paths import (
     META_PROPERTIES,
     OFFSET_INDEX,
     START_COUNTER,
-    SYNC_FAILED,
     TIME_INDEX,
 )
 
@@ -48,7 +47,6 @@ BY_NAME = {
     META_PROPERTIES: Kind.TEXT,
     START_COUNTER: Kind.TEXT,
     CLEAN_SHUTDOWN: Kind.TEXT,
-    SYNC_FAILED: Kind.TEXT,
     LOCK: Kind.TEXT,
     HASH_KEY: Kind.HASH_KEY,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import resource
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 
@@ -17,6 +18,7 @@ from server.listener import ListenError
 from server.signals import StopSignal
 from storage.errors import StorageError
 from storage.files import LocalFileSystem
+from storage.open_files import share_descriptors
 
 _log = logging.getLogger("server.run")
 
@@ -27,6 +29,7 @@ KEPT_BYTES = 4 << 20
 def run_until_stopped(config: BrokerConfig) -> str | None:
     """Serve until asked to stop; what went wrong, in one line, None if nothing did."""
     _keep_freed_memory()
+    _raise_descriptor_limit()
     try:
         return uvloop.run(_run(config))
     except (ListenError, StorageError) as error:
@@ -42,6 +45,13 @@ def _keep_freed_memory() -> None:
     Another C library takes no notice.
     """
     bytes(KEPT_BYTES)
+
+
+def _raise_descriptor_limit() -> None:
+    """Take all descriptors that the system lets this process have, as servers do."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    share_descriptors(hard)
 
 
 async def _run(config: BrokerConfig) -> str | None:

@@ -39,13 +39,14 @@ class CutFiles:
             aside,
             reason,
         )
-        kept = self._fs.open(aside, create=True)
-        for start in range(position, size, CHUNK_BYTES):
-            kept.append((segment.file().read_at(start, min(CHUNK_BYTES, size - start)),))
-        kept.sync()
-        kept.close()
-        self._fs.sync_directory(self._directory)
-        segment.file().truncate(position)
+        with segment.pinned() as file:
+            kept = self._fs.open(aside, create=True)
+            for start in range(position, size, CHUNK_BYTES):
+                kept.append((file.read_at(start, min(CHUNK_BYTES, size - start)),))
+            kept.sync()
+            kept.close()
+            self._fs.sync_directory(self._directory)
+            file.truncate(position)
         self._progress.cut(size - position)
 
     def set_aside(self, file: SegmentFile) -> None:

@@ -33,7 +33,7 @@ from storage.paths import (
 )
 from storage.readable_log import PRODUCER_EXPIRATION_MS
 from storage.recovery_progress import RecoveryProgress
-from storage.segment import Background
+from storage.segment_files import Background
 from storage.topic_partition import TopicPartition
 
 _log = logging.getLogger("storage.log_directory")

@@ -23,7 +23,8 @@ from storage.readable_log import PRODUCER_EXPIRATION_MS
 from storage.rebuild import rebuild_manifest
 from storage.recovery import Recovery
 from storage.recovery_progress import RecoveryProgress
-from storage.segment import Background, Segment
+from storage.segment import Segment
+from storage.segment_files import Background
 from storage.segment_list import LogContents
 
 _log = logging.getLogger("storage.log_opening")
@@ -62,7 +63,7 @@ def create_log(
     row = SegmentRow(base_offset=0, file_version=1, end_offset=0, size=0, created_ms=opening.now_ms)
     segment = Segment(fs, identity.directory, row, background=opening.background)
     segment.reopen()
-    segment.create(reserved_bytes=config.reserved_segment_bytes)
+    segment.files.create()
     manifest = _manifest(identity, (row,), version=1)
     fs.replace_durably(join(identity.directory, MANIFEST), encode(manifest))
     contents = _contents(manifest, (segment,), is_as_stopped=True)

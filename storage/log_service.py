@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 
 from storage.errors import LogOffline, NoSpace, StorageError
-from storage.segment import Background
+from storage.segment_files import Background
 
 _log = logging.getLogger("storage.log_service")
 

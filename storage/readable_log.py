@@ -24,7 +24,8 @@ from storage.log_states import LogStates
 from storage.manifest import UNKNOWN
 from storage.producer_state import ProducerStates
 from storage.reader import Isolation, ReadResult, find_region
-from storage.segment import Background, Segment
+from storage.segment import Segment
+from storage.segment_files import Background
 from storage.segment_list import LogContents, SegmentList
 from storage.timestamp_lookup import TimestampOffset, first_at_or_after, youngest
 from storage.topic_partition import TopicPartition

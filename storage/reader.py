@@ -37,6 +37,11 @@ class ReadResult:
     diverging_epoch: tuple[int, int] | None = None
     """Epoch and end offset that a reader has to go back to, whose log is not this one's."""
 
+    def release(self) -> None:
+        """Let go of the regions' segments; releasing twice is allowed."""
+        for region in self.regions:
+            region.release()
+
 
 def first_segment_past(segments: Sequence[Segment], offset: int) -> int:
     """The index of the first segment that may hold `offset` or a later one."""

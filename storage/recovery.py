@@ -23,7 +23,6 @@ from storage.checkpoint import CHECKPOINT_BYTES_MIN, bytes_behind, is_in
 from storage.config_property import LONG_MAX
 from storage.cut_files import CutFiles
 from storage.epoch_recovery import load_epochs
-from storage.errors import CorruptLog
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log_identity import LogIdentity
@@ -46,7 +45,8 @@ from storage.producer_recovery import (
 from storage.producer_state import ProducerStates
 from storage.recovery_progress import RecoveryProgress
 from storage.scan import scan_file
-from storage.segment import Background, Segment
+from storage.segment import Segment
+from storage.segment_files import Background
 from storage.segment_sweep import SegmentSweep, segment_files
 
 
@@ -146,17 +146,15 @@ class Recovery:
             index_interval_bytes=self._index_interval_bytes,
             producers_from=self.producers.snapshot_offset,
         )
-        end = scan_file(segment.file(), size, tally)
-        self._progress.scanned(tally.position - start)
-        self._take(segment, tally)
-        if segment.end_offset < self.manifest.log_start_offset:
-            # What is below the log start was synced before any manifest said so.
-            raise CorruptLog(segment.path(LOG), end.position, "it ends there, below the log start")
-        if end.position < size:
-            self._cut_files.cut(segment, end.position, size, end.reason)
-        if segment.size > start:
-            segment.was_appended_to(first_append_ms, self._now_ms)
-        segment.file().sync()
+        with segment.pinned() as file:
+            end = scan_file(file, size, tally)
+            self._progress.scanned(tally.position - start)
+            self._take(segment, tally)
+            if end.position < size:
+                self._cut_files.cut(segment, end.position, size, end.reason)
+            if segment.size > start:
+                segment.was_appended_to(first_append_ms, self._now_ms)
+            file.sync()
         return end.position == size
 
     def _take(self, segment: Segment, tally: BatchTally) -> None:
@@ -168,7 +166,6 @@ class Recovery:
 
     def _seal(self, segment: Segment) -> None:
         segment.seal()
-        segment.file().free_reserved()
         segment.write_index()
         segment.drop_index()
 

@@ -9,21 +9,20 @@ pin goes. The file is opened at the first use and belongs to the segment.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TypeAlias
 
 from protocol.batch_tally import BatchTally
 from storage.batch_walk import HEADER_BYTES, PLACE, walk_batches
-from storage.errors import MissingFile, SegmentRemoved, StorageError
+from storage.errors import MissingFile
 from storage.files import Buffer, File, FileSystem
 from storage.index_files import read_index_files, write_index_files
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
-from storage.open_files import SEALED_FILES_MAX, OpenFiles
-from storage.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file
+from storage.paths import LOG, OFFSET_INDEX, TIME_INDEX
 from storage.rebuild import rebuild_index
 from storage.sealed_index import SealedIndex
+from storage.segment_files import Background, SegmentFiles
 from storage.segment_index import EMPTY_MARK, IndexMark, SegmentIndex
 
 _log = logging.getLogger("storage.segment")
@@ -33,22 +32,15 @@ REBUILT_INTERVAL_BYTES = 4096
 
 Lookup: TypeAlias = SegmentIndex | SealedIndex
 
-Background = Callable[[Callable[[], None]], None]
-"""Runs a piece of work soon, on a thread that may wait for the disk."""
-
-# Opening and pinning happen in the loop's thread and in the cleaner's; both are short.
-_guard = threading.Lock()
-_open_files = OpenFiles(SEALED_FILES_MAX)
-
 
 class SegmentRegion:
     """A byte range of a segment's file, readable until it is released."""
 
-    __slots__ = ("_is_released", "_segment", "position", "size")
+    __slots__ = ("_files", "_is_released", "position", "size")
 
     def __init__(self, segment: Segment, position: int, size: int) -> None:
-        segment.pin()
-        self._segment = segment
+        segment.files.pin()
+        self._files = segment.files
         self._is_released = False
         self.position = position
         self.size = size
@@ -56,39 +48,35 @@ class SegmentRegion:
     @property
     def fileno(self) -> int:
         """The descriptor to send from."""
-        return self._segment.file().fileno()
+        return self._files.open().fileno()
 
     def read_bytes(self) -> bytes:
         """The region's bytes, for readers that don't send files."""
-        return self._segment.file().read_at(self.position, self.size)
+        return self._files.open().read_at(self.position, self.size)
 
     def release(self) -> None:
         """Let go of the segment; releasing twice is allowed."""
         if not self._is_released:
             self._is_released = True
-            self._segment.unpin()
+            self._files.unpin()
 
 
 class Segment:
     """A segment that a log knows. Changed by the log's owner only; read by any thread."""
 
     __slots__ = (
-        "_background",
         "_bytes_since_entry",
-        "_directory",
-        "_file",
         "_fs",
         "_has_index_files",
         "_index",
-        "_is_retired",
         "_kept_entries",
         "_own_index",
-        "_pins",
         "_sealed_index",
         "base_offset",
         "created_ms",
         "end_offset",
         "file_version",
+        "files",
         "first_append_ms",
         "flags",
         "is_sealed",
@@ -108,17 +96,21 @@ class Segment:
         row: SegmentRow,
         *,
         background: Background,
-        file: File | None = None,
     ) -> None:
         # Constant after construction
         self._fs = fs
-        self._directory = directory
-        self._background = background
+        self.files = SegmentFiles(
+            fs,
+            directory,
+            row.base_offset,
+            row.file_version,
+            background=background,
+            is_settled=row.end_offset != UNKNOWN,
+        )
         self.base_offset = row.base_offset
         self.file_version = row.file_version
         self.created_ms = row.created_ms
         # State: a sealed segment changes no more, but for its pins.
-        self._file = file
         self._index: SegmentIndex | None = None
         self._own_index: SegmentIndex | None = None
         """`_index` if it was made from the batches, not read from files that may lie."""
@@ -127,8 +119,6 @@ class Segment:
         self._kept_entries = EMPTY_MARK
         """How many entries of `_index` the index files have, written or read."""
         self._bytes_since_entry = 0
-        self._pins = 0
-        self._is_retired = False
         self.is_sealed = row.end_offset != UNKNOWN
         self.flags = row.flags
         self.end_offset = row.end_offset if row.end_offset != UNKNOWN else row.base_offset
@@ -143,10 +133,6 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"Segment({self.path(LOG)}, [{self.base_offset}, {self.end_offset}), {self.size} B)"
-
-    def path(self, kind: str) -> str:
-        """Where one of the segment's files is."""
-        return join(self._directory, segment_file(self.base_offset, self.file_version, kind))
 
     def row(self) -> SegmentRow:
         """What the manifest says of it: everything once sealed, else only what cannot change."""
@@ -182,113 +168,20 @@ class Segment:
 
     # ---------------------------------------------------------------- files
 
-    def file(self) -> File:
-        """The segment's file, opened at the first use; for who holds a pin or owns the log."""
-        if self._file is None:
-            with _guard:
-                if self._file is None:
-                    self._file = self._fs.open(self.path(LOG))
-                    if self._is_settled:
-                        _open_files.add(self)
-                return self._file
-        return self._file
+    def path(self, kind: str) -> str:
+        """Where one of the segment's files is."""
+        return self.files.path(kind)
 
-    def close(self) -> None:
-        """Give the descriptor back."""
-        with _guard:
-            file, self._file = self._file, None
-            _open_files.discard(self)
-        if file is not None:
-            file.close()
+    def pinned(self) -> AbstractContextManager[File]:
+        """The segment's file, pinned meanwhile. Raises SegmentRemoved."""
+        return self.files.pinned()
 
     @property
     def _is_settled(self) -> bool:
         """Whether it is sealed, and synced with its indexes: from here on it is only read."""
         return self.is_sealed and self._has_index_files
 
-    def close_if_idle(self) -> bool:
-        """Close the file of a sealed and synced segment that nobody has pinned; whether it is."""
-        if self._pins or not self._is_settled:
-            return False
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        return True
-
-    def pin(self) -> None:
-        """Keep the files until `unpin`. Whoever touches the file of a sealed segment holds a pin.
-
-        Raises:
-            SegmentRemoved: the segment was retired and nobody held it.
-        """
-        with _guard:
-            if self._is_retired and self._pins == 0:
-                raise SegmentRemoved(self.path(LOG))
-            self._pins += 1
-
-    @contextmanager
-    def pinned(self) -> Iterator[File]:
-        """The segment's file, pinned meanwhile. Raises SegmentRemoved."""
-        self.pin()
-        try:
-            yield self.file()
-        finally:
-            self.unpin()
-
-    def unpin(self) -> None:
-        """Let go; the last one to do so removes a retired segment's files."""
-        with _guard:
-            self._pins -= 1
-            is_last = self._pins == 0 and self._is_retired
-        if is_last:
-            self._background(self.remove_files)
-
-    def retire(self) -> None:
-        """Remove the files as soon as nobody reads them. No manifest may list the segment."""
-        with _guard:
-            self._is_retired = True
-            is_unused = self._pins == 0
-        if is_unused:
-            self._background(self.remove_files)
-
-    def remove_at_once(self) -> None:
-        """Remove the files' names now. Who reads goes on; the descriptor is kept for them."""
-        with _guard:
-            self._is_retired = True
-            is_unused = self._pins == 0
-        self._unlink()
-        if is_unused:
-            self.close()
-
-    def remove_files(self) -> None:
-        """Remove what is there of the segment's files."""
-        self.close()
-        self._unlink()
-
-    def _unlink(self, kinds: Sequence[str] = SEGMENT_KINDS) -> None:
-        for kind in kinds:
-            if self._fs.exists(self.path(kind)):
-                self._fs.unlink(self.path(kind))
-
     # ---------------------------------------------------------------- appending
-
-    def create(self, *, reserved_bytes: int = 0) -> None:
-        """Make the file; its name is safe once the directory is synced.
-
-        Args:
-            reserved_bytes: disk space to set aside for it (preallocate).
-
-        Raises:
-            DiskError: there is no file.
-        """
-        self._file = self._fs.open(self.path(LOG), create=True)
-        if reserved_bytes:
-            try:
-                self._file.reserve(reserved_bytes)
-            except StorageError:
-                with suppress(StorageError):
-                    self.remove_files()
-                raise
 
     def append(
         self,
@@ -302,7 +195,7 @@ class Segment:
     ) -> None:
         """Write one batch, whose last offset and largest timestamp these are."""
         assert not self.is_sealed
-        position = self.file().append((batch,))
+        position = self.files.append((batch,))
         self.note(
             position,
             len(batch),
@@ -385,7 +278,8 @@ class Segment:
 
     def _is_batch(self, position: int, relative_last_offset: int) -> bool:
         """Whether a batch with that last offset stands in the file at `position`."""
-        data = self.file().read_at(position, HEADER_BYTES)
+        with self.pinned() as file:
+            data = file.read_at(position, HEADER_BYTES)
         if len(data) < HEADER_BYTES:
             return False
         base_offset, _, last_delta, _, _ = PLACE.unpack(data)
@@ -394,9 +288,10 @@ class Segment:
     def _is_youngest_of_batch(self, timestamp: int, relative_last_offset: int) -> bool:
         """Whether there is a batch with that last offset, and its largest timestamp is this one."""
         last_offset = self.base_offset + relative_last_offset
-        for place in walk_batches(self.file(), self.position_before(last_offset), self.size):
-            if place.last_offset >= last_offset:
-                return (place.last_offset, place.max_timestamp) == (last_offset, timestamp)
+        with self.pinned() as file:
+            for place in walk_batches(file, self.position_before(last_offset), self.size):
+                if place.last_offset >= last_offset:
+                    return (place.last_offset, place.max_timestamp) == (last_offset, timestamp)
         return False
 
     def _lookup(self) -> Lookup:
@@ -477,16 +372,13 @@ class Segment:
     def remove_index(self) -> None:
         """Remove the index files; a reader who needs one makes it anew, in memory."""
         self._sealed_index = None
-        self._unlink((OFFSET_INDEX, TIME_INDEX))
+        self.files.unlink((OFFSET_INDEX, TIME_INDEX))
 
     def drop_index(self) -> None:
         """Free the memory of the indexes; the next reader loads them again."""
         if self._is_settled:
             self._index = self._own_index = None
-            if self._file is not None:
-                # It was the active one; from here on its descriptor is one of the bounded number.
-                with _guard:
-                    _open_files.add(self)
+            self.files.share(is_settled=True)
 
     def seal(self) -> None:
         """Take no more appends."""
@@ -495,6 +387,7 @@ class Segment:
     def reopen(self) -> None:
         """Be the active segment again after a clean stop, whose index files are read when needed."""
         self.is_sealed = False
+        self.files.share(is_settled=False)
         # An empty one may be new, and then has none.
         self._has_index_files = self.size > 0
 
@@ -505,6 +398,7 @@ class Segment:
             DiskError: the index files, or the batches in their stead, cannot be read.
         """
         self.is_sealed = self._has_index_files = False
+        self.files.share(is_settled=False)
         if self.size:
             self._index = self._load_index(may_be_longer=True)
             self._bytes_since_entry = self.size - self.boundary_before(self.size)
@@ -541,7 +435,8 @@ class Segment:
 
     def cut(self, position: int, end_offset: int) -> None:
         """Forget everything from `position` on; the segment then ends at `end_offset`."""
-        self.file().truncate(position)
+        with self.pinned() as file:
+            file.truncate(position)
         index = self.index()
         index.truncate(end_offset - self.base_offset)
         self._kept_entries = IndexMark(*map(min, self._kept_entries, index.mark))

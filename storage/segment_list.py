@@ -108,6 +108,8 @@ class SegmentList:
         self._listed: tuple[Segment, ...] = contents.segments
         self._recovery_point = contents.recovery_point
         self._is_as_stopped = contents.is_as_stopped
+        for segment in contents.segments:
+            segment.files.background = service.remove_in_background
 
     @property
     def active(self) -> Segment:
@@ -131,16 +133,13 @@ class SegmentList:
 
     # ---------------------------------------------------------------- rolls
 
-    def roll(self, end_offset: int, now_ms: int, *, reserved_bytes: int) -> None:
+    def roll(self, end_offset: int, now_ms: int) -> None:
         """Go on in a new segment at `end_offset`; the old one is sealed in the background.
-
-        Args:
-            reserved_bytes: disk space to set aside for the new one.
 
         Raises:
             DiskError: the new file cannot be made; nothing has changed.
         """
-        new = self._new_segment(end_offset, now_ms, reserved_bytes=reserved_bytes)
+        new = self._new_segment(end_offset, now_ms)
         producers = self._states.producers.copy()
         with self.state_lock:
             self.active.seal()
@@ -175,20 +174,18 @@ class SegmentList:
     def _seal(self, rolled: Sequence[tuple[Segment, ProducerStates]]) -> None:
         """Make durable what the manifest says of sealed segments, and what recovery then needs."""
         for segment, _ in rolled:
-            with segment.pinned() as file:
-                file.free_reserved()
-                file.sync()
+            segment.files.sync()
             segment.write_index()
             segment.drop_index()
         last, producers = rolled[-1]
         self._states.write_snapshot(last.end_offset, producers)
 
-    def _new_segment(self, base_offset: int, now_ms: int, *, reserved_bytes: int = 0) -> Segment:
+    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
         row = SegmentRow(
             base_offset=base_offset, file_version=self.next_version(), created_ms=now_ms
         )
         segment = self._segment_of(row)
-        segment.create(reserved_bytes=reserved_bytes)
+        segment.files.create()
         return segment
 
     def _segment_of(self, row: SegmentRow) -> Segment:
@@ -222,8 +219,7 @@ class SegmentList:
 
     def _make_safe(self, taken: Checkpoint) -> None:
         """Make durable what a recovery point promises; the epochs are written with its commit."""
-        with taken.segment.pinned() as file:
-            file.sync()
+        taken.segment.files.sync()
         taken.segment.write_index_up_to(taken.index, taken.index_end)
         self._states.write_snapshot(taken.row.end_offset, taken.producers)
 
@@ -329,7 +325,7 @@ class SegmentList:
         after = set(self.segments)
         for segment in before:
             if segment not in after:
-                segment.retire()
+                segment.files.retire()
 
     def advance_start(self, start_offset: int) -> tuple[Segment, ...]:
         """Let the log start at `start_offset`, and remove the sealed segments wholly below it.
@@ -340,7 +336,6 @@ class SegmentList:
         Raises:
             NoSpace: the disk is full; nothing has changed.
         """
-        self._states.load()
         self._list_rolled()
         gone = tuple(each for each in self._listed[:-1] if each.end_offset <= start_offset)
         self._commit(self._listed[len(gone) :], log_start_offset=start_offset)
@@ -348,7 +343,7 @@ class SegmentList:
             self.log_start_offset = start_offset
             self.segments = self.segments[len(gone) :]
         for segment in gone:
-            segment.retire()
+            segment.files.retire()
         self._states.forget_below(start_offset, self.segments[0].base_offset)
         return gone
 
@@ -366,8 +361,7 @@ class SegmentList:
         """
         self._list_rolled()
         for segment in cut.kept[-1:]:
-            with segment.pinned() as file:
-                file.sync()
+            segment.files.sync()
         new = self._new_segment(cut.end_offset, self.active.created_ms)
         gone = self._replace((*cut.kept, new), start_offset)
         forget(cut.end_offset)
@@ -378,7 +372,7 @@ class SegmentList:
             truncate_to=cut.end_offset,
         )
         for segment in gone:
-            segment.remove_at_once()
+            segment.files.remove_at_once()
         self._remove_unlisted()
         self._states.forget_past(cut.end_offset)
         make_cut(cut)
@@ -415,7 +409,7 @@ class SegmentList:
                 self._write_everything()
             self._service.go_offline("it is closed")
         for segment in self.segments:
-            segment.close()
+            segment.files.close()
 
     def _write_everything(self) -> None:
         self._list_rolled()
@@ -440,8 +434,7 @@ class SegmentList:
             directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
         for segment in unsynced:
             try:
-                with segment.pinned() as file:
-                    file.sync()
+                segment.files.sync()
             except SegmentRemoved:
                 continue
         if directory_is_dirty:

@@ -3,8 +3,8 @@
 Behaviour: answers when `min_bytes` are there, when a partition has an error or diverges, or after
 `max_wait_ms`; until then it is parked, and each log it asks for wakes it. The size limits are soft:
 the first batch of the first partition that has one is returned whole (KIP-74). Records are regions
-of segment files, never decoded and never copied. A client that names the epoch of its last record
-and has left this log gets `diverging_epoch` and no records.
+of segment files, never decoded and, but for small ones, never copied. A client that names the epoch
+of its last record and has left this log gets `diverging_epoch` and no records.
 Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch (KIP-320) · v11
 rack_id · v12 last_fetched_epoch (KIP-595).
 Not implemented: sessions are declined with session id 0, so clients send all partitions each time;
@@ -26,6 +26,10 @@ from server.dispatch import RequestContext
 from storage.errors import StorageError
 from storage.log import PartitionLog
 from storage.reader import Isolation, ReadResult
+
+COPIED_BYTES_MAX = 32 << 10
+"""Up to so much of a partition is copied: that costs less than a region's own system call, and an
+answer from hundreds of partitions does not hold hundreds of descriptors until it is sent."""
 
 
 async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
@@ -166,17 +170,17 @@ class _Fetch:
                 isolation=self._isolation,
                 last_fetched_epoch=wanted.last_fetched_epoch,
             )
+            asked.take(log, read)
         except StorageError as error:
             asked.refuse(self._context.code_of(error))
             return
-        asked.take(log, read)
         self.bytes += asked.bytes
 
 
 class _AskedPartition:
     """One partition of a fetch and what was read of it."""
 
-    __slots__ = ("_read", "bytes", "error_code", "log", "topic", "wanted")
+    __slots__ = ("_copy", "_read", "bytes", "error_code", "log", "topic", "wanted")
 
     def __init__(self, topic: str, wanted: FetchPartition) -> None:
         self.topic = topic
@@ -184,6 +188,8 @@ class _AskedPartition:
         # State: a read result exactly while there is no error.
         self.log: PartitionLog | None = None
         self._read: ReadResult | None = None
+        self._copy: bytes | None = None
+        """What was read, if that is little; then nothing is pinned."""
         self.bytes = 0
         self.error_code = ErrorCode.NONE
 
@@ -199,18 +205,22 @@ class _AskedPartition:
             return
         self.log = log
         self._read = read
-        self.bytes = sum(region.size for region in read.regions)
+        size = sum(region.size for region in read.regions)
+        if size <= COPIED_BYTES_MAX:
+            self._copy = b"".join(region.read_bytes() for region in read.regions)
+            read.release()
+        self.bytes = size
 
     def refuse(self, error_code: ErrorCode) -> None:
         """Answer this partition with an error."""
+        self.release()
         self.error_code = error_code
 
     def release(self) -> None:
         """Drop what was read."""
         if self._read is not None:
-            for region in self._read.regions:
-                region.release()
-            self._read = None
+            self._read.release()
+        self._read = self._copy = None
         self.bytes = 0
 
     def data(self) -> PartitionData:
@@ -225,7 +235,7 @@ class _AskedPartition:
             last_stable_offset=read.last_stable_offset,
             log_start_offset=read.log_start_offset,
             diverging_epoch=_epoch_end_offset(read.diverging_epoch),
-            records=tuple(read.regions),
+            records=tuple(read.regions) if self._copy is None else self._copy,
         )
 
 

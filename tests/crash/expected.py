@@ -68,7 +68,7 @@ def check_epochs(log: PartitionLog) -> None:
     assert starts == sorted(starts)
     assert all(start <= log.log_end_offset for start in starts)
     if log.size_bytes and log.segments[0].size:
-        data = log.segments[0].file().read_at(0, 61)
+        data = log.segments[0].files.open().read_at(0, 61)
         first = read_header(data).leader_epoch
         assert log.end_offset_for_epoch(first)[0] == first
 

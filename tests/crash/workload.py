@@ -252,8 +252,7 @@ class Workload:
         if self.random.random() < 0.5:
             # As with flush.on.acks.all=false, where readers see what is not synced.
             self.log.advance_high_watermark(self.log.log_end_offset)
-        bound = self.log.high_watermark
-        start = self.random.choice([bound, self.random.randrange(self.start, bound + 1)])
+        start = self.random.randrange(self.start, self.log.high_watermark + 1)
         self._advance_start(start, lambda: self.log.delete_records(start))
 
     def _advance_start(self, start: int, advance: Callable[[], object]) -> None:
@@ -341,7 +340,7 @@ class Workload:
     def _batch_across(self, offset: int) -> int:
         """Where the batch begins that has offsets on both sides of `offset`; else `offset`."""
         for segment in self.log.segments:
-            data = segment.file().read_at(0, segment.size)
+            data = segment.files.open().read_at(0, segment.size)
             position = 0
             while position < len(data):
                 header = read_header(data, position)

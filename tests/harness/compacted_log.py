@@ -24,7 +24,7 @@ from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
 from storage.log_opening import LogOpening, create_log, open_log
 from storage.reader import Isolation
-from storage.segment import Background
+from storage.segment_files import Background
 from storage.topic_partition import TopicPartition
 from storage.validate import ValidBatch
 from tests.harness.log_builder import KeyValue, batch_of, records_in, valid
@@ -257,7 +257,7 @@ class CompactedLog:
         return [
             header
             for segment in self.log.segments
-            for header in headers_in(segment.file().read_at(0, segment.size))
+            for header in headers_in(segment.files.open().read_at(0, segment.size))
         ]
 
     def files(self) -> Sequence[str]:

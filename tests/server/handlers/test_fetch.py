@@ -214,19 +214,35 @@ async def test_a_fetch_on_a_topic_that_is_deleted_is_told(tmp_path: Path) -> Non
 async def test_a_parked_fetch_ends_when_its_client_leaves(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await served.create("orders")
-        await served.produce("orders", batch_of(1))
+        await served.produce("orders", batch_of(1, value=bytes(50_000)))
         client = await served.connect()
         request = fetch_request([("orders", 0, 0)], max_wait_ms=LONG_MS, min_bytes=1 << 20)
         answer = await park(served, client, request)
         (segment,) = served.log("orders").segments
-        assert segment._pins == 1
+        assert segment.files._pins == 1
 
         client.abort()
 
         await until(lambda: served.broker.fetch_waiters.parked_count == 0)
-        await until(lambda: segment._pins == 0)
+        await until(lambda: segment.files._pins == 0)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await answer
+
+
+async def test_a_small_answer_holds_no_descriptor_while_it_waits(tmp_path: Path) -> None:
+    """An answer from hundreds of partitions would hold hundreds."""
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(1))
+        client = await served.connect()
+        request = fetch_request([("orders", 0, 0)], max_wait_ms=LONG_MS, min_bytes=1000)
+        answer = await park(served, client, request)
+        (segment,) = served.log("orders").segments
+        assert segment.files._pins == 0
+
+        await served.produce("orders", batch_of(1, value=bytes(1000)))
+
+        assert len(records_in(await answer)) == 2
 
 
 async def test_stopping_the_broker_answers_a_parked_fetch(tmp_path: Path) -> None:
@@ -277,12 +293,12 @@ async def test_a_slow_reader_gets_every_byte_and_the_pins_are_released(tmp_path:
         correlation_id = client.send(request, 12)
         await asyncio.sleep(0.05)
         (segment,) = served.log("orders").segments
-        assert segment._pins == 1
+        assert segment.files._pins == 1
 
         data = only_fetched(await client.receive(FetchResponse, 12, correlation_id))
 
         assert len(records_in(data)) == 20
-        await until(lambda: segment._pins == 0)
+        await until(lambda: segment.files._pins == 0)
 
 
 @pytest.mark.parametrize(
