@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import current_thread, main_thread
 
 import pytest
 
+from metrics.server_probe import ServerProbe
 from server.clock import SystemClock
-from server.log_clock import Duty, LogClock
+from server.log_clock import Duty, LogClock, retention_duty
 from storage.checkpoint import Checkpoint
 from storage.errors import DiskError
 from storage.log import PartitionLog
 from storage.segment_list import SegmentList
 from tests.harness import log_builder
+from tests.harness.log_home import SMALL, LogHome
+from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.served_broker import serving_broker
 
 
@@ -66,6 +70,35 @@ async def test_an_idle_log_loses_what_is_old_and_a_topic_that_keeps_everything_d
         assert served.log("kept").log_start_offset == 0
         counts = served.broker.probe.topics["fleeting"]
         assert dict(counts.deleted_segments_by_reason) == {"time": 1}
+
+
+def test_a_wall_clock_that_is_set_wrong_for_a_moment_deletes_nothing() -> None:
+    class Clock:
+        wall_ms = 1_700_000_000_000
+        seconds = 0.0
+
+        def now_ms(self) -> int:
+            return self.wall_ms
+
+        def monotonic(self) -> float:
+            return self.seconds
+
+    clock = Clock()
+    config = replace(SMALL, cleanup_policy=("delete",))
+    log = LogHome(MemoryFileSystem(), config=config).create()
+    batch = log_builder.batch_of([(b"k", b"v")], timestamps=[clock.wall_ms])
+    log.append_as_leader(log_builder.valid(batch), now_ms=clock.wall_ms)
+    log.advance_high_watermark(log.sync())
+    look = retention_duty(1, clock, ServerProbe()).look
+    assert look(log, clock.wall_ms) is None
+
+    clock.wall_ms += 3650 * 24 * 3600 * 1000
+    assert look(log, clock.wall_ms) is None, "ten years in no time"
+
+    clock.wall_ms -= 3650 * 24 * 3600 * 1000
+    clock.wall_ms += 8 * 24 * 3600 * 1000
+    clock.seconds += 8 * 24 * 3600
+    assert look(log, clock.wall_ms) is not None, "eight days in eight days"
 
 
 async def test_a_duty_looks_on_the_loop_and_works_in_a_thread_and_survives_a_failure(

@@ -18,7 +18,7 @@ from protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from tests.harness.served_broker import ServedBroker, batch_of, serving_broker
+from tests.harness.served_broker import NOW_MS, ServedBroker, batch_of, serving_broker
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas in a way that Python has deprecated.
@@ -199,6 +199,39 @@ async def test_a_consumer_whose_position_was_deleted_is_reset_as_it_wishes(
     assert offset >= first if reset == "latest" else offset == first
 
 
+async def test_a_consumer_that_retention_overtakes_goes_on_at_the_first_record_that_is_left(
+    tmp_path: Path,
+) -> None:
+    def read_one(consumer: Consumer) -> int:
+        return int(next_message(consumer).offset() or 0)
+
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", internal_segment_bytes="1000", retention_ms="60000")
+        log = served.log("orders")
+        for _ in range(20):
+            await served.produce("orders", batch_of(1, value=bytes(400)))
+        # It reads ahead no further than one small fetch, so that its position is overtaken.
+        consumer = consumer_at(
+            bootstrap(served),
+            0,
+            "earliest",
+            **{"max.partition.fetch.bytes": 500, "queued.min.messages": 1},
+        )
+        try:
+            assert await asyncio.to_thread(read_one, consumer) == 0
+            assert log.retention_is_due(NOW_MS + 120_000)
+            await asyncio.to_thread(log.retain, NOW_MS + 120_000)
+            assert log.log_start_offset == 20
+            await served.produce("orders", batch_of(1))
+            offsets: list[int] = []
+            while 20 not in offsets:
+                offsets.append(await asyncio.to_thread(read_one, consumer))
+        finally:
+            await asyncio.to_thread(consumer.close)
+    assert offsets == sorted(offsets)
+    assert len(offsets) < 20, "most of what was deleted was never sent"
+
+
 async def test_a_consumer_that_must_not_be_reset_is_told(tmp_path: Path) -> None:
     def run(servers: str) -> str:
         consumer = consumer_at(servers, 0, "error")
@@ -235,12 +268,13 @@ async def test_the_earliest_offset_is_the_log_start(tmp_path: Path) -> None:
         assert await asyncio.to_thread(run, bootstrap(served)) == [3, 3]
 
 
-def consumer_at(servers: str, offset: int, reset: str) -> Consumer:
+def consumer_at(servers: str, offset: int, reset: str, **settings: int) -> Consumer:
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
             "group.id": "unused: partitions are assigned",
             "auto.offset.reset": reset,
+            **settings,
         }
     )
     consumer.assign([TopicPartition("orders", 0, offset)])
