@@ -30,6 +30,7 @@ from server.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, ro
 from server.metadata_store import EmbeddedMetadataStore
 from server.node import Node
 from server.producer_ids import ProducerIds
+from server.sparing_log import SparingLog
 from server.topic import TopicDefaults
 from server.topics import Topics
 from storage.errors import StorageError
@@ -51,7 +52,7 @@ HTTP_PATIENCE_SECONDS = 1.0
 
 
 class Broker:
-    """One broker. Handlers see `config` to `clock`; the rest is start and stop."""
+    """One broker. Handlers see `config` to `warnings`; the rest is start and stop."""
 
     __slots__ = (
         "_background",
@@ -70,6 +71,7 @@ class Broker:
         "clock",
         "config",
         "directories",
+        "directories_left_out",
         "failure",
         "fetch_waiters",
         "files",
@@ -81,6 +83,7 @@ class Broker:
         "producer_ids",
         "recovery",
         "topics",
+        "warnings",
     )
 
     config: BrokerConfig
@@ -91,6 +94,7 @@ class Broker:
     fetch_waiters: FetchWaiters
     probe: ServerProbe
     clock: Clock
+    warnings: SparingLog
 
     def __init__(self, config: BrokerConfig, *, files: FileSystem, clock: Clock) -> None:
         # Constant after construction
@@ -101,6 +105,7 @@ class Broker:
         self.recovery = RecoveryProgress()
         self.cleaner_counts = CleanerCounts(clock=clock.monotonic)
         self.fetch_waiters = FetchWaiters()
+        self.warnings = SparingLog(logging.getLogger("server.dispatch"), clock)
         self._background = Background()
         self._wal = Wal()
         self._failed = asyncio.Event()
@@ -110,6 +115,8 @@ class Broker:
         """What ended the broker though nobody asked it to; None as long as nothing did."""
         # Made by `start`, in this order; `stop` ends those that are there.
         self.directories: tuple[LogDirectory, ...] = ()
+        self.directories_left_out: tuple[str, ...] = ()
+        """The paths of `log.dirs` that could not be opened."""
         self.has_storage = False
         """Whether the topics are there; from then on `node` to `group_commit` are, too."""
         self._store: EmbeddedMetadataStore | None = None
@@ -169,7 +176,7 @@ class Broker:
     # Storage.
 
     async def _open_storage(self) -> None:
-        self.directories, self.node = await asyncio.to_thread(
+        opened = await asyncio.to_thread(
             open_directories,
             self.config,
             files=self.files,
@@ -177,8 +184,12 @@ class Broker:
             clock=self.clock,
             progress=self.recovery,
         )
-        metadata = join(self.config.metadata_directory, METADATA)
-        self._store = await EmbeddedMetadataStore.open(self.files, metadata)
+        self.directories, self.directories_left_out, self.node = opened
+        metadata = self.config.metadata_directory
+        (holder,) = [each for each in self.directories if each.path == metadata]
+        self._store = await EmbeddedMetadataStore.open(
+            self.files, join(metadata, METADATA), on_failure=holder.disk_failed
+        )
         self.group_commit = GroupCommit(
             self._wal,
             self.fetch_waiters,
@@ -198,6 +209,7 @@ class Broker:
             on_removed=self.group_commit.abandon,
             recovery_threads=self.config.num_recovery_threads_per_data_dir,
             progress=self.recovery,
+            has_all_directories=not self.directories_left_out,
         )
         await self.topics.open()
         self.has_storage = True

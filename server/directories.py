@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
 import uuid
+from typing import NamedTuple
 
 from server.clock import Clock
 from server.config import BrokerConfig
 from server.node import Node
-from storage.errors import DiskError, ForeignDirectory, StorageError
+from storage.errors import DamagedFile, DiskError, ForeignDirectory, StorageError
 from storage.files import FileSystem
 from storage.log_directory import LogDirectory
 from storage.meta_properties import MetaProperties, read_meta_properties
@@ -21,6 +23,15 @@ from storage.segment_files import Background
 _log = logging.getLogger("server.directories")
 
 
+class OpenedDirectories(NamedTuple):
+    """What there is of `log.dirs`, and whose it is."""
+
+    directories: tuple[LogDirectory, ...]
+    left_out: tuple[str, ...]
+    """The paths of those that are out of service until the next start."""
+    node: Node
+
+
 def open_directories(
     config: BrokerConfig,
     *,
@@ -28,30 +39,34 @@ def open_directories(
     background: Background,
     clock: Clock,
     progress: RecoveryProgress,
-) -> tuple[tuple[LogDirectory, ...], Node]:
+) -> OpenedDirectories:
     """Lock and open every directory of `log.dirs`; none stays open if one must not be.
 
-    A directory whose disk fails is left out, unless it holds the metadata or is the last one.
+    A directory whose disk fails, or with a damaged file of its own, is left out, unless it holds
+    the metadata.
 
     Raises:
-        StorageError: a directory is locked, belongs to somebody else or is damaged.
+        StorageError: a directory is locked, of somebody else or from a later release; or the one
+            with the metadata fails.
     """
     node = Node(node_id=config.node_id, cluster_id=_cluster_id(config, files))
     opened: list[LogDirectory] = []
+    left_out: list[str] = []
     try:
         for path in config.data_directories:
             try:
                 opened.append(_open(path, node, config, files, background, clock, progress))
-            except DiskError as error:
+            except (DiskError, DamagedFile) as error:
                 if path == config.metadata_directory:
                     raise
                 _log.error("log directory %s is offline: %s", path, error)
+                left_out.append(path)
         _refuse_copies(opened)
     except StorageError:
         for directory in opened:
             abandon(directory, "the start failed")
         raise
-    return tuple(opened), node
+    return OpenedDirectories(tuple(opened), tuple(left_out), node)
 
 
 def abandon(directory: LogDirectory, reason: str) -> None:
@@ -90,9 +105,11 @@ def _cluster_id(config: BrokerConfig, files: FileSystem) -> str:
     if config.cluster_id:
         return config.cluster_id
     for path in config.data_directories:
-        found = read_meta_properties(files, path)
-        if found is not None:
-            return found.cluster_id
+        # Who cannot be read is left out, or refuses the start, when it is opened.
+        with contextlib.suppress(DiskError, DamagedFile):
+            found = read_meta_properties(files, path)
+            if found is not None:
+                return found.cluster_id
     return topic_id_text(uuid.uuid4())
 
 

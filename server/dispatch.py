@@ -88,7 +88,7 @@ class RequestContext:
 
     def code_of(self, error: StorageError) -> ErrorCode:
         """What the client is told of a partition whose disk or log failed; the operator too."""
-        _log.warning("%s: %s", self.connection, error)
+        self.broker.warnings.say(self.connection, str(error))
         return error_code_of(error)
 
 
@@ -198,8 +198,8 @@ class Dispatcher:
             _log.error("%s: %s failed unexpectedly", peer, name, exc_info=error)
             text = code.message
         else:
-            _log.warning("%s: %s failed: %s", peer, name, error)
             text = str(error)
+            self._broker.warnings.say(peer, f"{name} failed: {text}")
         refusal = None
         if request.body is not None:
             refusal = self._handler(request.api).refuse(request.body, context, code, text)

@@ -58,7 +58,8 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         partitions_offline=sum(
             log.offline_reason is not None for topic in topics for log in topic.partitions
         ),
-        directories_offline=sum(each.offline_reason is not None for each in broker.directories),
+        directories_offline=len(broker.directories_left_out)
+        + sum(each.offline_reason is not None for each in broker.directories),
         recovery=broker.recovery,
     )
 

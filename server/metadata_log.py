@@ -8,6 +8,7 @@ between leaves files that say the same twice. A torn last frame is cut off and k
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from server.metadata_files import (
     FORMAT,
@@ -33,12 +34,22 @@ LOG_BYTES_MIN = 1 << 20
 class MetadataLog:
     """The open log. One thread at a time; a call that raised SyncFailed ends its use for good."""
 
-    __slots__ = ("_directory", "_file", "_files", "_is_broken", "_revision", "_snapshot_bytes")
+    __slots__ = (
+        "_directory", "_file", "_files", "_is_broken", "_on_failure", "_revision", "_snapshot_bytes",
+    )  # fmt: skip
 
-    def __init__(self, files: FileSystem, directory: str) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        *,
+        on_failure: Callable[[StorageError], None] = lambda _: None,
+    ) -> None:
+        """`on_failure` is told what ended the log's use."""
         # Constant after construction
         self._files = files
         self._directory = directory
+        self._on_failure = on_failure
         # State: `_revision` is the last one that is safe in `_file` or a snapshot.
         self._file: File | None = None
         self._revision = 0
@@ -95,9 +106,9 @@ class MetadataLog:
             self._file.close()
         try:
             self._begin_log()
-        except BaseException:
+        except StorageError as error:
             # The snapshot stands; without a log nothing more can be promised.
-            self._is_broken = True
+            self._break(error)
             raise
         self._remove_older(state.revision)
 
@@ -114,11 +125,15 @@ class MetadataLog:
         assert self._file is not None
         try:
             self._file.sync()
-        except BaseException:
+        except StorageError as error:
             # Whether the frame is on the disk is unknown: a failed sync is never retried.
-            self._is_broken = True
             _log.critical("metadata log: sync failed at byte %d; out of service", position)
+            self._break(error)
             raise
+
+    def _break(self, error: StorageError) -> None:
+        self._is_broken = True
+        self._on_failure(error)
 
     def _begin_log(self) -> None:
         path = self._path(self._revision + 1, "log")

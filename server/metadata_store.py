@@ -15,7 +15,7 @@ import asyncio
 import bisect
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -176,13 +176,22 @@ class EmbeddedMetadataStore:
         self._expiring: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def open(cls, files: FileSystem, directory: str) -> EmbeddedMetadataStore:
+    async def open(
+        cls,
+        files: FileSystem,
+        directory: str,
+        *,
+        on_failure: Callable[[StorageError], None] = lambda _: None,
+    ) -> EmbeddedMetadataStore:
         """Open the store in `directory`, creating it if it is new.
+
+        Args:
+            on_failure: told, in some thread, when the store is out of service for good.
 
         Raises:
             StorageError: its files are damaged, from a later release, or cannot be read.
         """
-        store = cls(MetadataLog(files, directory))
+        store = cls(MetadataLog(files, directory, on_failure=on_failure))
         loop = asyncio.get_running_loop()
         try:
             state, transactions = await loop.run_in_executor(store._worker, store._log.recover)

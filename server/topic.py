@@ -13,6 +13,7 @@ from storage.log_config import LogConfig
 from storage.topic_partition import TopicPartition
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+NOT_CREATED = "not created"
 DEFAULT = -1
 """A number of partitions or replicas that leaves it to the broker's configuration."""
 
@@ -28,7 +29,12 @@ class OfflineLog:
     @classmethod
     def unborn(cls, name: str, number: int) -> Self:
         """Stand for a log of a topic that is only being checked."""
-        return cls(topic_partition=TopicPartition(name, number), offline_reason="not created")
+        return cls(topic_partition=TopicPartition(name, number), offline_reason=NOT_CREATED)
+
+    @property
+    def is_unborn(self) -> bool:
+        """Whether it was never made."""
+        return self.offline_reason == NOT_CREATED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +52,11 @@ class Topic:
     @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
+
+    @property
+    def is_unborn(self) -> bool:
+        """Whether it has no log yet: it is only planned."""
+        return all(isinstance(log, OfflineLog) and log.is_unborn for log in self.partitions)
 
     def partition(self, number: int) -> PartitionLog | ErrorCode:
         """The log of one partition, or what to answer a client that asks for it."""

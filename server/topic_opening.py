@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -69,7 +70,8 @@ class TopicOpening:
     def open(self, topics: Mapping[str, Entry], unborn: Collection[str]) -> list[Topic]:
         """Open the logs of the topics, by name; those whose ids are in `unborn` are made anew.
 
-        A log that cannot be opened is offline with its reason.
+        A log that cannot be opened is offline with its reason. A topic of which not all logs could
+        be made anew stays unborn: nobody was told of it, and a part of it must not be all for ever.
         """
         plans: list[_Plan] = []
         jobs: dict[str, list[Job]] = {}
@@ -87,8 +89,7 @@ class TopicOpening:
         topic_id = parse_id(content["id"])
         if is_unborn:
             _log.warning("%s: its creation was cut short, making its logs anew", name)
-            for directory in self._directories.values():
-                directory.delete_topic(name, topic_id)
+            self._remove_remains(name, topic_id)
         topic = Topic(
             name=name,
             id=topic_id,
@@ -97,6 +98,15 @@ class TopicOpening:
             partitions=(),
         )
         return _Plan(topic, is_unborn)
+
+    def _remove_remains(self, name: str, topic_id: uuid.UUID) -> None:
+        """Remove what a creation has left; where that fails, its logs cannot be made either."""
+        for directory in self._directories.values():
+            try:
+                directory.delete_topic(name, topic_id)
+            except StorageError as error:
+                _log.error("%s: the remains of its creation stay: %s", name, error)
+                directory.go_offline(str(error))
 
     def _config_of(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
         """A stored topic's configuration, without what this release does not know or allow."""
@@ -143,7 +153,8 @@ class TopicOpening:
     def _directory(self, directory_id: str) -> LogDirectory:
         directory = self._directories.get(directory_id)
         if directory is None:
-            raise StorageError(f"the log directory with id {directory_id} is not among log.dirs")
+            text = f"its log directory, {directory_id}, is offline or not among log.dirs"
+            raise StorageError(text)
         return directory
 
 
@@ -157,4 +168,8 @@ def _open(directory: LogDirectory, plan: _Plan, number: int) -> PartitionLog:
 
 def _with_logs(plan: _Plan) -> Topic:
     logs = tuple(plan.logs[number] for number in range(len(plan.logs)))
+    if plan.is_unborn and any(isinstance(log, OfflineLog) for log in logs):
+        name = plan.topic.name
+        _log.error("%s: its creation is taken back", name)
+        logs = tuple(OfflineLog.unborn(name, number) for number in range(len(logs)))
     return replace(plan.topic, partitions=logs)

@@ -63,8 +63,8 @@ class Topics:
     """The sole owner of which topics exist. Lives on the event loop; disk work runs in threads."""
 
     __slots__ = (
-        "_by_id", "_by_name", "_defaults", "_directories", "_files", "_lock", "_new_id", "_on_removed",
-        "_progress", "_recovery_threads", "_removals", "_store", "_unclean",
+        "_by_id", "_by_name", "_defaults", "_directories", "_files", "_has_all_directories", "_lock",
+        "_new_id", "_on_removed", "_progress", "_recovery_threads", "_removals", "_store", "_unclean",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +78,7 @@ class Topics:
         new_id: Callable[[], uuid.UUID] = new_topic_id,
         recovery_threads: int = 1,
         progress: RecoveryProgress | None = None,
+        has_all_directories: bool = True,
     ) -> None:
         """Begin with no topic; `open` finds those that there are.
 
@@ -85,6 +86,8 @@ class Topics:
             on_removed: told of every log that is not served any more, before its files go.
             recovery_threads: so many logs of a directory are recovered at once.
             progress: told how far the start is; the directories should tell the same one.
+            has_all_directories: whether no directory of `log.dirs` was left out; else what is
+                deleted may have files there, so a later start goes on with it.
         """
         # Constant after construction
         self._store = store
@@ -95,6 +98,7 @@ class Topics:
         self._new_id = new_id
         self._recovery_threads = recovery_threads
         self._progress = progress if progress is not None else RecoveryProgress()
+        self._has_all_directories = has_all_directories
         # Orders creations and deletions, so that what was checked stays true until it is written.
         self._lock = asyncio.Lock()
         # State: what the store says, with the logs open.
@@ -138,7 +142,10 @@ class Topics:
         creating = (await self._store.range(CREATING)).entries
         unborn = {entry.key.removeprefix(CREATING) for entry in creating}
         for topic in await self._open_all(known, unborn):
-            self._publish(topic)
+            if topic.is_unborn:
+                await self._mark_deleted(topic)
+            else:
+                self._publish(topic)
         await self._store.txn((), [Delete(key=entry.key) for entry in creating])
         for entry in (await self._store.range(DELETED)).entries:
             topic_id = parse_id(entry.key.removeprefix(DELETED))
@@ -400,14 +407,15 @@ class Topics:
         task.add_done_callback(self._removals.discard)
 
     async def _remove(self, name: str, topic_id: uuid.UUID) -> None:
-        """Remove a deleted topic's files; if that fails the next start goes on with it."""
+        """Remove a deleted topic's files; what fails or is offline is left to the next start."""
+        online = [each for each in self._directories if each.offline_reason is None]
         try:
-            for directory in self._directories:
-                if directory.offline_reason is None:
-                    await asyncio.to_thread(self._remove_from, directory, name, topic_id)
-            await self._store.txn((), [Delete(key=DELETED + topic_id_text(topic_id))])
-        except StorageError:
-            _log.exception("%s: its files could not be removed; the next start tries again", name)
+            for directory in online:
+                await asyncio.to_thread(self._remove_from, directory, name, topic_id)
+            if self._has_all_directories and len(online) == len(self._directories):
+                await self._store.txn((), [Delete(key=DELETED + topic_id_text(topic_id))])
+        except StorageError as error:
+            _log.warning("%s: not all of its files could be removed yet: %s", name, error)
 
     def _remove_from(self, directory: LogDirectory, name: str, topic_id: uuid.UUID) -> None:
         directory.delete_topic(name, topic_id)

@@ -9,6 +9,7 @@ A disk that fails takes the whole directory offline: its logs refuse everything 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -111,7 +112,7 @@ class LogDirectory:
         # State
         self.offline_reason: str | None = None
         # One for all logs.
-        self._on_failure = self._failed
+        self._on_failure = self.disk_failed
         self._logs: list[PartitionLog] = []
 
     @property
@@ -141,6 +142,7 @@ class LogDirectory:
             DirectoryOffline: the directory is out of service.
             DiskError: the disk failed.
         """
+        self._check_present()
         with self._failed_syncs_are_final():
             logs = [
                 self._create_log(TopicPartition(topic, number), topic_id, config)
@@ -228,7 +230,7 @@ class LogDirectory:
             for log in self._logs:
                 log.go_offline(reason)
 
-    def _failed(self, error: StorageError) -> None:
+    def disk_failed(self, error: StorageError) -> None:
         """Go offline. A failed sync leaves a mark for the next start, if the disk still takes one.
 
         The mark need not survive a power cut, for neither does the page cache that it warns of.
@@ -238,12 +240,20 @@ class LogDirectory:
             with contextlib.suppress(StorageError):
                 self._fs.write_bytes(join(self.path, SYNC_FAILED), f"{error}\n".encode())
 
+    def _check_present(self) -> None:
+        """Go offline if the directory has vanished: its logs must not begin anew below its mount."""
+        mark = join(self.path, META_PROPERTIES)
+        if not self._fs.exists(mark):
+            error = MissingFile("create", mark, errno.ENOENT, "the log directory is gone")
+            self.disk_failed(error)
+            raise error
+
     @contextlib.contextmanager
     def _failed_syncs_are_final(self) -> Iterator[None]:
         try:
             yield
         except SyncFailed as error:
-            self._failed(error)
+            self.disk_failed(error)
             raise
 
     def _check_online(self) -> None:

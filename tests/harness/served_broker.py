@@ -29,7 +29,7 @@ from server.broker import Broker
 from server.clock import SystemClock
 from server.config import BrokerConfig
 from server.topic import Topic
-from storage.files import LocalFileSystem
+from storage.files import FileSystem, LocalFileSystem
 from storage.log import PartitionLog
 from tests.harness.raw_client import RawClient
 
@@ -98,6 +98,15 @@ class ServedBroker:
 @asynccontextmanager
 async def serving_broker(directory: Path, **properties: str) -> AsyncIterator[ServedBroker]:
     """Run a broker; `auto_create_topics_enable="false"` sets `auto.create.topics.enable`."""
+    async with serving_broker_on(LocalFileSystem(), directory, **properties) as served:
+        yield served
+
+
+@asynccontextmanager
+async def serving_broker_on(
+    files: FileSystem, directory: Path, **properties: str
+) -> AsyncIterator[ServedBroker]:
+    """Run a broker on a disk of the test's own."""
     texts = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "http.listener": "",
@@ -105,7 +114,7 @@ async def serving_broker(directory: Path, **properties: str) -> AsyncIterator[Se
         "log.cleaner.enable": "false",
     } | {name.replace("_", "."): text for name, text in properties.items()}
     config = BrokerConfig.from_texts(texts)
-    served = ServedBroker(Broker(config, files=LocalFileSystem(), clock=SystemClock()))
+    served = ServedBroker(Broker(config, files=files, clock=SystemClock()))
     try:
         await served.broker.start()
         yield served

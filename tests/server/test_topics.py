@@ -79,9 +79,10 @@ class World:
 async def open_world(files: FileSystem, paths: str, **texts: str) -> World:
     config = BrokerConfig.from_texts({"log.dirs": paths} | texts)
     progress = RecoveryProgress()
-    directories, _ = open_directories(
+    opened = open_directories(
         config, files=files, background=run_inline, clock=FixedClock(), progress=progress
     )
+    directories = opened.directories
     store = await EmbeddedMetadataStore.open(files, f"{config.metadata_directory}/metadata")
     removed: list[PartitionLog] = []
     topics = Topics(
@@ -94,6 +95,7 @@ async def open_world(files: FileSystem, paths: str, **texts: str) -> World:
         on_removed=removed.append,
         recovery_threads=config.num_recovery_threads_per_data_dir,
         progress=progress,
+        has_all_directories=not opened.left_out,
     )
     await topics.open()
     return World(topics, store, directories, removed, progress)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from server.sparing_log import TEXTS_MAX, SparingLog
+
+
+class Clock:
+    """A clock that tests set."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def log(clock: Clock) -> SparingLog:
+    return SparingLog(logging.getLogger("sparing"), clock)
+
+
+def test_what_repeats_itself_is_said_once_a_minute_with_its_number(
+    log: SparingLog, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for second in range(120):
+        clock.seconds = 1000.0 + second
+        log.say(f"client {second}", "orders-0 is offline")
+    clock.seconds += 1
+    log.say("client", "orders-0 is offline")
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "client 0: orders-0 is offline",
+        "client 60: orders-0 is offline (and 59 times more since it was last said)",
+        "client: orders-0 is offline (and 59 times more since it was last said)",
+    ]
+
+
+def test_what_is_new_is_said_at_once(log: SparingLog, caplog: pytest.LogCaptureFixture) -> None:
+    log.say("client", "orders-0 is offline")
+    log.say("client", "orders-1 is offline")
+    assert len(caplog.records) == 2
+
+
+def test_memory_is_bounded(log: SparingLog, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(TEXTS_MAX + 1):
+        log.say("client", str(number))
+    log.say("client", "1")
+    log.say("client", "0")
+    assert len(caplog.records) == TEXTS_MAX + 2
