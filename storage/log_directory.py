@@ -189,7 +189,9 @@ class LogDirectory:
             DiskError: the disk failed; the next start may try again.
         """
         path = self._topic_path(topic, topic_id)
-        self._logs = [log for log in self._logs if log.topic_id != topic_id]
+        for log in [log for log in self.logs() if log.topic_id == topic_id]:
+            # In place, because another thread may be making the logs of another topic.
+            self._logs.remove(log)
         with self._failed_syncs_are_final():
             if self._fs.exists(path):
                 self._fs.rename(path, path + DELETED)
@@ -227,7 +229,7 @@ class LogDirectory:
         if self.offline_reason is None:
             _log.error("%s is offline: %s", self.path, reason)
             self.offline_reason = reason
-            for log in self._logs:
+            for log in self.logs():
                 log.go_offline(reason)
 
     def disk_failed(self, error: StorageError) -> None:
