@@ -14,7 +14,7 @@ import pytest
 from protocol.error_codes import ErrorCode
 from server.config import BrokerConfig
 from server.directories import abandon, open_directories
-from server.metadata_store import EmbeddedMetadataStore
+from server.metadata_store import EmbeddedMetadataStore, Entry, Put
 from server.topic import OfflineLog, Topic, TopicDefaults, TopicRefused
 from server.topics import Topics
 from storage.errors import DirectoryLocked, ForeignDirectory
@@ -417,3 +417,65 @@ async def test_no_crash_splits_a_creation_or_a_deletion(seed: int) -> None:
             if name != under_way:
                 assert found.pop(name) == count
         assert set(found) <= {under_way}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_crash_leaves_a_topic_as_it_was_or_as_it_was_to_become(seed: int) -> None:
+    random, disk = Random(seed), MemoryFileSystem()
+    world = await open_world(disk, "/a")
+    await world.create("one", 2, cleanup_policy="delete")
+    possible = {"delete"}
+    states: list[tuple[MemoryFileSystem, set[str]]] = []
+    disk.on_operation = lambda *_: states.extend(
+        (disk.after_crash(loss, random), set(possible)) for loss in Loss
+    )
+
+    for policy in ("compact", "", "compact,delete"):
+        possible.add(policy)
+        await alter(world, policy)
+        possible = {policy}
+    await world.close()
+
+    assert len(states) >= 30
+    for left, policies in states:
+        after = await open_world(left, "/a")
+        topic = after.topics.get("one")
+        assert topic is not None
+        assert topic.overrides["cleanup.policy"] in policies
+        assert {log.config for log in topic.logs()} == {topic.config}
+        await after.close()
+
+
+async def alter(world: World, policy: str) -> None:
+    altered = await world.topics.alter("one", lambda *_: {"cleanup.policy": policy})
+    assert isinstance(altered, Topic)
+    assert world.topics.get("one") is altered
+    assert {log.config for log in altered.logs()} == {altered.config}
+
+
+async def test_a_change_that_somebody_else_forestalled_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get = EmbeddedMetadataStore.get
+
+    async def forestalled(store: EmbeddedMetadataStore, key: str) -> Entry | None:
+        entry = await get(store, key)
+        assert entry is not None
+        await store.txn((), [Put(key=key, value=entry.value)])
+        return entry
+
+    async with opened(tmp_path) as world:
+        before = await world.create("one")
+        monkeypatch.setattr(EmbeddedMetadataStore, "get", forestalled)
+        refused = await world.topics.alter("one", lambda *_: {"retention.ms": "1"})
+
+        assert isinstance(refused, TopicRefused)
+        assert "at the same time" in refused.message
+        assert world.topics.get("one") is before
+
+
+async def test_a_topic_that_is_not_there_is_not_changed(tmp_path: Path) -> None:
+    async with opened(tmp_path) as world:
+        refused = await world.topics.alter("one", lambda *_: {"retention.ms": "1"})
+        assert isinstance(refused, TopicRefused)
+        assert refused.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
