@@ -21,6 +21,7 @@ from rich.table import Table
 from bench.cleaning import kernel_figures, pass_figures
 from bench.figure import Figure
 from bench.group_commit import group_commit_figures
+from bench.recovery import unclean_start_figures
 from bench.startup import many_segments_figures, memory_figures, start_figure
 from bench.throughput import fetch_figures, latency_figures, produce_figures
 
@@ -28,6 +29,7 @@ RESULTS = Path(__file__).parent / "results"
 PAIRS = int(os.environ.get("KOMPAKT_BENCH_PAIRS", "5"))
 GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "startup": lambda pairs: [start_figure(pairs), *many_segments_figures(pairs)],
+    "recovery": unclean_start_figures,
     "memory": memory_figures,
     "latency": latency_figures,
     "fetch": fetch_figures,

@@ -38,6 +38,8 @@ class CleanableLog(Protocol):
 
     @property
     def generation(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
     def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter: ...
     def swap(
         self,
@@ -125,7 +127,7 @@ def clean(
     map_end = _map(plan, offset_map, settings, meter)
     batch_filter = _filter(plan, offset_map, map_end, settings)
     tally: Counter[str] = Counter()
-    groups = plan_groups(plan, map_end)
+    groups = plan_groups(plan, map_end, log.log_start_offset)
     for group in groups:
         recopy = Recopy(batch_filter, log.new_cleaned_segment, meter=meter)
         clean_offset = map_end if group is groups[-1] else None
@@ -133,10 +135,15 @@ def clean(
     return _report(plan, offset_map, map_end, batch_filter, tally, meter, monotonic() - started)
 
 
-def plan_groups(plan: CleaningPlan, map_end: int) -> tuple[tuple[CleanableSegment, ...], ...]:
-    """The groups to recopy, oldest first: everything below the map's end.
+def plan_groups(
+    plan: CleaningPlan, map_end: int, log_start_offset: int
+) -> tuple[tuple[CleanableSegment, ...], ...]:
+    """The groups to recopy, oldest first: everything from the log start to the map's end.
 
     Where nothing is dirty no record is superseded, so only groups with a due horizon are touched.
+
+    Args:
+        log_start_offset: as it is now: what retention has deleted since the plan is left out.
     """
     config = plan.view.config
     bounds = GroupBounds(
@@ -145,7 +152,9 @@ def plan_groups(plan: CleaningPlan, map_end: int) -> tuple[tuple[CleanableSegmen
         index_interval_bytes=config.index_interval_bytes,
     )
     by_row = {segment.row: segment for segment in plan.view.segments}
-    rows = [row for row in by_row if row.base_offset < map_end]
+    rows = [
+        row for row in by_row if row.base_offset < map_end and row.end_offset > log_start_offset
+    ]
     groups = group_segments(rows, bounds)
     if plan.is_all_clean:
         groups = tuple(

@@ -14,13 +14,13 @@ and RECORDS are slices of the frame, not copies. `source_of` shows it:
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 import uuid
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
+from protocol.codec_source import CodecSource
 from protocol.errors import DecodeError
 from protocol.primitives import (
     ELEMENTS_MAX,
@@ -70,12 +70,7 @@ def compile_decoder(message_type: type[Message], version: int) -> Decoder:
     """Compile, or look up, the decoder of one version. Takes about a millisecond the first time."""
     key = (message_type, version)
     if key not in _decoders:
-        source = _DecoderSource(message_type, version)
-        code = compile(source.text, f"<decode {message_type.__name__} v{version}>", "exec")
-        namespace = source.names
-        # The source is made of declarations in this package alone; no byte of a peer is in it.
-        exec(code, namespace)  # noqa: S102
-        _decoders[key] = namespace["decode"]
+        _decoders[key] = _DecoderSource(message_type, version).compiled("decode")
     return _decoders[key]
 
 
@@ -110,16 +105,11 @@ def null(what: str) -> DecodeError:
     return DecodeError(f"{what} is null")
 
 
-class _DecoderSource:
+class _DecoderSource(CodecSource):
     """Writes the source of one decoder. `text` is the source, `names` what it refers to."""
 
     def __init__(self, message_type: type[Message], version: int) -> None:
-        low, high = message_type.versions
-        assert low <= version <= high, f"{message_type.__name__} has no version {version}"
-        # Constant after construction
-        self.version = version
-        self.flexible = version >= message_type.flexible_since
-        self.names: dict[str, Any] = {
+        names = {
             "DecodeError": DecodeError,
             "UUID": uuid.UUID,
             "null": null,
@@ -130,12 +120,7 @@ class _DecoderSource:
             "truncated": truncated,
             "unpack_from": struct.unpack_from,
         }
-        # State
-        self._lines: list[str] = []
-        self._indent = 1
-        self._variables = 0
-        # Fixed-size values that the next unpacking reads: a variable, and its format.
-        self._pending: list[tuple[str, str]] = []
+        super().__init__(message_type, version, names)
 
         self._emit(f"budget = {ELEMENTS_MAX}")
         message = self._struct(message_type)
@@ -143,25 +128,8 @@ class _DecoderSource:
         self._emit(f"return {message}, position")
         self.text = "\n".join(["def decode(buffer, position):", *self._lines, ""])
 
-    # Lines
-
-    def _emit(self, *lines: str) -> None:
-        assert not self._pending
-        self._lines += ["    " * self._indent + line for line in lines]
-
-    def _block(self, header: str, body: Callable[[], None]) -> None:
-        self._emit(header)
-        self._indent += 1
-        body()
-        self._flush()
-        self._indent -= 1
-
-    def _variable(self, prefix: str) -> str:
-        self._variables += 1
-        return f"{prefix}{self._variables}"
-
     def _flush(self) -> None:
-        """Read the pending fixed-size values with one unpacking."""
+        """Read the pending values, a variable each, with one unpacking."""
         if not self._pending:
             return
         if [format_ for _, format_ in self._pending] == ["B"]:
@@ -175,12 +143,6 @@ class _DecoderSource:
         name = "unpack_" + layout.format[1:].replace("?", "bool")
         self.names[name] = layout.unpack_from
         self._emit(f"{targets}, = {name}(buffer, position)", f"position += {layout.size}")
-
-    def _refer(self, value: Any, prefix: str) -> str:
-        """A name under which the source finds a Python value."""
-        name = f"{prefix}_{len(self.names)}"
-        self.names[name] = value
-        return name
 
     # Values: each method writes the lines that read one, and returns the expression for it.
 
@@ -285,20 +247,10 @@ class _DecoderSource:
 
     def _struct(self, declared: type) -> str:
         """Read a structure's fields; the expression builds it."""
-        fields = fields_of(declared)
-        arguments = []
-        tagged = []
-        for field in fields:
-            if not field.wire.exists_in(self.version):
-                assert field.default is not dataclasses.MISSING, f"{declared}.{field.name}"
-            elif field.wire.is_tagged_in(self.version):
-                tagged.append(field)
-            else:
-                arguments.append(f"{field.name}={self._field(field)}")
+        fields = self._fields(declared)
+        arguments = [f"{field.name}={self._field(field)}" for field in fields.plain]
         if self.flexible:
-            arguments += self._tagged(tagged)
-        else:
-            assert not tagged
+            arguments += self._tagged(fields.tagged)
         self.names[declared.__name__] = declared
         return f"{declared.__name__}({', '.join(arguments)})"
 

@@ -18,6 +18,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from protocol.codec_source import CodecSource
 from protocol.errors import EncodeError
 from protocol.primitives import STRING_BYTES_MAX, write_unsigned_varint
 from protocol.schema import (
@@ -28,7 +29,6 @@ from protocol.schema import (
     Part,
     Payload,
     WireType,
-    fields_of,
     part_size,
 )
 
@@ -65,12 +65,7 @@ def compile_encoder(message_type: type[Message], version: int) -> Encoder:
     """Compile, or look up, the encoder of one version. Takes about a millisecond the first time."""
     key = (message_type, version)
     if key not in _encoders:
-        source = _EncoderSource(message_type, version)
-        code = compile(source.text, f"<encode {message_type.__name__} v{version}>", "exec")
-        namespace = source.names
-        # The source is made of declarations in this package alone; no byte of a peer is in it.
-        exec(code, namespace)  # noqa: S102
-        _encoders[key] = namespace["encode"]
+        _encoders[key] = _EncoderSource(message_type, version).compiled("encode")
     return _encoders[key]
 
 
@@ -105,16 +100,11 @@ def null(what: str) -> EncodeError:
     return EncodeError(f"{what} is null")
 
 
-class _EncoderSource:
+class _EncoderSource(CodecSource):
     """Writes the source of one encoder. `text` is the source, `names` what it refers to."""
 
     def __init__(self, message_type: type[Message], version: int) -> None:
-        low, high = message_type.versions
-        assert low <= version <= high, f"{message_type.__name__} has no version {version}"
-        # Constant after construction
-        self.version = version
-        self.flexible = version >= message_type.flexible_since
-        self.names: dict[str, Any] = {
+        names = {
             "EncodeError": EncodeError,
             "append_payload": append_payload,
             "null": null,
@@ -122,13 +112,7 @@ class _EncoderSource:
             "payload_size": payload_size,
             "write_unsigned_varint": write_unsigned_varint,
         }
-        # State
-        self._lines: list[str] = []
-        self._indent = 1
-        self._variables = 0
-        # Fixed-size values that the next packing writes: an expression ("" for a zero byte), and
-        # its format.
-        self._pending: list[tuple[str, str]] = []
+        super().__init__(message_type, version, names)
         # The bytearray that is written to: the message's, or that of a tagged field.
         self._out = "out"
 
@@ -138,25 +122,8 @@ class _EncoderSource:
         self._emit("if not out and len(parts) > 1:", "    parts.pop()", "return parts")
         self.text = "\n".join(["def encode(m0, out):", *self._lines, ""])
 
-    # Lines
-
-    def _emit(self, *lines: str) -> None:
-        assert not self._pending
-        self._lines += ["    " * self._indent + line for line in lines]
-
-    def _block(self, header: str, body: Callable[[], None]) -> None:
-        self._emit(header)
-        self._indent += 1
-        body()
-        self._flush()
-        self._indent -= 1
-
-    def _variable(self, prefix: str) -> str:
-        self._variables += 1
-        return f"{prefix}{self._variables}"
-
     def _flush(self) -> None:
-        """Write the pending fixed-size values with one packing."""
+        """Write the pending values with one packing: an expression each, "" for a zero byte."""
         if not self._pending:
             return
         if self._pending == [("", "x")]:
@@ -169,12 +136,6 @@ class _EncoderSource:
         name = "pack_" + layout.replace("?", "bool")
         self.names[name] = struct.Struct(">" + layout).pack
         self._emit(f"{self._out} += {name}({values})")
-
-    def _refer(self, value: Any, prefix: str) -> str:
-        """A name under which the source finds a Python value."""
-        name = f"{prefix}_{len(self.names)}"
-        self.names[name] = value
-        return name
 
     # Values: each method writes the lines that write one.
 
@@ -270,22 +231,16 @@ class _EncoderSource:
         self._unless_null(value, what, "i", body, nullable=nullable)
 
     def _struct(self, declared: type, value: str) -> None:
-        tagged = []
-        for field in fields_of(declared):
-            if not field.wire.exists_in(self.version):
-                self._absent(field, value)
-            elif field.wire.is_tagged_in(self.version):
-                tagged.append(field)
-            else:
-                self._field(field, f"{value}.{field.name}")
+        fields = self._fields(declared)
+        for field in fields.absent:
+            self._absent(field, value)
+        for field in fields.plain:
+            self._field(field, f"{value}.{field.name}")
         if self.flexible:
-            self._tagged(tagged, value)
-        else:
-            assert not tagged
+            self._tagged(fields.tagged, value)
 
     def _absent(self, field: NamedField, value: str) -> None:
         """Refuse a value that this version cannot carry, unless it may be dropped."""
-        assert field.default is not dataclasses.MISSING, field.name
         if field.wire.ignorable:
             return
         self._flush()

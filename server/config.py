@@ -2,35 +2,32 @@
 
 The broker-wide defaults of topic settings (`log.segment.bytes`, `message.max.bytes`, ...) are not
 repeated here: `storage/log_config.py` declares them as synonyms, `BrokerConfig.log_defaults`
-holds what they come to. Where the texts come from is `server/config_sources.py`'s affair.
+holds what they come to (`server/topic_defaults.py`). The network's part is
+`server/network_config.py`. Where the texts come from is `server/config_sources.py`'s affair.
 
 Source: Apache Kafka, KafkaConfig.java, SocketServerConfigs.java, ServerLogConfigs.java.
 """
 
 from __future__ import annotations
 
-import difflib
-import logging
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from cleaner.settings import CleanerSettings
-from server.addresses import HttpListener, Listener, parse_http_listener, resolve_listeners
-from server.kafka_properties import is_known_to_kafka
+from server.network_config import NetworkConfig
+from server.topic_defaults import log_defaults_from, topic_synonyms
 from storage.config_property import (
     BOOLEAN,
     DOUBLE,
     DOUBLE_MAX,
     INT,
-    INT_MAX,
     LIST,
     LONG,
     STRING,
     ConfigError,
     ConfigProperty,
-    Synonym,
     Value,
     fields_by_property,
     parse_fields,
@@ -39,14 +36,9 @@ from storage.config_property import (
 )
 from storage.log_config import LogConfig
 
-_log = logging.getLogger("server.config")
-
-LIKENESS_OF_A_SLIP = 0.92
-"""Two names that share this much differ in a letter or two: 0.97 for log.segmnt.bytes."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
+class BrokerConfig(NetworkConfig):
     """What a broker was told at its start; constant while it runs."""
 
     node_id: int = prop(
@@ -63,44 +55,6 @@ class BrokerConfig:
         default="",
         dynamic=False,
         doc="The cluster's id; without one it is drawn at the first start and kept with the data.",
-    )
-    listeners: str = prop(
-        "listeners",
-        STRING,
-        default="PLAINTEXT://127.0.0.1:9092",
-        dynamic=False,
-        doc="Where clients connect: NAME://host:port, separated by commas. No host means all"
-        " addresses; port 0 takes a free port.",
-    )
-    advertised_listeners: str = prop(
-        "advertised.listeners",
-        STRING,
-        default="",
-        dynamic=False,
-        doc="Where clients are told to connect, if that is not as in listeners: behind a port"
-        " mapping, in a container, through a proxy.",
-    )
-    listener_security_protocol_map: tuple[str, ...] = prop(
-        "listener.security.protocol.map",
-        LIST,
-        default=("PLAINTEXT:PLAINTEXT",),
-        dynamic=False,
-        doc="NAME:PROTOCOL for each listener whose name is not a protocol's. PLAINTEXT is the only"
-        " protocol so far.",
-    )
-    controller_listener_names: tuple[str, ...] = prop(
-        "controller.listener.names",
-        LIST,
-        default=(),
-        dynamic=False,
-        doc="Listeners of Kafka's controllers; they are not opened, there is nothing behind them.",
-    )
-    http_listener: str = prop(
-        "http.listener",
-        STRING,
-        default="127.0.0.1:9644",
-        dynamic=False,
-        doc="host:port of /metrics and /health; empty for none. A property of Kompakt's own.",
     )
     log_dir: str = prop(
         "log.dir",
@@ -181,87 +135,6 @@ class BrokerConfig:
         dynamic=False,
         doc="How often logs are looked at for what has waited longer than flush.ms for a sync; only"
         " where flush.on.acks.all is false. Kafka's own default is never.",
-    )
-    socket_request_max_bytes: int = prop(
-        "socket.request.max.bytes",
-        INT,
-        default=100 << 20,
-        at_least=1,
-        unit="bytes",
-        dynamic=False,
-        doc="The largest request; a longer one closes its connection.",
-    )
-    socket_send_buffer_bytes: int = prop(
-        "socket.send.buffer.bytes",
-        INT,
-        default=-1,
-        at_least=-1,
-        unit="bytes",
-        dynamic=False,
-        doc="SO_SNDBUF of a connection; -1, unlike Kafka's 102400, leaves it to the system, which"
-        " fits it to the connection.",
-    )
-    socket_receive_buffer_bytes: int = prop(
-        "socket.receive.buffer.bytes",
-        INT,
-        default=-1,
-        at_least=-1,
-        unit="bytes",
-        dynamic=False,
-        doc="SO_RCVBUF of a connection; -1, unlike Kafka's 102400, leaves it to the system, which"
-        " fits it to the connection.",
-    )
-    fetch_max_bytes: int = prop(
-        "fetch.max.bytes",
-        INT,
-        default=55 << 20,
-        at_least=1024,
-        unit="bytes",
-        dynamic=False,
-        doc="The most that one Fetch answer holds, but for its first batch.",
-    )
-    socket_listen_backlog_size: int = prop(
-        "socket.listen.backlog.size",
-        INT,
-        default=50,
-        at_least=1,
-        dynamic=False,
-        doc="Connections that the system holds before they are accepted.",
-    )
-    max_connections: int = prop(
-        "max.connections",
-        INT,
-        default=INT_MAX,
-        at_least=0,
-        dynamic=False,
-        doc="The most connections at a time, over all listeners; more are closed at once.",
-    )
-    max_connections_per_ip: int = prop(
-        "max.connections.per.ip",
-        INT,
-        default=INT_MAX,
-        at_least=0,
-        dynamic=False,
-        doc="The most connections at a time from one address.",
-    )
-    connections_max_idle_ms: int = prop(
-        "connections.max.idle.ms",
-        LONG,
-        default=600_000,
-        at_least=-1,
-        unit="ms",
-        dynamic=False,
-        doc="A connection on which nothing moved for so long is closed; -1: never.",
-    )
-    queued_max_request_bytes: int = prop(
-        "queued.max.request.bytes",
-        LONG,
-        default=-1,
-        at_least=-1,
-        unit="bytes",
-        dynamic=False,
-        doc="Bytes of requests that may be in memory at a time; beyond it the broker stops reading"
-        " until some are answered. -1: no bound.",
     )
     log_roll_check_interval_ms: int = prop(
         "log.roll.check.interval.ms",
@@ -397,19 +270,6 @@ class BrokerConfig:
         """The log directory that holds the metadata store."""
         return self.metadata_log_dir or self.data_directories[0]
 
-    def resolved_listeners(self) -> tuple[Listener, ...]:
-        """The listeners to open. Raises ConfigError."""
-        return resolve_listeners(
-            listeners=self.listeners,
-            advertised=self.advertised_listeners,
-            protocol_map=self.listener_security_protocol_map,
-            controllers=self.controller_listener_names,
-        )
-
-    def resolved_http_listener(self) -> HttpListener | None:
-        """Where the HTTP endpoint listens, None for nowhere. Raises ConfigError."""
-        return parse_http_listener(self.http_listener)
-
     def cleaner_settings(self) -> CleanerSettings:
         """The part of the configuration that the cleaner takes."""
         rate = self.log_cleaner_io_max_bytes_per_second
@@ -447,7 +307,11 @@ class BrokerConfig:
                 f"metadata.log.dir: {config.metadata_log_dir} is not one of log.dirs, "
                 + ",".join(config.data_directories)
             )
-        _tell_of_unused(texts.keys() - own.keys() - topic_synonyms().keys())
+        unused = texts.keys() - own.keys() - topic_synonyms().keys()
+        if unused:
+            from server.unused_properties import tell_of_unused
+
+            tell_of_unused(unused, known_properties())
         return config
 
     def rows(self) -> Iterable[tuple[ConfigProperty, Value]]:
@@ -467,53 +331,6 @@ class BrokerConfig:
         return value if first else None
 
 
-def topic_synonyms() -> dict[str, tuple[str, ConfigProperty, int]]:
-    """Broker-wide synonyms of topic settings: the field, the synonym as a property, its scale."""
-    return {
-        synonym.name: (name, _as_broker_property(declared, synonym), synonym.scale)
-        for name, declared in properties_of(LogConfig).items()
-        for synonym in declared.synonyms
-    }
-
-
-def log_defaults_from(texts: Mapping[str, str]) -> LogConfig:
-    """The defaults of topics that broker-wide `texts` make. Raises ConfigError."""
-    synonyms = topic_synonyms()
-    overrides: dict[str, str] = {}
-    for name, declared in properties_of(LogConfig).items():
-        given = [synonym for synonym in declared.synonyms if synonym.name in texts]
-        for synonym in given:
-            synonyms[synonym.name][1].parse(texts[synonym.name])
-        if given:
-            text = texts[given[0].name]
-            scaled = text if given[0].scale == 1 else _scaled(int(text), given[0].scale)
-            overrides[properties_of(LogConfig)[name].name] = scaled
-    return LogConfig.from_overrides(overrides, LogConfig())
-
-
-def _scaled(count: int, scale: int) -> str:
-    """A duration in the topic property's unit; negative ones mean "never" and stay."""
-    return str(count * scale if count > 0 else count)
-
-
-def _as_broker_property(declared: ConfigProperty, synonym: Synonym) -> ConfigProperty:
-    """A topic property under the name and the unit of its broker-wide synonym."""
-    scaled = synonym.scale != 1
-    return ConfigProperty(
-        name=synonym.name,
-        type=INT if scaled else declared.type,
-        default=None if scaled else declared.default,
-        at_least=declared.at_least,
-        at_most=declared.at_most,
-        choices=declared.choices,
-        unit={3_600_000: "hours", 60_000: "minutes"}.get(synonym.scale, declared.unit),
-        dynamic=False,
-        internal=declared.internal,
-        synonyms=(),
-        doc=f"The default of topics for {declared.name}. {declared.doc}",
-    )
-
-
 def known_properties() -> set[str]:
     """Every property that the broker acts on."""
     return set(fields_by_property(BrokerConfig)) | set(topic_synonyms())
@@ -525,22 +342,3 @@ def _without_old_names(texts: Mapping[str, str]) -> Mapping[str, str]:
         return texts
     rest = {name: text for name, text in texts.items() if name != "broker.id"}
     return {"node.id": texts["broker.id"]} | rest
-
-
-def _tell_of_unused(names: Iterable[str]) -> None:
-    """One line for all of Kafka's properties that do nothing here; one for each unknown one."""
-    of_kafka: list[str] = []
-    for name in sorted(names):
-        near = difflib.get_close_matches(name, known_properties(), n=1)
-        # Kafka's names are known by their prefixes: a misspelt one is told by what it is near to.
-        if is_known_to_kafka(name) and not (near and _likeness(name, near[0]) > LIKENESS_OF_A_SLIP):
-            of_kafka.append(name)
-            continue
-        hint = f"; did you mean {near[0]}?" if near else ""
-        _log.warning("%s: unknown property, ignored%s", name, hint)
-    if of_kafka:
-        _log.info("Kafka properties without effect here: %s", ", ".join(of_kafka))
-
-
-def _likeness(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, one, other).ratio()

@@ -18,6 +18,7 @@ from storage.paths import (
     META_PROPERTIES,
     OFFSET_INDEX,
     START_COUNTER,
+    SYNC_FAILED,
     TIME_INDEX,
 )
 
@@ -47,6 +48,7 @@ BY_NAME = {
     META_PROPERTIES: Kind.TEXT,
     START_COUNTER: Kind.TEXT,
     CLEAN_SHUTDOWN: Kind.TEXT,
+    SYNC_FAILED: Kind.TEXT,
     LOCK: Kind.TEXT,
     HASH_KEY: Kind.HASH_KEY,
 }

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeAlias
 
 from storage.errors import DirectoryLocked, DiskError, MissingFile, NoSpace, SyncFailed
+from storage.fallocate import allocate
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -28,6 +29,9 @@ IOV_MAX = os.sysconf("SC_IOV_MAX")
 
 SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """What passes: nothing was done, and the same operation may work later."""
+STAT_BLOCK_BYTES = 512
+UNRESERVED_BYTES_MAX = 1 << 20
+"""A file may take so much more than its size with nothing reserved: its last block, its extents."""
 READ_BYTES = 16 << 10
 """A manifest of 150 segments is read in one call."""
 
@@ -55,6 +59,16 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
+
+    def reserve(self, size: int) -> None:
+        """Set disk space aside for the first `size` bytes; the file stays as long as it is.
+
+        Appends up to there then cannot find the disk full. Does nothing where the file system
+        cannot do it. Raises NoSpace, and a part may be set aside all the same.
+        """
+
+    def free_reserved(self) -> None:
+        """Give back the space that is set aside behind the file's end."""
 
     def sync(self) -> None:
         """Return when all that was written is safe. Raises SyncFailed, which is final."""
@@ -214,6 +228,16 @@ class LocalFile:
         with disk_errors("truncate", self.path):
             os.ftruncate(self._descriptor, size)
         self.size = size
+
+    def reserve(self, size: int) -> None:
+        with disk_errors("reserve", self.path):
+            allocate(self._descriptor, size)
+
+    def free_reserved(self) -> None:
+        with disk_errors("truncate", self.path):
+            allocated = os.fstat(self._descriptor).st_blocks * STAT_BLOCK_BYTES
+            if allocated - self.size > UNRESERVED_BYTES_MAX:
+                os.ftruncate(self._descriptor, self.size)
 
     def sync(self) -> None:
         with disk_errors("sync", self.path):

@@ -176,7 +176,8 @@ class PartitionLog(ReadableLog):
         if not self._list.active.size:
             return
         try:
-            self._list.roll(self.log_end_offset, now_ms)
+            reserved_bytes = self.config.reserved_segment_bytes
+            self._list.roll(self.log_end_offset, now_ms, reserved_bytes=reserved_bytes)
         except NoSpace:
             raise
         except StorageError as error:

@@ -271,15 +271,17 @@ class LogConfig:
         at_least=0,
         unit="ms",
         synonyms=(Synonym(name="log.segment.delete.delay.ms"),),
-        doc="How long a deleted segment's file stays. Readers hold segments by reference, so they"
-        " need no delay.",
+        doc="Of no effect: a deleted segment's file goes when its last reader has let go of it, and"
+        " nobody else needs it.",
     )
     preallocate: bool = prop(
         "preallocate",
         BOOLEAN,
         default=False,
         synonyms=(Synonym(name="log.preallocate"),),
-        doc="Accepted for Kafka's sake; segments are not allocated ahead.",
+        doc="Whether disk space for segment.bytes is set aside when a segment begins, by its topic's"
+        " creation or a roll, which fails where there is not so much left; then its appends find the"
+        " disk full no more. What a segment has not used is given back when it is sealed.",
     )
     min_insync_replicas: int = prop(
         "min.insync.replicas",
@@ -357,6 +359,11 @@ class LogConfig:
     def is_log_append_time(self) -> bool:
         """Whether the broker sets the records' timestamps."""
         return self.message_timestamp_type == "LogAppendTime"
+
+    @property
+    def reserved_segment_bytes(self) -> int:
+        """Disk space that is set aside for a new segment."""
+        return self.segment_bytes if self.preallocate else 0
 
     @property
     def has_narrow_timestamp_bounds(self) -> bool:

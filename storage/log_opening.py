@@ -63,7 +63,7 @@ def create_log(
     row = SegmentRow(base_offset=0, file_version=1, end_offset=0, size=0, created_ms=opening.now_ms)
     segment = Segment(fs, identity.directory, row, background=opening.background)
     segment.reopen()
-    segment.files.create()
+    segment.files.create(reserved_bytes=config.reserved_segment_bytes)
     manifest = _manifest(identity, (row,), version=1)
     fs.replace_durably(join(identity.directory, MANIFEST), encode(manifest))
     contents = _contents(manifest, (segment,), is_as_stopped=True)

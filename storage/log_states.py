@@ -94,6 +94,10 @@ class LogStates:
                     self._epochs = self._load_epochs()
         return self._epochs
 
+    def load(self) -> None:
+        """Read what is still to be read, before the log loses segments that may have to tell it."""
+        _ = self.producers, self.epochs
+
     def _load_producers(self) -> ProducerStates:
         """Read the snapshot; a log that nothing was ever appended to has none to look for."""
         end_offset = self._start_end_offset
@@ -157,10 +161,8 @@ class LogStates:
         Between such a snapshot and that segment batches are gone, so that it would tell of the
         producers as they no longer are; without it they are unknown, and may go on anyhow.
         """
-        self._start_offset = start_offset
-        if self._epochs is not None:
-            with _changing_epochs:
-                self._epochs_are_dirty |= self._epochs.truncate_from_start(start_offset)
+        with _changing_epochs:
+            self._epochs_are_dirty |= self.epochs.truncate_from_start(start_offset)
         for offset in snapshot_offsets(self._fs, self._directory)[:-1]:
             if offset < first_base_offset:
                 self._fs.unlink(join(self._directory, snapshot_file(offset)))

@@ -23,6 +23,7 @@ from storage.checkpoint import CHECKPOINT_BYTES_MIN, bytes_behind, is_in
 from storage.config_property import LONG_MAX
 from storage.cut_files import CutFiles
 from storage.epoch_recovery import load_epochs
+from storage.errors import CorruptLog
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log_identity import LogIdentity
@@ -150,6 +151,11 @@ class Recovery:
             end = scan_file(file, size, tally)
             self._progress.scanned(tally.position - start)
             self._take(segment, tally)
+            if segment.end_offset < self.manifest.log_start_offset:
+                # What is below the log start was synced before any manifest said so.
+                raise CorruptLog(
+                    segment.path(LOG), end.position, "it ends there, below the log start"
+                )
             if end.position < size:
                 self._cut_files.cut(segment, end.position, size, end.reason)
             if segment.size > start:
@@ -166,6 +172,8 @@ class Recovery:
 
     def _seal(self, segment: Segment) -> None:
         segment.seal()
+        with segment.pinned() as file:
+            file.free_reserved()
         segment.write_index()
         segment.drop_index()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from storage.errors import SegmentRemoved, StorageError
 from storage.files import Buffer, File, FileSystem
@@ -80,9 +80,24 @@ class SegmentFiles:
 
     # ---------------------------------------------------------------- opening and closing
 
-    def create(self) -> None:
-        """Make the file of batches; its name is safe once the directory is synced."""
+    def create(self, *, reserved_bytes: int = 0) -> None:
+        """Make the file of batches; its name is safe once the directory is synced.
+
+        Args:
+            reserved_bytes: disk space to set aside for it (preallocate).
+
+        Raises:
+            DiskError: there is no file.
+        """
         self._install(self._fs.open(self.path(LOG), create=True), self._closings)
+        if reserved_bytes:
+            try:
+                with self.pinned() as file:
+                    file.reserve(reserved_bytes)
+            except StorageError:
+                with suppress(StorageError):
+                    self.remove()
+                raise
 
     def open(self) -> File:
         """The file of batches, opened at the first use; for who holds a pin."""

@@ -133,13 +133,16 @@ class SegmentList:
 
     # ---------------------------------------------------------------- rolls
 
-    def roll(self, end_offset: int, now_ms: int) -> None:
+    def roll(self, end_offset: int, now_ms: int, *, reserved_bytes: int) -> None:
         """Go on in a new segment at `end_offset`; the old one is sealed in the background.
+
+        Args:
+            reserved_bytes: disk space to set aside for the new one.
 
         Raises:
             DiskError: the new file cannot be made; nothing has changed.
         """
-        new = self._new_segment(end_offset, now_ms)
+        new = self._new_segment(end_offset, now_ms, reserved_bytes=reserved_bytes)
         producers = self._states.producers.copy()
         with self.state_lock:
             self.active.seal()
@@ -174,18 +177,20 @@ class SegmentList:
     def _seal(self, rolled: Sequence[tuple[Segment, ProducerStates]]) -> None:
         """Make durable what the manifest says of sealed segments, and what recovery then needs."""
         for segment, _ in rolled:
+            with segment.pinned() as file:
+                file.free_reserved()
             segment.files.sync()
             segment.write_index()
             segment.drop_index()
         last, producers = rolled[-1]
         self._states.write_snapshot(last.end_offset, producers)
 
-    def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
+    def _new_segment(self, base_offset: int, now_ms: int, *, reserved_bytes: int = 0) -> Segment:
         row = SegmentRow(
             base_offset=base_offset, file_version=self.next_version(), created_ms=now_ms
         )
         segment = self._segment_of(row)
-        segment.files.create()
+        segment.files.create(reserved_bytes=reserved_bytes)
         return segment
 
     def _segment_of(self, row: SegmentRow) -> Segment:
@@ -336,6 +341,7 @@ class SegmentList:
         Raises:
             NoSpace: the disk is full; nothing has changed.
         """
+        self._states.load()
         self._list_rolled()
         gone = tuple(each for each in self._listed[:-1] if each.end_offset <= start_offset)
         self._commit(self._listed[len(gone) :], log_start_offset=start_offset)

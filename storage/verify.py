@@ -28,6 +28,7 @@ from storage.paths import (
     META_PROPERTIES,
     METADATA,
     START_COUNTER,
+    SYNC_FAILED,
     TOPIC_ID_CHARACTERS,
     join,
     parse_segment_file,
@@ -37,7 +38,7 @@ from storage.topic_partition import TopicPartition
 
 PARTITION = re.compile(r"\d+")
 STAGING = ".tmp"
-OWN_FILES = {META_PROPERTIES, LOCK, HASH_KEY, START_COUNTER, CLEAN_SHUTDOWN, METADATA}
+OWN_FILES = {META_PROPERTIES, LOCK, HASH_KEY, START_COUNTER, CLEAN_SHUTDOWN, SYNC_FAILED, METADATA}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +96,10 @@ def _data_directory(fs: FileSystem, path: str, names: Sequence[str]) -> Found:
     logs: list[LogIdentity] = []
     for name in names:
         inside = join(path, name)
-        if name.endswith(DELETED):
+        if name == SYNC_FAILED:
+            text = "a sync failed here; the next start reads all from the disk, not from memory"
+            findings.warn(Check.DIRECTORY, inside, text)
+        elif name.endswith(DELETED):
             text = "a topic that is deleted; the next start finishes it"
             findings.note(Check.DIRECTORY, inside, text)
         elif parse_topic_directory(name) is not None:

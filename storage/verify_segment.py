@@ -176,8 +176,15 @@ class SegmentVerification:
             text = f"offset {batch.base_offset} follows {self._next_offset - 1}"
         elif position < row.size and batch.next_offset > row.end_offset:
             text = f"offset {batch.last_offset} is past the segment's end {row.end_offset}"
-        if text is not None:
+        if text is None:
+            return
+        if position < row.size:
             self._findings.error(Check.BATCH, self._path, text, position)
+        elif self._contents.is_whole:
+            # The CRC does not cover the base offset, and a crash may have torn just that.
+            text = f"recovery would cut the log here: {text}"
+            self._findings.warn(Check.BATCH, self._path, text, position)
+            self._contents.is_whole = False
 
     def _check_records(self, batch: ScannedBatch, position: int, packed: memoryview) -> None:
         """Whether the records are whole, in order and as many as the header says."""

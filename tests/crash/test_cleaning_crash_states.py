@@ -134,7 +134,7 @@ class Sweep:
         self.end_offset = undisturbed.log.log_end_offset
         undisturbed.clean_until_idle()
         self.finally_ = entries_of(undisturbed.log)
-        groups = plan_groups(plan, report.end_offset)
+        groups = plan_groups(plan, report.end_offset, 0)
         starts = [group[0].row.base_offset for group in groups]
         self.bounds = [starts[0], *starts[1:], groups[-1][-1].row.end_offset]
         self.allowed = swapped_states(self.before, self.after, self.bounds)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from storage.leader_epochs import LeaderEpochs
+from storage.log_start import LogStart
 from storage.log_states import LogStates
 from storage.manifest import UNKNOWN
 from storage.segment import Segment
@@ -88,6 +89,27 @@ def producers_ahead_of_the_log(patch: Patch) -> None:
     )
 
 
+def log_start_past_what_is_synced(patch: Patch) -> None:
+    delete = LogStart.delete_records
+    patch.setattr(
+        LogStart,
+        "delete_records",
+        lambda self, offset, _sync: delete(self, offset, lambda: None),
+    )
+
+
+def segments_removed_before_the_log_start_is_committed(patch: Patch) -> None:
+    advance = SegmentList.advance_start
+
+    def hasty(self: SegmentList, start_offset: int) -> tuple[Segment, ...]:
+        for segment in self.segments[:-1]:
+            if segment.end_offset <= start_offset:
+                segment.files.remove()
+        return advance(self, start_offset)
+
+    patch.setattr(SegmentList, "advance_start", hasty)
+
+
 BUGS = [
     directories_are_never_synced,
     swap_without_generation,
@@ -102,6 +124,8 @@ BUGS = [
     truncation_without_intent,
     epochs_not_truncated,
     producers_ahead_of_the_log,
+    log_start_past_what_is_synced,
+    segments_removed_before_the_log_start_is_committed,
 ]
 
 

@@ -252,7 +252,8 @@ class Workload:
         if self.random.random() < 0.5:
             # As with flush.on.acks.all=false, where readers see what is not synced.
             self.log.advance_high_watermark(self.log.log_end_offset)
-        start = self.random.randrange(self.start, self.log.high_watermark + 1)
+        bound = self.log.high_watermark
+        start = self.random.choice([bound, self.random.randrange(self.start, bound + 1)])
         self._advance_start(start, lambda: self.log.delete_records(start))
 
     def _advance_start(self, start: int, advance: Callable[[], object]) -> None:

@@ -229,6 +229,12 @@ class MemoryFile:
         self._inode.truncate(size)
         self._disk.changed("truncate", self.path)
 
+    def reserve(self, size: int) -> None:
+        self._disk.faults.check("reserve", self.path)
+
+    def free_reserved(self) -> None:
+        """Nothing is kept of what was reserved: it shows neither in a read nor after a crash."""
+
     def sync(self) -> None:
         self._disk.sync_inode(self.path, self._inode)
 

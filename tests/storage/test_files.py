@@ -50,6 +50,41 @@ def test_more_parts_than_one_system_call_takes_are_all_written(
     file.close()
 
 
+def test_reserved_space_changes_neither_size_nor_bytes(place: tuple[FileSystem, str]) -> None:
+    fs, home = place
+    file = fs.open(f"{home}/f", create=True)
+    file.reserve(4 << 20)
+    assert file.size == fs.size(f"{home}/f") == 0
+    file.append([b"abc"])
+    file.free_reserved()
+    assert fs.read_bytes(f"{home}/f") == b"abc"
+    file.append([b"def"])
+    assert fs.read_bytes(f"{home}/f") == b"abcdef"
+    file.close()
+
+
+def test_space_is_reserved_and_given_back(tmp_path: Path) -> None:
+    fs, path = LocalFileSystem(), tmp_path / "f"
+    file = fs.open(str(path), create=True)
+    file.append([bytes(100_000)])
+
+    file.reserve(8 << 20)
+    assert path.stat().st_blocks * 512 >= 8 << 20
+
+    file.free_reserved()
+    assert path.stat().st_blocks * 512 < 1 << 20
+    assert path.stat().st_size == 100_000
+    file.close()
+
+
+def test_a_reservation_that_is_larger_than_the_disk_is_no_space(tmp_path: Path) -> None:
+    file = LocalFileSystem().open(str(tmp_path / "f"), create=True)
+    with pytest.raises((NoSpace, DiskError)) as caught:
+        file.reserve(1 << 50)
+    assert caught.value.errno in (errno.ENOSPC, errno.EFBIG)
+    file.close()
+
+
 def test_truncated_file_goes_on_at_its_new_end(place: tuple[FileSystem, str]) -> None:
     fs, home = place
     file = fs.open(f"{home}/f", create=True)

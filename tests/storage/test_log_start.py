@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from protocol.error_codes import ErrorCode
-from storage.errors import NoSpace, SwapRefused, SyncFailed
+from storage.errors import CorruptLog, NoSpace, SwapRefused, SyncFailed
 from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_start import DeletedSegment
@@ -331,6 +331,43 @@ def test_epochs_below_the_log_start_are_forgotten_as_kafka_does() -> None:
     assert crashed(home).open(epoch=4).epochs.entries == ((2, 9), (3, 12))
     log.close()
     assert crashed(home).open(epoch=4, is_clean=True).epochs.entries == ((2, 9), (3, 12))
+
+
+def test_what_was_never_read_is_read_before_the_segments_go_that_may_have_to_tell_it() -> None:
+    home = LogHome(MemoryFileSystem(), config=DELETING)
+    log = home.create()
+    batch = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=0)
+    log.append_as_leader(valid(batch), now_ms=0)
+    log.advance_high_watermark(log.sync())
+    log.roll(0)
+    log.close()
+    left = crashed(home)
+    for name in left.fs.list(home.identity.directory):
+        if name.endswith(".snapshot") or name == "leader-epoch-checkpoint":
+            left.fs.write_bytes(f"{home.identity.directory}/{name}", b"damaged")
+
+    log = left.open(is_clean=True)
+    assert len(log.retain(90 * DAY_MS)) == 1
+
+    follows = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=1)
+    assert log.append_as_leader(valid(follows), now_ms=0) == Appended(1, 2)
+    assert log.epochs.entries == ((1, 1), (2, 1)) or log.epochs.entries == ((2, 1),)
+
+
+def test_a_log_that_ends_below_its_start_is_damaged_and_left_alone() -> None:
+    home = LogHome(MemoryFileSystem(), config=DELETING)
+    log = filled(home, segments=1)
+    log.append_as_leader(valid(batch_of([(b"k", b"v")] * 3)), now_ms=0)
+    log.advance_high_watermark(log.sync())
+    log.delete_records(6)
+    active = f"{home.identity.directory}/{segment_files(home)[-1]}"
+    home.fs.write_bytes(active, home.fs.read_bytes(active)[:-1])
+    before = home.fs.read_bytes(active)
+
+    with pytest.raises(CorruptLog, match="below the log start"):
+        home.open()
+
+    assert home.fs.read_bytes(active) == before
 
 
 def test_producers_are_remembered_over_a_crash_though_their_batches_are_gone() -> None:

@@ -7,7 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from storage.findings import Check, Severity
-from storage.paths import CLEAN_SHUTDOWN, HASH_KEY, META_PROPERTIES, START_COUNTER, topic_directory
+from storage.paths import (
+    CLEAN_SHUTDOWN,
+    HASH_KEY,
+    META_PROPERTIES,
+    START_COUNTER,
+    SYNC_FAILED,
+    topic_directory,
+)
 from storage.verify import check_start_counter, find_logs
 from storage.verify_log import verify_log
 from tests.harness.memory_fs import MemoryFileSystem
@@ -103,6 +110,12 @@ def test_another_directory_is_none_of_ours() -> None:
             Severity.WARNING,
             Check.DIRECTORY,
             id="no_hash_key",
+        ),
+        pytest.param(
+            lambda disk: disk.write_bytes(f"/data/{SYNC_FAILED}", b"sync /data: EIO\n"),
+            Severity.WARNING,
+            Check.DIRECTORY,
+            id="sync_failed",
         ),
         pytest.param(
             lambda disk: disk.rename(TOPIC, f"{TOPIC}.deleted"),

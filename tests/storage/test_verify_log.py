@@ -314,6 +314,18 @@ def test_damage_before_sound_batches_of_the_tail_is_said_for_recovery_will_cut_t
     assert report.log_end_offset == 9
 
 
+def test_an_offset_that_goes_back_in_the_tail_is_where_recovery_will_cut() -> None:
+    """The CRC does not cover it, so a batch may lose it to a torn sector and else be sound."""
+    home = Home()
+    home.append(sequence=10)
+    home.fs.overwrite(home.path(-1), home.fs.size(home.path(-1)) // 2, bytes(8))
+
+    report = home.look()
+
+    assert found(report) == [(Severity.WARNING, Check.BATCH)]
+    assert report.log_end_offset == 10
+
+
 def test_a_clean_stop_makes_damage_of_the_active_segment_an_error() -> None:
     home = Home()
     home.log.close()

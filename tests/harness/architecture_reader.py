@@ -1,0 +1,410 @@
+"""A reader of data directories, written from ARCHITECTURE.md's section "On disk" and nothing else.
+
+It shares no line with the broker, so what it makes of a broker's files proves the text.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cramjam
+import crc32c
+import xxhash
+
+SEGMENT = re.compile(r"(\d{20})\.v(\d+)\.log")
+
+
+class NotAsDescribed(AssertionError):
+    """A file is not what the text says."""
+
+
+def check(holds: bool, text: str) -> None:
+    if not holds:
+        raise NotAsDescribed(text)
+
+
+# ---------------------------------------------------------------- record batches
+
+BATCH = struct.Struct(">qiibIhiqqqhii")
+INFLATE: dict[int, Callable[[bytes], bytes]] = {
+    1: gzip.decompress,
+    3: lambda data: bytes(cramjam.lz4.decompress(data)),
+    4: lambda data: bytes(cramjam.zstd.decompress(data)),
+}
+
+
+@dataclass(frozen=True)
+class Batch:
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    epoch: int
+    attributes: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+    packed: bytes = field(repr=False)
+
+    @property
+    def delete_horizon(self) -> int | None:
+        return self.base_timestamp if self.attributes & 64 else None
+
+    def records(self) -> Iterator[tuple[int, int, bytes | None, bytes | None, list[Any]]]:
+        """Offset, timestamp, key, value, headers of each."""
+        codec = self.attributes & 7
+        data = INFLATE[codec](self.packed) if codec and self.packed else self.packed
+        at = 0
+        for _ in range(self.record_count):
+            length, at = varint(data, at)
+            end = at + length
+            delta, at = varint(data, at + 1)
+            offset_delta, at = varint(data, at)
+            key, at = nullable(data, at)
+            value, at = nullable(data, at)
+            header_count, at = varint(data, at)
+            headers = []
+            for _ in range(header_count):
+                name, at = nullable(data, at)
+                content, at = nullable(data, at)
+                headers.append((name, content))
+            check(at == end, "a record is as long as it says")
+            time = self.max_timestamp if self.attributes & 8 else self.base_timestamp + delta
+            yield self.base_offset + offset_delta, time, key, value, headers
+        check(at == len(data), "records fill their batch")
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    raw = shift = 0
+    while True:
+        raw |= (data[at] & 127) << shift
+        at += 1
+        if data[at - 1] < 128:
+            return (raw >> 1) ^ -(raw & 1), at
+        shift += 7
+
+
+def nullable(data: bytes, at: int) -> tuple[bytes | None, int]:
+    length, at = varint(data, at)
+    return (None, at) if length < 0 else (data[at : at + length], at + length)
+
+
+def batches_of(data: bytes, end_offset: int, sound_bytes: int) -> list[Batch]:
+    """The batches up to the first unsound one, which must not begin below `sound_bytes`."""
+    found: list[Batch] = []
+    at = 0
+    while (batch := batch_at(data, at, end_offset)) is not None:
+        found.append(batch)
+        at, end_offset = at + batch.size, batch.last_offset + 1
+    check(at >= sound_bytes, f"batches are sound below byte {sound_bytes}, not {at}")
+    return found
+
+
+def batch_at(data: bytes, at: int, end_offset: int) -> Batch | None:
+    if at + BATCH.size > len(data):
+        return None
+    values = BATCH.unpack_from(data, at)
+    base, length, epoch, magic, crc, attributes, last_delta = values[:7]
+    size, count = length + 12, values[-1]
+    if magic != 2 or size < BATCH.size or at + size > len(data) or base < end_offset:
+        return None
+    if crc32c.crc32c(data[at + 21 : at + size]) != crc or count > last_delta + 1:
+        return None
+    packed = data[at + BATCH.size : at + size]
+    names = ("base_timestamp", "max_timestamp", "producer_id", "producer_epoch")
+    rest = dict(zip((*names, "base_sequence", "record_count"), values[7:], strict=True))
+    return Batch(
+        position=at,
+        size=size,
+        base_offset=base,
+        last_offset=base + last_delta,
+        epoch=epoch,
+        attributes=attributes,
+        packed=packed,
+        **rest,
+    )
+
+
+# ---------------------------------------------------------------- manifest
+
+HEADER = struct.Struct(">4sHHH2xqq16siiqqq")
+ROW = struct.Struct(">qqi4xqqqqqqqqqq")
+ROW_FIELDS = (
+    "base_offset",
+    "file_version",
+    "flags",
+    "end_offset",
+    "size",
+    "max_timestamp",
+    "offset_of_max_timestamp",
+    "created",
+    "first_append",
+    "last_append",
+    "record_count",
+    "tombstone_count",
+    "least_delete_horizon",
+)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    version: int
+    generation: int
+    topic_id: str
+    partition: int
+    log_start_offset: int
+    clean_offset: int
+    truncate_to: int
+    rows: list[dict[str, int]]
+
+
+def read_manifest(directory: Path) -> Manifest:
+    data = (directory / "manifest").read_bytes()
+    check(xxhash.xxh3_64_intdigest(data[:-8]) == int.from_bytes(data[-8:]), "the checksum fits")
+    magic, format_, header_size, row_size, *values = HEADER.unpack_from(data)
+    check((magic, format_) == (b"KMAN", 1), "magic and format")
+    version, generation, topic_id, partition, count, log_start, clean, truncate_to = values
+    check(len(data) == header_size + count * row_size + 8, "the sizes fit")
+    rows = [
+        dict(zip(ROW_FIELDS, ROW.unpack_from(data, header_size + n * row_size), strict=True))
+        for n in range(count)
+    ]
+    id_text = base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+    return Manifest(version, generation, id_text, partition, log_start, clean, truncate_to, rows)
+
+
+# ---------------------------------------------------------------- a log
+
+
+@dataclass(frozen=True)
+class Segment:
+    path: Path
+    row: dict[str, int] | None
+    """None: no manifest lists it yet."""
+    base_offset: int
+    batches: list[Batch]
+
+    @property
+    def is_whole(self) -> bool:
+        return sum(batch.size for batch in self.batches) == self.path.stat().st_size
+
+
+@dataclass(frozen=True)
+class Log:
+    directory: Path
+    manifest: Manifest
+    segments: list[Segment]
+
+    @property
+    def end_offset(self) -> int:
+        last = self.segments[-1]
+        return last.batches[-1].last_offset + 1 if last.batches else last.base_offset
+
+    def batches(self) -> list[Batch]:
+        return [batch for segment in self.segments for batch in segment.batches]
+
+    def records(self) -> list[tuple[int, int, bytes | None, bytes | None, list[Any]]]:
+        """The records in the log, but for those of control batches."""
+        return [
+            record
+            for batch in self.batches()
+            if not batch.attributes & 32
+            for record in batch.records()
+            if record[0] >= self.manifest.log_start_offset
+        ]
+
+
+def read_log(directory: Path) -> Log:
+    manifest = read_manifest(directory)
+    segments = [listed_segment(directory, row, is_last=False) for row in manifest.rows[:-1]]
+    segments.append(listed_segment(directory, manifest.rows[-1], is_last=True))
+    log = Log(directory, manifest, segments)
+    while (following := continuing_segment(log)) is not None:
+        segments.append(following)
+    return log
+
+
+def listed_segment(directory: Path, row: dict[str, int], *, is_last: bool) -> Segment:
+    path = directory / f"{row['base_offset']:020d}.v{row['file_version']}.log"
+    if not path.exists():
+        path = path.with_name(path.name + ".cleaned")
+    data = path.read_bytes()
+    if not is_last:
+        data = data[: row["size"]]
+    batches = batches_of(data, row["base_offset"], max(row["size"], 0))
+    return Segment(path, row, row["base_offset"], batches)
+
+
+def continuing_segment(log: Log) -> Segment | None:
+    tail = log.segments[-1]
+    if log.manifest.truncate_to != -1 or not tail.batches or not tail.is_whole:
+        return None
+    versions: dict[int, Path] = {}
+    for path in log.directory.iterdir():
+        found = SEGMENT.fullmatch(path.name)
+        if found and int(found[1]) == log.end_offset:
+            versions[int(found[2])] = path
+    for version in {segment.row["file_version"] for segment in log.segments if segment.row}:
+        versions.pop(version, None)
+    if not versions:
+        return None
+    path = versions[max(versions)]
+    return Segment(path, None, log.end_offset, batches_of(path.read_bytes(), log.end_offset, 0))
+
+
+# ---------------------------------------------------------------- indexes
+
+
+def read_offset_index(segment: Segment) -> list[tuple[int, int]]:
+    """Last offset and position."""
+    data = segment.path.with_name(segment.path.name.replace(".log", ".index")).read_bytes()
+    return [(segment.base_offset + offset, at) for offset, at in struct.iter_unpack(">ii", data)]
+
+
+def read_time_index(segment: Segment) -> list[tuple[int, int]]:
+    """Timestamp and last offset."""
+    data = segment.path.with_name(segment.path.name.replace(".log", ".timeindex")).read_bytes()
+    return [
+        (time, segment.base_offset + offset) for time, offset in struct.iter_unpack(">qi", data)
+    ]
+
+
+def expected_indexes(
+    segment: Segment, interval_bytes: int
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Both indexes as the text says a segment's batches make them."""
+    offsets: list[tuple[int, int]] = []
+    times: list[tuple[int, int]] = []
+    last_position, youngest = 0, (-1, segment.base_offset)
+    for batch in segment.batches:
+        if batch.record_count and batch.max_timestamp > youngest[0]:
+            youngest = (batch.max_timestamp, batch.last_offset)
+        if batch.position - last_position > interval_bytes:
+            last_position = batch.position
+            offsets.append((batch.last_offset, batch.position))
+            if not times or youngest[0] > times[-1][0]:
+                times.append(youngest)
+    return offsets, times
+
+
+# ---------------------------------------------------------------- producers, epochs, metadata
+
+
+def read_snapshot(path: Path) -> dict[int, tuple[int, int, list[tuple[int, int, int]]]]:
+    """Producer id -> epoch, wall time of the last append, batches."""
+    data = path.read_bytes()
+    check(xxhash.xxh3_64_intdigest(data[:-8]) == int.from_bytes(data[-8:]), "the checksum fits")
+    magic, format_, row_size, count = struct.unpack_from(">4sHHI", data)
+    check((magic, format_) == (b"KPRS", 1), "magic and format")
+    check(len(data) == 12 + count * row_size + 8, "the sizes fit")
+    found = {}
+    for at in range(12, 12 + count * row_size, row_size):
+        row = struct.unpack_from(">qhhiqq", data, at)
+        producer_id, epoch, batch_count, coordinator_epoch, first_offset, time = row
+        check((coordinator_epoch, first_offset) == (-1, -1), "no transactions yet")
+        batches = list(struct.iter_unpack(">iiq", data[at + 32 : at + 32 + 80]))
+        check(batches[batch_count:] == [(0, 0, 0)] * (5 - batch_count), "unused batches are 0")
+        found[producer_id] = (epoch, time, batches[:batch_count])
+    return found
+
+
+def read_epochs(directory: Path) -> list[tuple[int, int]]:
+    """Epoch and start offset."""
+    lines = (directory / "leader-epoch-checkpoint").read_text().splitlines()
+    check(lines[0] == "0", "the format")
+    entries = [(int(epoch), int(start)) for epoch, start in map(str.split, lines[2:])]
+    check(int(lines[1]) == len(entries), "the number of entries")
+    return entries
+
+
+def epoch_of(epochs: list[tuple[int, int]], offset: int) -> int:
+    return [epoch for epoch, start in epochs if start <= offset][-1]
+
+
+def read_metadata(directory: Path) -> tuple[int, dict[str, str]]:
+    """The last revision, and the map."""
+    revision, content = 0, {}
+    snapshots = sorted(directory.glob("*.snapshot"))
+    if snapshots:
+        data = snapshots[-1].read_bytes()
+        magic, format_, reserved, crc = struct.unpack_from(">4sHHI", data)
+        check((magic, format_, reserved) == (b"KMMS", 1, 0), "magic and format")
+        check(crc32c.crc32c(data[12:]) == crc, "the checksum fits")
+        snapshot = json.loads(data[12:])
+        revision = snapshot["revision"]
+        content = {key: value for key, value, *_ in snapshot["entries"]}
+    for path in sorted(directory.glob("*.log")):
+        first, *transactions = frames_of(path.read_bytes())
+        check(first == {"format": 1}, "the first payload is the format")
+        for transaction in transactions:
+            if transaction["revision"] > revision:
+                revision += 1
+                check(transaction["revision"] == revision, "revisions count up by one")
+                for verb, key, *rest in transaction["operations"]:
+                    if verb == "put":
+                        content[key] = rest[0]
+                    elif verb == "delete":
+                        content.pop(key, None)
+    return revision, content
+
+
+def frames_of(data: bytes) -> Iterator[Any]:
+    at = 0
+    while at + 8 <= len(data):
+        size, crc = struct.unpack_from(">II", data, at)
+        payload = data[at + 8 : at + 8 + size]
+        if len(payload) < size or crc32c.crc32c(payload) != crc:
+            return
+        yield json.loads(payload)
+        at += 8 + size
+
+
+# ---------------------------------------------------------------- a data directory
+
+
+@dataclass(frozen=True)
+class DataDirectory:
+    path: Path
+    properties: dict[str, str]
+    starts: int
+    was_clean: bool
+    hash_key: bytes
+    topics: dict[str, dict[str, Any]]
+    logs: dict[tuple[str, int], Log]
+
+
+def read_data_directory(path: Path) -> DataDirectory:
+    lines = (path / "meta.properties").read_text().splitlines()
+    properties = dict(line.split("=", 1) for line in lines)
+    _, metadata = read_metadata(path / "metadata")
+    topics = {
+        key.removeprefix("/topics/"): json.loads(value)
+        for key, value in metadata.items()
+        if key.startswith("/topics/")
+    }
+    logs = {}
+    for name, topic in topics.items():
+        for partition, directory_id in enumerate(topic["partitions"]):
+            check(directory_id == properties["directory.id"], "the log is in this directory")
+            folder = path / f"{name[:200]}.{topic['id']}" / str(partition)
+            logs[name, partition] = read_log(folder)
+    return DataDirectory(
+        path=path,
+        properties=properties,
+        starts=int((path / "start-counter").read_text()),
+        was_clean=(path / ".clean-shutdown").exists(),
+        hash_key=(path / "hash.key").read_bytes(),
+        topics=topics,
+        logs=logs,
+    )
