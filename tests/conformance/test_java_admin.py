@@ -77,3 +77,57 @@ def test_a_topic_made_again_has_an_id_of_its_own(
     assert first.startswith("ok ")
     assert second.startswith("ok ")
     assert first != second
+
+
+def test_a_topic_is_configured_anew_while_it_is_there(
+    java: JavaClient, bootstrap: str, topic_name: Callable[[str], str]
+) -> None:
+    topic = topic_name("configured")
+
+    _, altered, policy, retention, bad_value, bad_name, nowhere, unchanged = java.admin(
+        bootstrap,
+        [
+            f"create {topic} 1 1 retention.ms=1000",
+            f"alter {topic} APPEND:cleanup.policy=compact DELETE:retention.ms",
+            f"config {topic} cleanup.policy",
+            f"config {topic} retention.ms",
+            f"alter {topic} SET:retention.ms=soon",
+            f"alter {topic} SET:no.such.config=1",
+            f"alter {topic}-2 SET:retention.ms=1",
+            f"config {topic} retention.ms",
+        ],
+    )
+
+    assert altered == "ok altered"
+    assert policy == "ok delete,compact DYNAMIC_TOPIC_CONFIG"
+    assert retention == unchanged == "ok 604800000 DEFAULT_CONFIG"
+    assert bad_value.startswith("error InvalidConfigurationException retention.ms: soon")
+    assert bad_name.startswith("error InvalidConfigurationException Unknown topic config name")
+    assert nowhere.startswith("error UnknownTopicOrPartitionException")
+
+
+def test_records_are_deleted_up_to_an_offset(
+    java: JavaClient, bootstrap: str, topic_name: Callable[[str], str]
+) -> None:
+    topic, table = topic_name("shortened"), topic_name("table")
+    java.admin(bootstrap, [f"create {topic} 1 1", f"create {table} 1 1 cleanup.policy=compact"])
+    records = [(b"key", b"%d" % number) for number in range(5)]
+    java.produce(bootstrap, {topic: "none", table: "none"}, records)
+
+    some, too_many, offsets, all_of_it, compacted = java.admin(
+        bootstrap,
+        [
+            f"delete-records {topic} 0 3",
+            f"delete-records {topic} 0 6",
+            f"offsets {topic} 0",
+            f"delete-records {topic} 0 -1",
+            f"delete-records {table} 0 1",
+        ],
+    )
+
+    assert some == "ok 3"
+    assert too_many.startswith("error OffsetOutOfRangeException")
+    assert offsets.startswith("ok 3 5 ")
+    assert all_of_it == "ok 5"
+    assert compacted.startswith("error PolicyViolationException")
+    assert list(java.consume(bootstrap, [topic])) == []

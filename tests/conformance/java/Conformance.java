@@ -14,8 +14,11 @@ import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
+import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -150,7 +153,8 @@ public final class Conformance {
 
     /**
      * Verbs: create TOPIC PARTITIONS REPLICATION NAME=VALUE...; describe TOPIC; config TOPIC NAME; offsets TOPIC
-     * PARTITION; delete TOPIC; list. The answer is one line: "ok" and the result, or "error" and the exception's class.
+     * PARTITION; alter TOPIC OPERATION:NAME=VALUE...; delete-records TOPIC PARTITION OFFSET; delete TOPIC; list.
+     * The answer is one line: "ok" and the result, or "error" and the exception's class.
      */
     private static void admin(String bootstrap) throws Exception {
         try (Admin admin = Admin.create(properties(bootstrap))) {
@@ -188,6 +192,12 @@ public final class Conformance {
                 get(admin.deleteTopics(List.of(words[1])).topicNameValues().get(words[1]));
                 yield "deleted";
             }
+            case "alter" -> alter(admin, words);
+            case "delete-records" -> {
+                TopicPartition partition = new TopicPartition(words[1], Integer.parseInt(words[2]));
+                var below = Map.of(partition, RecordsToDelete.beforeOffset(Long.parseLong(words[3])));
+                yield "" + get(admin.deleteRecords(below).lowWatermarks().get(partition)).lowWatermark();
+            }
             case "list" -> String.join(",", get(admin.listTopics().names()));
             default -> throw new IllegalArgumentException(words[0]);
         };
@@ -203,6 +213,18 @@ public final class Conformance {
         var result = admin.createTopics(List.of(topic));
         get(result.values().get(words[1]));
         return get(result.topicId(words[1])).toString();
+    }
+
+    private static String alter(Admin admin, String[] words) throws Exception {
+        List<AlterConfigOp> changes = new ArrayList<>();
+        for (int i = 2; i < words.length; i++) {
+            String[] change = words[i].split("[:=]", 3);
+            ConfigEntry entry = new ConfigEntry(change[1], change.length > 2 ? change[2] : null);
+            changes.add(new AlterConfigOp(entry, AlterConfigOp.OpType.valueOf(change[0])));
+        }
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, words[1]);
+        get(admin.incrementalAlterConfigs(Map.of(resource, changes)).values().get(resource));
+        return "altered";
     }
 
     private static long offset(Admin admin, TopicPartition partition, OffsetSpec spec) throws Exception {
