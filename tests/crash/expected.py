@@ -9,6 +9,7 @@ from protocol.record_batch import read_header
 from storage.log import PartitionLog
 from storage.manifest import decode
 from storage.paths import LOG, parse_segment_file
+from storage.verify_log import verify_log
 from tests.harness.log_home import LogHome, read_all
 
 Content = dict[int, tuple[int, bytes | None, bytes | None]]
@@ -91,3 +92,9 @@ def check_files(home: LogHome, log: PartitionLog) -> None:
     for segment, row in zip(log.segments, manifest.segments, strict=True):
         size = home.fs.size(segment.path(LOG))
         assert size == (row.size if segment.is_sealed else segment.size), segment
+
+
+def check_verified(home: LogHome) -> None:
+    """Nothing is damaged or missing, neither in what a crash left nor after recovery."""
+    errors = verify_log(home.fs, home.identity).errors
+    assert not errors, "\n".join(map(str, errors))

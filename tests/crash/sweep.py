@@ -18,6 +18,7 @@ from tests.crash.expected import (
     check_epochs,
     check_files,
     check_timestamps,
+    check_verified,
     read_content,
 )
 from tests.crash.workload import Workload
@@ -58,6 +59,8 @@ class Sweep:
             if self.states % 4 == 0:
                 damage_indexes(left, work.home.identity.directory, work.crash_random)
             try:
+                if self.states % 4 == 1:
+                    check_verified(LogHome(left))
                 self._check(left, nested=self.states % 16 == 0)
             except Exception as error:
                 raise Failed(
@@ -75,6 +78,8 @@ class Sweep:
         content = self._check_log(log)
         assert not home.failures, home.failures
         check_files(home, log)
+        if self.states % 4 == 1:
+            check_verified(home)
         # Whatever was recovered is safe, and recovering it again finds the same.
         again = LogHome(left.after_crash(Loss.EVERYTHING, work.crash_random))
         log_again = again.open(epoch=work.epoch + 2, now_ms=work.now_ms)

@@ -7,7 +7,7 @@ is, or some sectors and names are. The log is opened from what is left, and must
   - all that was acknowledged (synced) and, beyond it, only what was appended, in order, unmoved;
   - of a swap or a truncation that was under way, all or nothing;
   - the last batches of every idempotent producer it still has, and its leader epochs;
-  - no file that its manifest does not know;
+  - no file that its manifest does not know, and nothing that `dump-log --verify` calls an error;
 
 and a second crash right after the recovery changes nothing.
 
