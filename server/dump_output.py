@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from rich.text import Text
 from server.dump_files import Row, Section
 from server.dump_kinds import Kind
 from server.dump_segment import json_record
-from server.dump_text import bytes_text, time_text
+from server.dump_text import bytes_text, name_text, time_text
 from storage.findings import Finding, LogReport, Severity
 
 PAGE_ROWS = 200
@@ -98,39 +98,38 @@ class TableOutput:
         """A log that is sound is only counted."""
 
     def summary(self, totals: Row) -> None:
-        table = _table(list(totals), texts=())
-        table.add_row(*(Text(f"{value:,}") for value in totals.values()))
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name in totals:
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_row(*(f"{value:,}" for value in totals.values()))
         self._console.print(table)
 
     # ---------------------------------------------------------------- rows
 
     def _rows(self, section: Section) -> None:
+        columns: _Columns | None = None
         for page in _pages(section.rows):
             names = list(page[0])
-            table = _table(names)
-            for row in page:
-                table.add_row(*(Text(_cell(name, row[name], section.times)) for name in names))
-            self._console.print(table)
+            cells = [[_cell(name, row[name], section.times) for name in names] for row in page]
+            if columns is None:
+                columns = _Columns([_words(name) for name in names])
+                self._line(columns.header(cells), "bold")
+            self._write(columns.lines(cells))
 
     def _batches(self, section: Section) -> None:
-        is_first = True
+        columns: _Columns | None = None
         for page in _pages(section.rows):
             for kind, rows in itertools.groupby(page, key=lambda row: str(row["type"])):
                 if kind == "record":
-                    self._records(rows)
+                    self._write(map(_record_line, rows))
                 elif kind == "damage":
                     self._damage(rows)
                 else:
-                    self._console.print(_batch_table(rows, show_header=is_first))
-                    is_first = False
-
-    def _records(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            headers = ", ".join(f"{key}={bytes_text(value)}" for key, value in row["headers"])
-            time = time_text(row["timestamp"], with_raw=True)
-            pair = f"{bytes_text(row['key'])} = {bytes_text(row['value'])}"
-            rest = f"  headers: {headers}" if headers else ""
-            self._line(f"    {row['offset']}  {time}  {pair}{rest}")
+                    cells = [list(_batch_cells(row)) for row in rows]
+                    if columns is None:
+                        columns = _Columns(list(BATCH_COLUMNS), list(BATCH_COLUMNS.values()))
+                        self._line(columns.header(cells), "bold")
+                    self._write(columns.lines(cells))
 
     def _damage(self, rows: Iterable[Row]) -> None:
         for row in rows:
@@ -140,34 +139,65 @@ class TableOutput:
     def _line(self, text: str, style: str = "") -> None:
         self._console.print(Text(text, style=style), soft_wrap=True)
 
+    def _write(self, lines: Iterable[str]) -> None:
+        """Print plain lines: by rich's own hand a long file would take minutes."""
+        self._console.file.write("".join(f"{line}\n" for line in lines))
+
+
+class _Columns:
+    """Cells side by side, in columns that only ever get wider."""
+
+    __slots__ = ("_names", "_widths")
+
+    def __init__(self, names: Sequence[str], widths: Sequence[int] = ()) -> None:
+        self._names = names
+        self._widths = list(widths) or [0] * len(names)
+
+    def header(self, cells: Sequence[Sequence[str]]) -> str:
+        """The names, over columns wide enough for the first cells."""
+        return next(self.lines([self._names, *cells]))
+
+    def lines(self, rows: Sequence[Sequence[str]]) -> Iterator[str]:
+        """The rows' lines."""
+        self._widths = [
+            max(width, *map(len, column))
+            for width, column in zip(self._widths, zip(*rows, strict=True), strict=True)
+        ]
+        return (self._line(row) for row in rows)
+
+    def _line(self, row: Sequence[str]) -> str:
+        cells = (
+            cell.ljust(width) if name in TEXTS else cell.rjust(width)
+            for name, width, cell in zip(self._names, self._widths, row, strict=True)
+        )
+        return "  ".join(cells).rstrip()
+
 
 TEXTS = {"name", "topic", "problem", "line", "key", "value", "operations", "batches"}
+TEXTS |= {"codec", "crc", "flags"}
 """Columns that are read from the left."""
 
-BATCH_COLUMNS = (
-    ("position", 11),
-    ("base offset", 11),
-    ("last offset", 11),
-    ("records", 7),
-    ("bytes", 9),
-    ("codec", 6),
-    ("epoch", 5),
-    ("producer/epoch/sequence", 24),
-    ("largest timestamp", 41),
-    ("crc", 12),
-    ("flags", 5),
-)
+BATCH_COLUMNS = {
+    "position": 11,
+    "base offset": 11,
+    "last offset": 11,
+    "records": 7,
+    "bytes": 9,
+    "codec": 6,
+    "epoch": 5,
+    "producer/epoch/sequence": 24,
+    "largest timestamp": 41,
+    "crc": 12,
+    "flags": 5,
+}
+"""With their least widths: the first page must not be narrower than the others."""
 
 
-def _batch_table(rows: Iterable[Row], *, show_header: bool) -> Table:
-    table = Table(box=None, show_header=show_header, header_style="bold", pad_edge=False)
-    for name, width in BATCH_COLUMNS:
-        is_text = name in ("codec", "flags", "crc")
-        justify: Any = "left" if is_text else "right"
-        table.add_column(name, min_width=width, no_wrap=True, justify=justify)
-    for row in rows:
-        table.add_row(*map(Text, _batch_cells(row)))
-    return table
+def _record_line(row: Row) -> str:
+    headers = ", ".join(f"{name_text(key)}={bytes_text(value)}" for key, value in row["headers"])
+    time = time_text(row["timestamp"], with_raw=True)
+    pair = f"{bytes_text(row['key'])} = {bytes_text(row['value'])}"
+    return f"    {row['offset']}  {time}  {pair}" + (f"  headers: {headers}" if headers else "")
 
 
 def _batch_cells(row: Row) -> Iterator[str]:
@@ -195,14 +225,6 @@ def _flags(row: Row) -> Iterator[str]:
 def _pages(rows: Iterator[Row]) -> Iterator[list[Row]]:
     while page := list(itertools.islice(rows, PAGE_ROWS)):
         yield page
-
-
-def _table(names: Sequence[str], texts: Collection[str] = TEXTS) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in names:
-        justify: Any = "left" if name in texts else "right"
-        table.add_column(_words(name), no_wrap=True, justify=justify)
-    return table
 
 
 def _words(name: str) -> str:

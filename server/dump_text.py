@@ -49,3 +49,8 @@ def bytes_members(name: str, data: bytes | None) -> dict[str, str | None]:
         return {name: data.decode("utf-8")}
     except UnicodeDecodeError:
         return {f"{name}_base64": base64.b64encode(data).decode()}
+
+
+def name_text(name: str) -> str:
+    """A client's text where it is printed bare; quoted if a terminal could obey it."""
+    return name if name.isprintable() else json.dumps(name)

@@ -17,7 +17,7 @@ import pytest
 from protocol.record_batch import Codec, Record, build_batch
 from server.commands import run_command
 from server.dump_kinds import Kind, kind_of
-from server.dump_text import bytes_text, time_text
+from server.dump_text import bytes_text, name_text, time_text
 from server.metadata_files import State
 from server.metadata_log import MetadataLog
 from storage.files import LocalFileSystem, ReadOnlyFileSystem
@@ -417,6 +417,12 @@ def test_serving_does_not_load_what_prints() -> None:
 )
 def test_bytes_are_printed_safely(data: bytes | None, text: str) -> None:
     assert bytes_text(data) == text
+
+
+def test_a_header_s_name_is_printed_safely() -> None:
+    assert name_text("round") == "round"
+    assert name_text("\x1b[31m") == '"\\u001b[31m"'
+    assert name_text("\udcff") == '"\\udcff"'
 
 
 @pytest.mark.parametrize(
