@@ -87,16 +87,3 @@ class TopicDefaults:
     config: LogConfig
     partitions_count: int
     partitions_max: int
-
-
-def fault_of_replicas(replication_factor: int) -> TopicRefused | None:
-    """Why a topic cannot have so many replicas; None if it can."""
-    if replication_factor in (DEFAULT, 1):
-        return None
-    message = (
-        f"Unable to replicate the partition {replication_factor} time(s): the replication factor"
-        " cannot be larger than 1, because this cluster has one broker."
-        if replication_factor > 1
-        else "Replication factor must be larger than 0, or -1 to use the default value."
-    )
-    return TopicRefused(error_code=ErrorCode.INVALID_REPLICATION_FACTOR, message=message)

@@ -30,11 +30,9 @@ from server.topic import (
     Topic,
     TopicDefaults,
     TopicRefused,
-    fault_of_replicas,
 )
+from server.topic_creation import check_creation
 from server.topic_names import (
-    colliding_name,
-    fault_of_name,
     new_topic_id,
     parse_id,
 )
@@ -210,7 +208,14 @@ class Topics:
             validate_only: check everything and change nothing; the topic returned has no logs.
         """
         async with self._lock:
-            checked = self._check(name, partitions_count, replication_factor, overrides or {})
+            checked = check_creation(
+                name,
+                partitions_count,
+                replication_factor,
+                overrides or {},
+                existing=self._by_name,
+                defaults=self._defaults,
+            )
             if isinstance(checked, TopicRefused):
                 return checked
             count, config = checked
@@ -232,44 +237,6 @@ class Topics:
             )
         created = await self.create(name)
         return self._by_name.get(name) or created
-
-    def _check(
-        self,
-        name: str,
-        partitions_count: int,
-        replication_factor: int,
-        overrides: Mapping[str, str],
-    ) -> tuple[int, LogConfig] | TopicRefused:
-        """The number of partitions and the configuration, or what is wrong with the wish."""
-        refusal = self._check_name(name) or fault_of_replicas(replication_factor)
-        if refusal is not None:
-            return refusal
-        count = self._defaults.partitions_count if partitions_count == DEFAULT else partitions_count
-        if not 0 < count <= self._defaults.partitions_max:
-            return TopicRefused(
-                error_code=ErrorCode.INVALID_PARTITIONS,
-                message=f"{count} partitions: a topic has 1 to {self._defaults.partitions_max}",
-            )
-        try:
-            return count, LogConfig.from_overrides(overrides, self._defaults.config)
-        except ConfigError as error:
-            return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))
-
-    def _check_name(self, name: str) -> TopicRefused | None:
-        fault = fault_of_name(name)
-        if fault is not None:
-            return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=fault)
-        if name in self._by_name:
-            return TopicRefused(
-                error_code=ErrorCode.TOPIC_ALREADY_EXISTS, message=f"Topic '{name}' already exists."
-            )
-        other = colliding_name(name, self._by_name)
-        if other is not None:
-            return TopicRefused(
-                error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
-                message=f"Topic '{name}' collides with existing topic: {other}",
-            )
-        return None
 
     async def _create(self, planned: Topic) -> Topic | TopicRefused:
         directories = self._spread(len(planned.partitions))
