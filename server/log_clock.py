@@ -129,7 +129,8 @@ class LogClock:
         except LogOffline:
             return
         except StorageError as error:
-            _log.warning("%s: cannot %s: %s", log.topic_partition, duty.name, error)
+            if log.offline_reason is None:
+                _log.warning("%s: cannot %s: %s", log.topic_partition, duty.name, error)
         except Exception:  # noqa: BLE001 - a duty must not end with one log
             # A mistake of ours; without the clock nothing would roll or go any more.
             _log.exception("%s: cannot %s", log.topic_partition, duty.name)

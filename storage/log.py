@@ -245,6 +245,7 @@ class PartitionLog(ReadableLog):
 
         Called by a clock, on the loop. Raises as `roll`.
         """
+        self._service.check_online()
         due = self._log_start().due(now_ms)
         if len(due.reasons) == len(self._list.segments):
             self.roll(now_ms)
