@@ -95,3 +95,14 @@ class BatchTally:
 
     def last_batches(self) -> list[ProducerBatch]:
         """The last five data batches of each producer, each producer's in their order."""
+
+def sound_offset_entries(offsets: Buffer, positions: Buffer, *, span: int, size: int) -> int:
+    """How many entries of an offset index (columns of int32, native order) there are before the first
+    that cannot stand there: both columns grow, offsets within [0, span) and positions within
+    [0, size).
+    """
+
+def sound_time_entries(timestamps: Buffer, offsets: Buffer, *, span: int) -> int:
+    """The same of a time index: timestamps (int64) grow; offsets (int32) do not fall, within
+    [0, span).
+    """

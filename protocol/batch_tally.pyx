@@ -354,3 +354,32 @@ cdef class BatchTally:
             while self.table[slot] != 0:
                 slot = (slot + 1) & (self.table_size - 1)
             self.table[slot] = <uint32_t> (index + 1)
+
+
+def sound_offset_entries(
+    const int32_t[::1] offsets not None, const int32_t[::1] positions not None, *, int64_t span, int64_t size
+):
+    cdef Py_ssize_t count = min(offsets.shape[0], positions.shape[0])
+    cdef int64_t last_offset = -1
+    cdef int64_t last_position = -1
+    cdef Py_ssize_t at = 0
+    with nogil:
+        while at < count and last_offset < offsets[at] < span and last_position < positions[at] < size:
+            last_offset, last_position = offsets[at], positions[at]
+            at += 1
+    return at
+
+
+def sound_time_entries(
+    const int64_t[::1] timestamps not None, const int32_t[::1] offsets not None, *, int64_t span
+):
+    cdef Py_ssize_t count = min(timestamps.shape[0], offsets.shape[0])
+    cdef int64_t last_offset = 0
+    cdef Py_ssize_t at = 0
+    with nogil:
+        while at < count and last_offset <= offsets[at] < span:
+            if at > 0 and timestamps[at] <= timestamps[at - 1]:
+                break
+            last_offset = offsets[at]
+            at += 1
+    return at

@@ -12,13 +12,12 @@ Source: Apache Kafka, OffsetIndex.java, TimeIndex.java.
 
 from __future__ import annotations
 
-import itertools
-import operator
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
 from typing import NamedTuple
+
+from protocol.batch_tally import sound_offset_entries, sound_time_entries
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
@@ -166,25 +165,10 @@ class SegmentIndex:
 
     def _sound_part(self, size: int, span: int) -> IndexMark:
         """How many entries there are before the first that cannot stand in such a segment."""
-        columns = ((self._offsets, span), (self._positions, size))
-        offset_entries = min(_growing(column, operator.lt, end) for column, end in columns)
-        time_entries = min(
-            _growing(self._timestamps, operator.lt),
-            _growing(self._time_offsets, operator.le, span),
+        return IndexMark(
+            sound_offset_entries(self._offsets, self._positions, span=span, size=size),
+            sound_time_entries(self._timestamps, self._time_offsets, span=span),
         )
-        return IndexMark(offset_entries, time_entries)
-
-
-def _growing(
-    column: array[int], follows: Callable[[int, int], bool], end: int | None = None
-) -> int:
-    """How many values grow from the start on, and lie in [0, end) if there is an `end`."""
-    steps = map(follows, column, column[1:])
-    breaks = itertools.compress(itertools.count(1), map(operator.not_, steps))
-    count = next(breaks, len(column))
-    if end is None:
-        return count
-    return bisect_left(column, end, 0, count) if column and column[0] >= 0 else 0
 
 
 def _words(data: bytes, entry_bytes: int) -> array[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from array import array
 from dataclasses import dataclass, field
@@ -11,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.batch_scan import StopReason, crc32c, scan_batches
-from protocol.batch_tally import BatchTally, ProducerBatch
+from protocol.batch_tally import (
+    BatchTally,
+    ProducerBatch,
+    sound_offset_entries,
+    sound_time_entries,
+)
 from storage.producer_state import AppendedBatch, ProducerStates
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -233,3 +239,28 @@ def test_offset_out_of_reach_of_the_base_is_not_taken(offset: int) -> None:
     tally = BatchTally(base_offset=0, index_interval_bytes=0)
     assert tally.feed(batch(offset)) is StopReason.OUT_OF_ORDER
     assert tally.position == 0
+
+
+COLUMN = st.lists(st.integers(-2, 12), max_size=8)
+
+
+@given(COLUMN, COLUMN, st.integers(0, 12), st.integers(0, 12))
+def test_sound_entries_end_at_the_first_that_cannot_stand_there(
+    first: list[int], second: list[int], span: int, size: int
+) -> None:
+    both = list(zip(first, second, strict=False))
+
+    def is_offset_index(entries: list[tuple[int, int]]) -> bool:
+        inside = all(0 <= offset < span and 0 <= at < size for offset, at in entries)
+        return inside and all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(entries))
+
+    def is_time_index(entries: list[tuple[int, int]]) -> bool:
+        inside = all(0 <= offset < span for _, offset in entries)
+        return inside and all(a[0] < b[0] and a[1] <= b[1] for a, b in itertools.pairwise(entries))
+
+    counts = range(len(both) + 1)
+    columns = (array("i", first), array("i", second))
+    found = sound_offset_entries(*columns, span=span, size=size)
+    assert found == max(n for n in counts if is_offset_index(both[:n]))
+    found = sound_time_entries(array("q", first), columns[1], span=span)
+    assert found == max(n for n in counts if is_time_index(both[:n]))
