@@ -23,7 +23,7 @@ from tests.harness.served_broker import NOW_MS, ServedBroker, batch_of, serving_
 with warnings.catch_warnings():
     # kafka-python reads its schemas in a way that Python has deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import KafkaAdminClient
+    from kafka import KafkaAdminClient, KafkaConsumer
     from kafka import TopicPartition as PyTopicPartition
 
 HIGH_WATERMARK = -1
@@ -197,6 +197,25 @@ async def test_a_consumer_whose_position_was_deleted_is_reset_as_it_wishes(
         offset, (low, _high) = await reading
     assert low == 4
     assert offset >= first if reset == "latest" else offset == first
+
+
+async def test_kafka_python_goes_on_at_the_first_record_that_is_left(tmp_path: Path) -> None:
+    def run(servers: str) -> list[int]:
+        consumer = KafkaConsumer(bootstrap_servers=servers, auto_offset_reset="earliest")
+        try:
+            partition = PyTopicPartition("orders", 0)
+            consumer.assign([partition])
+            consumer.seek(partition, 1)
+            offsets = [next(consumer).offset]
+            return [*offsets, *consumer.beginning_offsets([partition]).values()]
+        finally:
+            consumer.close()
+
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(5))
+        await delete(served, "orders", (0, 4))
+        assert await asyncio.to_thread(run, bootstrap(served)) == [4, 4]
 
 
 async def test_a_consumer_that_retention_overtakes_goes_on_at_the_first_record_that_is_left(
