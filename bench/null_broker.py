@@ -72,6 +72,7 @@ def serve_produce(connection: socket.socket, path: Path) -> None:
             crc32c(frame)
             target.write(frame)
             connection.sendall(PRODUCE_ANSWER)
+    path.unlink()
 
 
 def serve_synced(
@@ -97,6 +98,9 @@ def serve_synced(
             written.put(touched)
         written.put(None)
         syncer.join()
+    # As a deleted topic, so that both sides leave the page cache to the other.
+    for number in range(count):
+        Path(f"{path}.{number}").unlink()
 
 
 def sync_and_answer(connection: socket.socket, written: SimpleQueue[list[int] | None]) -> None:

@@ -86,6 +86,7 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _DELETE_HORIZON = 0x40
 
+_CODECS = tuple(Codec)  # Calling an enum takes several times as long.
 _OFFSET_MAX = (1 << 63) - 1
 _SEQUENCES = 1 << 31  # Sequences run from 0 to 2^31 - 1 and start again.
 
@@ -131,12 +132,13 @@ class BatchHeader:
         number = self.attributes & _CODEC_MASK
         if number > Codec.ZSTD:
             raise UnsupportedCodec(number)
-        return Codec(number)
+        return _CODECS[number]
 
     @property
     def timestamp_type(self) -> TimestampType:
         """Whether the broker or the producer says the records' time."""
-        return TimestampType(bool(self.attributes & _LOG_APPEND_TIME))
+        is_brokers = self.attributes & _LOG_APPEND_TIME
+        return TimestampType.LOG_APPEND_TIME if is_brokers else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:

@@ -82,6 +82,11 @@ class _Answer:
         self.is_ready = False
         self.parts: list[Part] | None = None
 
+    def ready(self, parts: list[Part] | None) -> None:
+        """Take the reply; None if there is none to send."""
+        self.parts = parts
+        self.is_ready = True
+
 
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one connection; lives on the loop's thread."""
@@ -103,6 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         # State of answering: in flight = waiting + running + answered out of turn
         self._answers: deque[_Answer] = deque()
         self._in_flight = 0
+        self._is_sending_soon = False
         self._arrival: asyncio.Future[None] | None = None
         self._parked: ParkedFetch | None = None
         self._server: asyncio.Task[None] | None = None
@@ -264,7 +270,8 @@ class Connection(asyncio.BufferedProtocol):
             self.close("a request failed unexpectedly")
             reply = None
         if reply is None or isinstance(reply, list):
-            self._answered(answer, reply)
+            answer.ready(reply)
+            self._send_ready()
             return
         task = self._loop.create_task(self._answer_later(reply, answer))
         self._later.add(task)
@@ -280,20 +287,26 @@ class Connection(asyncio.BufferedProtocol):
             _log.exception("%s: reply failed", self)
             self.close("a reply failed unexpectedly")
             parts = None
-        self._answered(answer, parts)
+        answer.ready(parts)
+        if not self._is_sending_soon:
+            # What else the same sync has made durable is ready within this turn of the loop, and
+            # leaves in the same call: a send costs as much as parsing a request.
+            self._is_sending_soon = True
+            self._loop.call_soon(self._send_ready)
 
     # Replies.
 
-    def _answered(self, answer: _Answer, parts: list[Part] | None) -> None:
+    def _send_ready(self) -> None:
         """Send every reply whose turn has come."""
-        answer.parts = parts
-        answer.is_ready = True
+        self._is_sending_soon = False
+        parts: list[Part] = []
         while self._answers and self._answers[0].is_ready:
             first = self._answers.popleft()
-            if first.parts and self._outbox is not None:
-                self._outbox.write(first.parts)
+            parts += first.parts or ()
             self._in_flight -= 1
             self._shared.memory.give_back(first.request_bytes)
+        if parts and self._outbox is not None:
+            self._outbox.write(parts)
         if not self._is_reading:
             self._resume_reading()
 

@@ -159,6 +159,8 @@ def _validate_records(
         return _stamped(stored, rules)
     if found.youngest_timestamp != header.max_timestamp:
         _set_max_timestamp(stored, found.youngest_timestamp)
+    elif stored is view:
+        return ValidBatch(header, view)
     return ValidBatch(read_header(stored), stored)
 
 

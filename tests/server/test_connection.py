@@ -16,7 +16,7 @@ from server.addresses import Address, Listener
 from server.connection import CloseConnection, Connection, Reply, Shared
 from server.limits import ConnectionLimits, RequestMemory
 from server.listener import Listeners, SocketOptions
-from server.outbox import Part
+from server.outbox import Outbox, Part
 from tests.harness.raw_client import RawClient
 
 Handle = Callable[[bytearray, Connection], Awaitable[Reply]]
@@ -142,6 +142,42 @@ async def test_a_reply_that_comes_later_does_not_hold_up_the_next_request_but_it
 
         assert await first == b"slow"
         assert await client.receive_frame() == b"quick"
+
+
+async def test_replies_that_become_ready_at_the_same_time_leave_in_one_send(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As those that waited for the same sync: a send for each would cost as much as its request."""
+    begun: list[bytes] = []
+    gate = asyncio.Event()
+
+    async def handle(frame: bytearray, connection: Connection) -> Reply:
+        begun.append(bytes(frame))
+
+        async def later() -> list[Part] | None:
+            await gate.wait()
+            return [framed(bytes(frame))]
+
+        return later()
+
+    sends: list[int] = []
+    send_buffers = Outbox._send_buffers
+
+    def count(outbox: Outbox) -> None:
+        sends.append(outbox.pending_bytes)
+        send_buffers(outbox)
+
+    monkeypatch.setattr(Outbox, "_send_buffers", count)
+    async with serving(handle) as server:
+        client = await server.connect()
+        wanted = [b"first", b"second", b"third"]
+        client.send_bytes(b"".join(map(framed, wanted)))
+        await until(lambda: begun == wanted)
+
+        gate.set()
+
+        assert [await client.receive_frame() for _ in wanted] == wanted
+    assert len(sends) == 1
 
 
 async def test_a_request_starts_only_when_its_predecessor_has_returned() -> None:
