@@ -23,7 +23,7 @@ from storage.log_start import DeletedSegment
 
 _log = logging.getLogger("server.log_clock")
 
-LOGS_AT_ONCE = 500
+LOGS_AT_ONCE = 100
 """So many logs are looked at before the loop gets its turn again."""
 
 FIRST_DELAY_MS_MAX = 30_000
