@@ -245,8 +245,10 @@ class _EncoderSource(CodecSource):
             return
         self._flush()
         default = self._refer(field.default, "default")
+        expression = f"{value}.{field.name}"
         self._emit(
-            f"if {value}.{field.name} != {default}:",
+            # The first half spares most structures the comparison of their values.
+            f"if {expression} is not {default} and {expression} != {default}:",
             f"    raise EncodeError('{field.name} does not exist in this version')",
         )
 

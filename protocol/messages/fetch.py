@@ -88,6 +88,10 @@ class EpochEndOffset:
     end_offset: int = wire(INT64, since=12, default=-1)
 
 
+NOT_DIVERGING = EpochEndOffset()
+"""The logs agree. One object, because the encoder tells it by its identity."""
+
+
 @wire_class
 class LeaderIdAndEpoch:
     """The partition's leader, for a client that asked another broker."""
@@ -122,7 +126,7 @@ class PartitionData:
     last_stable_offset: int = wire(INT64, since=4, default=-1, ignorable=True)
     log_start_offset: int = wire(INT64, since=5, default=-1, ignorable=True)
     diverging_epoch: EpochEndOffset = wire(
-        struct(EpochEndOffset), since=12, default=EpochEndOffset(), tag=0
+        struct(EpochEndOffset), since=12, default=NOT_DIVERGING, tag=0
     )
     current_leader: LeaderIdAndEpoch = wire(
         struct(LeaderIdAndEpoch), since=12, default=LeaderIdAndEpoch(), tag=1

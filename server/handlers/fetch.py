@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.fetch import (
+    NOT_DIVERGING,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -241,7 +242,7 @@ class _AskedPartition:
 
 def _epoch_end_offset(diverging: tuple[int, int] | None) -> EpochEndOffset:
     if diverging is None:
-        return EpochEndOffset()
+        return NOT_DIVERGING
     return EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
 
 
