@@ -96,12 +96,20 @@ class Recovery:
         unlisted = sweep.remove_leftovers()
         self.segments = [self._segment_of(row) for row in self.manifest.segments]
         self.segments[-1].resume()
+        self._finish_cut()
         self._load_states()
         self._recover_tail(unlisted)
         self._commit()
 
     def _segment_of(self, row: SegmentRow) -> Segment:
         return Segment(self._fs, self._directory, row, background=self._background)
+
+    def _finish_cut(self) -> None:
+        """Bring the index of the segment that a truncation has cut in line with what is left."""
+        if self.manifest.truncate_to != UNKNOWN:
+            for segment in self.segments[-2:-1]:
+                segment.write_index()
+                segment.drop_index()
 
     def _load_states(self) -> None:
         """Take epochs and producers up to the recovery point, where the scan goes on."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from random import Random
 
 from protocol.record_batch import read_header
+from storage.findings import Severity
 from storage.log import PartitionLog
 from storage.manifest import decode
 from storage.paths import LOG, parse_segment_file
@@ -95,6 +96,13 @@ def check_files(home: LogHome, log: PartitionLog) -> None:
 
 
 def check_verified(home: LogHome) -> None:
-    """Nothing is damaged or missing, neither in what a crash left nor after recovery."""
+    """Nothing is damaged or missing: what a crash leaves is only to be tidied up."""
     errors = verify_log(home.fs, home.identity).errors
     assert not errors, "\n".join(map(str, errors))
+
+
+def check_in_order(home: LogHome) -> None:
+    """`kompakt dump-log --verify` has not even a warning for a log that was recovered."""
+    report = verify_log(home.fs, home.identity)
+    wrong = [str(each) for each in report.findings if each.severity is not Severity.NOTE]
+    assert not wrong, "\n".join(wrong)

@@ -11,7 +11,7 @@ from server.topic import Topic
 from storage.files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.log_directory import LogDirectory
-from tests.server.test_topics import World, append, open_world, opened
+from tests.harness.topics_world import World, append, open_world, opened
 
 PATIENCE_SECONDS = 20.0
 

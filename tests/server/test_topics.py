@@ -4,119 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from protocol.error_codes import ErrorCode
-from server.config import BrokerConfig
-from server.directories import abandon, open_directories
 from server.metadata_store import EmbeddedMetadataStore, Entry, Put
-from server.topic import OfflineLog, Topic, TopicDefaults, TopicRefused
-from server.topics import Topics
+from server.topic import OfflineLog, Topic, TopicRefused
 from storage.errors import DirectoryLocked, ForeignDirectory
-from storage.files import FileSystem, LocalFileSystem
-from storage.log import Appended, PartitionLog
+from storage.files import LocalFileSystem
+from storage.log import PartitionLog
 from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
 from storage.paths import topic_id_text
-from storage.recovery_progress import RecoveryProgress
-from storage.validate import ValidBatch, validate_batch
 from tests.harness.memory_fs import Loss, MemoryFileSystem
-from tests.harness.served_broker import NOW_MS, batch_of
-
-
-class FixedClock:
-    """A clock that stands still."""
-
-    def now_ms(self) -> int:
-        return NOW_MS
-
-    def monotonic(self) -> float:
-        return 0.0
-
-
-def run_inline(job: Callable[[], None]) -> None:
-    job()
-
-
-class World:
-    """Topics with the store and the directories beneath them."""
-
-    def __init__(
-        self,
-        topics: Topics,
-        store: EmbeddedMetadataStore,
-        directories: tuple[LogDirectory, ...],
-        removed: list[PartitionLog],
-        progress: RecoveryProgress,
-    ) -> None:
-        self.topics = topics
-        self.store = store
-        self.directories = directories
-        self.removed = removed
-        self.progress = progress
-
-    async def close(self) -> None:
-        unclean = await self.topics.close()
-        await self.store.close()
-        for directory in self.directories:
-            if directory.directory_id in unclean:
-                abandon(directory, "unclean")
-            else:
-                directory.close()
-
-    async def create(self, name: str, count: int = 1, **configs: str) -> Topic:
-        overrides = {key.replace("_", "."): value for key, value in configs.items()}
-        topic = await self.topics.create(name, partitions_count=count, overrides=overrides)
-        assert isinstance(topic, Topic), topic
-        return topic
-
-
-async def open_world(files: FileSystem, paths: str, **texts: str) -> World:
-    config = BrokerConfig.from_texts({"log.dirs": paths} | texts)
-    progress = RecoveryProgress()
-    opened = open_directories(
-        config, files=files, background=run_inline, clock=FixedClock(), progress=progress
-    )
-    directories = opened.directories
-    store = await EmbeddedMetadataStore.open(files, f"{config.metadata_directory}/metadata")
-    removed: list[PartitionLog] = []
-    topics = Topics(
-        store,
-        directories,
-        files=files,
-        defaults=TopicDefaults(
-            config=LogConfig(retention_ms=77), partitions_count=3, partitions_max=100
-        ),
-        on_removed=removed.append,
-        recovery_threads=config.num_recovery_threads_per_data_dir,
-        progress=progress,
-        has_all_directories=not opened.left_out,
-    )
-    await topics.open()
-    return World(topics, store, directories, removed, progress)
-
-
-@asynccontextmanager
-async def opened(path: Path, *names: str) -> AsyncIterator[World]:
-    paths = ",".join(str(path / name) for name in names or ("data",))
-    world = await open_world(LocalFileSystem(), paths)
-    yield world
-    await world.close()
-
-
-def append(topic: Topic, value: bytes = b"v", partition: int = 0) -> None:
-    log = topic.partition(partition)
-    assert isinstance(log, PartitionLog)
-    view = memoryview(batch_of(1, value=value))
-    batch = validate_batch(view, log.validation_rules(now_ms=FixedClock().now_ms()))
-    assert isinstance(batch, ValidBatch)
-    assert isinstance(log.append_as_leader(batch, now_ms=FixedClock().now_ms()), Appended)
-
+from tests.harness.topics_world import World, append, open_world, opened
 
 # Creating.
 
@@ -348,75 +250,6 @@ async def test_a_new_directory_joins_the_cluster_of_the_others(tmp_path: Path) -
 
 
 # Crashes.
-
-
-class CrashSweep:
-    """Takes crash states while topics come and go, and opens each of them."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = Random(seed)
-        self.disk = MemoryFileSystem()
-        self.settled: dict[str, int] = {}
-        """Partitions by topic, as acknowledged."""
-        self.under_way: str | None = None
-        self.states: list[tuple[MemoryFileSystem, dict[str, int], str | None]] = []
-
-    def crash(self, *_: str) -> None:
-        for loss in (Loss.EVERYTHING, Loss.NOTHING, Loss.TORN):
-            left = self.disk.after_crash(loss, self.random)
-            self.states.append((left, dict(self.settled), self.under_way))
-
-    async def run(self) -> None:
-        world = await open_world(self.disk, "/a,/b")
-        self.disk.on_operation = self.crash
-        await self._create(world, "one", 2)
-        await self._create(world, "two", 1)
-        await self._delete(world, "one")
-        await self._create(world, "one", 3)
-        await self._delete(world, "two")
-        await world.close()
-
-    async def _create(self, world: World, name: str, count: int) -> None:
-        self.under_way = name
-        await world.create(name, count)
-        self.settled[name] = count
-        self.under_way = None
-
-    async def _delete(self, world: World, name: str) -> None:
-        topic = world.topics.get(name)
-        assert topic is not None
-        self.under_way = name
-        await world.topics.delete(topic)
-        del self.settled[name]
-        self.under_way = None
-
-
-async def found_after(disk: MemoryFileSystem) -> dict[str, int]:
-    """Start on what a crash left: every topic is whole, and nothing deleted is left on the disk."""
-    world = await open_world(disk, "/a,/b")
-    topics = {topic.name: len(topic.partitions) for topic in world.topics.all()}
-    assert all(len(topic.logs()) == len(topic.partitions) for topic in world.topics.all())
-    ids = {topic_id_text(topic.id) for topic in world.topics.all()}
-    await world.close()
-    left = {name.rpartition(".")[2] for path in ("/a", "/b") for name in disk.list(path)
-            if name.startswith(("one.", "two."))}  # fmt: skip
-    assert left <= ids
-    return topics
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_no_crash_splits_a_creation_or_a_deletion(seed: int) -> None:
-    sweep = CrashSweep(seed)
-    await sweep.run()
-
-    assert len(sweep.states) > 100
-    for disk, settled, under_way in sweep.states:
-        found = await found_after(disk)
-
-        for name, count in settled.items():
-            if name != under_way:
-                assert found.pop(name) == count
-        assert set(found) <= {under_way}
 
 
 @pytest.mark.parametrize("seed", [1, 2])

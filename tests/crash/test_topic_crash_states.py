@@ -1,0 +1,119 @@
+"""Stop topics and the metadata store at every operation of their disk, and start again.
+
+Topics are created over two log directories, written to, deleted and created again under the same name
+(`topic_workload.py`). After every crash each topic that was acknowledged is there with its data, each
+that was deleted is gone for good with its files, and what was under way is whole or absent.
+
+KOMPAKT_CRASH_STATES sets how many states are tried: one for 25 of the log's own, which take less time.
+KOMPAKT_CRASH_SEED is where the seeds begin.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from server import metadata_log
+from server.metadata_store import EmbeddedMetadataStore, RangeResult
+from server.topics import CREATING, DELETED
+from storage.log_directory import LogDirectory
+from tests.crash.topic_workload import CrashState, TopicWorkload, check_state
+from tests.harness.memory_fs import MemoryFileSystem
+
+STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "25000")) // 25
+SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
+
+Patch = pytest.MonkeyPatch
+
+
+class Failed(AssertionError):
+    """A crash state from which a start went wrong; the message has all to replay it."""
+
+
+@pytest.fixture(autouse=True)
+def small_metadata_log(monkeypatch: Patch) -> None:
+    """Snapshots of the metadata store come often."""
+    monkeypatch.setattr(metadata_log, "LOG_BYTES_MIN", 2000)
+
+
+async def sweep(seed: int, states_max: int) -> int:
+    """Recover the crash states of one history; how many there were."""
+    states = 0
+
+    async def check(state: CrashState) -> None:
+        nonlocal states
+        if states >= states_max:
+            return
+        states += 1
+        try:
+            await check_state(state)
+        except Exception as error:
+            text = f"seed {seed}, state {states}: {state.what}: {type(error).__name__}: {error}"
+            raise Failed(text) from error
+
+    await TopicWorkload(seed).play(check)
+    return states
+
+
+@pytest.mark.timeout(7200 if "KOMPAKT_SOAK" in os.environ else 300)
+async def test_every_acknowledged_topic_is_there_and_every_deleted_one_is_gone_for_good(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    states, seed = 0, SEED
+    while states < STATES:
+        states += await sweep(seed, STATES - states)
+        seed += 1
+    with capsys.disabled():
+        sys.stdout.write(f"\n{states} crash states of topics, seeds {SEED} to {seed - 1}\n")
+
+
+def new_topic_acknowledged_before_its_names_are_safe(patch: Patch) -> None:
+    sync = MemoryFileSystem.sync_directory
+
+    def careless(self: MemoryFileSystem, path: str) -> None:
+        if path not in ("/a", "/b"):
+            sync(self, path)
+
+    patch.setattr(MemoryFileSystem, "sync_directory", careless)
+
+
+def files_of_a_deleted_topic_forgotten(patch: Patch) -> None:
+    patch.setattr(LogDirectory, "delete_topic", lambda *_: None)
+
+
+def creation_cut_short_taken_for_whole(patch: Patch) -> None:
+    forget_at_the_start(patch, CREATING)
+
+
+def deletion_cut_short_not_finished(patch: Patch) -> None:
+    forget_at_the_start(patch, DELETED)
+
+
+def forget_at_the_start(patch: Patch, prefix: str) -> None:
+    """Let a start not see what the store says was under way."""
+    read = EmbeddedMetadataStore.range
+
+    async def careless(self: EmbeddedMetadataStore, asked: str) -> RangeResult:
+        return await read(self, "/nowhere/" if asked == prefix else asked)
+
+    patch.setattr(EmbeddedMetadataStore, "range", careless)
+
+
+@pytest.mark.parametrize(
+    "inject",
+    [
+        new_topic_acknowledged_before_its_names_are_safe,
+        files_of_a_deleted_topic_forgotten,
+        creation_cut_short_taken_for_whole,
+        deletion_cut_short_not_finished,
+    ],
+)
+async def test_sweep_over_topics_catches(
+    inject: Callable[[Patch], None], monkeypatch: Patch
+) -> None:
+    inject(monkeypatch)
+    with pytest.raises((Failed, AssertionError)):
+        await sweep(1, 600)

@@ -1,0 +1,240 @@
+"""A random history of topics over two log directories, and what a crash may leave of them.
+
+Topics are created, written to, synced, configured, deleted and created again under the same name; the
+broker stops and starts. After each operation of the disk a crash state is taken, with what must be
+there: it is opened later, because opening needs the loop that the history runs on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from server.topic import OfflineLog, Topic
+from storage.log import Appended
+from storage.paths import topic_id_text
+from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_home import read_all
+from tests.harness.memory_fs import Loss, MemoryFileSystem
+from tests.harness.served_broker import NOW_MS
+from tests.harness.topics_world import World, open_world
+
+DIRECTORIES = ("/a", "/b")
+NAMES = ("one", "two", "three")
+STEPS = 40
+
+
+@dataclass(slots=True)
+class Known:
+    """A topic that was created, and what was written to each of its partitions."""
+
+    id: uuid.UUID | None
+    """None while its creation is under way."""
+    partitions: list[list[bytes]]
+    acknowledged: list[int]
+    """How many records of each partition were synced."""
+    retention_ms: str = ""
+    """The last configuration that was acknowledged."""
+
+
+@dataclass(slots=True)
+class Expected:
+    """What there is of topics, as clients were told."""
+
+    topics: dict[str, Known] = field(default_factory=dict)
+    under_way: str = ""
+    """The topic whose creation or deletion was not answered yet: it is there or not, but whole."""
+
+
+@dataclass(slots=True)
+class CrashState:
+    """A disk after a crash, and what must be on it."""
+
+    disk: MemoryFileSystem
+    expected: Expected
+    what: str
+
+
+class TopicWorkload:
+    """One history; `states` are the crash states since they were last taken away."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.crash_random = Random(seed + 1_000_003)
+        self.disk = MemoryFileSystem()
+        self.expected = Expected()
+        self.what = "start"
+        self.states: list[CrashState] = []
+        self.world: World
+
+    async def play(self, check: Callable[[CrashState], Awaitable[None]]) -> None:
+        """Live through the history; `check` is given each crash state."""
+        self.world = await open_world(self.disk, ",".join(DIRECTORIES))
+        self.disk.on_operation = self._crash
+        steps: list[tuple[Callable[[], Awaitable[None]], int]] = [
+            (self.create, 8),
+            (self.append, 10),
+            (self.sync, 6),
+            (self.alter, 2),
+            (self.delete, 4),
+            (self.restart, 1),
+            (self.crash_and_go_on, 1),
+        ]
+        for _ in range(STEPS):
+            (step,) = self.random.choices([s for s, _ in steps], [weight for _, weight in steps])
+            self.what = step.__name__
+            await step()
+            states, self.states = self.states, []
+            for state in states:
+                await check(state)
+        await self.world.close()
+
+    def _crash(self, action: str, path: str) -> None:
+        for loss in (Loss.TORN, self.crash_random.choice(tuple(Loss))):
+            left = self.disk.after_crash(loss, self.crash_random)
+            what = f"{self.what}, {loss.name} lost after {action} {path}"
+            self.states.append(CrashState(left, copy.deepcopy(self.expected), what))
+
+    # ---------------------------------------------------------------- steps
+
+    async def create(self) -> None:
+        name, count = self.random.choice(NAMES), self.random.randrange(1, 4)
+        if name in self.expected.topics:
+            return
+        known = Known(None, [[] for _ in range(count)], [0] * count)
+        self.expected.topics[name], self.expected.under_way = known, name
+        known.id = (await self.world.create(name, count)).id
+        self.expected.under_way = ""
+
+    async def delete(self) -> None:
+        topic = self._any_topic()
+        if topic is None:
+            return
+        self.expected.under_way = topic.name
+        assert await self.world.topics.delete(topic) is None
+        del self.expected.topics[topic.name]
+        self.expected.under_way = ""
+        if self.random.random() < 0.5:
+            await removals(self.world)
+
+    async def append(self) -> None:
+        topic = self._any_topic()
+        if topic is None:
+            return
+        log = self.random.choice(topic.logs())
+        value = self.random.randbytes(self.random.randrange(1, 300))
+        self.expected.topics[topic.name].partitions[log.topic_partition.partition].append(value)
+        appended = log.append_as_leader(valid(batch_of([(b"key", value)])), now_ms=NOW_MS)
+        assert isinstance(appended, Appended)
+        if self.random.random() < 0.2:
+            log.roll(NOW_MS)
+
+    async def sync(self) -> None:
+        topic = self._any_topic()
+        if topic is None:
+            return
+        log = self.random.choice(topic.logs())
+        log.advance_high_watermark(log.sync())
+        known = self.expected.topics[topic.name]
+        known.acknowledged[log.topic_partition.partition] = log.high_watermark
+
+    async def alter(self) -> None:
+        topic = self._any_topic()
+        if topic is None:
+            return
+        known, value = self.expected.topics[topic.name], str(self.random.randrange(1000))
+        before = known.retention_ms
+        known.retention_ms = f"{before}|{value}"
+        await self.world.topics.alter(topic.name, lambda *_: {"retention.ms": value})
+        known.retention_ms = value
+
+    async def restart(self) -> None:
+        await self.world.close()
+        for known in self.expected.topics.values():
+            known.acknowledged = [len(each) for each in known.partitions]
+        self.disk.on_operation = None
+        await self._reopen(self.disk.after_crash(Loss.EVERYTHING, self.crash_random))
+
+    async def crash_and_go_on(self) -> None:
+        """Live on with a state that a crash has left, as a broker does."""
+        await removals(self.world)
+        await self.world.store.close()
+        await self._reopen(self.disk.after_crash(Loss.TORN, self.crash_random))
+        for name, known in self.expected.topics.items():
+            topic = self.world.topics.get(name)
+            assert topic is not None
+            for number, log in enumerate(topic.logs()):
+                del known.partitions[number][log.log_end_offset :]
+                known.acknowledged[number] = log.log_end_offset
+
+    async def _reopen(self, disk: MemoryFileSystem) -> None:
+        self.disk = disk
+        self.world = await open_world(disk, ",".join(DIRECTORIES))
+        await check_world(self.world, self.disk, self.expected)
+        self.disk.on_operation = self._crash
+
+    def _any_topic(self) -> Topic | None:
+        topics = self.world.topics.all()
+        return self.random.choice(topics) if topics else None
+
+
+async def removals(world: World) -> None:
+    """Wait until the files of deleted topics are gone."""
+    while world.topics._removals:
+        await asyncio.wait(world.topics._removals)
+
+
+async def check_state(state: CrashState) -> None:
+    """Start on what a crash has left, twice: everything that was told is so."""
+    world = await open_world(state.disk, ",".join(DIRECTORIES))
+    await check_world(world, state.disk, state.expected)
+    there = contents(world)
+    await world.store.close()
+    again = state.disk.after_crash(Loss.EVERYTHING, Random(0))
+    world = await open_world(again, ",".join(DIRECTORIES))
+    await check_world(world, again, state.expected)
+    assert contents(world) == there
+    await world.store.close()
+
+
+async def check_world(world: World, disk: MemoryFileSystem, expected: Expected) -> None:
+    """The topics are those that must be there, whole, and no file is left of any other."""
+    found = {topic.name: topic for topic in world.topics.all()}
+    assert found.keys() <= expected.topics.keys(), "a deleted topic is back"
+    for name, known in expected.topics.items():
+        if name in found:
+            check_topic(found[name], known)
+        else:
+            assert name == expected.under_way, f"{name} is gone"
+    await removals(world)
+    ids = {topic_id_text(topic.id) for topic in found.values()}
+    for path in DIRECTORIES:
+        there = {entry.split(".")[1] for entry in disk.list(path) if entry.startswith(NAMES)}
+        assert there <= ids, "files of a topic that is not there"
+
+
+def check_topic(topic: Topic, known: Known) -> None:
+    """Every partition is there with all that was acknowledged, and with nothing else."""
+    assert known.id in (None, topic.id)
+    assert len(topic.partitions) == len(known.partitions)
+    assert topic.overrides.get("retention.ms", "") in known.retention_ms.split("|")
+    for log, values, acknowledged in zip(
+        topic.partitions, known.partitions, known.acknowledged, strict=True
+    ):
+        assert not isinstance(log, OfflineLog), log.offline_reason
+        there = [record.value for record in read_all(log)]
+        assert there == values[: len(there)]
+        assert len(there) >= acknowledged
+
+
+def contents(world: World) -> dict[tuple[str, int], list[bytes | None]]:
+    """Every record of every partition."""
+    return {
+        (topic.name, log.topic_partition.partition): [record.value for record in read_all(log)]
+        for topic in world.topics.all()
+        for log in topic.logs()
+    }

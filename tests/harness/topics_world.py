@@ -1,0 +1,109 @@
+"""Topics with the metadata store and the log directories beneath them, on any file system."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from server.config import BrokerConfig
+from server.directories import abandon, open_directories
+from server.metadata_store import EmbeddedMetadataStore
+from server.topic import Topic, TopicDefaults
+from server.topics import Topics
+from storage.files import FileSystem, LocalFileSystem
+from storage.log import Appended, PartitionLog
+from storage.log_config import LogConfig
+from storage.log_directory import LogDirectory
+from storage.recovery_progress import RecoveryProgress
+from storage.validate import ValidBatch, validate_batch
+from tests.harness.served_broker import NOW_MS, batch_of
+
+
+class FixedClock:
+    """A clock that stands still."""
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+def run_inline(job: Callable[[], None]) -> None:
+    job()
+
+
+class World:
+    """Topics with the store and the directories beneath them."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        store: EmbeddedMetadataStore,
+        directories: tuple[LogDirectory, ...],
+        removed: list[PartitionLog],
+        progress: RecoveryProgress,
+    ) -> None:
+        self.topics = topics
+        self.store = store
+        self.directories = directories
+        self.removed = removed
+        self.progress = progress
+
+    async def close(self) -> None:
+        unclean = await self.topics.close()
+        await self.store.close()
+        for directory in self.directories:
+            if directory.directory_id in unclean:
+                abandon(directory, "unclean")
+            else:
+                directory.close()
+
+    async def create(self, name: str, count: int = 1, **configs: str) -> Topic:
+        overrides = {key.replace("_", "."): value for key, value in configs.items()}
+        topic = await self.topics.create(name, partitions_count=count, overrides=overrides)
+        assert isinstance(topic, Topic), topic
+        return topic
+
+
+async def open_world(files: FileSystem, paths: str, **texts: str) -> World:
+    config = BrokerConfig.from_texts({"log.dirs": paths} | texts)
+    progress = RecoveryProgress()
+    opened = open_directories(
+        config, files=files, background=run_inline, clock=FixedClock(), progress=progress
+    )
+    directories = opened.directories
+    store = await EmbeddedMetadataStore.open(files, f"{config.metadata_directory}/metadata")
+    removed: list[PartitionLog] = []
+    topics = Topics(
+        store,
+        directories,
+        files=files,
+        defaults=TopicDefaults(
+            config=LogConfig(retention_ms=77), partitions_count=3, partitions_max=100
+        ),
+        on_removed=removed.append,
+        recovery_threads=config.num_recovery_threads_per_data_dir,
+        progress=progress,
+        has_all_directories=not opened.left_out,
+    )
+    await topics.open()
+    return World(topics, store, directories, removed, progress)
+
+
+@asynccontextmanager
+async def opened(path: Path, *names: str) -> AsyncIterator[World]:
+    paths = ",".join(str(path / name) for name in names or ("data",))
+    world = await open_world(LocalFileSystem(), paths)
+    yield world
+    await world.close()
+
+
+def append(topic: Topic, value: bytes = b"v", partition: int = 0) -> None:
+    log = topic.partition(partition)
+    assert isinstance(log, PartitionLog)
+    view = memoryview(batch_of(1, value=value))
+    batch = validate_batch(view, log.validation_rules(now_ms=FixedClock().now_ms()))
+    assert isinstance(batch, ValidBatch)
+    assert isinstance(log.append_as_leader(batch, now_ms=FixedClock().now_ms()), Appended)
