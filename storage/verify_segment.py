@@ -177,14 +177,22 @@ class SegmentVerification:
         elif position < row.size and batch.next_offset > row.end_offset:
             text = f"offset {batch.last_offset} is past the segment's end {row.end_offset}"
         if text is None:
-            return
-        if position < row.size:
+            self._check_gap(batch, position)
+        elif position < row.size:
             self._findings.error(Check.BATCH, self._path, text, position)
         elif self._contents.is_whole:
             # The CRC does not cover the base offset, and a crash may have torn just that.
             text = f"recovery would cut the log here: {text}"
             self._findings.warn(Check.BATCH, self._path, text, position)
             self._contents.is_whole = False
+
+    def _check_gap(self, batch: ScannedBatch, position: int) -> None:
+        """A leader appends offset by offset: only the cleaner, and followers of one, leave gaps."""
+        if batch.base_offset > self._next_offset and not self._row.is_cleaned:
+            text = f"nothing has the offsets [{self._next_offset}, {batch.base_offset})"
+            self._findings.note(
+                Check.BATCH, self._path, f"{text}, as in a follower's log", position
+            )
 
     def _check_records(self, batch: ScannedBatch, position: int, packed: memoryview) -> None:
         """Whether the records are whole, in order and as many as the header says."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -279,6 +280,30 @@ def test_damage_is_found(damage: Callable[[Home], None], check: Check, severity:
         assert report.errors == ()
     after = {name: home.fs.read_bytes(join(DIRECTORY, name)) for name in home.fs.list(DIRECTORY)}
     assert after == before, "a look changes nothing"
+
+
+def test_any_flipped_bit_of_any_file_is_noticed() -> None:
+    """But for the epoch of what was appended since the recovery point, which only its batch says, and
+    for a line break that became another one.
+    """
+    home, random = Home(), Random(1)
+    active = home.path(-1).rpartition("/")[2]
+    unnoticed = set()
+    for name in home.fs.list(DIRECTORY):
+        data = home.fs.read_bytes(join(DIRECTORY, name))
+        for at in range(len(data)):
+            damaged = bytearray(data)
+            damaged[at] ^= 1 << random.randrange(8)
+            home.fs.write_bytes(join(DIRECTORY, name), bytes(damaged))
+            if not home.look().findings:
+                unnoticed.add((name, at))
+        home.fs.write_bytes(join(DIRECTORY, name), data)
+
+    assert {name for name, _ in unnoticed} <= {active, LEADER_EPOCH_CHECKPOINT}
+    assert {at for name, at in unnoticed if name == active} <= {12, 13, 14, 15}
+    checkpoint = home.fs.read_bytes(join(DIRECTORY, LEADER_EPOCH_CHECKPOINT))
+    breaks = {at for name, at in unnoticed if name == LEADER_EPOCH_CHECKPOINT}
+    assert {checkpoint[at] for at in breaks} <= set(b"\n")
 
 
 def test_a_damaged_batch_is_named_by_its_place_and_the_ones_behind_it_are_read() -> None:
