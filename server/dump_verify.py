@@ -19,6 +19,7 @@ from rich.progress import (
 from cleaner.verify_keys import verify_keys
 from server.dump_output import Output
 from server.verify_metadata import verify_metadata
+from server.verify_topics import verify_topics
 from storage.files import FileSystem
 from storage.findings import Finding, LogReport, Severity
 from storage.verify import Found, check_start_counter
@@ -49,6 +50,7 @@ class Verification:
         self._say(found.findings)
         if found.metadata is not None:
             self._say(verify_metadata(self._fs, found.metadata))
+            self._say(verify_topics(self._fs, found))
         with _progress(lambda: found.log_bytes(self._fs)) as progress:
             for identity in found.logs:
                 report = verify_log(

@@ -99,6 +99,18 @@ class Metadata:
         return self.transactions[-1].revision if self.transactions else self.state.revision
 
 
+def content_of(found: Metadata) -> dict[str, str]:
+    """The map without its leases: every key that was put and not deleted since."""
+    content = {entry[0]: entry[1] for entry in found.state.entries}
+    for transaction in found.transactions:
+        for verb, key, *rest in transaction.operations:
+            if verb == "put":
+                content[key] = rest[0]
+            elif verb == "delete":
+                content.pop(key, None)
+    return content
+
+
 def read_metadata(files: FileSystem, directory: str) -> Metadata:
     """Read the newest snapshot and every transaction after it; nothing is changed.
 

@@ -188,7 +188,8 @@ class SegmentVerification:
 
     def _check_gap(self, batch: ScannedBatch, position: int) -> None:
         """A leader appends offset by offset: only the cleaner, and followers of one, leave gaps."""
-        if batch.base_offset > self._next_offset and not self._row.is_cleaned:
+        is_explained = self._row.is_cleaned or not self._contents.is_whole
+        if batch.base_offset > self._next_offset and not is_explained:
             text = f"nothing has the offsets [{self._next_offset}, {batch.base_offset})"
             self._findings.note(
                 Check.BATCH, self._path, f"{text}, as in a follower's log", position

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cleaner.verify_keys import verify_keys
 from server.verify_metadata import verify_metadata
+from server.verify_topics import verify_topics
 from storage.files import FileSystem
 from storage.findings import Finding, Severity
 from storage.verify import check_start_counter, find_logs
@@ -19,6 +20,7 @@ def findings_in(fs: FileSystem, path: str) -> list[Finding]:
     findings = list(found.findings)
     if found.metadata is not None:
         findings += verify_metadata(fs, found.metadata)
+        findings += verify_topics(fs, found)
     reports = []
     for identity in found.logs:
         reports.append(verify_log(fs, identity, was_clean=found.was_clean))

@@ -352,7 +352,9 @@ def test_a_damaged_file_is_one_line_and_ends_with_1(
     name: str, partition: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damaged = tmp_path / name
-    damaged.write_bytes((partition / name).read_bytes()[:-1] + b"x")
+    data = bytearray((partition / name).read_bytes())
+    data[-1] ^= 0x40
+    damaged.write_bytes(data)
 
     assert run_command(["dump-log", str(damaged)]) == 1
 
