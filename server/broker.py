@@ -105,7 +105,7 @@ class Broker:
         self.recovery = RecoveryProgress()
         self.cleaner_counts = CleanerCounts(clock=clock.monotonic)
         self.fetch_waiters = FetchWaiters()
-        self.warnings = SparingLog(logging.getLogger("server.dispatch"), clock)
+        self.warnings = SparingLog(logging.getLogger("server.clients"), clock)
         self._background = Background()
         self._wal = Wal()
         self._failed = asyncio.Event()
@@ -239,6 +239,7 @@ class Broker:
             ),
             memory=RequestMemory(bytes_max=self.config.queued_max_request_bytes),
             probe=self.probe,
+            warnings=self.warnings,
             connections=connections,
             frame_bytes_max=self.config.socket_request_max_bytes,
         )

@@ -31,6 +31,7 @@ from protocol.frame import FrameBuffer
 from server.addresses import Address
 from server.limits import ConnectionLimits, RequestMemory
 from server.outbox import Outbox, Part
+from server.sparing_log import SparingLog
 
 if TYPE_CHECKING:
     from server.fetch_waiters import ParkedFetch
@@ -62,6 +63,7 @@ class Shared:
     limits: ConnectionLimits
     memory: RequestMemory
     probe: ServerProbe
+    warnings: SparingLog
     connections: set[Connection]
     frame_bytes_max: int
     in_flight_requests_max: int = IN_FLIGHT_REQUESTS_MAX
@@ -131,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
         self.client_host, self.client_port = str(peer[0]), int(peer[1])
         refusal = self._shared.limits.admit(self.client_host)
         if refusal is not None:
-            _log.warning("%s: connection refused, %s", self, refusal)
+            self._shared.warnings.say(self, f"connection refused, {refusal}")
             self._shared.probe.connection_refused(self.endpoint.name)
             self.is_lost = True
             self._abort()
@@ -184,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
     def refuse(self, error: ProtocolError) -> None:
         """Close because the peer broke the protocol; nobody else notices."""
         if not self.is_lost:
-            _log.info("%s: closed, %s: %s", self, type(error).__name__, error)
+            self._shared.warnings.say(self, f"closed, {type(error).__name__}", f": {error}")
             self._shared.probe.protocol_error(self.endpoint.name)
             self._abort()
 

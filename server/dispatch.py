@@ -20,7 +20,6 @@ Source: Apache Kafka, RequestContext.java (unknown versions), KafkaApis.scala (e
 from __future__ import annotations
 
 import importlib
-import logging
 import time
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -46,8 +45,6 @@ from storage.log import PartitionLog
 
 if TYPE_CHECKING:
     from server.broker import Broker
-
-_log = logging.getLogger("server.dispatch")
 
 
 ANY_EPOCH = -1
@@ -145,7 +142,7 @@ class Dispatcher:
         context = RequestContext(self._broker, request.header, connection)
         answer = await self._handled(request, context)
         if answer is None or isinstance(answer, Message):
-            return self._encoded(request, answer, start_s)
+            return self._encoded(request, context, answer, start_s)
         return self._encode_later(request, context, answer, start_s)
 
     async def _handled(self, request: Request, context: RequestContext) -> Answer:
@@ -170,10 +167,10 @@ class Dispatcher:
             raise
         except Exception as error:  # noqa: BLE001
             message = self._refusal(request, context, error)
-        return self._encoded(request, message, start_s)
+        return self._encoded(request, context, message, start_s)
 
     def _encoded(
-        self, request: Request, message: Message | None, start_s: float
+        self, request: Request, context: RequestContext, message: Message | None, start_s: float
     ) -> list[Part] | None:
         self._broker.probe.request_completed(request.api.name, time.perf_counter() - start_s)
         if message is None:
@@ -181,9 +178,8 @@ class Dispatcher:
         try:
             return cast("list[Part]", encode_response(request.header, message))
         except EncodeError as error:
-            _log.exception(
-                "%s v%d: an answer cannot be encoded", request.api.name, request.header.api_version
-            )
+            what = f"{request.api.name} v{request.header.api_version}: an answer cannot be encoded"
+            self._broker.warnings.say(context.connection, what, mistake=error)
             raise CloseConnection("an answer of ours cannot be encoded") from error
 
     def _refusal(self, request: Request, context: RequestContext, error: Exception) -> Message:
@@ -195,8 +191,9 @@ class Dispatcher:
         code = error_code_of(error)
         name, peer = request.api.name, context.connection
         if code is ErrorCode.UNKNOWN_SERVER_ERROR:
-            _log.error("%s: %s failed unexpectedly", peer, name, exc_info=error)
             text = code.message
+            what = f"{name} failed unexpectedly: {type(error).__name__}"
+            self._broker.warnings.say(peer, what, mistake=error)
         else:
             text = str(error)
             self._broker.warnings.say(peer, f"{name} failed: {text}")

@@ -23,15 +23,23 @@ class SparingLog:
         # What was said: when, and how often it was kept back since.
         self._said: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
-    def say(self, who: object, text: str) -> None:
-        """Warn of what happened to `who`, unless the same happened within the last minute."""
+    def say(
+        self, who: object, text: str, detail: str = "", *, mistake: Exception | None = None
+    ) -> None:
+        """Warn of what happened to `who`, unless the same happened within the last minute.
+
+        Args:
+            detail: of this case; cases that differ in it alone are the same.
+            mistake: what only an error of ours can have raised; it is shown with its traceback.
+        """
         now = self._clock.monotonic()
         said_at, kept_back = self._said.get(text, (-INTERVAL_SECONDS, 0))
         if now - said_at < INTERVAL_SECONDS:
             self._said[text] = (said_at, kept_back + 1)
             return
         more = f" (and {kept_back} times more since it was last said)" if kept_back else ""
-        self._log.warning("%s: %s%s", who, text, more)
+        level = logging.WARNING if mistake is None else logging.ERROR
+        self._log.log(level, "%s: %s%s%s", who, text, detail, more, exc_info=mistake)
         self._said[text] = (now, 0)
         self._said.move_to_end(text)
         if len(self._said) > TEXTS_MAX:

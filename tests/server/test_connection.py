@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,10 +14,12 @@ import pytest
 from metrics.server_probe import ServerProbe
 from protocol.errors import DecodeError
 from server.addresses import Address, Listener
+from server.clock import SystemClock
 from server.connection import CloseConnection, Connection, Reply, Shared
 from server.limits import ConnectionLimits, RequestMemory
 from server.listener import Listeners, SocketOptions
 from server.outbox import Outbox, Part
+from server.sparing_log import SparingLog
 from tests.harness.raw_client import RawClient
 
 Handle = Callable[[bytearray, Connection], Awaitable[Reply]]
@@ -64,6 +67,7 @@ async def serving(
     idle_ms: int = 0,
 ) -> AsyncIterator[Server]:
     shared = Shared(
+        warnings=SparingLog(logging.getLogger("server.clients"), SystemClock()),
         dispatch=handle,  # type: ignore[arg-type]
         limits=ConnectionLimits(
             connections_max=connections_max, connections_per_ip_max=connections_per_ip_max

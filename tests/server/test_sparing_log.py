@@ -58,3 +58,25 @@ def test_memory_is_bounded(log: SparingLog, caplog: pytest.LogCaptureFixture) ->
     log.say("client", "1")
     log.say("client", "0")
     assert len(caplog.records) == TEXTS_MAX + 2
+
+
+def test_cases_that_differ_in_their_detail_are_the_same(
+    log: SparingLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for size in range(5):
+        log.say("client", "closed, FrameTooLarge", f": {size} bytes")
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "client: closed, FrameTooLarge: 0 bytes"
+    ]
+
+
+def test_mistake_of_ours_is_an_error_with_its_traceback_once_a_minute(
+    log: SparingLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(5):
+        log.say("client", "FETCH failed unexpectedly: KeyError", mistake=KeyError("orders"))
+
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "KeyError: 'orders'" in (caplog.text)
