@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 
 from bench.batches import keyed_batch
-from server.metadata_store import EmbeddedMetadataStore
+from server.embedded_store import EmbeddedMetadataStore
 from server.topic import Topic, TopicDefaults
 from server.topics import Topics
 from storage.files import LocalFileSystem

@@ -24,7 +24,7 @@ from bench.processes import REPOSITORY, broker_command, free_port
 from bench.startup import milliseconds_to_listen
 from protocol.batch_scan import crc32c
 from server.directories import abandon
-from server.metadata_store import EmbeddedMetadataStore
+from server.embedded_store import EmbeddedMetadataStore
 from server.topic import Topic, TopicDefaults
 from server.topics import Topics
 from storage.log import PartitionLog

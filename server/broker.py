@@ -22,12 +22,12 @@ from server.connection import Connection, Shared
 from server.directories import abandon, open_directories
 from server.directory_watch import DirectoryWatch
 from server.dispatch import Dispatcher
+from server.embedded_store import EmbeddedMetadataStore
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.limits import ConnectionLimits, RequestMemory
 from server.listener import Listeners, SocketOptions
 from server.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, roll_duty
-from server.metadata_store import EmbeddedMetadataStore
 from server.node import Node
 from server.producer_ids import ProducerIds
 from server.sparing_log import SparingLog

@@ -17,7 +17,8 @@ from collections.abc import Callable
 import pytest
 
 from server import metadata_log
-from server.metadata_store import EmbeddedMetadataStore, RangeResult
+from server.embedded_store import EmbeddedMetadataStore
+from server.metadata_store import RangeResult
 from server.topics import CREATING, DELETED
 from storage.log_directory import LogDirectory
 from tests.crash.topic_workload import CrashState, TopicWorkload, check_state

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from server.config import BrokerConfig
 from server.directories import abandon, open_directories
-from server.metadata_store import EmbeddedMetadataStore
+from server.embedded_store import EmbeddedMetadataStore
 from server.topic import Topic, TopicDefaults
 from server.topics import Topics
 from storage.files import FileSystem, LocalFileSystem

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from server.metadata_store import EmbeddedMetadataStore
+from server.embedded_store import EmbeddedMetadataStore
 from server.producer_ids import BLOCK_SIZE, ProducerIds
 from storage.errors import StorageError, SyncFailed
 from storage.files import LocalFileSystem

@@ -10,7 +10,8 @@ from random import Random
 import pytest
 
 from protocol.error_codes import ErrorCode
-from server.metadata_store import EmbeddedMetadataStore, Entry, Put
+from server.embedded_store import EmbeddedMetadataStore
+from server.metadata_store import Entry, Put
 from server.topic import OfflineLog, Topic, TopicRefused
 from storage.errors import DirectoryLocked, ForeignDirectory
 from storage.files import LocalFileSystem

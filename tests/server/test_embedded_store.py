@@ -14,14 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.batch_scan import crc32c
-from server import metadata_log, metadata_store
-from server.metadata_store import (
-    Compare,
-    Delete,
-    EmbeddedMetadataStore,
-    Put,
-    RevisionCompacted,
-)
+from server import embedded_store, metadata_log
+from server.embedded_store import EmbeddedMetadataStore
+from server.metadata_store import Compare, Delete, Put, RevisionCompacted
 from storage.errors import CorruptLog, DamagedFile, FormatFromTheFuture, StorageError, SyncFailed
 from storage.files import LocalFileSystem
 from tests.server.metadata_store_contract import MetadataStoreContract
@@ -122,7 +117,7 @@ async def test_a_log_that_outgrew_its_snapshot_is_replaced_by_one(
 async def test_a_watch_that_begins_before_the_history_is_told_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metadata_store, "HISTORY_REVISIONS_MAX", 3)
+    monkeypatch.setattr(embedded_store, "HISTORY_REVISIONS_MAX", 3)
     store = await open_store(tmp_path)
     for number in range(5):
         await store.txn((), [Put(key="/a", value=str(number))])
