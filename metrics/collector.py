@@ -171,6 +171,7 @@ class BrokerCollector(Collector):
         yield _counter(names.NETWORK_SENT, [((), probe.bytes_sent_total)])
         yield _histogram(names.SYNC_SECONDS, [((), probe.sync_seconds)])
         yield _counter(names.LOGS_SYNCED, [((), probe.logs_synced)])
+        yield _counter(names.COLD_READS, [((), probe.cold_reads)])
 
     def _collect_connections(self) -> Iterator[Family]:
         listeners = sorted(self._server.listeners.items())

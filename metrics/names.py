@@ -78,6 +78,9 @@ NETWORK_SENT = _counter("kompakt_network_sent_bytes_total", "Bytes of responses.
 
 # The disk.
 SYNC_SECONDS = _histogram("kompakt_sync_round_seconds", "Time of a sync round.")
+COLD_READS = _counter(
+    "kompakt_cold_reads_total", "Reads that the page cache could not answer at once."
+)
 LOGS_SYNCED = _counter("kompakt_logs_synced_total", "Logs that sync rounds made durable.")
 OFFLINE_DIRECTORIES = _gauge(
     "kafka_log_logmanager_offlinelogdirectorycount", "Log directories out of service."

@@ -48,7 +48,7 @@ class ServerProbe:
     """Counts what the server says. Owned by the broker; read by the collector."""
 
     __slots__ = (
-        "bytes_received_total", "bytes_sent_total", "listeners", "logs_synced", "requests",
+        "bytes_received_total", "bytes_sent_total", "cold_reads", "listeners", "logs_synced", "requests",
         "sync_seconds", "topics",
     )  # fmt: skip
 
@@ -60,6 +60,7 @@ class ServerProbe:
         self.bytes_sent_total = 0
         self.sync_seconds = Histogram()
         self.logs_synced = 0
+        self.cold_reads = 0
 
     def connection_opened(self, listener: str) -> None:
         """A connection was accepted."""
@@ -119,3 +120,7 @@ class ServerProbe:
     def topic_deleted(self, topic: str) -> None:
         """A topic is gone, and its counts with it: their number stays bounded by the topics."""
         self.topics.pop(topic, None)
+
+    def cold_read(self) -> None:
+        """A read has to wait for the disk, in a thread."""
+        self.cold_reads += 1

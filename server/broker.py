@@ -17,6 +17,7 @@ from metrics.cleaner_probe import CleanerCounts
 from metrics.server_probe import ServerProbe
 from server.background import Background
 from server.clock import Clock
+from server.cold_reads import ColdReads
 from server.config import BrokerConfig
 from server.connection import Connection, Shared
 from server.directories import abandon, open_directories
@@ -69,6 +70,7 @@ class Broker:
         "addresses",
         "cleaner_counts",
         "clock",
+        "cold_reads",
         "config",
         "directories",
         "directories_left_out",
@@ -92,6 +94,7 @@ class Broker:
     producer_ids: ProducerIds
     group_commit: GroupCommit
     fetch_waiters: FetchWaiters
+    cold_reads: ColdReads
     probe: ServerProbe
     clock: Clock
     warnings: SparingLog
@@ -105,6 +108,7 @@ class Broker:
         self.recovery = RecoveryProgress()
         self.cleaner_counts = CleanerCounts(clock=clock.monotonic)
         self.fetch_waiters = FetchWaiters()
+        self.cold_reads = ColdReads(self.probe)
         self.warnings = SparingLog(logging.getLogger("server.clients"), clock)
         self._background = Background()
         self._wal = Wal()
@@ -220,6 +224,7 @@ class Broker:
         if self.has_storage:
             await self.group_commit.stop()
             await asyncio.to_thread(self._background.drain)
+            await asyncio.to_thread(self.cold_reads.close)
             unclean = await self.topics.close()
         self._wal.close()
         if self._store is not None:

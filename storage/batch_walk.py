@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from storage.cached_reads import Reads
 from storage.errors import CorruptLog
 from storage.files import File
 
@@ -49,13 +50,15 @@ class BatchPlace(NamedTuple):
         return self.position + self.size
 
 
-def walk_batches(file: File, position: int, end: int) -> Iterator[BatchPlace]:
+def walk_batches(file: File | Reads, position: int, end: int) -> Iterator[BatchPlace]:
     """Yield the batches of [position, end), which must be batch boundaries.
 
     Raises:
         CorruptLog: a header says what cannot be.
+        NotCached: it is read without waiting, and a header is not in memory.
     """
-    window, window_start = b"", position
+    window: bytes | bytearray = b""
+    window_start = position
     while position < end:
         at = position - window_start
         if at + HEADER_BYTES > len(window):

@@ -15,6 +15,8 @@
     |-- SegmentRemoved            a segment was truncated or deleted while somebody read it
     `-- SwapRefused               cleaned segments no longer fit the log: the pass is thrown away
 
+`NotCached` is none of them: it says that a read would have to wait for the disk.
+
 Expected answers (offset out of range, a sequence out of order) are `ErrorCode` values, not exceptions.
 """
 
@@ -119,3 +121,7 @@ class SegmentRemoved(StorageError):
 
 class SwapRefused(StorageError):
     """The log changed under a cleaning pass, so its result was not taken; clean again."""
+
+
+class NotCached(Exception):
+    """What was to be read without waiting is not in memory: read it where waiting is allowed."""

@@ -20,7 +20,14 @@ import shutil
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeAlias
 
-from storage.errors import DirectoryLocked, DiskError, MissingFile, NoSpace, SyncFailed
+from storage.errors import (
+    DirectoryLocked,
+    DiskError,
+    MissingFile,
+    NoSpace,
+    NotCached,
+    SyncFailed,
+)
 from storage.fallocate import allocate
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -53,6 +60,15 @@ class File(Protocol):
 
     def read_at(self, position: int, size: int) -> bytes:
         """Read at most `size` bytes; fewer only at the end of the file."""
+
+    def read_cached(self, position: int, size: int) -> bytes | bytearray:
+        """Read as `read_at`, but never wait for the disk.
+
+        Where the file system cannot tell whether it would have to, it may wait all the same.
+
+        Raises:
+            NotCached: a part of it is not in memory.
+        """
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer` from `position` on; how many bytes, fewer only at the end of the file."""
@@ -164,12 +180,13 @@ def disk_error(action: str, path: str, error: OSError) -> DiskError:
 class LocalFile:
     """A file of the operating system's; owns one descriptor."""
 
-    __slots__ = ("_descriptor", "path", "size")
+    __slots__ = ("_descriptor", "_nowait", "path", "size")
 
     def __init__(self, path: str, descriptor: int, size: int) -> None:
         self.path = path
         self.size = size
         self._descriptor = descriptor
+        self._nowait = os.RWF_NOWAIT
 
     def append(self, parts: Sequence[Buffer]) -> int:
         start = self.size
@@ -196,6 +213,23 @@ class LocalFile:
                 raise OSError(errno.EIO, "write returned 0")
             written += count
         return total
+
+    def read_cached(self, position: int, size: int) -> bytes | bytearray:
+        data = bytearray(size)
+        try:
+            count = os.preadv(self._descriptor, (data,), position, self._nowait)
+        except BlockingIOError:
+            raise NotCached(self.path) from None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP or not self._nowait:
+                raise disk_error("read", self.path, error) from error
+            self._nowait = 0
+            return self.read_cached(position, size)
+        if count < size:
+            if position + count < self.size:
+                raise NotCached(self.path)
+            del data[count:]
+        return data
 
     def read_at(self, position: int, size: int) -> bytes:
         with disk_errors("read", self.path):

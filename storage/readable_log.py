@@ -174,6 +174,7 @@ class ReadableLog:
         whole_first_batch: bool,
         isolation: Isolation,
         last_fetched_epoch: int = UNKNOWN,
+        cached_only: bool = False,
     ) -> ReadResult | ErrorCode:
         """Find what a reader at `offset` may be sent: whole batches below the high watermark.
 
@@ -181,8 +182,11 @@ class ReadableLog:
             max_bytes: of batches; with `whole_first_batch` the first one may be larger (KIP-74).
             last_fetched_epoch: of the last record that a follower has; where its log has left
                 this one it is told so, and gets no records (KIP-595). Unknown: not checked.
+            cached_only: never wait for the disk, as on the loop; else, in a worker thread, wait and
+                bring what is found into memory.
 
         Raises:
+            NotCached: `cached_only`, and it is not in memory.
             LogOffline: the log is out of service.
             DiskError, CorruptLog: what is on disk cannot be read.
         """
@@ -201,6 +205,7 @@ class ReadableLog:
                     bound=bound,
                     max_bytes=max_bytes,
                     whole_first_batch=whole_first_batch,
+                    cached_only=cached_only,
                 )
             )
         if offset < self.log_start_offset:

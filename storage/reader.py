@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.batch_walk import BatchPlace, walk_batches
-from storage.files import File
+from storage.cached_reads import Reads
 from storage.segment import Segment, SegmentRegion
 
 
@@ -56,68 +56,78 @@ def first_segment_past(segments: Sequence[Segment], offset: int) -> int:
 
 
 def find_region(
-    segments: Sequence[Segment], offset: int, *, bound: int, max_bytes: int, whole_first_batch: bool
+    segments: Sequence[Segment],
+    offset: int,
+    *,
+    bound: int,
+    max_bytes: int,
+    whole_first_batch: bool,
+    cached_only: bool,
 ) -> SegmentRegion | None:
     """The region that answers a read at `offset` below the offset `bound`; None if it is empty.
 
+    It is in memory by then.
+
     Raises:
+        NotCached: `cached_only`, and to find or to send it would have to wait for the disk.
         SegmentRemoved: the list of segments is out of date; take the log's new one.
     """
     for index in range(first_segment_past(segments, offset), len(segments)):
         segment = segments[index]
         if segment.base_offset >= bound:
             return None
-        with segment.pinned() as file:
-            end = _end_position(segment, file, bound)
-            first = _first_with_records(segment, file, offset, end)
+        with segment.reading(cached_only=cached_only) as reads:
+            end = _end_position(segment, reads, bound)
+            first = _first_with_records(segment, reads, offset, end)
             if first is not None:
-                return _region(segment, file, first, end, max_bytes, whole_first_batch)
+                return _region(segment, reads, first, end, max_bytes, whole_first_batch)
     return None
 
 
-def _end_position(segment: Segment, file: File, bound: int) -> int:
+def _end_position(segment: Segment, reads: Reads, bound: int) -> int:
     """Where the batches below the offset `bound` end in the segment."""
     size, end_offset = segment.size, segment.end_offset
     if end_offset <= bound:
         return size
-    start = segment.position_before(bound)
-    for place in walk_batches(file, start, size):
+    start = segment.position_before(bound, reads)
+    for place in walk_batches(reads, start, size):
         if place.last_offset >= bound:
             return place.position
     return size
 
 
-def _first_with_records(segment: Segment, file: File, offset: int, end: int) -> BatchPlace | None:
+def _first_with_records(segment: Segment, reads: Reads, offset: int, end: int) -> BatchPlace | None:
     start = 0
     if offset > segment.base_offset:
-        start = segment.position_before(offset)
-    for place in walk_batches(file, start, end):
+        start = segment.position_before(offset, reads)
+    for place in walk_batches(reads, start, end):
         if place.last_offset >= offset and place.record_count > 0:
             return place
     return None
 
 
 def _region(
-    segment: Segment, file: File, first: BatchPlace, end: int, max_bytes: int, whole_first: bool
+    segment: Segment, reads: Reads, first: BatchPlace, end: int, max_bytes: int, whole_first: bool
 ) -> SegmentRegion | None:
     """Whole batches from `first` on, at most `max_bytes` of them, or `first` alone."""
     limit = first.position + max_bytes
     if limit < end:
-        end = _last_boundary(segment, file, first, limit)
+        end = _last_boundary(segment, reads, first, limit)
     if end == first.position:
         if not whole_first:
             return None
         end = first.end_position
+    reads.make_ready(first.position, end - first.position)
     return SegmentRegion(segment, first.position, end - first.position)
 
 
-def _last_boundary(segment: Segment, file: File, first: BatchPlace, limit: int) -> int:
+def _last_boundary(segment: Segment, reads: Reads, first: BatchPlace, limit: int) -> int:
     """The last batch boundary in [first, limit]."""
     if first.end_position > limit:
         return first.position
-    start = max(first.position, segment.boundary_before(limit))
+    start = max(first.position, segment.boundary_before(limit, reads))
     boundary = start
-    for place in walk_batches(file, start, segment.size):
+    for place in walk_batches(reads, start, segment.size):
         if place.end_position > limit:
             break
         boundary = place.end_position

@@ -14,7 +14,9 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from copy import copy
 
+from storage.errors import NotCached
 from storage.files import FileSystem
 from storage.segment_index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 
@@ -59,7 +61,7 @@ _cache = BlockCache()
 class EntryFile:
     """One index file: entries that grow in their first column."""
 
-    __slots__ = ("_entry", "_fs", "_number", "_path", "count")
+    __slots__ = ("_entry", "_fs", "_may_load", "_number", "_path", "count")
 
     def __init__(self, fs: FileSystem, path: str, entry: struct.Struct) -> None:
         """Look at an index file.
@@ -73,10 +75,17 @@ class EntryFile:
             raise ValueError(f"{path} ends inside an entry")
         self._fs = fs
         self._path = path
+        self._may_load = True
         self._entry = entry
         # A number of its own, because a rebuilt index has other blocks under the same path.
         self._number = next(_numbers)
         self.count = size // entry.size
+
+    def cached_only(self) -> EntryFile:
+        """The same entries for who must not wait: a block that is not in memory raises NotCached."""
+        same = copy(self)
+        same._may_load = False
+        return same
 
     def __getitem__(self, index: int) -> tuple[int, int]:
         block, at = divmod(index, ENTRIES_A_BLOCK)
@@ -98,6 +107,8 @@ class EntryFile:
         return _cache.get((self._number, block), lambda: self._load(block))
 
     def _load(self, block: int) -> bytes:
+        if not self._may_load:
+            raise NotCached(self._path)
         size = ENTRIES_A_BLOCK * self._entry.size
         file = self._fs.open(self._path)
         try:
@@ -128,6 +139,12 @@ class SealedIndex:
                 raise ValueError(f"{offset_path} points outside its segment")
         if self._times.count and not 0 <= self._times[self._times.count - 1][1] < span:
             raise ValueError(f"{time_path} points outside its segment")
+
+    def cached_only(self) -> SealedIndex:
+        """The same indexes for who must not wait: a block that is not in memory raises NotCached."""
+        same = copy(self)
+        same._offsets, same._times = self._offsets.cached_only(), self._times.cached_only()
+        return same
 
     def entry_at_or_before(self, relative_offset: int) -> tuple[int, int] | None:
         """The last entry up to an offset: the batch's last offset and its position."""

@@ -9,13 +9,15 @@ pin goes. The file is opened at the first use and belongs to the segment.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeAlias
 
 from protocol.batch_tally import BatchTally
 from storage.batch_walk import HEADER_BYTES, PLACE, walk_batches
-from storage.errors import MissingFile
+from storage.cached_reads import CachedReads, Reads, WaitingReads
+from storage.errors import MissingFile, NotCached
 from storage.files import Buffer, File, FileSystem
 from storage.index_files import read_index_files, write_index_files
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
@@ -29,6 +31,8 @@ _log = logging.getLogger("storage.segment")
 
 REBUILT_INTERVAL_BYTES = 4096
 """How far apart the entries of an index are that had to be made anew."""
+
+_loading = threading.Lock()
 
 Lookup: TypeAlias = SegmentIndex | SealedIndex
 
@@ -114,7 +118,8 @@ class Segment:
         self._index: SegmentIndex | None = None
         self._own_index: SegmentIndex | None = None
         """`_index` if it was made from the batches, not read from files that may lie."""
-        self._sealed_index: SealedIndex | None = None
+        self._sealed_index: tuple[SealedIndex, SealedIndex] | None = None
+        """The index files, for those who may wait and for those who must not."""
         self._has_index_files = row.end_offset != UNKNOWN
         self._kept_entries = EMPTY_MARK
         """How many entries of `_index` the index files have, written or read."""
@@ -176,6 +181,25 @@ class Segment:
         """The segment's file, pinned meanwhile. Raises SegmentRemoved."""
         return self.files.pinned()
 
+    @contextmanager
+    def reading(self, *, cached_only: bool) -> Iterator[Reads]:
+        """Read from the segment, pinned meanwhile.
+
+        Raises:
+            SegmentRemoved: it was retired and nobody held it.
+            NotCached: `cached_only`, and its file is not even open.
+        """
+        self.files.pin()
+        try:
+            if not cached_only:
+                yield WaitingReads(self.files.open())
+            elif self.files.is_open:
+                yield CachedReads(self.files.open())
+            else:
+                raise NotCached(self.path(LOG))
+        finally:
+            self.files.unpin()
+
     @property
     def _is_settled(self) -> bool:
         """Whether it is sealed, and synced with its indexes: from here on it is only read."""
@@ -223,8 +247,10 @@ class Segment:
         index_interval_bytes: int,
     ) -> None:
         """Take into account a batch of `size` bytes that stands in the file at `position`."""
-        self.size = position + size
+        # The end first: a thread that reads meanwhile takes the size first, and must not find that
+        # this batch ends below its bound.
         self.end_offset = last_offset + 1
+        self.size = position + size
         self.record_count += record_count
         if record_count and max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
@@ -246,13 +272,17 @@ class Segment:
         """The size of the larger index of the active segment."""
         return self._index.file_bytes_max if self._index is not None else 0
 
-    def position_before(self, offset: int) -> int:
-        """Where to begin to look for the batch that holds `offset` or the next one; 0 if unknown."""
-        return self._position_of(lambda index: index.entry_at_or_before(offset - self.base_offset))
+    def position_before(self, offset: int, reads: Reads | None = None) -> int:
+        """Where to begin to look for the batch that holds `offset` or the next one; 0 if unknown.
 
-    def boundary_before(self, position: int) -> int:
-        """The start of a batch at or not far before `position`."""
-        return self._position_of(lambda index: index.entry_up_to_position(position))
+        With `reads`, which read this segment, it waits only if they may; else it raises NotCached.
+        """
+        relative = offset - self.base_offset
+        return self._position_of(lambda index: index.entry_at_or_before(relative), reads)
+
+    def boundary_before(self, position: int, reads: Reads | None = None) -> int:
+        """The start of a batch at or not far before `position`; with `reads` as `position_before`."""
+        return self._position_of(lambda index: index.entry_up_to_position(position), reads)
 
     def position_before_timestamp(self, timestamp: int) -> int:
         """A position before which every record is older than `timestamp`."""
@@ -265,21 +295,28 @@ class Segment:
             entry = self._rebuilt_index().entry_before_timestamp(timestamp)
         return self.position_before(entry[1] + self.base_offset) if entry is not None else 0
 
-    def _position_of(self, find: Callable[[Lookup], tuple[int, int] | None]) -> int:
+    def _position_of(
+        self, find: Callable[[Lookup], tuple[int, int] | None], reads: Reads | None
+    ) -> int:
         """The position of an entry, once the batch there has told that it is the entry's."""
-        index = self._lookup()
+        may_wait = reads is None or reads.may_wait
+        index = self._lookup() if may_wait else self._cached_lookup()
         entry = find(index)
         if entry is None:
             return 0
-        if index is not self._own_index and not self._is_batch(entry[1], entry[0]):
+        if index is not self._own_index and not self._is_batch(entry[1], entry[0], reads):
+            if not may_wait:
+                raise NotCached(self.path(OFFSET_INDEX))
             _log.warning("%s lies: rebuilding it", self.path(OFFSET_INDEX))
             entry = find(self._rebuilt_index())
         return entry[1] if entry is not None else 0
 
-    def _is_batch(self, position: int, relative_last_offset: int) -> bool:
+    def _is_batch(self, position: int, relative_last_offset: int, reads: Reads | None) -> bool:
         """Whether a batch with that last offset stands in the file at `position`."""
-        with self.pinned() as file:
-            data = file.read_at(position, HEADER_BYTES)
+        if reads is None:
+            with self.reading(cached_only=False) as reads:
+                return self._is_batch(position, relative_last_offset, reads)
+        data = reads.read_at(position, HEADER_BYTES)
         if len(data) < HEADER_BYTES:
             return False
         base_offset, _, last_delta, _, _ = PLACE.unpack(data)
@@ -305,7 +342,7 @@ class Segment:
         sealed = self._sealed_index
         if sealed is None:
             try:
-                sealed = self._sealed_index = SealedIndex(
+                index_files = SealedIndex(
                     self._fs,
                     self.path(OFFSET_INDEX),
                     self.path(TIME_INDEX),
@@ -315,7 +352,20 @@ class Segment:
             except (ValueError, MissingFile) as error:
                 _log.warning("rebuilding an index: %s", error)
                 return self._rebuilt_index()
-        return sealed
+            sealed = self._sealed_index = (index_files, index_files.cached_only())
+        return sealed[0]
+
+    def _cached_lookup(self) -> Lookup:
+        """As `_lookup`, from memory only. Raises NotCached."""
+        index = self._index
+        if index is not None:
+            return index
+        if not self._has_index_files:
+            return self.index()
+        sealed = self._sealed_index
+        if sealed is None:
+            raise NotCached(self.path(OFFSET_INDEX))
+        return sealed[1]
 
     def _rebuilt_index(self) -> SegmentIndex:
         """Make the indexes anew from the batches; they stay in memory."""
@@ -329,12 +379,18 @@ class Segment:
         """All entries in memory, read from the files or, if these are no good, made anew."""
         index = self._index
         if index is None:
-            if self._has_index_files:
-                index = self._load_index(may_be_longer=False)
-            else:
-                index = self._own_index = SegmentIndex()
-            self._index = index
+            # Whoever appends must not add to one while a reader's thread loads another.
+            with _loading:
+                index = self._index
+                if index is None:
+                    index = self._index = self._first_index()
         return index
+
+    def _first_index(self) -> SegmentIndex:
+        if self._has_index_files:
+            return self._load_index(may_be_longer=False)
+        self._own_index = SegmentIndex()
+        return self._own_index
 
     def _load_index(self, *, may_be_longer: bool) -> SegmentIndex:
         try:

@@ -99,6 +99,11 @@ class SegmentFiles:
                     self.remove()
                 raise
 
+    @property
+    def is_open(self) -> bool:
+        """Whether `open` returns at once; for who holds a pin."""
+        return self._file is not None
+
     def open(self) -> File:
         """The file of batches, opened at the first use; for who holds a pin."""
         while (file := self._file) is None:

@@ -86,7 +86,9 @@ class SegmentIndex:
 
     def entry_at_or_before(self, relative_offset: int) -> tuple[int, int] | None:
         """The last entry up to an offset: the batch's last offset and its position."""
-        return self._entry(bisect_right(self._offsets, relative_offset) - 1)
+        # Another thread may have added an offset whose position follows.
+        count = len(self._positions)
+        return self._entry(bisect_right(self._offsets, relative_offset, 0, count) - 1)
 
     def entry_up_to_position(self, position: int) -> tuple[int, int] | None:
         """The last entry whose batch begins at or before `position`."""

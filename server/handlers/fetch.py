@@ -4,7 +4,8 @@ Behaviour: answers when `min_bytes` are there, when a partition has an error or 
 `max_wait_ms`; until then it is parked, and each log it asks for wakes it. The size limits are soft:
 the first batch of the first partition that has one is returned whole (KIP-74). Records are regions
 of segment files, never decoded and, but for small ones, never copied. A client that names the epoch
-of its last record and has left this log gets `diverging_epoch` and no records.
+of its last record and has left this log gets `diverging_epoch` and no records. What the page cache
+does not have is read in a thread first; the connection's next request waits for it.
 Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch (KIP-320) · v11
 rack_id · v12 last_fetched_epoch (KIP-595).
 Not implemented: sessions are declined with session id 0, so clients send all partitions each time;
@@ -12,6 +13,8 @@ transactions, so nothing is ever aborted; fetching from followers.
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.fetch import (
@@ -24,7 +27,7 @@ from protocol.messages.fetch import (
     PartitionData,
 )
 from server.dispatch import RequestContext
-from storage.errors import StorageError
+from storage.errors import NotCached, StorageError
 from storage.log import PartitionLog
 from storage.reader import Isolation, ReadResult
 
@@ -39,7 +42,7 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=())
     fetch = _Fetch(request, context)
     try:
-        fetch.read_all()
+        await fetch.read_all()
         if not fetch.is_ready:
             await _wait(fetch, request.max_wait_ms / 1000, context)
         if context.connection.is_lost:
@@ -72,6 +75,9 @@ async def _wait(fetch: _Fetch, timeout_s: float, context: RequestContext) -> Non
     deadline_s = clock.monotonic() + timeout_s
     parked = context.broker.fetch_waiters.park(fetch.logs)
     connection.park(parked)
+    if fetch.was_cold:
+        # What changed while a thread read was not parked for yet.
+        parked.woken.update(fetch.logs)
     try:
         while not fetch.is_ready and not connection.is_ending:
             rest_s = deadline_s - clock.monotonic()
@@ -79,7 +85,7 @@ async def _wait(fetch: _Fetch, timeout_s: float, context: RequestContext) -> Non
                 return
             await parked.wait(rest_s)
             while parked.woken:
-                fetch.read_again(parked.woken.pop())
+                await fetch.read_again(parked.woken.pop())
     finally:
         connection.park(None)
         parked.leave()
@@ -91,7 +97,15 @@ class _Fetch:
     Holds the pins of what it has read until `response` passes them on or `release` drops them.
     """
 
-    __slots__ = ("_bytes_max", "_context", "_isolation", "_partitions", "_request", "bytes")
+    __slots__ = (
+        "_bytes_max",
+        "_context",
+        "_isolation",
+        "_partitions",
+        "_request",
+        "bytes",
+        "was_cold",
+    )
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
         # Constant after construction
@@ -107,6 +121,8 @@ class _Fetch:
         ]
         # State: bytes is the sum over the partitions.
         self.bytes = 0
+        self.was_cold = False
+        """Whether something had to be read in a thread."""
 
     @property
     def logs(self) -> list[PartitionLog]:
@@ -124,16 +140,16 @@ class _Fetch:
             or not self._partitions
         )
 
-    def read_all(self) -> None:
+    async def read_all(self) -> None:
         """Read every partition in the order it was asked for."""
         for asked in self._partitions:
-            self._read(asked)
+            await self._read(asked)
 
-    def read_again(self, log: PartitionLog) -> None:
+    async def read_again(self, log: PartitionLog) -> None:
         """Read the partitions of `log` again: it has changed."""
         for asked in self._partitions:
             if asked.log is log:
-                self._read(asked)
+                await self._read(asked)
 
     def response(self) -> FetchResponse:
         """The answer with all that was read; its regions' pins go with it."""
@@ -155,7 +171,8 @@ class _Fetch:
             asked.release()
         self.bytes = 0
 
-    def _read(self, asked: _AskedPartition) -> None:
+    async def _read(self, asked: _AskedPartition) -> None:
+        """Read what the page cache has, on the loop, and what it has not, in a thread."""
         self.bytes -= asked.bytes
         asked.release()
         wanted = asked.wanted
@@ -163,15 +180,21 @@ class _Fetch:
         if isinstance(log, ErrorCode):
             asked.refuse(log)
             return
+        read = partial(
+            log.read,
+            wanted.fetch_offset,
+            max_bytes=max(0, min(wanted.partition_max_bytes, self._bytes_max - self.bytes)),
+            whole_first_batch=self.bytes == 0,
+            isolation=self._isolation,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+        )
         try:
-            read = log.read(
-                wanted.fetch_offset,
-                max_bytes=max(0, min(wanted.partition_max_bytes, self._bytes_max - self.bytes)),
-                whole_first_batch=self.bytes == 0,
-                isolation=self._isolation,
-                last_fetched_epoch=wanted.last_fetched_epoch,
-            )
-            asked.take(log, read)
+            try:
+                found = read(cached_only=True)
+            except NotCached:
+                self.was_cold = True
+                found = await self._context.broker.cold_reads.run(read)
+            asked.take(log, found)
         except StorageError as error:
             asked.refuse(self._context.code_of(error))
             return

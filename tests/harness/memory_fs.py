@@ -17,10 +17,11 @@ from __future__ import annotations
 import enum
 import errno
 import os
+import threading
 from collections.abc import Callable, Sequence
 from random import Random
 
-from storage.errors import DirectoryLocked, DiskError, SyncFailed
+from storage.errors import DirectoryLocked, DiskError, NotCached, SyncFailed
 from storage.files import Buffer, disk_error
 from tests.harness.faults import Faults
 
@@ -216,7 +217,13 @@ class MemoryFile:
 
     def read_at(self, position: int, size: int) -> bytes:
         self._disk.faults.check("read", self.path)
+        self._disk.waited_for(self.path)
         return bytes(self._inode.data[position : position + size])
+
+    def read_cached(self, position: int, size: int) -> bytes:
+        if self.path in self._disk.cold:
+            raise NotCached(self.path)
+        return self.read_at(position, size)
 
     def read_into(self, position: int, buffer: memoryview) -> int:
         data = self.read_at(position, len(buffer))
@@ -267,6 +274,10 @@ class MemoryFileSystem:
         self.operations = 0
         """How many operations have changed the disk."""
         self.faults = Faults()
+        self.cold: set[str] = set()
+        """Files that the page cache does not have, until somebody has waited for them."""
+        self.waits: list[tuple[str, int]] = []
+        """Which cold file was waited for, and by which thread."""
         self._root = root if root is not None else Directory()
         self._locks: set[str] = set()
 
@@ -279,6 +290,12 @@ class MemoryFileSystem:
         self.operations += 1
         if self.on_operation is not None:
             self.on_operation(action, path)
+
+    def waited_for(self, path: str) -> None:
+        """Say that a file was read by who may wait."""
+        if path in self.cold:
+            self.cold.discard(path)
+            self.waits.append((path, threading.get_ident()))
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
         self.faults.check("open", path)

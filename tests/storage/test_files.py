@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from storage.errors import DirectoryLocked, DiskError, MissingFile, NoSpace, SyncFailed
+from storage.errors import (
+    DirectoryLocked,
+    DiskError,
+    MissingFile,
+    NoSpace,
+    NotCached,
+    SyncFailed,
+)
 from storage.files import FileSystem, LocalFileSystem
+from tests.harness.cold_fs import evict
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 
@@ -48,6 +57,40 @@ def test_more_parts_than_one_system_call_takes_are_all_written(
     file.append([bytes([number % 256]) for number in range(5000)])
     assert file.read_at(0, 5000) == bytes(number % 256 for number in range(5000))
     file.close()
+
+
+def test_what_is_in_memory_is_read_without_waiting(place: tuple[FileSystem, str]) -> None:
+    fs, home = place
+    file = fs.open(f"{home}/f", create=True)
+    file.append([b"abcdef"])
+    assert file.read_cached(2, 2) == b"cd"
+    assert file.read_cached(4, 100) == b"ef"
+    assert file.read_cached(6, 1) == b""
+    file.close()
+
+
+def test_what_the_page_cache_does_not_have_is_not_waited_for(tmp_path: Path) -> None:
+    file = LocalFileSystem().open(str(tmp_path / "f.log"), create=True)
+    file.append([bytes(1 << 20)])
+    if not evict(tmp_path):
+        pytest.skip("this file system does not empty its page cache, or does not tell")
+    for size in (1, 100_000):
+        with pytest.raises(NotCached):
+            file.read_cached(500_000, size)
+    assert file.read_at(0, 1 << 20) == bytes(1 << 20)
+    assert file.read_cached(500_000, 100_000) == bytes(100_000)
+    file.close()
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no tmpfs")
+def test_file_system_that_cannot_tell_is_read_all_the_same() -> None:
+    """tmpfs refuses RWF_NOWAIT, and has everything in memory."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        file = LocalFileSystem().open(f"{folder}/f", create=True)
+        file.append([b"abc"])
+        assert file.read_cached(0, 3) == b"abc"
+        assert file.read_cached(1, 9) == b"bc"
+        file.close()
 
 
 def test_reserved_space_changes_neither_size_nor_bytes(place: tuple[FileSystem, str]) -> None:

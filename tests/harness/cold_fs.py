@@ -1,0 +1,77 @@
+"""Real files that seem not to be in the page cache until a thread has read them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from storage.errors import NotCached
+from storage.files import LocalFile, LocalFileSystem
+
+
+class ColdFile(LocalFile):
+    """A file that nobody reads without waiting while it is cold."""
+
+    __slots__ = ("_fs",)
+
+    def __init__(self, file: LocalFile, fs: ColdFileSystem) -> None:
+        """Take over `file` with its descriptor."""
+        super().__init__(file.path, file.fileno(), file.size)
+        self._fs = fs
+
+    def read_cached(self, position: int, size: int) -> bytes | bytearray:
+        if self.path in self._fs.cold:
+            raise NotCached(self.path)
+        return super().read_cached(position, size)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        self._fs.wait_for(self.path)
+        return super().read_at(position, size)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        self._fs.wait_for(self.path)
+        return super().read_into(position, buffer)
+
+
+class ColdFileSystem(LocalFileSystem):
+    """`cold` names files that a read has to wait for, until one did; `disk` lets it go on."""
+
+    __slots__ = ("cold", "disk", "waited_in")
+
+    def __init__(self) -> None:
+        self.cold: set[str] = set()
+        self.disk = threading.Event()
+        self.disk.set()
+        self.waited_in: list[str] = []
+        """The names of the threads that waited."""
+
+    def open(self, path: str, *, create: bool = False) -> ColdFile:
+        return ColdFile(super().open(path, create=create), self)
+
+    def wait_for(self, path: str) -> None:
+        """Wait for the disk if the file is cold; afterwards it is not."""
+        if path in self.cold:
+            self.waited_in.append(threading.current_thread().name)
+            assert self.disk.wait(10)
+            self.cold.discard(path)
+
+
+def evict(folder: Path) -> bool:
+    """Take the files below a folder out of the page cache; whether the system did so."""
+    for path in folder.rglob("*.*"):
+        if path.is_file() and path.stat().st_size:
+            descriptor = os.open(path, os.O_RDWR)
+            try:
+                os.fsync(descriptor)
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.preadv(descriptor, (bytearray(1),), 0, os.RWF_NOWAIT)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return False
+            else:
+                return False
+            finally:
+                os.close(descriptor)
+    return True
