@@ -42,6 +42,8 @@ class Sweep:
         self.seed = seed
         self.states_max = states_max
         self.states = 0
+        self.nested_states = 0
+        """Crashes in the middle of a recovery, which are not among `states`."""
         self.workload = Workload(seed, self._crash)
 
     def run(self) -> int:
@@ -62,7 +64,7 @@ class Sweep:
             try:
                 if self.states % 4 == 1:
                     check_verified(LogHome(left))
-                self._check(left, nested=self.states % 16 == 0)
+                self._check(left, nested=self.states % 32 == 0)
             except Exception as error:
                 raise Failed(
                     f"seed {self.seed}, state {self.states}: {work.what}, {loss.name} lost after"
@@ -89,6 +91,7 @@ class Sweep:
 
     def _check_again(self, left: MemoryFileSystem) -> None:
         """A crash in the middle of a recovery."""
+        self.nested_states += 1
         again = LogHome(left.after_crash(Loss.TORN, self.workload.crash_random))
         self._check_log(again.open(epoch=self.workload.epoch + 1, now_ms=self.workload.now_ms))
 

@@ -11,6 +11,7 @@ from storage.leader_epochs import LeaderEpochs
 from storage.log_start import LogStart
 from storage.log_states import LogStates
 from storage.manifest import UNKNOWN
+from storage.paths import SEGMENT_KINDS
 from storage.segment import Segment
 from storage.segment_list import SegmentList
 from storage.segment_sweep import SegmentSweep
@@ -56,6 +57,28 @@ def commit_lists_what_is_not_synced(patch: Patch) -> None:
 
 def recovery_point_ahead_of_the_sync(patch: Patch) -> None:
     patch.setattr(SegmentList, "_make_safe", lambda *_: None)
+
+
+def log_start_shown_before_its_commit(patch: Patch) -> None:
+    advance = SegmentList.advance_start
+
+    def careless(self: SegmentList, start_offset: int) -> tuple[Segment, ...]:
+        self.log_start_offset = start_offset
+        return advance(self, start_offset)
+
+    patch.setattr(SegmentList, "advance_start", careless)
+
+
+def deleted_segments_removed_before_the_commit(patch: Patch) -> None:
+    advance = SegmentList.advance_start
+
+    def careless(self: SegmentList, start_offset: int) -> tuple[Segment, ...]:
+        for segment in self.segments[:-1]:
+            if segment.end_offset <= start_offset:
+                segment.files.unlink(SEGMENT_KINDS)
+        return advance(self, start_offset)
+
+    patch.setattr(SegmentList, "advance_start", careless)
 
 
 def manifest_written_in_place(patch: Patch) -> None:
@@ -119,6 +142,8 @@ BUGS = [
     rolled_segment_removed_as_an_orphan,
     commit_lists_what_is_not_synced,
     recovery_point_ahead_of_the_sync,
+    log_start_shown_before_its_commit,
+    deleted_segments_removed_before_the_commit,
     manifest_written_in_place,
     renames_of_a_swap_never_finished,
     truncation_without_intent,

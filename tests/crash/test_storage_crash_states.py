@@ -1,11 +1,12 @@
 """Stop a log at every write, rename, removal and sync, lose what was not synced, and recover it.
 
-Random workloads of append, sync, roll, swap, truncate and restart run on a disk in memory. After each
-operation of the disk the machine "loses power" in several ways: everything unsynced is gone, nothing
-is, or some sectors and names are. The log is opened from what is left, and must hold
+Random workloads of append, sync, roll, checkpoint, swap, retention, DeleteRecords, truncate and restart
+run on a disk in memory. After each operation of the disk the machine "loses power" in several ways:
+everything unsynced is gone, nothing is, or some sectors and names are. The log is opened from what is
+left, and must hold
 
   - all that was acknowledged (synced) and, beyond it, only what was appended, in order, unmoved;
-  - of a swap or a truncation that was under way, all or nothing;
+  - of a swap, a truncation or a move of its start that was under way, all or nothing;
   - the last batches of every idempotent producer it still has, and its leader epochs;
   - no file that its manifest does not know, and nothing that `dump-log --verify` calls an error;
 
@@ -33,9 +34,14 @@ SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
 def test_every_crash_state_recovers_what_was_acknowledged(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    states, seed = 0, SEED
+    states, nested, seed = 0, 0, SEED
     while states < STATES:
-        states += Sweep(seed, states_max=STATES - states).run()
+        sweep = Sweep(seed, states_max=STATES - states)
+        states += sweep.run()
+        nested += sweep.nested_states
         seed += 1
     with capsys.disabled():
-        sys.stdout.write(f"\n{states} crash states, seeds {SEED} to {seed - 1}\n")
+        sys.stdout.write(
+            f"\n{states} crash states, and {nested} in the middle of a recovery,"
+            f" seeds {SEED} to {seed - 1}\n"
+        )

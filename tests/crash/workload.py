@@ -135,7 +135,9 @@ class Workload:
         if self.other is not None:
             records, start, synced = self.other
             found.append(Possible(records, start, synced, max(end, start)))
-        return found
+        # A reader may have seen the log start: it never goes back, not over a crash either.
+        shown = 0 if self.what.startswith("truncate") else self.log.log_start_offset
+        return [possible for possible in found if possible.start >= shown]
 
     # ---------------------------------------------------------------- steps
 
