@@ -104,11 +104,13 @@ def open_log(
         progress=opening.progress,
     )
     recovery.run()
+    is_as_stopped = recovery.is_as_stopped
     contents = _contents(
         recovery.manifest,
         tuple(recovery.segments),
-        epochs=recovery.epochs,
-        producers=recovery.producers.states,
+        epochs=None if is_as_stopped else recovery.epochs,
+        producers=None if is_as_stopped else recovery.producers.states,
+        is_as_stopped=is_as_stopped,
     )
     return _open(fs, identity, config, opening, jitter, contents)
 

@@ -110,6 +110,8 @@ class LogStates:
         if self._start_end_offset == 0:
             return LeaderEpochs()
         epochs = load_epochs(self._fs, self._directory, self._segments_at_start)
+        # A checkpoint may have the epoch of a batch that a crash has lost.
+        epochs.set_back(self._start_end_offset, is_empty=False)
         epochs.truncate_from_start(self._start_offset)
         return epochs
 

@@ -81,9 +81,14 @@ class Recovery:
         self.segments: list[Segment] = []
         self.epochs = LeaderEpochs()
         self.producers = ProducerReplay(0, ProducerStates())
+        self.is_as_stopped = False
+        """Whether all is as a clean stop leaves it; then epochs and producers were not read."""
 
     def run(self) -> None:
         """Find what the log holds, make it safe, and commit it.
+
+        A log that nobody has written to since its recovery point, as a clean stop or a checkpoint
+        made it, is left as it is.
 
         Raises:
             CorruptLog, MissingFile: it cannot be made whole; nothing of it was removed.
@@ -91,15 +96,28 @@ class Recovery:
             DiskError: the disk failed.
         """
         sweep = SegmentSweep(self._fs, self._directory, self.manifest, self._cut_files)
+        is_in_order = sweep.is_in_order()
         sweep.finish_renames()
         sweep.check_listed()
         unlisted = sweep.remove_leftovers()
         self.segments = [self._segment_of(row) for row in self.manifest.segments]
+        if is_in_order and not self._is_rebuilt and self._ends_at_recovery_point():
+            self.is_as_stopped = True
+            self.segments[-1].reopen()
+            return
         self.segments[-1].resume()
         self._finish_cut()
         self._load_states()
         self._recover_tail(unlisted)
         self._commit()
+
+    def _ends_at_recovery_point(self) -> bool:
+        tail = self.manifest.segments[-1]
+        snapshots = snapshot_offsets(self._fs, self._directory)
+        return (
+            self._fs.size(self.segments[-1].path(LOG)) == tail.size
+            and max(snapshots, default=0) <= tail.end_offset
+        )
 
     def _segment_of(self, row: SegmentRow) -> Segment:
         return Segment(self._fs, self._directory, row, background=self._background)
@@ -116,6 +134,7 @@ class Recovery:
         tail = self.segments[-1]
         self.epochs = load_epochs(self._fs, self._directory, self.segments)
         self.epochs.set_back(tail.end_offset, is_empty=False)
+        self.epochs.truncate_from_start(self.manifest.log_start_offset)
         is_cut = self.manifest.truncate_to != UNKNOWN
         end_offset = tail.end_offset if is_cut else LONG_MAX
         known = newest_snapshot(self._fs, self._directory, end_offset)

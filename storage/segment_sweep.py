@@ -38,6 +38,14 @@ class SegmentSweep:
     def _listed(self) -> set[tuple[int, int]]:
         return {(row.base_offset, row.file_version) for row in self._manifest.segments}
 
+    def is_in_order(self) -> bool:
+        """Whether there is nothing to do: all files are those that the manifest lists."""
+        listed = self._listed()
+        return self._manifest.truncate_to == UNKNOWN and all(
+            not file.is_cleaned and (file.base_offset, file.version) in listed
+            for file in self._files()
+        )
+
     def finish_renames(self) -> None:
         """Do the renames of a swap whose manifest is committed."""
         listed = self._listed()

@@ -191,6 +191,7 @@ def test_entries_that_a_torn_checkpoint_left_behind_the_recovery_point_are_not_t
     machine.checkpoint()
     entries = machine.disk.read_bytes(machine.path(OFFSET_INDEX))
     assert entries
+    machine.append(1)
     # Entries of batches that never reached the disk, and the half of one.
     machine.disk.write_bytes(machine.path(OFFSET_INDEX), entries + b"\0\0\0\x09\0\0\x09\0" + b"\1")
 
@@ -198,7 +199,7 @@ def test_entries_that_a_torn_checkpoint_left_behind_the_recovery_point_are_not_t
     machine.append(2)
     machine.log.roll(0)
 
-    assert machine.offsets()[:4] == [0, 1, 2, 3]
+    assert machine.offsets()[:5] == [0, 1, 2, 3, 4]
     written = machine.disk.read_bytes(f"{DIRECTORY}/{machine.names(OFFSET_INDEX)[0]}")
     assert written.startswith(entries)
     assert len(written) % 8 == 0
@@ -414,3 +415,42 @@ def test_recovery_of_much_data_records_a_recovery_point(monkeypatch: pytest.Monk
     machine.crash()
     assert machine.log.log_end_offset == 4
     assert knows(machine.log, 3)
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_log_that_ends_at_its_recovery_point_is_left_as_it_is(is_stopped: bool) -> None:
+    machine = Machine()
+    machine.append(4)
+    if is_stopped:
+        machine.log.close()
+    else:
+        machine.checkpoint()
+    before = machine.files()
+
+    machine.crash()
+
+    assert machine.files() == before
+    assert machine.offsets() == [0, 1, 2, 3]
+    assert knows(machine.log, 3)
+    assert machine.log.end_offset_for_epoch(1) == (1, 4)
+    machine.append(1)
+    machine.log.close()
+    machine.log = machine.home.open(is_clean=True)
+    assert machine.offsets() == [0, 1, 2, 3, 4]
+
+
+def test_epoch_of_a_batch_that_a_crash_has_lost_is_forgotten() -> None:
+    machine = Machine()
+    machine.append(2)
+    machine.log.roll(0)
+    machine.append(1)
+    machine.log.close()
+    machine.log = machine.home.open(is_clean=True, epoch=5)
+    machine.append(1)
+    machine.log.advance_high_watermark(3)
+    swap_first(machine.log)
+
+    machine.crash()
+
+    assert machine.log.log_end_offset == 3
+    assert machine.log.epochs.entries == ((1, 0),)
