@@ -14,13 +14,14 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from storage.files import ReadOnlyFileSystem
 from tests.harness.broker_process import BrokerProcess
@@ -43,6 +44,12 @@ TOPICS: Mapping[str, Mapping[str, str]] = {
         "min.cleanable.dirty.ratio": "0",
         "delete.retention.ms": "86400000",
     },
+}
+WINDOW = "window"
+WINDOW_CONFIG = {
+    "cleanup.policy": "delete",
+    "internal.segment.bytes": "50000",
+    "retention.bytes": "100000",
 }
 CLEANER = {"log.cleaner.backoff.ms": "20", "log.cleaner.threads": "1"}
 IO_BUDGET = "log.cleaner.io.max.bytes.per.second"
@@ -114,6 +121,9 @@ class Writer:
 
     def listen(self) -> None:
         self._producer.poll(0)
+
+    def wait_for_one(self) -> None:
+        self._producer.poll(1)
 
     def finish(self) -> None:
         assert self._producer.flush(30) == 0
@@ -192,6 +202,50 @@ def test_what_was_served_stays_served_over_kills_though_nothing_was_synced(tmp_p
         broker.__exit__(None)
 
 
+@pytest.mark.crash
+def test_what_was_deleted_stays_deleted_over_kills_and_nothing_else_goes(tmp_path: Path) -> None:
+    """Retention that never rests, and DeleteRecords: the log start that was served never goes back."""
+    broker = BrokerProcess(tmp_path, {"log.retention.check.interval.ms": "20"})
+    broker.start()
+    create_topic(broker.bootstrap_servers, WINDOW, config=WINDOW_CONFIG)
+    history = History()
+    writer = Writer(broker.bootstrap_servers, WINDOW, history, idempotent=True)
+    start = 0
+    try:
+        for round_ in range(4):
+            with RawConnection(broker.port) as connection:
+                enough = len(history.acknowledged) + 1500
+                while len(history.acknowledged) < enough:
+                    for _ in range(RECORDS_BEFORE_A_LOOK):
+                        writer.write(b"key")
+                    writer.wait_for_one()
+                    start = max(start, connection.earliest_offset(WINDOW))
+            if round_ % 2 == 0:
+                start = max(start, empty_topic(broker, WINDOW))
+            broker.kill()
+            assert errors_in(ReadOnlyFileSystem(), str(broker.data_dir)) == []
+            broker.start()
+            with RawConnection(broker.port) as connection:
+                served = connection.earliest_offset(WINDOW)
+                assert served >= start, "the log start went back"
+                start = served
+        writer.finish()
+        found = read_all(broker, [WINDOW])[WINDOW]
+        assert list(found) == list(range(min(found), writer.sent)), "dense to the end"
+        assert min(found) >= start > 0
+        for offset, record in found.items():
+            history.saw(offset, record)
+    finally:
+        broker.__exit__(None)
+
+
+def empty_topic(broker: BrokerProcess, topic: str) -> int:
+    """Delete all records that can be read; the low watermark that was answered."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    (deleted,) = admin.delete_records([TopicPartition(topic, 0, OFFSET_END)]).values()
+    return int(deleted.result(10).low_watermark)
+
+
 def wait_for_a_recopy(broker: BrokerProcess) -> None:
     """Until the cleaner writes a segment, or for a while: it may have nothing to clean."""
     ends_at = time.monotonic() + RECOPY_SECONDS_MAX
@@ -243,10 +297,12 @@ def check_after_restart(broker: BrokerProcess, histories: Mapping[str, History])
     check_table(histories[TABLE], read[TABLE])
 
 
-def read_all(broker: BrokerProcess) -> dict[str, dict[int, tuple[bytes, bytes]]]:
-    """Topic -> offset -> key and value, all of both logs."""
-    read: dict[str, dict[int, tuple[bytes, bytes]]] = {topic: {} for topic in TOPICS}
-    consumed = ConfluentClient().consume(broker.bootstrap_servers, list(TOPICS))
+def read_all(
+    broker: BrokerProcess, topics: Sequence[str] = tuple(TOPICS)
+) -> dict[str, dict[int, tuple[bytes, bytes]]]:
+    """Topic -> offset -> key and value, all of the logs."""
+    read: dict[str, dict[int, tuple[bytes, bytes]]] = {topic: {} for topic in topics}
+    consumed = ConfluentClient().consume(broker.bootstrap_servers, topics)
     for topic, _, offset, key, value in consumed:
         assert key is not None
         assert value is not None

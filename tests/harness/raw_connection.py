@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
-LATEST = -1
+LATEST, EARLIEST = -1, -2
 BATCH_ATTRIBUTES = 21
 BATCH_OVERHEAD = 12
 
@@ -119,9 +119,16 @@ class RawConnection:
             records=records,
         )
 
+    def earliest_offset(self, topic: str, *, partition: int = 0) -> int:
+        """The log start offset, by ListOffsets."""
+        return self._offset(topic, partition, EARLIEST)
+
     def latest_offset(self, topic: str, *, partition: int = 0) -> int:
         """The high watermark, by ListOffsets."""
-        place = struct.pack(">iq", partition, LATEST)
+        return self._offset(topic, partition, LATEST)
+
+    def _offset(self, topic: str, partition: int, timestamp: int) -> int:
+        place = struct.pack(">iq", partition, timestamp)
         named = string(topic) + struct.pack(">i", 1) + place
         answer = self.request(LIST_OFFSETS, 1, struct.pack(">ii", -1, 1) + named)
         at = 4 + 2 + len(topic) + 4 + 4
