@@ -103,8 +103,8 @@ def nullable(data: bytes, at: int) -> tuple[bytes | None, int]:
 def batches_of(data: bytes, end_offset: int, sound_bytes: int) -> list[Batch]:
     """The batches up to the first unsound one, which must not begin below `sound_bytes`."""
     found: list[Batch] = []
-    at = 0
-    while (batch := batch_at(data, at, end_offset)) is not None:
+    at, reach = 0, end_offset + (1 << 31)
+    while (batch := batch_at(data, at, end_offset)) is not None and batch.last_offset < reach:
         found.append(batch)
         at, end_offset = at + batch.size, batch.last_offset + 1
     check(at >= sound_bytes, f"batches are sound below byte {sound_bytes}, not {at}")

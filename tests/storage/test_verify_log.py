@@ -339,11 +339,13 @@ def test_damage_before_sound_batches_of_the_tail_is_said_for_recovery_will_cut_t
     assert report.log_end_offset == 9
 
 
-def test_an_offset_that_goes_back_in_the_tail_is_where_recovery_will_cut() -> None:
+@pytest.mark.parametrize("base_offset", [0, 1 << 40])
+def test_an_offset_out_of_place_in_the_tail_is_where_recovery_will_cut(base_offset: int) -> None:
     """The CRC does not cover it, so a batch may lose it to a torn sector and else be sound."""
     home = Home()
     home.append(sequence=10)
-    home.fs.overwrite(home.path(-1), home.fs.size(home.path(-1)) // 2, bytes(8))
+    middle = home.fs.size(home.path(-1)) // 2
+    home.fs.overwrite(home.path(-1), middle, base_offset.to_bytes(8))
 
     report = home.look()
 
