@@ -107,7 +107,7 @@ class World:
     async def until(self, what: str, condition: Callable[[], bool]) -> None:
         """Go on checking until something has happened; the log start never goes back meanwhile."""
         start = self.log.log_start_offset
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not condition():
                 await self.check()
                 assert self.log.log_start_offset >= start, what
