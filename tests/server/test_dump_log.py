@@ -362,6 +362,20 @@ def test_a_damaged_file_is_one_line_and_ends_with_1(
     assert f"{damaged} is damaged" in line
 
 
+def test_a_terminal_sees_how_far_a_verification_is(
+    stopped: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    assert run_command(["dump-log", "--verify", "--json", str(stopped)]) == 0
+
+    printed = capsys.readouterr()
+    size = sum(path.stat().st_size for path in stopped.rglob("*.v*.log"))
+    assert f"{size / 1000:.1f}/{size / 1000:.1f} kB" in printed.err
+    assert all(json.loads(line) for line in printed.out.splitlines())
+
+
 def test_nothing_is_opened_for_writing(stopped: Path) -> None:
     for path in [path for path in stopped.rglob("*") if path.is_file()]:
         path.chmod(0o400)
