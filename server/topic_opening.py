@@ -48,7 +48,7 @@ Job = tuple[_Plan, int]
 class TopicOpening:
     """One start's opening of all topics; `open` runs in a worker thread."""
 
-    __slots__ = ("_defaults", "_directories", "_progress", "_threads", "unclean")
+    __slots__ = ("_configs", "_defaults", "_directories", "_progress", "_threads", "unclean")
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class TopicOpening:
         self._threads = threads_per_directory
         self._progress = progress
         # State
+        self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.unclean: set[str] = set()
         """Ids of directories with a log that could not be opened."""
 
@@ -109,7 +110,17 @@ class TopicOpening:
                 directory.go_offline(str(error))
 
     def _config_of(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
-        """A stored topic's configuration, without what this release does not know or allow."""
+        """A stored topic's configuration; topics that are configured alike share one."""
+        key = frozenset(overrides.items())
+        if key not in self._configs:
+            try:
+                self._configs[key] = LogConfig.from_overrides(overrides, self._defaults)
+            except ConfigError:
+                return self._without_faults(name, overrides)
+        return self._configs[key]
+
+    def _without_faults(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
+        """The configuration without what this release does not know or allow."""
         config = self._defaults
         for property_name, text in overrides.items():
             try:

@@ -275,10 +275,7 @@ class Topics:
     def _spread(self, count: int) -> list[LogDirectory]:
         """A directory for each partition: always the one that holds the fewest."""
         online = [each for each in self._directories if each.offline_reason is None]
-        held = {each.directory_id: 0 for each in online}
-        for log in self.logs():
-            if log.identity.directory_id in held:
-                held[log.identity.directory_id] += 1
+        held = {each.directory_id: each.logs_count for each in online}
         chosen: list[LogDirectory] = []
         for _ in range(count if online else 0):
             least = min(online, key=lambda each: held[each.directory_id])

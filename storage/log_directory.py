@@ -131,6 +131,11 @@ class LogDirectory:
         """The logs that are open in it."""
         return tuple(self._logs)
 
+    @property
+    def logs_count(self) -> int:
+        """How many logs are open in it."""
+        return len(self._logs)
+
     def create_logs(
         self, topic: str, topic_id: uuid.UUID, config: LogConfig, partitions: Iterable[int]
     ) -> list[PartitionLog]:
