@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from pathlib import Path
 from random import Random
@@ -177,6 +178,28 @@ async def test_a_log_that_cannot_be_opened_is_offline_and_the_others_serve(
         assert found.partition(0) is ErrorCode.KAFKA_STORAGE_ERROR
         assert "orders-0: offline" in caplog.text
         assert [log.log_end_offset for log in found.logs()] == [1]
+
+
+async def test_settings_that_this_release_does_not_take_are_left_out_and_the_rest_holds(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path) as world:
+        topics = [await world.create(name, retention_ms="5") for name in ("a", "b")]
+        faulty = {"retention.ms": "7", "from.the.future": "1"}
+        for topic, overrides in zip(topics, (faulty, topics[1].overrides), strict=True):
+            content = {
+                "id": topic_id_text(topic.id),
+                "partitions": [log.identity.directory_id for log in topic.logs()],
+                "configs": dict(overrides),
+            }
+            await world.store.txn((), [Put(key=f"/topics/{topic.name}", value=json.dumps(content))])
+
+    async with opened(tmp_path) as world:
+        kept = [world.topics.get(name) for name in ("a", "b")]
+
+    assert [topic.config.retention_ms for topic in kept if topic is not None] == [7, 5]
+    assert "a: setting ignored" in caplog.text
+    assert "b: setting ignored" not in caplog.text
 
 
 async def test_a_directory_with_a_log_that_is_offline_is_never_marked_clean(tmp_path: Path) -> None:
