@@ -47,19 +47,8 @@ class PartitionLog(ReadableLog):
     # ---------------------------------------------------------------- appending
 
     def validation_rules(self, *, now_ms: int) -> ValidationRules:
-        """What `validate_batch` needs to know of this log's configuration."""
-        config = self.config
-        return ValidationRules(
-            log=str(self.topic_partition),
-            is_compacted=config.is_compacted,
-            is_log_append_time=config.is_log_append_time,
-            max_message_bytes=config.max_message_bytes,
-            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
-            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
-            has_narrow_bounds=config.has_narrow_timestamp_bounds,
-            stored_codec=config.stored_codec,
-            now_ms=now_ms,
-        )
+        """What `validate_batch` judges by."""
+        return ValidationRules(self.topic_partition, self.config, now_ms)
 
     def append_as_leader(self, batch: ValidBatch, *, now_ms: int) -> Appended | Refused:
         """Give the batch its offsets and the leader epoch, and write it.

@@ -377,6 +377,8 @@ class LogConfig:
     def stored_codec(self) -> StoredCodec | None:
         """What batches are stored with; None keeps what each producer chose."""
         match self.compression_type:
+            case "producer":
+                return None
             case "uncompressed":
                 return StoredCodec(Codec.NONE)
             case "gzip":
@@ -386,10 +388,8 @@ class LogConfig:
                 return StoredCodec(Codec.SNAPPY)
             case "lz4":
                 return StoredCodec(Codec.LZ4, self.compression_lz4_level)
-            case "zstd":
-                return StoredCodec(Codec.ZSTD, self.compression_zstd_level)
             case _:
-                return None
+                return StoredCodec(Codec.ZSTD, self.compression_zstd_level)
 
     @classmethod
     def from_overrides(cls, overrides: Mapping[str, str], defaults: Self) -> Self:

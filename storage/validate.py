@@ -33,53 +33,53 @@ from protocol.errors import (
     UnsupportedMagic,
 )
 from protocol.record_batch import BatchHeader, Codec, TimestampType, read_header
-from storage.recompress import CRC_FROM, HEADER_BYTES, StoredCodec, recompress, seal
+from storage.log_config import LogConfig
+from storage.recompress import CRC_FROM, HEADER_BYTES, recompress, seal
+from storage.topic_partition import TopicPartition
 
 CRC_POSITION = 17
 MAX_TIMESTAMP_POSITION = 35
 ATTRIBUTES_POSITION = 22
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
-NO_TIMESTAMP = -1
 
 DECOMPRESSED_BYTES_MAX = 128 << 20
 """No batch may inflate beyond this; the cleaner must be able to take what was accepted here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ValidationRules:
-    """The part of a log's configuration that decides whether a batch is taken."""
+    """What decides whether a batch is taken. Small, because every batch has its own."""
 
-    log: str
-    """The partition's name, for messages."""
-    is_compacted: bool
-    is_log_append_time: bool
-    max_message_bytes: int
-    timestamp_before_max_ms: int
-    timestamp_after_max_ms: int
-    has_narrow_bounds: bool
-    """A timestamp bound is narrower than the default: no record may break it, whatever the header
-    says."""
-    stored_codec: StoredCodec | None
-    """None keeps what each producer chose."""
+    log: TopicPartition
+    """For messages."""
+    config: LogConfig
     now_ms: int
 
     def recompresses(self, batch: memoryview) -> bool:
         """Whether the batch, which may be anything yet, will be stored with another codec."""
-        if self.stored_codec is None or len(batch) < HEADER_BYTES:
+        stored = self.config.stored_codec
+        if stored is None or len(batch) < HEADER_BYTES:
             return False
-        return batch[ATTRIBUTES_POSITION] & CODEC_MASK != self.stored_codec.codec
+        return batch[ATTRIBUTES_POSITION] & CODEC_MASK != stored.codec
 
     @property
     def asks_records(self) -> bool:
-        """Whether every batch's records are looked at, not its header only."""
-        return self.is_compacted or (self.has_narrow_bounds and not self.is_log_append_time)
+        """Whether every batch's records are looked at, not its header only.
+
+        Where a timestamp bound is narrower than the default, no record may break it, whatever the
+        header says.
+        """
+        config = self.config
+        return config.is_compacted or (
+            config.has_narrow_timestamp_bounds and not config.is_log_append_time
+        )
 
     def are_timely(self, oldest: int, youngest: int) -> bool:
         """Whether timestamps in this range are within the bounds."""
         return (
-            self.now_ms - oldest <= self.timestamp_before_max_ms
-            and youngest - self.now_ms <= self.timestamp_after_max_ms
+            self.now_ms - oldest <= self.config.message_timestamp_before_max_ms
+            and youngest - self.now_ms <= self.config.message_timestamp_after_max_ms
         )
 
 
@@ -132,7 +132,7 @@ def validate_batch(view: memoryview, rules: ValidationRules) -> ValidBatch | Ref
     refused = _refuse_header_times(header, rules)
     if refused is not None:
         return refused
-    return _stamped(view, rules) if rules.is_log_append_time else ValidBatch(header, view)
+    return _stamped(view, rules) if rules.config.is_log_append_time else ValidBatch(header, view)
 
 
 def _validate_records(
@@ -150,12 +150,12 @@ def _validate_records(
     refused = _refuse_keyless(header, found, rules) or _refuse_untimely(header, found, rules)
     if refused is not None:
         return refused
-    stored = view
-    if rules.stored_codec is not None and header.codec is not rules.stored_codec.codec:
-        stored = memoryview(recompress(view, records, rules.stored_codec))
-        if len(stored) > rules.max_message_bytes:
+    stored, wanted = view, rules.config.stored_codec
+    if wanted is not None and header.codec is not wanted.codec:
+        stored = memoryview(recompress(view, records, wanted))
+        if len(stored) > rules.config.max_message_bytes:
             return _too_large(header, len(stored), rules)
-    if rules.is_log_append_time:
+    if rules.config.is_log_append_time:
         return _stamped(stored, rules)
     if found.youngest_timestamp != header.max_timestamp:
         _set_max_timestamp(stored, found.youngest_timestamp)
@@ -169,7 +169,7 @@ def _refuse(header: BatchHeader, error_code: ErrorCode, message: str) -> Refused
 
 
 def _refuse_size(header: BatchHeader, size: int, rules: ValidationRules) -> Refused | None:
-    if header.size_bytes > rules.max_message_bytes:
+    if header.size_bytes > rules.config.max_message_bytes:
         return _too_large(header, header.size_bytes, rules)
     if header.size_bytes < size:
         text = "A partition's records must be exactly one record batch."
@@ -182,7 +182,7 @@ def _refuse_size(header: BatchHeader, size: int, rules: ValidationRules) -> Refu
 
 def _too_large(header: BatchHeader, size: int, rules: ValidationRules) -> Refused:
     text = (
-        f"The batch has {size} bytes; {rules.log} takes at most {rules.max_message_bytes}"
+        f"The batch has {size} bytes; {rules.log} takes at most {rules.config.max_message_bytes}"
         " (max.message.bytes)."
     )
     return _refuse(header, ErrorCode.MESSAGE_TOO_LARGE, text)
@@ -228,14 +228,14 @@ def _refuse_codec(header: BatchHeader) -> Refused | None:
 
 
 def _refuse_header_times(header: BatchHeader, rules: ValidationRules) -> Refused | None:
-    """Judge by what the header says of its timestamps: the first one and the largest."""
-    if rules.is_log_append_time or header.max_timestamp == NO_TIMESTAMP:
+    """Judge by what the header says of its timestamps: the first one and the largest.
+
+    The past has no bound here: where it has one, the records are asked.
+    """
+    youngest = max(header.base_timestamp, header.max_timestamp)
+    if rules.config.is_log_append_time or rules.are_timely(youngest, youngest):
         return None
-    for timestamp in (min(header.base_timestamp, header.max_timestamp), header.max_timestamp):
-        if not rules.are_timely(timestamp, timestamp):
-            text = _untimely_text(timestamp, rules)
-            return _refuse(header, ErrorCode.INVALID_TIMESTAMP, text)
-    return None
+    return _refuse(header, ErrorCode.INVALID_TIMESTAMP, _untimely_text(youngest, rules))
 
 
 def _refuse_untimely(
@@ -243,7 +243,11 @@ def _refuse_untimely(
 ) -> Refused | None:
     """Judge by the records' own timestamps; -1, which means none, is always taken."""
     oldest, youngest = found.oldest_timestamp, found.youngest_timestamp
-    if rules.is_log_append_time or found.oldest_index < 0 or rules.are_timely(oldest, youngest):
+    if (
+        rules.config.is_log_append_time
+        or found.oldest_index < 0
+        or rules.are_timely(oldest, youngest)
+    ):
         return None
     is_oldest = not rules.are_timely(oldest, oldest)
     index = found.oldest_index if is_oldest else found.youngest_index
@@ -259,15 +263,15 @@ def _refuse_untimely(
 def _untimely_text(timestamp: int, rules: ValidationRules) -> str:
     return (
         f"Timestamp {timestamp} is further from the broker's time {rules.now_ms} than"
-        f" message.timestamp.before.max.ms ({rules.timestamp_before_max_ms}) and"
-        f" message.timestamp.after.max.ms ({rules.timestamp_after_max_ms}) allow."
+        f" message.timestamp.before.max.ms ({rules.config.message_timestamp_before_max_ms}) and"
+        f" message.timestamp.after.max.ms ({rules.config.message_timestamp_after_max_ms}) allow."
     )
 
 
 def _refuse_keyless(
     header: BatchHeader, found: RecordScan, rules: ValidationRules
 ) -> Refused | None:
-    if not rules.is_compacted or found.first_keyless < 0:
+    if not rules.config.is_compacted or found.first_keyless < 0:
         return None
     text = f"Compacted topic cannot accept message without key in topic partition {rules.log}."
     return Refused(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,24 +11,25 @@ from hypothesis import strategies as st
 from protocol.batch_scan import crc32c
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import Codec, Record, TimestampType, build_batch, read_header
-from storage.recompress import StoredCodec
+from storage.log_config import LogConfig
+from storage.topic_partition import TopicPartition
 from storage.validate import RecordError, Refused, ValidationRules, ValidBatch, validate_batch
 from tests.harness.log_builder import batch_of, records_in
 
 NOW_MS = 1_000_000
-RULES = ValidationRules(
-    log="orders-3",
-    is_compacted=False,
-    is_log_append_time=False,
-    max_message_bytes=10_000,
-    timestamp_before_max_ms=NOW_MS,
-    timestamp_after_max_ms=3_600_000,
-    has_narrow_bounds=False,
-    stored_codec=None,
-    now_ms=NOW_MS,
-)
-COMPACTED = replace(RULES, is_compacted=True)
+
+
+def rules_of(config: LogConfig | None = None, **settings: Any) -> ValidationRules:
+    """The rules of a topic with these settings."""
+    config = replace(config if config is not None else PLAIN, **settings)
+    return ValidationRules(TopicPartition("orders", 3), config, NOW_MS)
+
+
+PLAIN = LogConfig(max_message_bytes=10_000)
+RULES = rules_of()
+COMPACTED = rules_of(cleanup_policy=("compact",))
 CODECS = st.sampled_from(list(Codec))
+NAMES = {codec: codec.name.lower() for codec in Codec} | {Codec.NONE: "uncompressed"}
 
 
 def refusal(batch: bytearray, rules: ValidationRules = RULES) -> Refused:
@@ -60,9 +62,9 @@ def test_batch_of_any_codec_is_taken_as_it_is(
 def test_batch_larger_than_max_message_bytes_is_too_large() -> None:
     batch = batch_of([(b"k", b"v" * 200)])
     assert isinstance(
-        validate_batch(memoryview(batch), replace(RULES, max_message_bytes=len(batch))), ValidBatch
+        validate_batch(memoryview(batch), rules_of(max_message_bytes=len(batch))), ValidBatch
     )
-    answer = refusal(batch, replace(RULES, max_message_bytes=len(batch) - 1))
+    answer = refusal(batch, rules_of(max_message_bytes=len(batch) - 1))
     assert answer.error_code is ErrorCode.MESSAGE_TOO_LARGE
 
 
@@ -129,19 +131,29 @@ def test_producer_id_needs_epoch_and_sequence() -> None:
 )
 def test_timestamps_beyond_the_bounds_are_refused(timestamp: int, is_taken: bool) -> None:
     batch = batch_of([(b"k", b"v")], timestamps=[timestamp])
+    rules = rules_of(message_timestamp_before_max_ms=NOW_MS)
     if is_taken:
-        assert isinstance(validate_batch(memoryview(batch), RULES), ValidBatch)
+        assert isinstance(validate_batch(memoryview(batch), rules), ValidBatch)
     else:
+        assert refusal(batch, rules).error_code is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("timestamps", [[NOW_MS, NOW_MS + 3_600_001], [NOW_MS + 3_600_001, 0]])
+def test_default_bounds_refuse_a_header_from_the_future(timestamps: list[int]) -> None:
+    batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=timestamps)
+    assert refusal(batch).error_code is ErrorCode.INVALID_TIMESTAMP
+    with_field(batch, ">q", 35, NOW_MS)
+    if timestamps[0] > NOW_MS:
         assert refusal(batch).error_code is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_old_first_record_is_refused_even_beside_a_young_one() -> None:
     batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=[5, NOW_MS])
-    answer = refusal(batch, replace(RULES, timestamp_before_max_ms=1000))
+    answer = refusal(batch, rules_of(message_timestamp_before_max_ms=1000))
     assert answer.error_code is ErrorCode.INVALID_TIMESTAMP
 
 
-NARROW = replace(RULES, timestamp_before_max_ms=1000, has_narrow_bounds=True)
+NARROW = rules_of(message_timestamp_before_max_ms=1000)
 
 
 @given(CODECS)
@@ -196,7 +208,8 @@ def test_batches_are_stored_with_the_topics_codec(
     batch = batch_of([(b"a", b"1" * 300), (b"b", b"2")], codec=sent, producer_id=5,
                      producer_epoch=1, base_sequence=9)  # fmt: skip
     before = bytes(batch)
-    rules = replace(RULES, stored_codec=StoredCodec(stored), is_compacted=is_compacted)
+    kind = COMPACTED if is_compacted else RULES
+    rules = rules_of(kind.config, compression_type=NAMES[stored])
     answer = validate_batch(memoryview(batch), rules)
     assert isinstance(answer, ValidBatch)
     assert answer.header == read_header(answer.view)
@@ -209,7 +222,7 @@ def test_batches_are_stored_with_the_topics_codec(
 def test_a_batch_that_recompression_makes_too_large_is_refused() -> None:
     """UnifiedLog.java: sizes are validated again where recompression may have changed them."""
     batch = batch_of([(b"k", bytes(5000))], codec=Codec.GZIP)
-    rules = replace(RULES, stored_codec=StoredCodec(Codec.NONE), max_message_bytes=5000)
+    rules = rules_of(compression_type="uncompressed", max_message_bytes=5000)
     answer = refusal(batch, rules)
     assert answer.error_code is ErrorCode.MESSAGE_TOO_LARGE
     assert "at most 5000" in answer.message
@@ -217,20 +230,20 @@ def test_a_batch_that_recompression_makes_too_large_is_refused() -> None:
 
 def test_a_batch_too_large_as_it_is_sent_is_refused_though_it_would_be_stored_small() -> None:
     batch = batch_of([(b"k", bytes(5000))])
-    rules = replace(RULES, stored_codec=StoredCodec(Codec.GZIP), max_message_bytes=5000)
+    rules = rules_of(compression_type="gzip", max_message_bytes=5000)
     assert refusal(batch, rules).error_code is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_recompression_refuses_records_that_are_malformed() -> None:
     batch = with_field(batch_of([(b"a", b"1")]), ">h", 21, int(Codec.GZIP))
-    rules = replace(RULES, stored_codec=StoredCodec(Codec.ZSTD))
+    rules = rules_of(compression_type="zstd")
     assert refusal(batch, rules).error_code is ErrorCode.INVALID_RECORD
 
 
 @given(CODECS, CODECS)
 def test_log_append_time_is_stamped_on_what_is_recompressed(sent: Codec, stored: Codec) -> None:
     batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=[5, 900_000_000], codec=sent)
-    rules = replace(RULES, is_log_append_time=True, stored_codec=StoredCodec(stored))
+    rules = rules_of(message_timestamp_type="LogAppendTime", compression_type=NAMES[stored])
     answer = validate_batch(memoryview(batch), rules)
     assert isinstance(answer, ValidBatch)
     assert answer.header.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -240,7 +253,7 @@ def test_log_append_time_is_stamped_on_what_is_recompressed(sent: Codec, stored:
 
 def test_log_append_time_is_stamped_with_a_right_crc() -> None:
     batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=[5, 900_000_000])
-    rules = replace(RULES, is_log_append_time=True)
+    rules = rules_of(message_timestamp_type="LogAppendTime")
     answer = validate_batch(memoryview(batch), rules)
     assert isinstance(answer, ValidBatch)
     assert answer.log_append_time_ms == NOW_MS
@@ -286,7 +299,7 @@ def test_bomb_is_refused_before_it_fills_memory(
 def test_any_bytes_are_refused_or_taken_and_nothing_else_happens(
     data: bytes, is_compacted: bool
 ) -> None:
-    answer = validate_batch(memoryview(bytearray(data)), replace(RULES, is_compacted=is_compacted))
+    answer = validate_batch(memoryview(bytearray(data)), COMPACTED if is_compacted else RULES)
     assert isinstance(answer, Refused | ValidBatch)
 
 
@@ -297,6 +310,6 @@ def test_any_records_under_a_right_crc_are_refused_or_taken(
     batch = batch_of([(b"a", b"1")])[:61] + data
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     with_field(batch, ">h", 21, int(codec))
-    for rules in (COMPACTED, replace(NARROW, stored_codec=StoredCodec(stored))):
+    for rules in (COMPACTED, rules_of(NARROW.config, compression_type=NAMES[stored])):
         answer = validate_batch(memoryview(batch), rules)
         assert isinstance(answer, Refused | ValidBatch)
