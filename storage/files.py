@@ -16,7 +16,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeAlias
 
@@ -28,7 +27,6 @@ from storage.errors import (
     NotCached,
     SyncFailed,
 )
-from storage.fallocate import allocate
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -265,6 +263,9 @@ class LocalFile:
 
     def reserve(self, size: int) -> None:
         with disk_errors("reserve", self.path):
+            # Imported when a topic asks for it, for what it imports.
+            from storage.fallocate import allocate
+
             allocate(self._descriptor, size)
 
     def free_reserved(self) -> None:
@@ -382,6 +383,9 @@ class LocalFileSystem:
 
     def remove_tree(self, path: str) -> None:
         with disk_errors("remove", path), contextlib.suppress(FileNotFoundError):
+            # Imported when something is deleted: a start needs none of it.
+            import shutil
+
             shutil.rmtree(path)
 
     def sync_directory(self, path: str) -> None:
