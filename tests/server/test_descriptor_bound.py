@@ -1,6 +1,7 @@
 """More partitions than descriptors: a real broker under a low limit serves all of them.
 
-Seen with 10,000 partitions and a limit of 1024 too; the numbers here keep the test short.
+With 10,000 partitions, all written to, and a limit of 1024 about 290 were open; the numbers here keep
+the test short.
 """
 
 from __future__ import annotations
