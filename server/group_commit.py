@@ -36,6 +36,7 @@ class GroupCommit:
     __slots__ = (
         "_fetch_waiters",
         "_idle",
+        "_is_ordered",
         "_orders",
         "_probe",
         "_round_start_s",
@@ -64,6 +65,8 @@ class GroupCommit:
         self._worker: threading.Thread | None = None
         # State: a round runs while anything is dirty; no empty lists of waiters.
         self._round_start_s: float | None = None
+        # Whether the worker has been told of it.
+        self._is_ordered = True
         self._idle: asyncio.Future[None] | None = None
         self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[bool]]]] = {}
 
@@ -98,6 +101,15 @@ class GroupCommit:
             self._waiting.setdefault(log, []).append((offset, future))
         return future
 
+    def hurry(self) -> None:
+        """Say that a request waits for the round to come: it begins now.
+
+        What the connection has sent behind that request is then received and appended while the
+        disk is at work; else the two would take turns.
+        """
+        if self._round_start_s is not None:
+            self._order(asyncio.get_running_loop())
+
     def abandon(self, log: PartitionLog) -> None:
         """Fail the waiters of a log that is deleted or offline, and wake its fetches."""
         for _, future in self._waiting.pop(log, ()):
@@ -122,9 +134,16 @@ class GroupCommit:
         if self._worker is None:
             self._worker = threading.Thread(target=self._run_rounds, name="sync", daemon=True)
             self._worker.start()
-        # Not before what is ready has been done: replies that don't wait for the disk leave first,
-        # without the worker at their heels for the interpreter, and more appends share the round.
-        loop.call_soon(self._orders.put, loop)
+        # Not before what is ready has been done, unless somebody waits (`hurry`): replies that don't
+        # wait for the disk leave first, without the worker at their heels for the interpreter, and
+        # more appends share the round.
+        self._is_ordered = False
+        loop.call_soon(self._order, loop)
+
+    def _order(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not self._is_ordered:
+            self._is_ordered = True
+            self._orders.put(loop)
 
     def _run_rounds(self) -> None:
         """Sync, in the worker, as often as ordered, and tell the loop."""

@@ -73,6 +73,7 @@ async def handle(
         _close_if_failed(outcome)
         return None
     if request.acks == ACKS_ALL:
+        context.broker.group_commit.hurry()
         return _answer_when_durable(outcome)
     return _response(outcome)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -91,6 +92,28 @@ async def rounds(wal: TimedWal, count: int) -> None:
     async with asyncio.timeout(5):
         while len(wal.rounds) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
+
+
+async def test_a_round_that_a_request_waits_for_begins_before_the_loop_has_its_next_turn(
+    wal: TimedWal,
+) -> None:
+    commit, _ = group_commit_over(wal)
+    log: Any = TimedLog()
+    log.append(3)
+    commit.appended(log)
+    durable = commit.durable(log, 3)
+
+    commit.hurry()
+
+    # The loop gets no turn: what it would do next is not what begins the round.
+    for _ in range(500):
+        if wal.rounds:
+            break
+        time.sleep(0.01)  # noqa: ASYNC251
+    assert wal.rounds == [{log: 3}]
+    wal.gate.release()
+    assert await durable
+    assert len(wal.rounds) == 1
 
 
 async def test_an_append_is_durable_and_readable_only_after_its_sync(wal: TimedWal) -> None:
