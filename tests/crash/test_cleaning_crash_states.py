@@ -38,6 +38,8 @@ RETENTION_MS = CONFIG.delete_retention_ms
 KEYS = [b"key-%d" % number for number in range(8)]
 TORN_STATES = 8
 """Random crash states after each operation, beside the two that lose all and nothing."""
+TORN_STATES_IN_TRAFFIC = 3
+"""There are four times as many operations."""
 
 Entry = tuple[int, bytes | None, bytes | None]
 
@@ -117,8 +119,9 @@ def last_values(entries: Sequence[Entry]) -> dict[bytes | None, bytes]:
 class Sweep:
     """Takes the disk's crash states while a pass runs, and checks the log that each leads to."""
 
-    def __init__(self, log: CompactedLog) -> None:
+    def __init__(self, log: CompactedLog, *, torn_states: int = TORN_STATES) -> None:
         self.log = log
+        self.torn_states = torn_states
         self.states_count = 0
         self.random = Random(0)
         self.continued: set[frozenset[tuple[str, bytes]]] = set()
@@ -151,7 +154,7 @@ class Sweep:
         self.log.fs.on_operation = None
 
     def crash_here(self) -> None:
-        for loss in (Loss.NOTHING, Loss.EVERYTHING, *[Loss.TORN] * TORN_STATES):
+        for loss in (Loss.NOTHING, Loss.EVERYTHING, *[Loss.TORN] * self.torn_states):
             self.check(self.log.fs.after_crash(loss, self.random))
             self.states_count += 1
 
@@ -233,7 +236,7 @@ class SweepInTraffic(Sweep):
     """A sweep over a pass that is not alone."""
 
     def __init__(self, log: CompactedLog, traffic: Traffic) -> None:
-        super().__init__(log)
+        super().__init__(log, torn_states=TORN_STATES_IN_TRAFFIC)
         self.traffic = traffic
 
     def run(self) -> None:
