@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from storage.errors import SegmentRemoved, StorageError
+from storage.errors import SegmentRemoved, StorageError, SyncFailed
 from storage.files import Buffer, File, FileSystem
 from storage.open_files import ACTIVE, SEALED
 from storage.paths import LOG, SEGMENT_KINDS, join, segment_file
@@ -40,6 +40,8 @@ class SegmentFiles:
         "_is_sync_ordered",
         "_pins",
         "_share",
+        "_sync_failure",
+        "_sync_lock",
         "_writes_begun",
         "_writes_done",
         "_writes_synced",
@@ -70,6 +72,8 @@ class SegmentFiles:
         self._pins = 0
         self._is_retired = False
         self._is_sync_ordered = False
+        self._sync_lock: threading.Lock | None = None
+        self._sync_failure: SyncFailed | None = None
         self._writes_begun = 0
         self._writes_done = 0
         self._writes_synced = 0
@@ -174,19 +178,39 @@ class SegmentFiles:
     def sync(self) -> None:
         """Make safe what was appended before.
 
+        One thread at a time: the system tells of a failed write-back once, and whoever syncs the
+        same file beside the one that was told would take the lost bytes for safe.
+
         Raises:
             SegmentRemoved: the segment was retired and nobody held it.
-            SyncFailed: final; the log's directory must go offline.
+            SyncFailed: this sync or an earlier one of the file failed, which is final; the log's
+                directory must go offline.
         """
         done = self._writes_done
         if done == self._writes_synced:
             return
-        with self.pinned() as file:
-            file.sync()
-        self._writes_synced = max(self._writes_synced, done)
+        with self.pinned() as file, self._syncing():
+            if self._sync_failure is not None:
+                failed = self._sync_failure
+                raise SyncFailed(failed.action, failed.path, failed.errno, "an earlier sync failed")
+            try:
+                file.sync()
+            except SyncFailed as error:
+                self._sync_failure = error
+                raise
+            self._writes_synced = max(self._writes_synced, done)
+
+    def _syncing(self) -> threading.Lock:
+        """What a sync holds; made at the first one, because most segments are never synced again."""
+        with _guard:
+            if self._sync_lock is None:
+                self._sync_lock = threading.Lock()
+            return self._sync_lock
 
     def sync_soon(self, *, at_once: bool) -> None:
         """Sync, so that the file may be closed; `at_once` if there is no descriptor left to wait."""
+        if self._sync_failure is not None:
+            return
         if at_once:
             try:
                 self._sync_and_close()

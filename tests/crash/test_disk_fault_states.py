@@ -45,6 +45,8 @@ def believes_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
         try:
             return sync(self, end_of_log)
         except SyncFailed:
+            for segment in self.segments:
+                segment.files._sync_failure = None
             return sync(self, end_of_log)
 
     patch.setattr(SegmentList, "sync", careless)

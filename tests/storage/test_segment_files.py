@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import random
 import threading
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from storage import segment_files
-from storage.errors import SegmentRemoved
+from storage.errors import SegmentRemoved, SyncFailed
 from storage.files import File, LocalFileSystem
 from storage.log import PartitionLog
 from storage.open_files import OpenFiles
@@ -43,6 +44,41 @@ def test_file_is_idle_when_nobody_has_it_pinned_and_every_write_is_synced(tmp_pa
     files.append([b"b"])
     with files.pinned() as file:
         assert file.read_at(0, 9) == b"ab"
+
+
+def test_failed_sync_is_final_for_whoever_syncs_beside_it_or_later(tmp_path: Path) -> None:
+    """The system tells of a lost write once: the next fsync of the same file succeeds."""
+    files = new_files(tmp_path)
+    files.append([b"a"])
+    is_syncing, may_fail = threading.Event(), threading.Event()
+    failures: list[SyncFailed] = []
+
+    def failing_once() -> None:
+        if is_syncing.is_set():
+            return
+        is_syncing.set()
+        assert may_fail.wait(5)
+        raise SyncFailed("sync", "segment", errno.EIO, "Input/output error")
+
+    def sync() -> None:
+        try:
+            files.sync()
+        except SyncFailed as error:
+            failures.append(error)
+
+    with files.pinned() as file:
+        files._file = Spy(file, sync=failing_once)  # type: ignore[assignment]
+    threads = [threading.Thread(target=sync) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    assert is_syncing.wait(5)
+    may_fail.set()
+    for thread in threads:
+        thread.join()
+    sync()
+
+    assert len(failures) == 4
+    assert not files.close_if_idle()
 
 
 def test_write_that_begins_during_a_sync_keeps_the_file_open(tmp_path: Path) -> None:
