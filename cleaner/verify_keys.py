@@ -24,12 +24,12 @@ from protocol.errors import ProtocolError
 from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.findings import Check, Finding, Findings
+from storage.log_directory import HASH_KEY_BYTES
 from storage.log_identity import LogIdentity
 from storage.manifest import UNKNOWN, Manifest, SegmentRow, decode
 from storage.paths import LOG, MANIFEST, join, segment_file
 from storage.verify_segment import DECOMPRESSED_BYTES_MAX
 
-HASH_KEY_BYTES = 16
 CHUNK_BYTES = 4 * CHUNK_BYTES_MIN
 
 

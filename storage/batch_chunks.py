@@ -11,15 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from protocol.batch_scan import ScannedBatch, StopReason, scan_batches
+from storage.batch_walk import claimed_bytes
 from storage.files import File
 
 CHUNK_BYTES = 4 << 20
 BATCH_BYTES_MAX = 1 << 28
 """A length beyond this is not believed, so that a flipped bit costs no memory."""
-
-HEADER_BYTES = 61
-LENGTH_AT = 8
-LENGTH_OVERHEAD = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ def read_chunks(file: File, position: int, end: int) -> Iterator[Chunk | Unsound
             continue
         at = position + scan.end_position
         rest = data[scan.end_position :]
-        claimed = _claimed_bytes(rest)
+        claimed = claimed_bytes(rest)
         if (
             scan.stop is StopReason.TRUNCATED
             and position + len(data) < end
@@ -80,14 +77,6 @@ def read_chunks(file: File, position: int, end: int) -> Iterator[Chunk | Unsound
         if following is None:
             return
         want, position = CHUNK_BYTES, following
-
-
-def _claimed_bytes(batch: memoryview) -> int:
-    """The size of a batch by its own length field; of a header if even that is cut off."""
-    if len(batch) < LENGTH_AT + 4:
-        return HEADER_BYTES
-    length = int.from_bytes(batch[LENGTH_AT : LENGTH_AT + 4], "big", signed=True)
-    return max(length + LENGTH_OVERHEAD, HEADER_BYTES)
 
 
 def _following(file: File, at: int, claimed_end: int, end: int, stop: StopReason) -> int | None:

@@ -15,6 +15,7 @@ from storage.errors import CorruptLog
 from storage.files import File
 
 WINDOW_BYTES = 8 << 10
+LENGTH_AT = 8
 HEADER_BYTES = 61
 LENGTH_OVERHEAD = 12
 
@@ -48,6 +49,14 @@ class BatchPlace(NamedTuple):
     @property
     def end_position(self) -> int:
         return self.position + self.size
+
+
+def claimed_bytes(batch: memoryview) -> int:
+    """The size of a batch by its own length field; of a header if even that is cut off."""
+    if len(batch) < LENGTH_AT + 4:
+        return HEADER_BYTES
+    length = int.from_bytes(batch[LENGTH_AT : LENGTH_AT + 4], "big", signed=True)
+    return max(length + LENGTH_OVERHEAD, HEADER_BYTES)
 
 
 def walk_batches(file: File | Reads, position: int, end: int) -> Iterator[BatchPlace]:

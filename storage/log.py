@@ -164,14 +164,9 @@ class PartitionLog(ReadableLog):
         self._service.check_online()
         if not self._list.active.size:
             return
-        try:
-            reserved_bytes = self.config.reserved_segment_bytes
+        reserved_bytes = self.config.reserved_segment_bytes
+        with self._service.failing_with_the_disk(NoSpace):
             self._list.roll(self.log_end_offset, now_ms, reserved_bytes=reserved_bytes)
-        except NoSpace:
-            raise
-        except StorageError as error:
-            self._service.fail(error)
-            raise
 
     def _must_roll(self, batch_bytes: int, last_offset: int, now_ms: int) -> bool:
         return must_roll(
@@ -311,13 +306,8 @@ class PartitionLog(ReadableLog):
             NoSpace: the disk is full. The log is as before, and the cleaned files are removed.
             StorageError: the disk failed; the log's directory is offline.
         """
-        try:
+        with self._service.failing_with_the_disk(SwapRefused, NoSpace):
             self._list.swap(sources, cleaned, generation=generation, clean_offset=clean_offset)
-        except (SwapRefused, NoSpace):
-            raise
-        except StorageError as error:
-            self._service.fail(error)
-            raise
 
     # ---------------------------------------------------------------- changing and ending
 
@@ -373,11 +363,8 @@ class PartitionLog(ReadableLog):
             self._unsynced.truncated(end_offset)
             self.high_watermark = max(start_offset, min(self.high_watermark, end_offset))
 
-        try:
+        with self._service.failing_with_the_disk():
             self._list.truncate(cut, start_offset=start_offset, forget=forget)
-        except StorageError as error:
-            self._service.fail(error)
-            raise
 
     def go_offline(self, reason: str) -> None:
         """Serve no more until the next start; nothing on disk is touched."""
@@ -388,11 +375,8 @@ class PartitionLog(ReadableLog):
 
         A worker thread, after the last append. Raises StorageError; the next start then recovers.
         """
-        try:
+        with self._service.failing_with_the_disk():
             self._list.close()
-        except StorageError as error:
-            self._service.fail(error)
-            raise
 
     def retire(self) -> None:
         """Serve no more: the topic is deleted. The files go with the directory."""

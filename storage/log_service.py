@@ -6,7 +6,8 @@ in service -> offline: its disk failed, its topic was deleted, it was closed    
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from storage.errors import LogOffline, NoSpace, StorageError
 from storage.segment_files import Background
@@ -55,6 +56,19 @@ class LogService:
         if not self._is_retired:
             self.go_offline(str(error))
             self._on_failure(error)
+
+    @contextmanager
+    def failing_with_the_disk(self, *harmless: type[StorageError]) -> Iterator[None]:
+        """Take the log's directory out of service if what is done meanwhile raises a StorageError.
+
+        Errors of the `harmless` kinds are raised like the others, and change nothing.
+        """
+        try:
+            yield
+        except StorageError as error:
+            if not isinstance(error, harmless):
+                self.fail(error)
+            raise
 
     def in_background(self, work: Callable[[], None]) -> None:
         """Do `work` soon, unless the log is out of service by then."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from protocol.error_codes import ErrorCode
-from storage.errors import LogOffline, NoSpace, StorageError
+from storage.errors import LogOffline, NoSpace
 from storage.log_config import LogConfig
 from storage.log_service import LogService
 from storage.retention import DeletionReason, Retention, decide_retention
@@ -92,14 +92,9 @@ class LogStart:
         self, start_offset: int, reasons: Iterable[DeletionReason]
     ) -> tuple[DeletedSegment, ...]:
         """Move the start; `reasons` are those of the segments that go."""
-        try:
+        with self._service.failing_with_the_disk(LogOffline, NoSpace):
             self._service.check_online()
             gone = self._make_room_and_advance(start_offset)
-        except (LogOffline, NoSpace):
-            raise
-        except StorageError as error:
-            self._service.fail(error)
-            raise
         deleted = tuple(DeletedSegment(why, each.size) for each, why in zip(gone, reasons))  # noqa: B905
         _log.info(
             "%s: starts at offset %d: %d segments deleted, %d bytes",

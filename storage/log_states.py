@@ -19,6 +19,7 @@ from storage.producer_recovery import (
     producers_of,
     remove_snapshots_past,
     snapshot_offsets,
+    write_snapshot,
 )
 from storage.producer_state import ProducerStates
 from storage.segment import Segment
@@ -143,14 +144,8 @@ class LogStates:
             raise
 
     def write_snapshot(self, offset: int, producers: ProducerStates) -> None:
-        """Keep the producers of everything below `offset`, which is synced, durably.
-
-        Where there never was a producer there is no snapshot; else a newer one, if empty, tells
-        that the older ones are out of date.
-        """
-        if len(producers) or snapshot_offsets(self._fs, self._directory):
-            path = join(self._directory, snapshot_file(offset))
-            self._fs.replace_durably(path, producers.encode())
+        """Keep the producers of everything below `offset`, which is synced, durably."""
+        write_snapshot(self._fs, self._directory, offset, producers)
 
     def remove_old_snapshots(self) -> None:
         """Remove what recovery has no use for any more."""

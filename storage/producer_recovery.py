@@ -81,6 +81,16 @@ def snapshot_offsets(fs: FileSystem, directory: str) -> list[int]:
     return sorted(offset for offset in found if offset is not None)
 
 
+def write_snapshot(fs: FileSystem, directory: str, offset: int, producers: ProducerStates) -> None:
+    """Keep the producers of everything below `offset`, which is synced, durably.
+
+    Where there never was a producer there is no snapshot; else a newer one, if empty, tells that the
+    older ones are out of date.
+    """
+    if len(producers) or snapshot_offsets(fs, directory):
+        fs.replace_durably(join(directory, snapshot_file(offset)), producers.encode())
+
+
 def remove_snapshots_past(fs: FileSystem, directory: str, end_offset: int) -> None:
     """Remove snapshots of what is not in the log any more, before it is written anew."""
     for offset in snapshot_offsets(fs, directory):

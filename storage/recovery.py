@@ -34,7 +34,6 @@ from storage.paths import (
     MANIFEST,
     SegmentFile,
     join,
-    snapshot_file,
 )
 from storage.producer_recovery import (
     ProducerReplay,
@@ -42,6 +41,7 @@ from storage.producer_recovery import (
     producers_of,
     remove_snapshots_past,
     snapshot_offsets,
+    write_snapshot,
 )
 from storage.producer_state import ProducerStates
 from storage.recovery_progress import RecoveryProgress
@@ -215,9 +215,7 @@ class Recovery:
             self.producers.states = producers_of(
                 self._fs, self._directory, self.segments, end_offset
             )
-        if len(self.producers.states) or snapshot_offsets(self._fs, self._directory):
-            path = join(self._directory, snapshot_file(end_offset))
-            self._fs.replace_durably(path, self.producers.states.encode())
+        write_snapshot(self._fs, self._directory, end_offset, self.producers.states)
         self.epochs.set_back(end_offset, is_empty=not any(each.size for each in self.segments))
         path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
         self._fs.replace_durably(path, self.epochs.encode())

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from protocol.batch_scan import StopReason, scan_batches
 from protocol.batch_tally import BatchTally
+from storage.batch_walk import claimed_bytes
 from storage.files import File
 
 CHUNK_BYTES = 1 << 20
 """It stays in the processor's cache between the read and the checksum."""
-
-HEADER_BYTES = 61
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +40,13 @@ def scan_file(file: File, size: int, tally: BatchTally) -> ScanEnd:
         taken = tally.position - start
         if stop is StopReason.END and chunk:
             continue
-        claimed = _claimed_size(chunk, taken)
+        claimed = claimed_bytes(chunk[taken:])
         is_last = len(chunk) < wanted or start + wanted == size or tally.position + claimed > size
         if stop is not StopReason.TRUNCATED or is_last:
             return ScanEnd(tally.position, _reason(chunk[taken:], stop, tally))
         if claimed > len(buffer):
             buffer = memoryview(bytearray(claimed))
     return ScanEnd(tally.position, "")
-
-
-def _claimed_size(chunk: memoryview, at: int) -> int:
-    """The size of the batch at `at` by its own length field; of a header if even that is cut off."""
-    if at + 12 > len(chunk):
-        return HEADER_BYTES
-    return int.from_bytes(chunk[at + 8 : at + 12], "big", signed=True) + 12
 
 
 def _reason(rest: memoryview, stop: StopReason, tally: BatchTally) -> str:

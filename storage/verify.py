@@ -104,11 +104,6 @@ def _data_directory(fs: FileSystem, path: str, names: Sequence[str]) -> Found:
             findings.note(Check.DIRECTORY, inside, text)
         elif parse_topic_directory(name) is not None:
             logs += _topic_logs(fs, inside, _names_in(fs, inside))
-        elif name == SYNC_FAILED:
-            text = (
-                "a sync has failed; the next start reads anew what the page cache may have made up"
-            )
-            findings.note(Check.DIRECTORY, inside, text)
         elif name not in OWN_FILES:
             is_staged = name.endswith(STAGING)
             text = "left of a write that a crash cut short" if is_staged else "not Kompakt's"

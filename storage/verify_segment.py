@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 from protocol.batch_scan import ScannedBatch, scan_records
 from protocol.compression import Codec, decompress
 from protocol.errors import CorruptBatch, DecompressionTooLarge
-from storage.batch_chunks import HEADER_BYTES, Unsound, read_chunks
+from storage.batch_chunks import Unsound, read_chunks
+from storage.batch_walk import HEADER_BYTES
 from storage.files import File
 from storage.findings import Check, Findings, LogReport
 from storage.manifest import UNKNOWN, SegmentRow
+from storage.roll import OFFSET_SPAN_MAX
 
 DECOMPRESSED_BYTES_MAX = 1 << 30
 """As the cleaner's: a batch that inflates beyond it is never cleaned."""
-
-RELATIVE_OFFSET_MAX = (1 << 31) - 1
-"""As far as the indexes of a segment can count; recovery cuts a batch beyond it."""
 
 CODEC_BITS = 0x07
 CONTROL_BIT = 0x20
@@ -177,7 +176,7 @@ class SegmentVerification:
             text = f"offset {batch.base_offset} is below the segment's base"
         elif batch.base_offset < self._next_offset:
             text = f"offset {batch.base_offset} follows {self._next_offset - 1}"
-        elif batch.last_offset - row.base_offset > RELATIVE_OFFSET_MAX:
+        elif batch.last_offset - row.base_offset > OFFSET_SPAN_MAX:
             text = f"offset {batch.last_offset} is out of the segment's reach"
         elif position < row.size and batch.next_offset > row.end_offset:
             text = f"offset {batch.last_offset} is past the segment's end {row.end_offset}"
