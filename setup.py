@@ -9,7 +9,12 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-MODULES = ("protocol.batch_scan", "protocol.batch_tally", "cleaner.kernel")
+MODULES = (
+    "protocol.batch_scan",
+    "protocol.batch_tally",
+    "storage.sync_threads",
+    "cleaner.kernel",
+)
 
 
 class BuildCompiled(build_ext):

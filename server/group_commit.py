@@ -1,7 +1,10 @@
 """Group commit: one sync serves every append that came before it.
 
-    append -> dirty -> round 1 (worker thread: fdatasync of all dirty logs) -> high watermarks move,
-    append -> dirty ---- waits for round 2 ----------------------------------> waiters are answered
+    append -> dirty -> round 1 (fdatasync of all dirty logs, beside the loop) -> high watermarks move,
+    append -> dirty ---- waits for round 2 ------------------------------------> waiters are answered
+
+A round is carried out by threads that never hold the interpreter (`storage/sync_threads.pyx`), or, where
+that is not enough, by a worker thread (`storage/wal.py` says which).
 
 With `flush.on.acks.all=true`, or where `flush.messages` is 1, any append starts a round if none runs,
 and a log's high watermark is what a sync has covered. Otherwise it is the log's end at once, a crash of
@@ -16,7 +19,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
+from contextlib import suppress
 from queue import SimpleQueue
 
 from metrics.server_probe import ServerProbe
@@ -36,6 +41,7 @@ class GroupCommit:
     __slots__ = (
         "_fetch_waiters",
         "_idle",
+        "_is_listening",
         "_is_ordered",
         "_orders",
         "_probe",
@@ -65,8 +71,9 @@ class GroupCommit:
         self._worker: threading.Thread | None = None
         # State: a round runs while anything is dirty; no empty lists of waiters.
         self._round_start_s: float | None = None
-        # Whether the worker has been told of it.
+        # Whether the disk has been told of it.
         self._is_ordered = True
+        self._is_listening = False
         self._idle: asyncio.Future[None] | None = None
         self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[bool]]]] = {}
 
@@ -105,10 +112,14 @@ class GroupCommit:
         """Say that a request waits for the round to come: it begins now.
 
         What the connection has sent behind that request is then received and appended while the
-        disk is at work; else the two would take turns.
+        disk is at work; else the two would take turns. For the same reason a round that is over is
+        noticed here, and not only when the loop has done what is ready.
         """
+        loop = asyncio.get_running_loop()
+        if self._wal.is_round_over:
+            self._end_round(loop)
         if self._round_start_s is not None:
-            self._order(asyncio.get_running_loop())
+            self._order(loop)
 
     def abandon(self, log: PartitionLog) -> None:
         """Fail the waiters of a log that is deleted or offline, and wake its fetches."""
@@ -122,6 +133,8 @@ class GroupCommit:
         if self._round_start_s is not None:
             self._idle = asyncio.get_running_loop().create_future()
             await self._idle
+        if self._is_listening:
+            asyncio.get_running_loop().remove_reader(self._wal.round_event)
         for log in tuple(self._waiting):
             self.abandon(log)
         if self._worker is not None:
@@ -131,19 +144,34 @@ class GroupCommit:
 
     def _begin_round(self, loop: asyncio.AbstractEventLoop) -> None:
         self._round_start_s = loop.time()
-        if self._worker is None:
-            self._worker = threading.Thread(target=self._run_rounds, name="sync", daemon=True)
-            self._worker.start()
-        # Not before what is ready has been done, unless somebody waits (`hurry`): replies that don't
-        # wait for the disk leave first, without the worker at their heels for the interpreter, and
-        # more appends share the round.
+        # Not before what is ready has been done, unless somebody waits (`hurry`): more appends share
+        # the round.
         self._is_ordered = False
         loop.call_soon(self._order, loop)
 
     def _order(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._is_ordered:
-            self._is_ordered = True
-            self._orders.put(loop)
+        if self._is_ordered:
+            return
+        self._is_ordered = True
+        if self._wal.begin_round():
+            if not self._is_listening:
+                self._is_listening = True
+                loop.add_reader(self._wal.round_event, self._on_round_event, loop)
+            return
+        if self._worker is None:
+            self._worker = threading.Thread(target=self._run_rounds, name="sync", daemon=True)
+            self._worker.start()
+        self._orders.put(loop)
+
+    def _on_round_event(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Read before it is asked: a round that ends in between makes it readable again.
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._wal.round_event)
+        if self._wal.is_round_over:
+            self._end_round(loop)
+
+    def _end_round(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._round_over(loop, self._wal.end_round(), is_lost=False)
 
     def _run_rounds(self) -> None:
         """Sync, in the worker, as often as ordered, and tell the loop."""
@@ -160,18 +188,21 @@ class GroupCommit:
     def _round_over(
         self, loop: asyncio.AbstractEventLoop, round_: tuple[Synced, ...], is_lost: bool
     ) -> None:
-        """Tell everybody what a round has made durable; begin the next one if there is need."""
-        for synced in round_:
-            self._advance(synced.log, synced.end_offset)
-        for log in [log for log in self._waiting if is_lost or log.offline_reason is not None]:
-            self.abandon(log)
+        """Begin the next round if there is need; then tell everybody what this one has made durable."""
         assert self._round_start_s is not None
         if self._probe is not None:
             self._probe.sync_round_completed(loop.time() - self._round_start_s, len(round_))
         self._round_start_s = None
-        if self._wal.has_dirty:
+        goes_on = self._wal.has_dirty
+        if goes_on:
             self._begin_round(loop)
-        elif self._idle is not None:
+            if self._waiting:
+                self._order(loop)
+        for synced in round_:
+            self._advance(synced.log, synced.end_offset)
+        for log in [log for log in self._waiting if is_lost or log.offline_reason is not None]:
+            self.abandon(log)
+        if not goes_on and self._idle is not None:
             self._idle.set_result(None)
 
     def _advance(self, log: PartitionLog, offset: int) -> None:

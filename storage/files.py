@@ -90,6 +90,9 @@ class File(Protocol):
     def fileno(self) -> int:
         """The descriptor, for `os.sendfile`; this object keeps owning it."""
 
+    def sync_descriptor(self) -> int | None:
+        """A descriptor whose fdatasync does all that `sync` does; None if only `sync` can."""
+
     def close(self) -> None:
         """Give the descriptor back; closing twice is allowed."""
 
@@ -279,6 +282,9 @@ class LocalFile:
             os.fdatasync(self._descriptor)
 
     def fileno(self) -> int:
+        return self._descriptor
+
+    def sync_descriptor(self) -> int | None:
         return self._descriptor
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import read_header, stamp
+from storage.begun_sync import BegunSync
 from storage.checkpoint import CHECKPOINT_BYTES_MIN
 from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 from storage.cleaning_view import CleanableSegment, CleaningView
@@ -198,6 +199,28 @@ class PartitionLog(ReadableLog):
             raise
         self._unsynced.synced(end_offset)
         return end_offset
+
+    def begin_sync(self) -> BegunSync | None:
+        """Begin what `sync` does, for who carries the fdatasync out elsewhere; the loop's thread.
+
+        What it ends with makes everything safe that is in the log now; if that fails, the log's
+        directory is offline. None if it takes more than the fdatasync of one file: then it takes `sync`.
+        """
+        self._unsynced.sync_begins()
+        try:
+            begun = self._list.begin_sync()
+        except StorageError:
+            begun = None
+        if begun is None:
+            return None
+        end_offset = self.log_end_offset
+
+        def end(error: int) -> None:
+            with self._service.failing_with_the_disk():
+                begun.end(error)
+            self._unsynced.synced(end_offset)
+
+        return BegunSync(begun.descriptor, end, begun.abandon)
 
     def is_flush_due(self, now_ms: int = UNKNOWN) -> bool:
         """Whether flush.messages or, if the time is given, flush.ms asks for a sync."""

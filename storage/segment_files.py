@@ -10,10 +10,12 @@ they begin, when they are done, and when a sync covers them; a file is idle when
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from storage.begun_sync import BegunSync
 from storage.errors import SegmentRemoved, StorageError, SyncFailed
 from storage.files import Buffer, File, FileSystem
 from storage.open_files import ACTIVE, SEALED
@@ -199,6 +201,37 @@ class SegmentFiles:
                 self._sync_failure = error
                 raise
             self._writes_synced = max(self._writes_synced, done)
+
+    def begin_sync(self) -> BegunSync | None:
+        """Begin what `sync` does, for who carries the fdatasync out elsewhere; it waits for nobody.
+
+        None if it takes `sync`: another thread is syncing the file, a sync of it has failed, or it
+        has no descriptor that would do.
+
+        Raises:
+            SegmentRemoved: as `sync`.
+        """
+        self.pin()
+        file, lock, done = self.open(), self._syncing(), self._writes_done
+        descriptor = file.sync_descriptor()
+        if descriptor is None or self._sync_failure is not None or not lock.acquire(blocking=False):
+            self.unpin()
+            return None
+
+        def abandon() -> None:
+            lock.release()
+            self.unpin()
+
+        def end(error: int) -> None:
+            try:
+                if error:
+                    self._sync_failure = SyncFailed("sync", file.path, error, os.strerror(error))
+                    raise self._sync_failure
+                self._writes_synced = max(self._writes_synced, done)
+            finally:
+                abandon()
+
+        return BegunSync(descriptor, end, abandon)
 
     def _syncing(self) -> threading.Lock:
         """What a sync holds; made at the first one, because most segments are never synced again."""

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from storage.begun_sync import BegunSync
 from storage.checkpoint import Checkpoint, bytes_behind, is_in, take_checkpoint
 from storage.cleaned_segment import CleanedSegment, discard_staged
 from storage.errors import DiskError, NoSpace, SegmentRemoved, SwapRefused
@@ -426,6 +427,14 @@ class SegmentList:
         self._states.remove_old_snapshots()
 
     # ---------------------------------------------------------------- syncs
+
+    def begin_sync(self) -> BegunSync | None:
+        """Begin a sync of the active segment, if nothing else of the log needs one; None if it does."""
+        with self.state_lock:
+            if len(self._unsynced) > 1 or self._directory_is_dirty:
+                return None
+            active = self._unsynced[0]
+        return active.files.begin_sync()
 
     def sync(self, end_of_log: Callable[[], int]) -> int:
         """Make all appended bytes safe; the log's end before it began. Any thread.

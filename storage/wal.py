@@ -3,18 +3,24 @@
 One round takes every dirty log and syncs them at the same time; a log that is appended to meanwhile
 is dirty for the next round. A failed sync is final: the log's directory goes offline, and nothing that
 waited for it is ever acknowledged.
+
+    begin_round -> SyncThreads -> end_round      if each dirty log needs one fdatasync: nearly always
+    sync_round, on a worker thread               else: after a roll, or with a file that fails on demand
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from storage.begun_sync import BegunSync
 from storage.errors import StorageError
 from storage.log import PartitionLog
+from storage.sync_threads import SyncThreads
 
 _log = logging.getLogger("storage.wal")
 
@@ -31,14 +37,26 @@ class Synced:
     end_offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What a round of `SyncThreads` will have made safe of one log."""
+
+    synced: Synced
+    sync: BegunSync
+
+
 class Wal:
-    """The dirty logs of a broker. Marked on the loop's thread; one round at a time, on a worker."""
+    """The dirty logs of a broker. One round at a time, of either kind; used from the loop's thread,
+    but for `sync_round`."""
 
-    __slots__ = ("_dirty", "_executor")
+    __slots__ = ("_begun", "_dirty", "_executor", "_threads")
 
-    def __init__(self) -> None:
-        # A deque, because the loop appends while a worker takes, and both are single steps.
+    def __init__(self, threads: SyncThreads | None = None) -> None:
+        # Constant after construction
+        self._threads = threads if threads is not None else SyncThreads(SYNC_THREADS)
+        # State. A deque, because the loop appends while a worker takes, and both are single steps.
         self._dirty: deque[PartitionLog] = deque()
+        self._begun: tuple[_Begun, ...] = ()
         self._executor: ThreadPoolExecutor | None = None
 
     @property
@@ -49,6 +67,56 @@ class Wal:
     def mark_dirty(self, log: PartitionLog) -> None:
         """Say that `log` has bytes that no sync covers."""
         self._dirty.append(log)
+
+    # ---------------------------------------------------------------- rounds without a worker
+
+    def begin_round(self) -> bool:
+        """Begin to sync all dirty logs; False if that takes `sync_round`, and nothing was begun."""
+        dirty = [log for log in self._take_dirty() if log.offline_reason is None]
+        begun: list[_Begun] = []
+        for log in dirty:
+            synced, sync = Synced(log, log.log_end_offset), log.begin_sync()
+            if sync is None:
+                break
+            begun.append(_Begun(synced, sync))
+        if begun and len(begun) == len(dirty) and self._can_begin(begun):
+            self._begun = tuple(begun)
+            return True
+        for each in begun:
+            each.sync.abandon()
+        self._dirty.extend(dirty)
+        return False
+
+    def _can_begin(self, begun: list[_Begun]) -> bool:
+        """Have the threads begin, unless the system has none left."""
+        try:
+            self._threads.begin([each.sync.descriptor for each in begun])
+        except (MemoryError, RuntimeError) as error:
+            _log.warning("a sync round takes a worker instead of its threads: %s", error)
+            return False
+        return True
+
+    @property
+    def round_event(self) -> int:
+        """An eventfd that becomes readable when a round that was begun is over."""
+        return self._threads.fileno()
+
+    @property
+    def is_round_over(self) -> bool:
+        """Whether a round was begun, is over, and has not been ended."""
+        return bool(self._begun) and self._threads.is_over
+
+    def end_round(self) -> tuple[Synced, ...]:
+        """What the round that is over has made safe; as `sync_round`."""
+        begun, self._begun = self._begun, ()
+        synced = []
+        for each, error in zip(begun, self._threads.errors_of_round(), strict=True):
+            with _reporting(each.synced.log):
+                each.sync.end(error)
+                synced.append(each.synced)
+        return _in_service(synced)
+
+    # ---------------------------------------------------------------- rounds on a worker
 
     def sync_round(self) -> tuple[Synced, ...]:
         """Sync all dirty logs; what is on disk now.
@@ -62,12 +130,12 @@ class Wal:
         else:
             # A share each, because handing over every file costs as much as a small file's sync.
             shares = [dirty[first::SYNC_THREADS] for first in range(min(SYNC_THREADS, len(dirty)))]
-            synced = [each for found in self._threads().map(_sync, shares) for each in found]
-        return tuple(each for each in synced if each.log.offline_reason is None)
+            synced = [each for found in self._workers().map(_sync, shares) for each in found]
+        return _in_service(synced)
 
-    def _threads(self) -> ThreadPoolExecutor:
+    def _workers(self) -> ThreadPoolExecutor:
         if self._executor is None:
-            self._executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="fdatasync")
+            self._executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
         return self._executor
 
     def _take_dirty(self) -> list[PartitionLog]:
@@ -78,6 +146,7 @@ class Wal:
 
     def close(self) -> None:
         """Give the threads back."""
+        self._threads.close()
         if self._executor is not None:
             self._executor.shutdown()
 
@@ -86,10 +155,20 @@ def _sync(logs: Iterable[PartitionLog]) -> list[Synced]:
     """Sync one log after the other; those whose sync worked."""
     synced = []
     for log in logs:
-        if log.offline_reason is not None:
-            continue
-        try:
-            synced.append(Synced(log, log.sync()))
-        except StorageError as error:
-            _log.error("%s: the sync failed, which is final: %s", log.topic_partition, error)
+        if log.offline_reason is None:
+            with _reporting(log):
+                synced.append(Synced(log, log.sync()))
     return synced
+
+
+@contextmanager
+def _reporting(log: PartitionLog) -> Iterator[None]:
+    """Say that a sync failed, which the log has made final by then."""
+    try:
+        yield
+    except StorageError as error:
+        _log.error("%s: the sync failed, which is final: %s", log.topic_partition, error)
+
+
+def _in_service(round_: Iterable[Synced]) -> tuple[Synced, ...]:
+    return tuple(each for each in round_ if each.log.offline_reason is None)

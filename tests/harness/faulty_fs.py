@@ -38,6 +38,9 @@ class FaultyFile(LocalFile):
         self._faults.check("sync", self.path)
         super().sync()
 
+    def sync_descriptor(self) -> None:
+        """None, so that `sync` is asked, which can fail."""
+
 
 class FaultyFileSystem(LocalFileSystem):
     """Real files and directories whose operations fail as `faults` says."""

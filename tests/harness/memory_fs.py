@@ -248,6 +248,9 @@ class MemoryFile:
     def fileno(self) -> int:
         raise NotImplementedError("a file in memory has no descriptor")
 
+    def sync_descriptor(self) -> None:
+        return None
+
     def close(self) -> None:
         """Nothing to give back."""
 

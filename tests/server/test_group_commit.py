@@ -7,6 +7,7 @@ covers and what its failure means, which a real disk does not show.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -59,6 +60,11 @@ class TimedWal:
 
     def mark_dirty(self, log: TimedLog) -> None:
         self.dirty.add(log)
+
+    is_round_over = False
+
+    def begin_round(self) -> bool:
+        return False
 
     @property
     def has_dirty(self) -> bool:
@@ -304,6 +310,102 @@ async def test_an_offline_log_is_not_flushed(wal: TimedWal) -> None:
 
     await commit.stop()
     assert wal.rounds == []
+
+
+class EventWal(TimedWal):
+    """Rounds that no worker carries out: over when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.round_event = os.eventfd(0, os.EFD_NONBLOCK)
+        self.under_way: dict[TimedLog, int] = {}
+        self.is_round_over = False
+
+    def begin_round(self) -> bool:
+        assert not self.under_way
+        self.under_way = {log: log.log_end_offset for log in self.dirty}
+        self.dirty = set()
+        self.rounds.append(self.under_way)
+        return True
+
+    def finish(self) -> None:
+        self.is_round_over = True
+        os.eventfd_write(self.round_event, 1)
+
+    def end_round(self) -> tuple[Synced, ...]:
+        covered, self.under_way, self.is_round_over = self.under_way, {}, False
+        return tuple(Synced(log, end) for log, end in covered.items())
+
+
+@pytest.fixture
+def event_wal() -> Iterator[EventWal]:
+    wal = EventWal()
+    yield wal
+    os.close(wal.round_event)
+
+
+async def test_a_round_beside_the_loop_is_ended_by_its_event(event_wal: EventWal) -> None:
+    commit, _ = group_commit_over(event_wal)
+    log: Any = TimedLog()
+    log.append(2)
+    commit.appended(log)
+    durable = commit.durable(log, 2)
+    await asyncio.sleep(0.01)
+    assert event_wal.rounds == [{log: 2}]
+    assert not durable.done()
+
+    event_wal.finish()
+
+    assert await durable is True
+    assert log.high_watermark == 2
+    await commit.stop()
+
+
+async def test_a_request_that_waits_ends_a_round_that_is_over_and_begins_the_next(
+    event_wal: EventWal,
+) -> None:
+    """The loop may be busy with a burst of requests; the disk is not to wait for its end."""
+    commit, _ = group_commit_over(event_wal)
+    log: Any = TimedLog()
+    log.append(1)
+    commit.appended(log)
+    first = commit.durable(log, 1)
+    commit.hurry()
+    event_wal.finish()
+    log.append(1)
+    commit.appended(log)
+    second = commit.durable(log, 2)
+
+    commit.hurry()
+
+    assert event_wal.rounds == [{log: 1}, {log: 2}]
+    assert (first.done(), second.done()) == (True, False)
+    await asyncio.sleep(0.01)  # The first round's event comes late, and is nobody's.
+    assert not second.done()
+    event_wal.finish()
+    assert await second is True
+    await commit.stop()
+
+
+async def test_the_next_round_begins_before_the_waiters_of_the_last_are_answered(
+    event_wal: EventWal,
+) -> None:
+    commit, _ = group_commit_over(event_wal)
+    log: Any = TimedLog()
+    log.append(1)
+    commit.appended(log)
+    commit.hurry()
+    log.append(1)
+    commit.appended(log)
+    durable = commit.durable(log, 2)
+    event_wal.finish()
+    await asyncio.sleep(0.01)
+
+    assert event_wal.rounds == [{log: 1}, {log: 2}]
+    assert log.high_watermark == 1
+    event_wal.finish()
+    assert await durable is True
+    await commit.stop()
 
 
 async def test_stopping_finishes_the_round_under_way(wal: TimedWal) -> None:
