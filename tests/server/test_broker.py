@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import json
 import signal
@@ -28,6 +29,7 @@ from storage.errors import DirectoryLocked, SyncFailed
 from storage.files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.log_directory import LogDirectory
+from storage.sync_threads import SyncThreads
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.client_record import KeyedRecord
 from tests.harness.clients import PYTHON_CLIENT_NAMES, ConfluentClient, client, create_topic
@@ -327,6 +329,7 @@ async def test_a_failed_sync_is_never_acknowledged_and_ends_the_only_directory(
 
         with monkeypatch.context() as patched:
             patched.setattr("storage.files.LocalFile.sync", fail)
+            patched.setattr("storage.files.LocalFile.sync_descriptor", lambda _: None)
             request = produce_request("orders", batch_of(1))
             answer = only_produced(await served.call(request, 9, ProduceResponse))
 
@@ -356,6 +359,7 @@ async def test_of_two_directories_the_one_that_works_serves_on(
 
         sync = "storage.files.LocalFile.sync"
         monkeypatch.setattr(sync, failing_below(second))
+        monkeypatch.setattr("storage.files.LocalFile.sync_descriptor", lambda _: None)
         request = produce_request("orders", batch_of(1), on_second)
         answer = only_produced(await served.call(request, 9, ProduceResponse))
 
@@ -366,6 +370,27 @@ async def test_of_two_directories_the_one_that_works_serves_on(
 
     assert is_clean(first)
     assert not is_clean(second)
+
+
+async def test_a_sync_that_fails_beside_the_loop_is_never_acknowledged_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class BrokenDisk(SyncThreads):
+        def errors_of_round(self) -> list[int]:
+            return [errno.EIO for _ in super().errors_of_round()]
+
+    monkeypatch.setattr("storage.wal.SyncThreads", BrokenDisk)
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        log = served.log("orders")
+        log.sync()  # Whatever more than one file needs was done before.
+
+        request = produce_request("orders", batch_of(1))
+        answer = only_produced(await served.call(request, 9, ProduceResponse))
+
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert log.high_watermark == 0
+        await asyncio.wait_for(served.broker.wait_failed(), 5)
 
 
 def failing_below(directory: Path) -> object:

@@ -361,6 +361,7 @@ def sync_log(
         synced.append(file.path)
 
     monkeypatch.setattr(LocalFile, "sync", sync)
+    monkeypatch.setattr(LocalFile, "sync_descriptor", lambda _: None)
     return synced
 
 
