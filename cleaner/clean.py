@@ -194,6 +194,7 @@ def _filter(
         decompressed_bytes_max=settings.decompressed_bytes_max,
         producer_last_offsets=plan.view.producer_last_offsets,
         index_interval_bytes=plan.view.config.index_interval_bytes,
+        keeps_unkeyed=plan.view.config.keeps_unkeyed_records,
     )
 
 

@@ -135,6 +135,7 @@ class BatchFilter:
         producer_last_offsets: Collection[int] = (),
         index_interval_bytes: int = 4096,
         segment_bytes_max: int = 2147483647,
+        keeps_unkeyed: bool = False,
     ) -> None:
         """
         Args:
@@ -148,6 +149,7 @@ class BatchFilter:
             segment_bytes_max: an output segment takes no batch that makes it larger, except its
                 first. It takes none that ends beyond its base offset + 2^31 - 1 either; so an
                 empty one can be full too, if it begins far below its first batch.
+            keeps_unkeyed: whether records without a key stay.
 
         Raises:
             ValueError: `end_offset` is beyond `offset_map.end_offset`, or a bound is negative.

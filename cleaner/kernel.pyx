@@ -80,7 +80,7 @@ SLOT_BYTES = sizeof(kp_slot)
 cdef enum:
     # Records between the prefetch of a slot and the look at it; a power of two.
     WINDOW = 32
-    VERDICT_COUNT = 6
+    VERDICT_COUNT = 7
     RECORD_BYTES_MIN = 7
     CODEC_MAX = 4
     INDEX_ENTRY_INTS = 4
@@ -90,6 +90,7 @@ cdef enum:
     KEPT_LATEST
     KEPT_UNMAPPED
     KEPT_TAIL
+    KEPT_UNKEYED
     DROPPED_SUPERSEDED
     DROPPED_TOMBSTONE
     DROPPED_UNKEYED
@@ -98,6 +99,7 @@ VERDICTS = (
     Verdict.KEPT_LATEST,
     Verdict.KEPT_UNMAPPED,
     Verdict.KEPT_TAIL,
+    Verdict.KEPT_UNKEYED,
     Verdict.DROPPED_SUPERSEDED,
     Verdict.DROPPED_TOMBSTONE,
     Verdict.DROPPED_UNKEYED,
@@ -608,6 +610,7 @@ cdef class BatchFilter:
     cdef int64_t new_horizon_ms
     cdef int64_t index_interval_bytes
     cdef int64_t segment_bytes_max
+    cdef bint keeps_unkeyed
     cdef int64_t *producer_offsets
     cdef size_t producer_offset_count
     # State: what was decided, and the output segment it went to
@@ -642,6 +645,7 @@ cdef class BatchFilter:
         producer_last_offsets=(),
         int64_t index_interval_bytes=4096,
         int64_t segment_bytes_max=INT32_MAX,
+        bint keeps_unkeyed=False,
     ):
         if end_offset > offset_map.end:
             raise ValueError(f"the map ends at {offset_map.end}, before {end_offset}")
@@ -655,6 +659,7 @@ cdef class BatchFilter:
         self.new_horizon_ms = now_ms + min(delete_retention_ms, INT64_MAX - now_ms)
         self.index_interval_bytes = index_interval_bytes
         self.segment_bytes_max = segment_bytes_max
+        self.keeps_unkeyed = keeps_unkeyed
         self.records = Records(decompressed_bytes_max)
         self.last_offset_read = -1
         self.take_producers(sorted(set(producer_last_offsets)))
@@ -874,7 +879,7 @@ cdef class BatchFilter:
         self, const Awaited *awaited, const batch_header *header
     ) noexcept nogil:
         if not awaited.has_key:
-            return DROPPED_UNKEYED
+            return KEPT_UNKEYED if self.keeps_unkeyed else DROPPED_UNKEYED
         if awaited.offset < kp_slots_get(&self.offset_map.slots, awaited.hash):
             return DROPPED_SUPERSEDED
         if (

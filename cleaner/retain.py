@@ -41,6 +41,8 @@ class Verdict(enum.Enum):
     KEPT_TAIL = "kept_tail"
     """It would die, but is the last record below the pass's upper bound: without it a client that
     reads to the end would wait for ever."""
+    KEPT_UNKEYED = "kept_unkeyed"
+    """It has no key, and its topic keeps such records (`compaction.unkeyed.records`)."""
     DROPPED_SUPERSEDED = "dropped_superseded"
     """A later record has its key."""
     DROPPED_TOMBSTONE = "dropped_tombstone"
@@ -50,7 +52,7 @@ class Verdict(enum.Enum):
 
     @property
     def is_kept(self) -> bool:
-        return self in (Verdict.KEPT_LATEST, Verdict.KEPT_UNMAPPED, Verdict.KEPT_TAIL)
+        return self.value.startswith("kept")
 
 
 class Fate(enum.Enum):
@@ -117,6 +119,8 @@ class PassBounds:
     delete_retention_ms: int
     producer_last_offsets: Collection[int] = ()
     """The last offset of the last data batch of each active producer."""
+    keeps_unkeyed: bool = False
+    """Whether records without a key stay; they came before the topic was compacted."""
 
     @property
     def new_delete_horizon_ms(self) -> int:
@@ -145,6 +149,7 @@ def judge(
     offset_map: KeyOffsets,
     delete_horizon_ms: int | None,
     now_ms: int,
+    keeps_unkeyed: bool = False,
 ) -> Verdict:
     """Decide one record's fate. Pure: same arguments, same verdict.
 
@@ -157,7 +162,7 @@ def judge(
         # The map filled up before it reached this record: nothing is known of its key.
         return Verdict.KEPT_UNMAPPED
     if key is None:
-        return Verdict.DROPPED_UNKEYED
+        return Verdict.KEPT_UNKEYED if keeps_unkeyed else Verdict.DROPPED_UNKEYED
     latest = offset_map.get(key)
     if latest is not None and offset < latest:
         return Verdict.DROPPED_SUPERSEDED
@@ -215,6 +220,7 @@ def _judge_records(
             offset_map=offset_map,
             delete_horizon_ms=header.delete_horizon_ms,
             now_ms=bounds.now_ms,
+            keeps_unkeyed=bounds.keeps_unkeyed,
         )
         for record in records
     ]

@@ -335,11 +335,15 @@ class PartitionLog(ReadableLog):
     # ---------------------------------------------------------------- changing and ending
 
     def update_config(self, config: LogConfig) -> None:
-        """Use another configuration; a changed cleanup policy ends passes planned before.
+        """Use another configuration; one that keeps other records ends passes planned before.
 
         What is being committed at this moment may be from before; `settle` waits for it.
         """
-        if config.cleanup_policy != self.config.cleanup_policy:
+        before = self.config
+        if (config.cleanup_policy, config.keeps_unkeyed_records) != (
+            before.cleanup_policy,
+            before.keeps_unkeyed_records,
+        ):
             self._list.raise_generation()
         self.config = config
 

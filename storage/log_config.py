@@ -157,6 +157,15 @@ class LogConfig:
         doc="How long a tombstone stays after it was first cleaned. A reader from the start must"
         " reach the end within this time to be sure to see every deletion.",
     )
+    compaction_unkeyed_records: str = prop(
+        "compaction.unkeyed.records",
+        STRING,
+        default="drop",
+        choices=("drop", "keep"),
+        doc="What cleaning makes of records without a key, which a topic can hold from before it was"
+        " compacted: drop, as Kafka does, counted in the cleaner's metrics, or keep. A property of"
+        " Kompakt's own.",
+    )
     retention_ms: int = prop(
         "retention.ms",
         LONG,
@@ -349,6 +358,11 @@ class LogConfig:
     def is_compacted(self) -> bool:
         """Whether the cleaner keeps the last record of each key; records then need keys."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def keeps_unkeyed_records(self) -> bool:
+        """Whether the cleaner leaves records without a key where they are."""
+        return self.compaction_unkeyed_records == "keep"
 
     @property
     def is_deleted(self) -> bool:

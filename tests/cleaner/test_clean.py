@@ -298,6 +298,37 @@ def test_different_keys_never_delete_each_other() -> None:
     assert [record.key for record in log.records()] == keys
 
 
+@pytest.mark.parametrize(
+    ("setting", "left", "verdict"),
+    [
+        pytest.param("drop", [2], "dropped_unkeyed", id="dropped"),
+        pytest.param("keep", [0, 1, 2], "kept_unkeyed", id="kept"),
+    ],
+)
+def test_unkeyed_records_from_before_go_or_stay_as_the_topic_says(
+    setting: str, left: list[int], verdict: str
+) -> None:
+    """compaction.unkeyed.records; Kafka's testCleaningWithUnkeyedMessages."""
+    log = CompactedLog(replace(CONFIG, compaction_unkeyed_records=setting))
+    log.append((None, b"1"), (None, None), codec=Codec.LZ4)
+    log.append((b"a", b"1"))
+
+    report = log.clean()
+
+    assert [record.offset for record in log.records()] == left
+    assert report.records_by_verdict[verdict] == 2
+
+
+def test_a_pass_that_would_drop_what_the_topic_keeps_by_now_ends() -> None:
+    log = CompactedLog()
+    log.append_segment((None, b"1"), (b"a", b"1"))
+    plan = log.plan()
+    log.log.update_config(replace(CONFIG, compaction_unkeyed_records="keep"))
+
+    with pytest.raises(CleaningAborted):
+        log.execute(plan)
+
+
 # -------------------------------------------------------------------- chunks, maps, groups
 
 

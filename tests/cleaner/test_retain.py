@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from cleaner.retain import (
@@ -70,6 +72,15 @@ def test_verdict(
         delete_horizon_ms=horizon,
         now_ms=NOW_MS,
     )
+
+
+def test_a_record_without_a_key_stays_where_its_topic_keeps_such_records() -> None:
+    batch = log_batch(0, (None, b"1"), (b"a", b"1"))
+
+    remains = retain(batch, {b"a": 7}, replace(bounds(), keeps_unkeyed=True))
+
+    assert remains.verdicts == (Verdict.KEPT_UNKEYED, Verdict.DROPPED_SUPERSEDED)
+    assert remains.survivors == batch.records[:1]
 
 
 def test_a_batch_of_which_nothing_dies_stays_as_it_is() -> None:

@@ -64,6 +64,7 @@ class Pass:
             producer_last_offsets=self.bounds.producer_last_offsets,
             segment_bytes_max=segment_bytes_max,
             index_interval_bytes=index_interval_bytes,
+            keeps_unkeyed=self.bounds.keeps_unkeyed,
         )
 
 
@@ -119,6 +120,7 @@ def passes(draw: st.DrawFn) -> Pass:
         now_ms=NOW_MS,
         delete_retention_ms=draw(st.sampled_from((0, DELETE_RETENTION_MS, 2**63 - 1))),
         producer_last_offsets=draw(st.sets(st.sampled_from(last_offsets))),
+        keeps_unkeyed=draw(st.booleans()),
     )
     start_offset = draw(st.sampled_from([0, *(last + 1 for last in last_offsets)]))
     return Pass(batches=tuple(batches), start_offset=min(start_offset, end_offset), bounds=bounds)

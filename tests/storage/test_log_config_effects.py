@@ -37,6 +37,7 @@ SHOWN_ELSEWHERE = {
     "min.compaction.lag.ms": "tests/cleaner/test_pick.py",
     "max.compaction.lag.ms": "tests/cleaner/test_pick.py",
     "delete.retention.ms": "tests/cleaner/test_clean.py",
+    "compaction.unkeyed.records": "tests/cleaner/test_clean.py",
     "retention.ms": "tests/storage/test_retention.py",
     "retention.bytes": "tests/storage/test_retention.py",
     "compression.type": "tests/server/handlers/test_produce.py",
