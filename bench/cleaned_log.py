@@ -89,7 +89,7 @@ def clean_whole(log: PartitionLog) -> PassReport:
     assessment = assess(view, view.config, now_ms(), requested=True)
     plan = plan_pass(view, assessment, now_ms=now_ms(), stamp_ms=now_ms())
     meter = PassMeter(
-        throttle=Throttle(float("inf"), clock=time.monotonic),
+        throttle=Throttle(clock=time.monotonic),
         probe=SilentProbe(),
         sleep=lambda _: False,
         is_stale=lambda: False,

@@ -59,13 +59,13 @@ class PassMeter:
         """Account for bytes just read. Raises `CleaningAborted` as `check` does."""
         self.bytes_read += bytes_count
         self._probe.bytes_read(bytes_count)
-        self._pay(bytes_count)
+        self._pay(self._throttle.read(bytes_count, sleep=self._nap))
 
     def wrote(self, bytes_count: int) -> None:
         """Account for bytes just written. Raises `CleaningAborted` as `check` does."""
         self.bytes_written += bytes_count
         self._probe.bytes_written(bytes_count)
-        self._pay(bytes_count)
+        self._pay(self._throttle.wrote(bytes_count, sleep=self._nap))
 
     def check(self) -> None:
         """Raises `CleaningAborted` when the pass is to stop or its log has changed."""
@@ -74,8 +74,11 @@ class PassMeter:
         if self._is_stale():
             raise CleaningAborted("the log was truncated, deleted or reconfigured")
 
-    def _pay(self, bytes_count: int) -> None:
-        seconds = self._throttle.spend(bytes_count, sleep=self._sleep)
+    def _nap(self, seconds: float) -> bool:
+        """Sleep for the throttle; True when nobody needs the pass any more."""
+        return self._sleep(seconds) or self._is_stale()
+
+    def _pay(self, seconds: float) -> None:
         if seconds > 0:
             self.throttled_seconds += seconds
             self._probe.throttled(seconds)

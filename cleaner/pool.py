@@ -93,11 +93,10 @@ class CleanerPool:
         """`logs` gives all logs that are there at the moment, compacted or not."""
         # Constant after construction.
         self._logs = logs
-        self._settings = settings
         self._clock = clock
         self._horizon_clock = HorizonClock(clock)
         self._probe = probe
-        self._throttle = Throttle(settings.io_max_bytes_per_second, clock=clock.monotonic)
+        self._throttle = Throttle(settings.io_rates, clock=clock.monotonic)
         self._executor = ThreadPoolExecutor(
             settings.threads,
             thread_name_prefix="cleaner",
@@ -107,6 +106,7 @@ class CleanerPool:
         self._picking = asyncio.Lock()
         self._stopping = asyncio.Event()
         # State.
+        self._settings = settings
         self._quarantine = Quarantine(
             rest_ms=settings.retry_backoff_ms, rest_ms_max=settings.retry_backoff_max_ms
         )
@@ -135,9 +135,17 @@ class CleanerPool:
             await running.ended.wait()
         self._executor.shutdown()
 
-    def set_rate(self, bytes_per_second: float) -> None:
-        """Change the I/O budget; passes under way follow at once."""
-        self._throttle.set_rate(bytes_per_second)
+    def configure(self, settings: CleanerSettings) -> None:
+        """Go by other settings: passes under way by the I/O budgets, the next ones by all of them.
+
+        The number of threads stays what it was at the start.
+        """
+        self._settings = settings
+        self._throttle.set_rates(settings.io_rates)
+
+    def lift_budgets(self, is_lifted: bool) -> None:
+        """Let passes read and write as fast as they can, because the disk is nearly full."""
+        self._throttle.lift(is_lifted)
 
     async def clean_now(self, log: PartitionLog) -> PassReport:
         """Clean a log up to its high watermark now, whatever its dirty ratio.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from cleaner.throttle import IoRates
 
 CHUNK_BYTES_MIN = 1 << 20
 """The kernel gets at least this much a call: with less, the calls cost more than the work."""
@@ -31,8 +32,8 @@ class CleanerSettings:
     reads at least `CHUNK_BYTES_MIN` a chunk all the same."""
     io_buffer_load_factor: float = 0.9
     """log.cleaner.io.buffer.load.factor: how full an offset map gets, in spite of its name."""
-    io_max_bytes_per_second: float = math.inf
-    """log.cleaner.io.max.bytes.per.second, over bytes read and written by all workers."""
+    io_rates: IoRates = field(default_factory=IoRates)
+    """log.cleaner.io.max, .read and .write.bytes.per.second."""
     backoff_ms: int = 15_000
     """log.cleaner.backoff.ms: how long a worker that found nothing to clean waits."""
     decompressed_bytes_max: int = 1 << 30
@@ -47,7 +48,6 @@ class CleanerSettings:
     def __post_init__(self) -> None:
         assert self.threads >= 1
         assert 0 < self.io_buffer_load_factor <= 1
-        assert self.io_max_bytes_per_second > 0
 
     @property
     def map_bytes(self) -> int:

@@ -6,7 +6,6 @@ filter goes through everything up to the stretch's end and counts what a later r
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -148,7 +147,7 @@ def _count_superseded(
 
 def _meter() -> PassMeter:
     return PassMeter(
-        throttle=Throttle(math.inf, clock=lambda: 0.0),
+        throttle=Throttle(clock=lambda: 0.0),
         probe=SilentProbe(),
         sleep=lambda seconds: False,
         is_stale=lambda: False,

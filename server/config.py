@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cleaner.settings import CleanerSettings
+from cleaner.throttle import IoRates
 from server.network_config import NetworkConfig
 from server.topic_defaults import log_defaults_from, topic_synonyms
 from storage.config_property import (
@@ -224,8 +225,23 @@ class BrokerConfig(NetworkConfig):
         default=DOUBLE_MAX,
         at_least=1,
         unit="bytes",
-        dynamic=False,
         doc="What all cleaner threads together may read and write a second.",
+    )
+    log_cleaner_io_read_bytes_per_second: float = prop(
+        "log.cleaner.io.read.bytes.per.second",
+        DOUBLE,
+        default=DOUBLE_MAX,
+        at_least=1,
+        unit="bytes",
+        doc="What all cleaner threads together may read a second. A property of Kompakt's own.",
+    )
+    log_cleaner_io_write_bytes_per_second: float = prop(
+        "log.cleaner.io.write.bytes.per.second",
+        DOUBLE,
+        default=DOUBLE_MAX,
+        at_least=1,
+        unit="bytes",
+        doc="What all cleaner threads together may write a second. A property of Kompakt's own.",
     )
     log_cleaner_backoff_ms: int = prop(
         "log.cleaner.backoff.ms",
@@ -272,13 +288,16 @@ class BrokerConfig(NetworkConfig):
 
     def cleaner_settings(self) -> CleanerSettings:
         """The part of the configuration that the cleaner takes."""
-        rate = self.log_cleaner_io_max_bytes_per_second
         return CleanerSettings(
             threads=max(self.log_cleaner_threads, 1),
             dedupe_buffer_size=self.log_cleaner_dedupe_buffer_size,
             io_buffer_size=self.log_cleaner_io_buffer_size,
             io_buffer_load_factor=self.log_cleaner_io_buffer_load_factor,
-            io_max_bytes_per_second=math.inf if rate == DOUBLE_MAX else rate,
+            io_rates=IoRates(
+                total=_rate(self.log_cleaner_io_max_bytes_per_second),
+                read=_rate(self.log_cleaner_io_read_bytes_per_second),
+                write=_rate(self.log_cleaner_io_write_bytes_per_second),
+            ),
             backoff_ms=self.log_cleaner_backoff_ms,
         )
 
@@ -329,6 +348,11 @@ class BrokerConfig(NetworkConfig):
         first = properties_of(LogConfig)[field_name].synonyms[0].name == declared.name
         value: Value = getattr(self.log_defaults, field_name)
         return value if first else None
+
+
+def _rate(bytes_per_second: float) -> float:
+    """A rate; Kafka says "no limit" with the largest number there is."""
+    return math.inf if bytes_per_second == DOUBLE_MAX else bytes_per_second
 
 
 def known_properties() -> set[str]:

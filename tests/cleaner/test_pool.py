@@ -19,6 +19,7 @@ from cleaner.pool import CleanerPool
 from cleaner.probe import SilentProbe
 from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
+from cleaner.throttle import IoRates
 from protocol.errors import CorruptBatch
 from storage.files import LocalFileSystem
 from storage.log import Appended, PartitionLog
@@ -381,7 +382,7 @@ async def test_a_stop_ends_a_throttled_pass_at_once_and_nothing_is_lost(house: H
     for number in range(50):
         house.append(log, (b"%d" % (number % 5), b"v" * 100_000))
     log.roll(house.clock.wall_ms)
-    pool = house.pool(replace(SETTINGS, io_max_bytes_per_second=1000.0))
+    pool = house.pool(replace(SETTINGS, io_rates=IoRates(total=1000.0)))
     pool.start()
     await until(lambda: bool(pool.status().running))
 
@@ -406,12 +407,32 @@ async def test_a_stopped_pool_starts_no_pass(house: House) -> None:
 
 async def test_a_rate_set_while_a_pass_sleeps_lets_it_go_on(house: House) -> None:
     log = house.dirty_log()
-    pool = house.pool(replace(SETTINGS, io_max_bytes_per_second=1.0))
+    pool = house.pool(replace(SETTINGS, io_rates=IoRates(total=1.0)))
 
     async with running(pool):
         await until(lambda: bool(pool.status().running))
-        pool.set_rate(1e9)
+        pool.configure(replace(SETTINGS, io_rates=IoRates(total=1e9)))
         await until(lambda: log.clean_offset == 3)
+
+
+async def test_lifted_budgets_let_a_sleeping_pass_go_on(house: House) -> None:
+    log = house.dirty_log()
+    pool = house.pool(replace(SETTINGS, io_rates=IoRates(write=1.0)))
+
+    async with running(pool):
+        await until(lambda: bool(pool.status().running))
+        pool.lift_budgets(True)
+        await until(lambda: log.clean_offset == 3)
+
+
+async def test_a_throttled_pass_notices_at_once_that_its_log_has_changed(house: House) -> None:
+    log = house.dirty_log()
+    pool = house.pool(replace(SETTINGS, io_rates=IoRates(read=1.0)))
+
+    async with running(pool):
+        await until(lambda: bool(pool.status().running))
+        log.update_config(replace(log.config, cleanup_policy=("delete",)))
+        await until(lambda: house.probe.events == ["aborted orders"])
 
 
 async def test_passes_run_at_low_priority_and_leave_the_loops_thread_its_own(

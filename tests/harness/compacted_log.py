@@ -5,7 +5,6 @@ Everything runs in the calling thread: what the log leaves to the background is 
 
 from __future__ import annotations
 
-import math
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
@@ -83,7 +82,7 @@ def meter_of(
 ) -> PassMeter:
     """The account of a pass that nothing throttles."""
     return PassMeter(
-        throttle=Throttle(math.inf, clock=lambda: 0.0),
+        throttle=Throttle(clock=lambda: 0.0),
         probe=SilentProbe(),
         sleep=stop,
         is_stale=lambda: log.generation != generation,

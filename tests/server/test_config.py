@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cleaner.throttle import IoRates
 from server.addresses import Address, HttpListener
 from server.config import BrokerConfig, known_properties
 from server.config_sources import (
@@ -186,7 +187,7 @@ def test_the_cleaner_gets_its_settings() -> None:
 
     assert settings.threads == 2
     assert settings.backoff_ms == 100
-    assert settings.io_max_bytes_per_second == float("inf")
+    assert settings.io_rates == IoRates()
 
 
 def test_rows_list_every_known_property_with_its_value() -> None:
