@@ -27,9 +27,10 @@ from cleaner.pick import Assessment, Reason, horizon_is_due
 from cleaner.recopy import Recopy
 from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
+from protocol.errors import ProtocolError
 from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 from storage.cleaning_view import CleanableSegment, CleaningView
-from storage.errors import SwapRefused
+from storage.errors import StorageError, SwapRefused
 from storage.manifest import SegmentRow
 
 
@@ -115,13 +116,29 @@ def clean(
     """Execute a plan, in the calling thread, and say what was done.
 
     Raises:
-        CleaningAborted: the meter was told to stop, or the log's generation moved.
+        CleaningAborted: the meter was told to stop, or the log's generation moved; also where that
+            made something fail.
         SwapRefused: the log changed between the last look at it and a swap.
         CorruptBatch, DecompressionTooLarge: a batch is damaged, or will not inflate in bounds.
         MapTooSmall: the offset map cannot hold the keys of one batch.
         StorageError: the disk failed.
     Whatever is raised, the groups swapped in before it stay, and the rest of the log is untouched.
     """
+    try:
+        return _execute(log, plan, settings, meter, monotonic)
+    except (ProtocolError, StorageError):
+        # What was cut off or deleted under the pass looks damaged to it.
+        meter.check()
+        raise
+
+
+def _execute(
+    log: CleanableLog,
+    plan: CleaningPlan,
+    settings: CleanerSettings,
+    meter: PassMeter,
+    monotonic: Callable[[], float],
+) -> PassReport:
     started = monotonic()
     offset_map = OffsetMap(settings.map_bytes, plan.view.hash_key, settings.io_buffer_load_factor)
     map_end = _map(plan, offset_map, settings, meter)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from storage.files import Buffer, File, FileSystem
+from storage.files import Buffer, File, FileSystem, unlink_if_there
 from storage.manifest import FLAG_CLEANED, SegmentRow
 from storage.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file
 from storage.segment_index import SegmentIndex
@@ -102,9 +102,7 @@ class CleanedSegmentWriter:
 def discard_staged(fs: FileSystem, directory: str, base_offset: int, version: int) -> None:
     """Remove the staged files of a cleaned segment that no swap took."""
     for kind in SEGMENT_KINDS:
-        path = _staged(directory, base_offset, version, kind)
-        if fs.exists(path):
-            fs.unlink(path)
+        unlink_if_there(fs, _staged(directory, base_offset, version, kind))
 
 
 def _staged(directory: str, base_offset: int, version: int, kind: str) -> str:

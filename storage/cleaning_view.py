@@ -36,6 +36,7 @@ class CleaningView:
     segments: tuple[CleanableSegment, ...]
     """All segments but the active one, in offset order."""
     generation: int
+    """The log's; -1 while it is truncated: then a pass ends at its first look."""
     clean_offset: int
     active_base_offset: int
     log_start_offset: int

@@ -156,6 +156,13 @@ class FileSystem(Protocol):
         """
 
 
+def unlink_if_there(fs: FileSystem, path: str) -> None:
+    """Remove a file's name, unless it is not there or another thread is faster."""
+    if fs.exists(path):
+        with contextlib.suppress(MissingFile):
+            fs.unlink(path)
+
+
 @contextlib.contextmanager
 def disk_errors(action: str, path: str) -> Iterator[None]:
     """Turn the system's errors into ours; the one boundary where that happens."""

@@ -292,7 +292,8 @@ class PartitionLog(ReadableLog):
                 topic_partition=self.topic_partition,
                 config=self.config,
                 segments=tuple(CleanableSegment(each.row(), each) for each in segments[:-1]),
-                generation=self.generation,
+                # What is planned in the middle of a truncation must come to nothing.
+                generation=UNKNOWN if self._list.is_truncating else self.generation,
                 clean_offset=max(self.clean_offset, self.log_start_offset),
                 active_base_offset=segments[-1].base_offset,
                 log_start_offset=self.log_start_offset,

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 
 from storage.begun_sync import BegunSync
 from storage.errors import SegmentRemoved, StorageError, SyncFailed
-from storage.files import Buffer, File, FileSystem
+from storage.files import Buffer, File, FileSystem, unlink_if_there
 from storage.open_files import ACTIVE, SEALED
 from storage.paths import LOG, SEGMENT_KINDS, join, segment_file
 
@@ -322,8 +322,7 @@ class SegmentFiles:
     def unlink(self, kinds: Sequence[str] = SEGMENT_KINDS) -> None:
         """Remove the files of these kinds that are there."""
         for kind in kinds:
-            if self._fs.exists(self.path(kind)):
-                self._fs.unlink(self.path(kind))
+            unlink_if_there(self._fs, self.path(kind))
 
 
 def _raise(error: StorageError) -> None:

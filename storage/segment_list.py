@@ -23,7 +23,7 @@ from storage.begun_sync import BegunSync
 from storage.checkpoint import Checkpoint, bytes_behind, is_in, take_checkpoint
 from storage.cleaned_segment import CleanedSegment, discard_staged
 from storage.errors import DiskError, NoSpace, SegmentRemoved, SwapRefused
-from storage.files import FileSystem
+from storage.files import FileSystem, unlink_if_there
 from storage.leader_epochs import LeaderEpochs
 from storage.log_identity import LogIdentity
 from storage.log_service import LogService
@@ -73,6 +73,7 @@ class SegmentList:
         "clean_offset",
         "commit_lock",
         "generation",
+        "is_truncating",
         "log_start_offset",
         "segments",
         "state_lock",
@@ -96,6 +97,8 @@ class SegmentList:
         # State, changed under `state_lock`. `segments` is in offset order, the last one active.
         self.segments: tuple[Segment, ...] = contents.segments
         self.generation = contents.generation
+        self.is_truncating = False
+        """Whether the last kept segment has bytes yet that a truncation takes away."""
         self.log_start_offset = contents.log_start_offset
         self._version = contents.version
         # Rolls that no manifest lists: the sealed segment, and the producers at its end.
@@ -386,24 +389,27 @@ class SegmentList:
         self._fs.sync_directory(self._identity.directory)
         self._states.set_back(cut.kept, cut.end_offset)
         self._commit(self.segments)
+        self.is_truncating = False
 
     def _remove_unlisted(self) -> None:
         """Remove what swaps have retired and readers still hold: the descriptors they have suffice.
 
-        Left behind, such a file could continue the shortened log when that is recovered.
+        Readers that let go, and a pass that gives up, may remove them at the same time. Left behind,
+        such a file could continue the shortened log when that is recovered.
         """
         directory = self._identity.directory
         listed = {(segment.base_offset, segment.file_version) for segment in self._listed}
         for name in self._fs.list(directory):
             file = parse_segment_file(name)
             if file is not None and (file.base_offset, file.version) not in listed:
-                self._fs.unlink(join(directory, name))
+                unlink_if_there(self._fs, join(directory, name))
 
     def _replace(self, kept: tuple[Segment, ...], start_offset: int) -> list[Segment]:
         """Go on with other segments; those that are no longer in the log."""
         with self.state_lock:
             gone = [segment for segment in self.segments if segment not in kept]
             self.generation += 1
+            self.is_truncating = True
             self.segments = kept
             self.log_start_offset = start_offset
             self._unsynced = [kept[-1]]

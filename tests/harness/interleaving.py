@@ -1,0 +1,126 @@
+"""Two pieces of work in two threads, of which exactly one runs at a time, as a schedule says.
+
+Both call `step` before everything that the other could come between. The schedule is how many steps
+each turn takes: `(5, 3)` lets the first work do five steps, the second three, then the first the rest.
+So every way in which two threads can meet with so many changes of turns is one tuple of numbers,
+and a failure is played again by it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+PATIENCE_SECONDS = 30.0
+FOR_EVER = 1 << 60
+
+
+class Stuck(AssertionError):
+    """Both works wait for each other, or one of them for something that is not scheduled."""
+
+
+class Interleaving:
+    """Runs two works by turns. Used once."""
+
+    def __init__(self, turns: Iterable[int]) -> None:
+        self._turns = iter(turns)
+        self._condition = threading.Condition()
+        self._local = threading.local()
+        self._active = 0
+        self._left = next(self._turns, FOR_EVER)
+        self._has_ended = [False, False]
+        self.steps = [0, 0]
+        """How many steps each work has done."""
+        self.errors: list[BaseException | None] = [None, None]
+        """What each work raised."""
+
+    def run(self, first: Callable[[], object], second: Callable[[], object]) -> None:
+        """Run both works to their ends; the first one begins."""
+        threads = [
+            threading.Thread(target=self._work, args=(number, work))
+            for number, work in enumerate((first, second))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    @property
+    def current(self) -> int | None:
+        """Which work the calling thread does; None for any other thread."""
+        return getattr(self._local, "number", None)
+
+    def step(self) -> None:
+        """The other work may come here. Does nothing outside of the two works."""
+        me = self.current
+        if me is None:
+            return
+        self.steps[me] += 1
+        self._left -= 1
+        if self._left <= 0:
+            self.give_way()
+
+    def give_way(self) -> None:
+        """Let the other work go on, and wait for the next turn."""
+        me = self.current
+        assert me is not None
+        with self._condition:
+            self._left = next(self._turns, FOR_EVER)
+            if not self._has_ended[1 - me]:
+                self._hand_to(1 - me)
+                self._wait_for_turn(me)
+
+    def has_other_ended(self) -> bool:
+        """Whether there is nobody left to give way to."""
+        me = self.current
+        return me is None or self._has_ended[1 - me]
+
+    def _work(self, number: int, work: Callable[[], object]) -> None:
+        self._local.number = number
+        with self._condition:
+            self._wait_for_turn(number)
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            self.errors[number] = error
+        with self._condition:
+            self._has_ended[number] = True
+            self._left = FOR_EVER
+            self._hand_to(1 - number)
+
+    def _hand_to(self, number: int) -> None:
+        self._active = number
+        self._condition.notify_all()
+
+    def _wait_for_turn(self, number: int) -> None:
+        if not self._condition.wait_for(lambda: self._active == number, PATIENCE_SECONDS):
+            raise Stuck
+
+
+class ScheduledLock:
+    """A lock in place of a `threading.Lock`: who has to wait for it gives way."""
+
+    def __init__(self, interleaving: Interleaving) -> None:
+        self._interleaving = interleaving
+        self._is_held = False
+        self.on_acquired: Callable[[], None] = lambda: None
+        """Called by whoever has just got it."""
+
+    def __enter__(self) -> Self:
+        while self._is_held:
+            if self._interleaving.has_other_ended():
+                raise Stuck
+            self._interleaving.give_way()
+        self._is_held = True
+        self.on_acquired()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_held = False
