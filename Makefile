@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES_BUILT := pyproject.toml setup.py $(wildcard protocol/*.pyx protocol/*.pxd protocol/*.h cleaner/*.pyx cleaner/*.pxd cleaner/*.h)
+SOURCES_BUILT := pyproject.toml setup.py $(wildcard $(foreach folder,protocol storage cleaner,$(addprefix $(folder)/*.,pyx pxd h)))
 
 .PHONY: help run test lint demo bench soak wheel clean
 
@@ -43,7 +43,7 @@ wheel: $(VENV)/.installed-dev  ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel
 
 clean:  ## Remove what was built; ./data stays
-	rm -rf $(VENV) build dist *.egg-info protocol/*.so protocol/*.c cleaner/*.so cleaner/*.c
+	rm -rf $(VENV) build dist *.egg-info protocol/*.so protocol/*.c storage/*.so storage/*.c cleaner/*.so cleaner/*.c
 
 $(VENV)/bin/python:
 	@sh .ci/check-machine "$(PYTHON)"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from metrics.cleaner_probe import CleanerCounts
 from metrics.server_probe import ServerProbe
 from server.background import Background
+from server.broker_configs import BrokerConfigs
 from server.clock import Clock
 from server.cold_reads import ColdReads
 from server.config import BrokerConfig
@@ -72,6 +73,7 @@ class Broker:
         "clock",
         "cold_reads",
         "config",
+        "configs",
         "directories",
         "directories_left_out",
         "failure",
@@ -89,6 +91,7 @@ class Broker:
     )
 
     config: BrokerConfig
+    configs: BrokerConfigs
     node: Node
     topics: Topics
     producer_ids: ProducerIds
@@ -122,7 +125,7 @@ class Broker:
         self.directories_left_out: tuple[str, ...] = ()
         """The paths of `log.dirs` that could not be opened."""
         self.has_storage = False
-        """Whether the topics are there; from then on `node` to `group_commit` are, too."""
+        """Whether the topics are there; from then on `configs` to `group_commit` are, too."""
         self._store: EmbeddedMetadataStore | None = None
         self._listeners: Listeners | None = None
         self._log_clock: LogClock | None = None
@@ -200,6 +203,8 @@ class Broker:
             flush_on_acks_all=self.config.flush_on_acks_all,
             probe=self.probe,
         )
+        self.configs = BrokerConfigs(self._store, self.config, node_id=self.node.node_id)
+        await self.configs.open()
         self.producer_ids = ProducerIds(self._store)
         self.topics = Topics(
             self._store,
@@ -268,11 +273,17 @@ class Broker:
 
         self._cleaner = CleanerPool(
             self.topics.logs,
-            self.config.cleaner_settings(),
+            self.configs.config.cleaner_settings(),
             clock=self.clock,
             probe=self.cleaner_counts,
         )
         self._cleaner.start()
+        self.configs.when_changed(self._reconfigure)
+
+    def _reconfigure(self, config: BrokerConfig) -> None:
+        """Follow a change of the dynamic properties."""
+        if self._cleaner is not None:
+            self._cleaner.configure(config.cleaner_settings())
 
     def _start_watching(self) -> None:
         self._log_clock = LogClock(self.topics.logs, self.clock, self._duties())

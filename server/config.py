@@ -40,7 +40,8 @@ from storage.log_config import LogConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(NetworkConfig):
-    """What a broker was told at its start; constant while it runs."""
+    """What a broker was told at its start, constant while it runs; `server/broker_configs.py` puts
+    what was set since in place of the dynamic properties."""
 
     node_id: int = prop(
         "node.id",
@@ -197,7 +198,6 @@ class BrokerConfig(NetworkConfig):
         default=134_217_728,
         at_least=1,
         unit="bytes",
-        dynamic=False,
         doc="Memory for the offset maps of all cleaner threads together; a key takes 24 bytes.",
     )
     log_cleaner_io_buffer_size: int = prop(
@@ -206,7 +206,6 @@ class BrokerConfig(NetworkConfig):
         default=524_288,
         at_least=0,
         unit="bytes",
-        dynamic=False,
         doc="Memory for the read buffers of all cleaner threads together.",
     )
     log_cleaner_io_buffer_load_factor: float = prop(
@@ -215,7 +214,6 @@ class BrokerConfig(NetworkConfig):
         default=0.9,
         at_least=0.01,
         at_most=0.99,
-        dynamic=False,
         doc="How full an offset map may get (in spite of its name). Fuller: more keys a pass, but"
         " slower.",
     )
@@ -249,7 +247,6 @@ class BrokerConfig(NetworkConfig):
         default=15_000,
         at_least=0,
         unit="ms",
-        dynamic=False,
         doc="How long the cleaner waits when no log needs cleaning.",
     )
     producer_id_expiration_ms: int = prop(

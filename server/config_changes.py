@@ -1,7 +1,8 @@
-"""Changes of a topic's configuration, as AlterConfigs and IncrementalAlterConfigs ask for them.
+"""Changes of a topic's or a broker's configuration, as AlterConfigs and its incremental form ask.
 
-What a topic overrides is a map from property to text. The changes of one request make a new map from
-it, all of them or, where one is wrong, none. Pure; `Topics.alter` makes it durable.
+What it overrides is a map from property to text. The changes of one request make a new map from
+it, all of them or, where one is wrong, none. Pure; `Topics.alter` and `BrokerConfigs.alter`
+make it durable.
 
 Source: Apache Kafka, ConfigAdminManager.scala, ConfigurationControlManager.java.
 """
@@ -14,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from protocol.error_codes import ErrorCode
+from server.config import BrokerConfig
 from server.topic import TopicRefused
 from storage.config_property import LIST, ConfigError, fields_by_property, properties_of
 from storage.log_config import LogConfig
@@ -54,9 +56,11 @@ def fault_of_changes(changes: Sequence[ConfigChange]) -> TopicRefused | None:
 
 
 def overrides_after(
-    overrides: Mapping[str, str], changes: Sequence[ConfigChange], defaults: LogConfig
+    overrides: Mapping[str, str],
+    changes: Sequence[ConfigChange],
+    defaults: LogConfig | BrokerConfig,
 ) -> dict[str, str]:
-    """What a topic overrides once it is changed; whether that is sound is for LogConfig to say.
+    """What is overridden once it is changed; whether that is sound is for `defaults`' class to say.
 
     Args:
         changes: without a fault of their own.
@@ -77,12 +81,14 @@ def overrides_after(
     return after
 
 
-def _list_after(overrides: Mapping[str, str], change: ConfigChange, defaults: LogConfig) -> str:
+def _list_after(
+    overrides: Mapping[str, str], change: ConfigChange, defaults: LogConfig | BrokerConfig
+) -> str:
     """A list's elements with those of the change, or without."""
-    field = fields_by_property(LogConfig).get(change.name)
+    field = fields_by_property(type(defaults)).get(change.name)
     if field is None:
         raise ConfigError(f"Unknown topic config name: {change.name}")
-    declared = properties_of(LogConfig)[field]
+    declared = properties_of(type(defaults))[field]
     if declared.type is not LIST:
         verb = Operation(change.operation).name
         raise ConfigError(f"Can't {verb} to key {change.name} because its type is not LIST.")

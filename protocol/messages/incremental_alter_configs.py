@@ -6,7 +6,8 @@ Source: IncrementalAlterConfigsRequest.json, IncrementalAlterConfigsResponse.jso
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT8, INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.messages.alter_configs import AlterConfigsResourceResponse
+from protocol.schema import BOOL, INT8, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
@@ -39,16 +40,6 @@ class IncrementalAlterConfigsRequest(Message):
 
     resources: tuple[AlterConfigsResource, ...] = wire(array(AlterConfigsResource))
     validate_only: bool = wire(BOOL)
-
-
-@wire_class
-class AlterConfigsResourceResponse:
-    """What became of one resource's changes: all of them or none."""
-
-    error_code: int = wire(INT16)
-    error_message: str | None = wire(STRING, nullable_since=0)
-    resource_type: int = wire(INT8)
-    resource_name: str = wire(STRING)
 
 
 @wire_class

@@ -3,7 +3,8 @@
 Behaviour: the properties of topics and of this broker, all of them or those named, each with its
 value, where the value comes from, what would hold without it (synonyms), type and documentation.
 Values read back exactly as they were set: Connect and Schema Registry refuse to start unless
-`cleanup.policy` says `compact`. Topics can be changed (AlterConfigs), broker properties are read-only.
+`cleanup.policy` says `compact`. Topics can be changed (AlterConfigs), and so can those properties of
+the broker that are not read-only; the broker with the empty name is what was set for all of them.
 Versions: v1 config_source, synonyms · v3 config_type, documentation (KIP-569).
 Not implemented: broker loggers, client metrics, groups.
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.describe_configs import (
@@ -25,6 +26,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from server.broker_configs import CLUSTER, BrokerConfigs
 from server.config import BrokerConfig
 from server.dispatch import RequestContext
 from server.topic_names import fault_of_name
@@ -43,6 +45,8 @@ class ConfigSource(enum.IntEnum):
     """Where a value comes from. On the wire: values never change."""
 
     TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
 
@@ -99,23 +103,48 @@ def topic_rows(
         )
 
 
-def broker_rows(broker: BrokerConfig) -> Iterable[ConfigRow]:
+def broker_rows(configs: BrokerConfigs) -> Iterable[ConfigRow]:
     """The broker's configuration."""
-    for declared, value in broker.rows():
+    for declared, value in configs.config.rows():
         if declared.internal:
             continue
-        name = declared.name
-        default = (name, _text(declared, declared.default), ConfigSource.DEFAULT)
-        given = (name, _text(declared, value), ConfigSource.STATIC_BROKER)
-        synonyms = (given, default) if name in broker.given else (default,)
+        synonyms = _broker_synonyms(declared, configs)
         yield ConfigRow(
-            name=name,
+            name=declared.name,
             value=_text(declared, value),
-            source=synonyms[0][2],
-            read_only=True,
+            source=synonyms[0][2] if synonyms else ConfigSource.DEFAULT,
+            read_only=not declared.dynamic,
             declared=declared,
-            synonyms=synonyms if declared.default is not None else synonyms[:-1],
+            synonyms=synonyms,
         )
+
+
+def cluster_rows(configs: BrokerConfigs) -> Iterable[ConfigRow]:
+    """What was set for all brokers, and nothing else."""
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+    for row in broker_rows(configs):
+        of_cluster = tuple(each for each in row.synonyms if each[2] == source)
+        if of_cluster:
+            yield replace(row, value=of_cluster[0][1], source=source, synonyms=of_cluster)
+
+
+def _broker_synonyms(
+    declared: ConfigProperty, configs: BrokerConfigs
+) -> tuple[tuple[str, str | None, ConfigSource], ...]:
+    name = declared.name
+    texts = (
+        (configs.own, ConfigSource.DYNAMIC_BROKER),
+        (configs.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (configs.config.given, ConfigSource.STATIC_BROKER),
+    )
+    synonyms = [
+        (name, _text(declared, declared.parse(given[name])), source)
+        for given, source in texts
+        if name in given
+    ]
+    if declared.default is not None:
+        synonyms.append((name, _text(declared, declared.default), ConfigSource.DEFAULT))
+    return tuple(synonyms)
 
 
 def _topic_synonyms(
@@ -169,13 +198,12 @@ def _describe_broker(
     asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResult:
     node_id = context.broker.node.node_id
-    # An empty name asks for what holds for all brokers of the cluster: nothing is set there.
-    if asked.resource_name == "":
-        return _result(asked, request, ())
+    if asked.resource_name == CLUSTER:
+        return _result(asked, request, cluster_rows(context.broker.configs))
     if asked.resource_name != str(node_id):
         text = f"Unexpected broker id, expected {node_id}, but received {asked.resource_name}"
         return _refused(asked, ErrorCode.INVALID_REQUEST, text)
-    return _result(asked, request, broker_rows(context.broker.config))
+    return _result(asked, request, broker_rows(context.broker.configs))
 
 
 def _result(

@@ -12,13 +12,12 @@ from __future__ import annotations
 from protocol.error_codes import ErrorCode
 from protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from server.config_alteration import ResourceChange, alter_resources, answers_of
 from server.config_changes import ConfigChange
 from server.dispatch import RequestContext
-from server.handlers.alter_configs import ResourceChange, alter_resources
 from server.topic import TopicRefused
 
 
@@ -28,12 +27,7 @@ async def handle(
     """Change the configuration of each resource on its own."""
     asked = [_resource_change(resource) for resource in request.resources]
     faults = await alter_resources(asked, context, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(
-        responses=tuple(
-            _answer(resource, fault)
-            for resource, fault in zip(request.resources, faults, strict=True)
-        )
-    )
+    return IncrementalAlterConfigsResponse(responses=answers_of(request.resources, faults))
 
 
 def refuse(
@@ -42,10 +36,8 @@ def refuse(
     error_code: ErrorCode,
     message: str,
 ) -> IncrementalAlterConfigsResponse:
-    fault = TopicRefused(error_code=error_code, message=message)
-    return IncrementalAlterConfigsResponse(
-        responses=tuple(_answer(each, fault) for each in request.resources)
-    )
+    faults = [TopicRefused(error_code=error_code, message=message)] * len(request.resources)
+    return IncrementalAlterConfigsResponse(responses=answers_of(request.resources, faults))
 
 
 def _resource_change(resource: AlterConfigsResource) -> ResourceChange:
@@ -57,15 +49,4 @@ def _resource_change(resource: AlterConfigsResource) -> ResourceChange:
             for each in resource.configs
         ),
         replaces=False,
-    )
-
-
-def _answer(
-    resource: AlterConfigsResource, fault: TopicRefused | None
-) -> AlterConfigsResourceResponse:
-    return AlterConfigsResourceResponse(
-        error_code=ErrorCode.NONE if fault is None else fault.error_code,
-        error_message=None if fault is None else fault.message,
-        resource_type=resource.resource_type,
-        resource_name=resource.resource_name,
     )

@@ -6,10 +6,10 @@ import struct
 
 from protocol.decode import decode
 from protocol.encode import encode
+from protocol.messages.alter_configs import AlterConfigsResourceResponse
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

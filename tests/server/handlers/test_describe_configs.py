@@ -106,10 +106,11 @@ async def test_the_broker_is_described_by_its_number(tmp_path: Path) -> None:
         ("3", FROM_STATIC_BROKER), ("1", FROM_DEFAULT),
     ]  # fmt: skip
     assert configs["log.segment.bytes"].value == "1073741824"
-    assert all(config.read_only for config in configs.values())
+    assert configs["num.partitions"].read_only
+    assert not configs["log.cleaner.io.max.bytes.per.second"].read_only
 
 
-async def test_what_holds_for_all_brokers_is_empty(tmp_path: Path) -> None:
+async def test_what_holds_for_all_brokers_is_empty_until_it_is_set(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         assert by_name(await describe(served, BROKER, "")) == {}
 

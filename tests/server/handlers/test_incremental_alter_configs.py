@@ -16,10 +16,10 @@ from confluent_kafka.admin import (
 )
 
 from protocol.error_codes import ErrorCode
+from protocol.messages.alter_configs import AlterConfigsResourceResponse
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
-    AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )

@@ -1,0 +1,160 @@
+"""The broker's configuration while it runs: what it was started with, and what was set since.
+
+    /broker_configs/<node id>    {"<name>": "<value>", ...}   this broker's own
+    /broker_configs/default      the same, for every broker of the cluster that has none of its own
+
+Own before cluster-wide before the start's (`server/config.py`). Only properties that are declared
+dynamic can be set; they take effect when the change is durable, and again at every start.
+
+Source: KIP-226; Apache Kafka, DynamicBrokerConfig.scala.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from protocol.error_codes import ErrorCode
+from server.config import BrokerConfig, known_properties
+from server.config_changes import ConfigChange, Operation, overrides_after
+from server.metadata_store import Compare, MetadataStore, Put
+from server.topic import TopicRefused
+from storage.config_property import ConfigError, parse_fields, properties_of
+
+_log = logging.getLogger("server.broker_configs")
+
+PREFIX = "/broker_configs/"
+CLUSTER = ""
+"""The name of what holds for all brokers, as clients give it."""
+
+
+class BrokerConfigs:
+    """Sole owner of what was set on the broker while it ran. Lives on the event loop."""
+
+    __slots__ = ("_lock", "_node_id", "_on_change", "_set", "_started_with", "_store", "config")
+
+    def __init__(self, store: MetadataStore, started_with: BrokerConfig, *, node_id: int) -> None:
+        # Constant after construction
+        self._store = store
+        self._started_with = started_with
+        self._node_id = node_id
+        self._lock = asyncio.Lock()
+        # State
+        self._set: dict[str, dict[str, str]] = {CLUSTER: {}, str(node_id): {}}
+        self.config = started_with
+        """What holds now."""
+        self._on_change: Callable[[BrokerConfig], None] = lambda _: None
+
+    @property
+    def own(self) -> Mapping[str, str]:
+        """What was set on this broker."""
+        return self._set[str(self._node_id)]
+
+    @property
+    def cluster(self) -> Mapping[str, str]:
+        """What was set for all brokers."""
+        return self._set[CLUSTER]
+
+    async def open(self) -> None:
+        """Read what was set before. What this release does not take is left out, and said."""
+        for name in self._set:
+            entry = await self._store.get(_key(name))
+            stored = json.loads(entry.value) if entry else {}
+            self._set[name] = {each: text for each, text in stored.items() if _holds(each, text)}
+        self.config = self._effective(self._set)
+
+    def when_changed(self, on_change: Callable[[BrokerConfig], None]) -> None:
+        """Have `on_change` called with what holds, on the loop, after each change."""
+        self._on_change = on_change
+
+    async def alter(
+        self,
+        name: str,
+        changes: Sequence[ConfigChange],
+        *,
+        replaces: bool,
+        validate_only: bool,
+    ) -> TopicRefused | None:
+        """Change what is set on one broker or on all; durable and of effect when this returns.
+
+        Args:
+            name: this broker's number, or `CLUSTER`.
+            replaces: whether what is not among the changes is no longer set.
+
+        Returns:
+            Why nothing was changed, or None.
+        """
+        if name not in self._set:
+            text = f"Unexpected broker id, expected {self._node_id}, but received {name}"
+            return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)
+        fault = _fault_of_names(changes)
+        if fault is not None:
+            return fault
+        async with self._lock:
+            try:
+                before = {} if replaces else self._set[name]
+                altered = overrides_after(before, changes, self.config)
+                config = self._effective(self._set | {name: altered})
+            except ConfigError as error:
+                # Kafka's code for it, too (KAFKA-13609).
+                return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=str(error))
+            if not validate_only and altered != self._set[name]:
+                await self._write(name, altered)
+                self._set[name], self.config = altered, config
+                self._on_change(config)
+            return None
+
+    async def _write(self, name: str, altered: Mapping[str, str]) -> None:
+        entry = await self._store.get(_key(name))
+        result = await self._store.txn(
+            [Compare(key=_key(name), mod_revision=entry.mod_revision if entry else 0)],
+            [Put(key=_key(name), value=json.dumps(altered, separators=(",", ":")))],
+        )
+        assert result.succeeded, "only this class writes these keys, one change at a time"
+        _log.info("broker configuration of %s: %s", name or "the cluster", dict(altered))
+
+    def _effective(self, set_: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
+        texts = {**set_[CLUSTER], **set_[str(self._node_id)]}
+        values: dict[str, Any] = parse_fields(BrokerConfig, texts)
+        return dataclasses.replace(self._started_with, **values)
+
+
+def dynamic_properties() -> set[str]:
+    """The broker properties that may be set while it runs."""
+    return {each.name for each in properties_of(BrokerConfig).values() if each.dynamic}
+
+
+def _key(name: str) -> str:
+    return PREFIX + (name or "default")
+
+
+def _holds(name: str, text: str) -> bool:
+    """Whether a stored setting is one that this release takes."""
+    try:
+        parse_fields(BrokerConfig, {name: text})
+    except ConfigError as error:
+        _log.warning("a stored broker setting is left out: %s", error)
+        return False
+    return True
+
+
+def _fault_of_names(changes: Sequence[ConfigChange]) -> TopicRefused | None:
+    """Why these properties cannot be set while the broker runs; messages as Kafka's."""
+    # As in Kafka, whatever is not set may be deleted.
+    names = [each.name for each in changes if each.operation != Operation.DELETE]
+    unknown = [name for name in names if name not in known_properties()]
+    if unknown:
+        text = f"Unknown broker config name: {', '.join(unknown)}"
+        return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=text)
+    fixed = [name for name in names if name not in dynamic_properties()]
+    if fixed:
+        text = (
+            f"Cannot update these configs dynamically: {', '.join(fixed)}. They are read at the"
+            " start; change server.properties and restart."
+        )
+        return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)
+    return None

@@ -1,0 +1,188 @@
+"""Broker properties that change while it runs: where they hold, that they last, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from protocol.error_codes import ErrorCode
+from server.broker_configs import CLUSTER, PREFIX, BrokerConfigs
+from server.config import BrokerConfig
+from server.config_changes import ConfigChange, Operation
+from server.embedded_store import EmbeddedMetadataStore
+from server.metadata_store import Put
+from server.topic import TopicRefused
+from storage.files import LocalFileSystem
+from tests.harness.served_broker import serving_broker
+
+RATE = "log.cleaner.io.max.bytes.per.second"
+NODE = "1"
+
+
+class Home:
+    """A metadata store on a disk, and the configuration that a broker reads from it."""
+
+    def __init__(self, path: Path, started_with: BrokerConfig) -> None:
+        self.path = path
+        self.started_with = started_with
+        self.changes: list[BrokerConfig] = []
+
+    async def start(self) -> BrokerConfigs:
+        self.store = await EmbeddedMetadataStore.open(LocalFileSystem(), str(self.path))
+        configs = BrokerConfigs(self.store, self.started_with, node_id=1)
+        await configs.open()
+        configs.when_changed(self.changes.append)
+        return configs
+
+    async def restart(self) -> BrokerConfigs:
+        await self.store.close()
+        return await self.start()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path, BrokerConfig.from_texts({RATE: "1000"}))
+
+
+async def alter(
+    configs: BrokerConfigs,
+    name: str,
+    *changes: tuple[str, str | None],
+    replaces: bool = False,
+    validate_only: bool = False,
+) -> TopicRefused | None:
+    """Set each property, or, with None, delete it."""
+    return await configs.alter(
+        name,
+        [
+            ConfigChange(name=each, operation=Operation.DELETE if text is None else 0, value=text)
+            for each, text in changes
+        ],
+        replaces=replaces,
+        validate_only=validate_only,
+    )
+
+
+def rate_of(configs: BrokerConfigs) -> float:
+    return configs.config.log_cleaner_io_max_bytes_per_second
+
+
+async def test_a_change_holds_at_once_and_after_a_restart(home: Home) -> None:
+    configs = await home.start()
+
+    assert await alter(configs, NODE, (RATE, "5000")) is None
+
+    assert rate_of(configs) == 5000
+    assert [each.cleaner_settings().io_rates.total for each in home.changes] == [5000]
+    assert rate_of(await home.restart()) == 5000
+
+
+async def test_the_brokers_own_setting_goes_before_that_of_the_cluster(home: Home) -> None:
+    configs = await home.start()
+    await alter(configs, CLUSTER, (RATE, "3000"))
+    assert rate_of(configs) == 3000
+    await alter(configs, NODE, (RATE, "5000"))
+    await alter(configs, CLUSTER, (RATE, "4000"))
+    assert rate_of(configs) == 5000
+
+    await alter(configs, NODE, (RATE, None))
+    assert rate_of(configs) == 4000
+
+    await alter(configs, CLUSTER, (RATE, None))
+    assert rate_of(configs) == 1000, "what the broker was started with"
+
+
+async def test_a_replacement_ends_what_it_does_not_name(home: Home) -> None:
+    configs = await home.start()
+    await alter(configs, NODE, (RATE, "5000"), ("log.cleaner.backoff.ms", "7"))
+
+    await alter(configs, NODE, ("log.cleaner.backoff.ms", "8"), replaces=True)
+
+    assert configs.own == {"log.cleaner.backoff.ms": "8"}
+    assert rate_of(configs) == 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "code", "text"),
+    [
+        pytest.param(
+            NODE, ("num.partitions", "3"), ErrorCode.INVALID_REQUEST, "dynamically", id="read_only"
+        ),
+        pytest.param(
+            NODE, ("log.segment.bytes", "3"), ErrorCode.INVALID_REQUEST, "dynamically", id="topics"
+        ),
+        pytest.param(NODE, ("no.such", "3"), ErrorCode.INVALID_CONFIG, "Unknown", id="unknown"),
+        pytest.param(NODE, (RATE, "0"), ErrorCode.INVALID_REQUEST, "range", id="out_of_range"),
+        pytest.param(NODE, (RATE, "fast"), ErrorCode.INVALID_REQUEST, "number", id="no_number"),
+        pytest.param("7", (RATE, "9"), ErrorCode.INVALID_REQUEST, "expected 1", id="other_broker"),
+    ],
+)
+async def test_what_cannot_be_set_is_refused_and_changes_nothing(
+    home: Home, name: str, change: tuple[str, str], code: ErrorCode, text: str
+) -> None:
+    configs = await home.start()
+    revision = home.store.revision
+
+    fault = await alter(configs, name, change, ("log.cleaner.backoff.ms", "1"))
+
+    assert fault is not None
+    assert fault.error_code is code
+    assert text in fault.message
+    assert (configs.own, configs.cluster, home.changes) == ({}, {}, [])
+    assert home.store.revision == revision
+
+
+async def test_a_change_that_is_only_checked_changes_nothing(home: Home) -> None:
+    configs = await home.start()
+
+    assert await alter(configs, NODE, (RATE, "5000"), validate_only=True) is None
+
+    assert (rate_of(configs), home.changes) == (1000, [])
+
+
+async def test_a_stored_setting_that_this_release_does_not_take_is_left_out(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    await home.start()
+    text = '{"of.the.future":"1","log.cleaner.io.max.bytes.per.second":"5000"}'
+    await home.store.txn((), [Put(key=PREFIX + NODE, value=text)])
+
+    configs = await home.restart()
+
+    assert rate_of(configs) == 5000
+    assert "of.the.future" in caplog.text
+
+
+async def test_librdkafka_sets_a_broker_property_and_reads_back_value_and_source(
+    tmp_path: Path,
+) -> None:
+    def change(admin: AdminClient, name: str, key: str, value: str) -> None:
+        entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        wanted = ConfigResource(ResourceType.BROKER, name, incremental_configs=[entry])
+        for future in admin.incremental_alter_configs([wanted]).values():
+            future.result(10)
+
+    def run(servers: str) -> None:
+        admin = AdminClient({"bootstrap.servers": servers})
+        change(admin, "1", RATE, "1e6")
+        (described,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]).values()
+        entry = described.result(10)[RATE]
+        # 2: DYNAMIC_BROKER_CONFIG.
+        assert (entry.value, entry.source, entry.is_read_only) == ("1000000.0", 2, False)
+        with pytest.raises(KafkaException, match="Cannot update these configs dynamically"):
+            change(admin, "1", "node.id", "2")
+
+    async with serving_broker(tmp_path) as served:
+        host, port = served.broker.addresses["PLAINTEXT"]
+        await asyncio.to_thread(run, f"{host}:{port}")
+        assert served.broker.configs.config.cleaner_settings().io_rates.total == 1e6
