@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES_BUILT := pyproject.toml setup.py $(wildcard $(foreach folder,protocol storage cleaner,$(addprefix $(folder)/*.,pyx pxd h)))
 
-.PHONY: help run test lint demo bench soak wheel clean
+.PHONY: help run test lint demo bench soak differential wheel clean
 
 help:  ## What can be made here
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -38,6 +38,12 @@ soak: $(VENV)/.installed-dev  ## The long forms of the crash, kill, fuzz and pro
 	KOMPAKT_FAULTS=$(SOAK_FAULTS) KOMPAKT_FUZZ_RUNS=$(SOAK_FUZZ_RUNS) $(BIN)/python -m pytest -v -rP --show-capture=stdout --timeout=7200 --color=no --durations=20 \
 	    tests/crash tests/cleaner/fuzz tests/protocol/fuzz tests/properties $(PYTEST_ARGS) > bench/results/soak.txt; \
 	    status=$$?; tail -40 bench/results/soak.txt; exit $$status
+
+DIFFERENTIAL_SEEDS ?= 5
+
+differential: $(VENV)/.installed-dev  ## Apache Kafka's own cleaner against ours, over generated workloads; into bench/results/differential.json
+	$(BIN)/python -m tests.differential --seeds $(DIFFERENTIAL_SEEDS) $(if $(DIFFERENTIAL_SEED),--seed $(DIFFERENTIAL_SEED)) --json > bench/results/differential.json; \
+	    status=$$?; cat bench/results/differential.json; exit $$status
 
 wheel: $(VENV)/.installed-dev  ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel

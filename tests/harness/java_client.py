@@ -6,18 +6,15 @@ release, into the cache folder; it runs with either.
 
 from __future__ import annotations
 
-import hashlib
-import os
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import IO
 
-from pipeline.jars import cache_folder, jars, require_command
+from pipeline.jars import jars
 from tests.harness.client_record import ConsumedRecord, KeyedRecord, pack_records, unpack_records
+from tests.harness.java_program import SOURCES, compiled, java_command
 
-SOURCES = Path(__file__).resolve().parents[1] / "conformance" / "java"
 RELEASES = ("3.9", "4.3")
 SECONDS_MAX = 120
 
@@ -32,10 +29,9 @@ class JavaClient:
 
     def __init__(self, release: str) -> None:
         self.name = f"java-{release}"
-        class_path = [compiled(), *jars(SOURCES / f"kafka-{release}")]
-        options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m"]
-        joined = os.pathsep.join(str(path) for path in class_path)
-        self._command = ["java", *options, "-cp", joined, "Conformance"]
+        program = compiled("Conformance", jars(SOURCES / f"kafka-{RELEASES[0]}"))
+        class_path = [program, *jars(SOURCES / f"kafka-{release}")]
+        self._command = java_command("Conformance", class_path)
 
     def produce(
         self, bootstrap: str, codecs: Mapping[str, str], records: Iterable[KeyedRecord]
@@ -80,29 +76,3 @@ class JavaClient:
             stderr.seek(0)
             said = stderr.read().decode(errors="replace")
         assert code == 0, f"{self.name} {arguments[0]} ended with {code}:\n{said[-4000:]}"
-
-
-def compiled() -> Path:
-    """The folder of the compiled program, one for each state of its source."""
-    require_command("javac", "openjdk-17-jdk-headless")
-    source = SOURCES / "Conformance.java"
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
-    folder = cache_folder() / "java" / digest
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        class_path = os.pathsep.join(str(jar) for jar in jars(SOURCES / "kafka-3.9"))
-        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-            staged = Path(scratch) / "classes"
-            command = ["javac", "-Xlint:-options", "--release", "17", "-cp", class_path]
-            subprocess.run([*command, "-d", str(staged), str(source)], check=True)
-            put_in_place(staged, folder)
-    return folder
-
-
-def put_in_place(staged: Path, folder: Path) -> None:
-    """Rename; where another process was first, its classes are of the same source."""
-    try:
-        staged.rename(folder)
-    except OSError:
-        if not folder.is_dir():
-            raise

@@ -1,0 +1,142 @@
+"""Give one workload to Apache Kafka's cleaner and to ours, and compare after every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from storage.log_config import LogConfig
+from tests.differential.compare import Difference, Moment, differences
+from tests.differential.kompakt_log import KompaktLog
+from tests.differential.workload import (
+    DELETE_RETENTION_MS,
+    START_MS,
+    Advance,
+    Append,
+    Clean,
+    Expire,
+    Reopen,
+    Roll,
+    Step,
+    Workload,
+)
+from tests.harness.kafka_cleaner import KafkaCleaner
+
+TOPIC_CONFIG = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.0",
+    "delete.retention.ms": str(DELETE_RETENTION_MS),
+    "internal.segment.bytes": "600000",
+    "segment.ms": str(2**63 - 1),
+    "index.interval.bytes": "1000",
+    "max.message.bytes": str(8 << 20),
+}
+"""What both logs are configured with."""
+PASSES_MAX = 200
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one workload."""
+
+    workload: Workload
+    records_appended: int = 0
+    records_left: int = 0
+    comparisons: int = 0
+    kafka_passes: int = 0
+    our_passes: int = 0
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def unexplained(self) -> list[Difference]:
+        return [difference for difference in self.differences if difference.reason is None]
+
+
+def run_workload(workload: Workload, kafka: KafkaCleaner) -> Outcome:
+    """Run it to its end."""
+    pair = Pair(workload, kafka)
+    for step in workload.steps():
+        pair.take(step)
+    pair.finish()
+    return pair.outcome
+
+
+class Pair:
+    """Both logs, side by side."""
+
+    def __init__(self, workload: Workload, kafka: KafkaCleaner) -> None:
+        self.outcome = Outcome(workload)
+        self._kafka = kafka
+        self._now_ms = START_MS
+        map_keys = workload.profile.map_keys
+        config = LogConfig.from_overrides(TOPIC_CONFIG, LogConfig())
+        self._ours = KompaktLog(config, map_keys=map_keys, now_ms=START_MS)
+        kafka.new(TOPIC_CONFIG, map_keys=map_keys, now_ms=START_MS)
+        self._passes_were_cut = False
+        self._last: list[Difference] = []
+
+    def take(self, step: Step) -> None:
+        """Do one step on both sides."""
+        sides = (self._kafka, self._ours)
+        match step:
+            case Append(batch, record_count):
+                self.outcome.records_appended += record_count
+                for side in sides:
+                    side.append(batch)
+            case Roll():
+                for side in sides:
+                    side.roll()
+            case Advance(milliseconds):
+                self._now_ms += milliseconds
+                for side in sides:
+                    side.set_clock(self._now_ms)
+            case Expire():
+                for side in sides:
+                    side.expire_producers()
+            case Reopen():
+                for side in sides:
+                    side.reopen()
+            case Clean():
+                self._clean_and_compare()
+
+    def finish(self) -> None:
+        """Nothing is under way any more, so what only was a matter of time has no reason now."""
+        self.outcome.differences += [
+            Difference(f"to the end: {each.what}", None)
+            for each in self._last
+            if each.reason is not None and not each.reason.may_last
+        ]
+        self.outcome.records_left = sum(batch.record_count for batch in self._kafka.dump())
+
+    def _clean_and_compare(self) -> None:
+        kafka_passes = list(self._kafka_passes())
+        self.outcome.comparisons += 1
+        self.outcome.kafka_passes += len(kafka_passes)
+        our_passes = self._ours.clean_until_idle(PASSES_MAX)
+        self.outcome.our_passes += our_passes
+        self._passes_were_cut |= max(len(kafka_passes), our_passes) > 1
+        self._last = list(self._differences(kafka_passes))
+        self.outcome.differences += self._last
+
+    def _kafka_passes(self) -> Iterator[int]:
+        """Clean until Kafka finds nothing to do; where each pass ended."""
+        for _ in range(PASSES_MAX):
+            done = self._kafka.clean()
+            if done is None:
+                return
+            yield done.end_offset
+        raise AssertionError(f"Kafka is not done after {PASSES_MAX} passes")
+
+    def _differences(self, kafka_passes: list[int]) -> Iterator[Difference]:
+        clean_offset = self._ours.clean_offset
+        if kafka_passes and kafka_passes[-1] != clean_offset:
+            text = f"Kafka's log is clean up to {kafka_passes[-1]}, ours up to {clean_offset}"
+            yield Difference(text, None)
+        moment = Moment(
+            now_ms=self._now_ms,
+            tail_offset=self._ours.tail_offset,
+            kafka_was_idle=not kafka_passes,
+            passes_were_cut=self._passes_were_cut,
+        )
+        theirs, ours = self._kafka.dump(), self._kafka.read(self._ours.batches())
+        yield from differences(theirs, ours, moment)

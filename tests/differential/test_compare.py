@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.differential.compare import Difference, Moment, Reason, differences
+from tests.harness.kafka_cleaner import DumpedBatch, DumpedRecord
+
+NOW_MS = 50_000
+MOMENT = Moment(now_ms=NOW_MS, tail_offset=29, kafka_was_idle=False, passes_were_cut=False)
+VALUE = DumpedRecord(offset=20, timestamp=1, key="=6b", value="=76", headers="[]")
+TOMBSTONE = replace(VALUE, offset=22, value="-")
+
+
+def batch(*records: DumpedRecord, horizon_ms: int = -1) -> DumpedBatch:
+    return DumpedBatch(
+        base_offset=20,
+        last_offset=29,
+        leader_epoch=0,
+        codec="none",
+        timestamp_type="CreateTime",
+        max_timestamp=1,
+        delete_horizon_ms=horizon_ms,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+        last_sequence=9,
+        is_transactional=False,
+        is_control=False,
+        record_count=len(records),
+        records=records,
+    )
+
+
+def compared(
+    kafka: DumpedBatch | None, ours: DumpedBatch | None, moment: Moment = MOMENT
+) -> list[Difference]:
+    return list(differences([kafka] if kafka else [], [ours] if ours else [], moment))
+
+
+def reasons(
+    kafka: DumpedBatch | None, ours: DumpedBatch | None, moment: Moment = MOMENT
+) -> list[Reason | None]:
+    return [difference.reason for difference in compared(kafka, ours, moment)]
+
+
+def test_equal_logs_do_not_differ() -> None:
+    assert compared(batch(VALUE, TOMBSTONE), batch(VALUE, TOMBSTONE)) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(VALUE, timestamp=2),
+        replace(VALUE, key="=00"),
+        replace(VALUE, value="="),
+        replace(VALUE, headers="[=00:-,]"),
+    ],
+)
+def test_a_record_that_is_not_the_same_has_no_reason(other: DumpedRecord) -> None:
+    assert reasons(batch(VALUE), batch(other)) == [None]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(batch(VALUE), last_offset=28),
+        replace(batch(VALUE), leader_epoch=1),
+        replace(batch(VALUE), codec="zstd"),
+        replace(batch(VALUE), max_timestamp=2),
+        replace(batch(VALUE), producer_id=8),
+        replace(batch(VALUE), producer_epoch=1),
+        replace(batch(VALUE), base_sequence=1),
+        replace(batch(VALUE), is_transactional=True),
+    ],
+)
+def test_a_header_that_is_not_the_same_has_no_reason(other: DumpedBatch) -> None:
+    assert reasons(batch(VALUE), other) == [None]
+
+
+def test_a_value_that_only_one_side_has_has_no_reason() -> None:
+    assert reasons(batch(VALUE, TOMBSTONE), batch(TOMBSTONE)) == [None]
+    assert reasons(batch(TOMBSTONE), batch(VALUE, TOMBSTONE)) == [None]
+    assert reasons(batch(VALUE), None) == [None]
+
+
+def test_only_the_last_record_below_the_bound_may_be_ours_alone() -> None:
+    tail = replace(VALUE, offset=MOMENT.tail_offset)
+
+    assert reasons(None, batch(VALUE, tail)) == [None, Reason.TAIL_RECORD]
+
+
+def test_a_due_tombstone_may_be_kafkas_alone_while_kafka_is_idle() -> None:
+    idle = replace(MOMENT, kafka_was_idle=True)
+
+    assert reasons(batch(TOMBSTONE, horizon_ms=NOW_MS), None, idle) == [Reason.KAFKA_WAITS]
+    assert reasons(batch(TOMBSTONE, horizon_ms=NOW_MS), None) == [None]
+    assert reasons(batch(TOMBSTONE, horizon_ms=NOW_MS + 1), None, idle) == [None]
+    assert reasons(batch(VALUE, horizon_ms=NOW_MS), None, idle) == [None]
+
+
+def test_an_empty_batch_may_be_kafkas_alone_while_kafka_is_idle() -> None:
+    assert reasons(batch(), None) == [None]
+    assert reasons(batch(), None, replace(MOMENT, kafka_was_idle=True)) == [Reason.KAFKA_WAITS]
+    assert reasons(None, batch(), replace(MOMENT, kafka_was_idle=True)) == [None]
+
+
+def test_horizons_may_differ_only_without_tombstones_and_behind_a_cut_pass() -> None:
+    cut = replace(MOMENT, passes_were_cut=True)
+
+    assert reasons(batch(VALUE, horizon_ms=1), batch(VALUE)) == [None]
+    assert reasons(batch(VALUE, horizon_ms=1), batch(VALUE), cut) == [Reason.CUT_PASS]
+    assert reasons(batch(TOMBSTONE, horizon_ms=1), batch(TOMBSTONE), cut) == [None]
+
+
+def test_only_what_a_cut_pass_leaves_may_last() -> None:
+    assert [reason for reason in Reason if reason.may_last] == [Reason.CUT_PASS]

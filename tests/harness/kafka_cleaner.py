@@ -1,0 +1,188 @@
+"""Apache Kafka's own log and log cleaner, in a JVM without a broker.
+
+`tests/conformance/java/KafkaCleaner.java` is the other end of the pipe; it says what each verb means.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pipeline.jars import jars
+from tests.harness.java_program import SOURCES, compiled, java_command
+
+PINS = SOURCES / "kafka-cleaner-4.3"
+MAP_SLOT_BYTES = 24
+"""Of Kafka's SkimpyOffsetMap: an MD5 and an offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedRecord:
+    """One record as Kafka's reader shows it; key, value and headers as it writes them."""
+
+    offset: int
+    timestamp: int
+    key: str
+    """"=" and hexadecimal digits; "-" is null. The value, too."""
+    value: str
+    headers: str
+
+    @property
+    def is_tombstone(self) -> bool:
+        return self.key != "-" and self.value == "-"
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedBatch:
+    """One batch as Kafka's reader shows it; it has compared the CRC."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+    codec: str
+    timestamp_type: str
+    max_timestamp: int
+    delete_horizon_ms: int
+    """-1 for none."""
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    is_transactional: bool
+    is_control: bool
+    record_count: int
+    records: tuple[DumpedRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaPass:
+    """What one of Kafka's cleaning passes covered."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    end_offset: int
+
+
+class KafkaCleaner:
+    """One log at a time, in one JVM.
+
+    Raises JarsUnavailable, with a sentence that says what to install, where it cannot be had.
+    """
+
+    def __init__(self) -> None:
+        found = jars(PINS)
+        class_path = [compiled("KafkaCleaner", found), *found]
+        self._scratch = tempfile.TemporaryDirectory(prefix="kafka-cleaner-")
+        self._logs = 0
+        self._said = Path(self._scratch.name) / "stderr"
+        with self._said.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                java_command("KafkaCleaner", class_path),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._process.communicate()
+        self._scratch.cleanup()
+
+    def new(self, properties: Mapping[str, str], *, map_keys: int, now_ms: int) -> None:
+        """Begin with a new, empty log, and an offset map of so many slots; the log before is gone."""
+        directory = Path(self._scratch.name) / str(self._logs)
+        self._logs += 1
+        pairs = " ".join(f"{name}={value}" for name, value in properties.items())
+        self._ask(f"new {directory} {map_keys * MAP_SLOT_BYTES} {now_ms} {pairs}")
+
+    def append(self, batch: bytes) -> None:
+        self._ask(f"append {base64.b64encode(batch).decode()}")
+
+    def roll(self) -> None:
+        self._ask("roll")
+
+    def set_clock(self, now_ms: int) -> None:
+        self._ask(f"now {now_ms}")
+
+    def expire_producers(self) -> None:
+        self._ask("expire")
+
+    def reopen(self) -> None:
+        self._ask("reopen")
+
+    def clean(self) -> KafkaPass | None:
+        """One pass; None if Kafka finds nothing to do."""
+        answer = self._ask("clean")
+        return KafkaPass(*map(int, answer[0].split()[1:])) if answer else None
+
+    def dump(self) -> list[DumpedBatch]:
+        return parse_dump(self._ask("dump"))
+
+    def read(self, batches: bytes) -> list[DumpedBatch]:
+        """What Kafka's reader finds in somebody else's batches."""
+        path = Path(self._scratch.name) / "batches"
+        path.write_bytes(batches)
+        return parse_dump(self._ask(f"read {path}"))
+
+    def _ask(self, command: str) -> list[str]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+        lines: list[str] = []
+        for line in self._process.stdout:
+            if line == ".\n":
+                return lines
+            lines.append(line[:-1])
+        self._process.wait()
+        said = self._said.read_text(errors="replace")
+        raise AssertionError(f"Kafka's cleaner ended at '{command[:80]}':\n{said[-4000:]}")
+
+
+def parse_dump(lines: list[str]) -> list[DumpedBatch]:
+    """Batches, each with the records that stand below it."""
+    batches: list[tuple[list[str], list[DumpedRecord]]] = []
+    for line in lines:
+        kind, *fields = line.split(" ")
+        if kind == "batch":
+            batches.append((fields, []))
+        else:
+            offset, timestamp, *rest = fields
+            batches[-1][1].append(DumpedRecord(int(offset), int(timestamp), *rest))
+    return [_batch(fields, tuple(records)) for fields, records in batches]
+
+
+def _batch(fields: list[str], records: tuple[DumpedRecord, ...]) -> DumpedBatch:
+    base, last, epoch, codec, timestamp_type, *numbers, transactional, control, count = fields
+    youngest, horizon, producer, producer_epoch, base_sequence, last_sequence = map(int, numbers)
+    return DumpedBatch(
+        base_offset=int(base),
+        last_offset=int(last),
+        leader_epoch=int(epoch),
+        codec=codec,
+        timestamp_type=timestamp_type,
+        max_timestamp=youngest,
+        delete_horizon_ms=horizon,
+        producer_id=producer,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        last_sequence=last_sequence,
+        is_transactional=transactional == "true",
+        is_control=control == "true",
+        record_count=int(count),
+        records=records,
+    )
