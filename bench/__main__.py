@@ -21,6 +21,7 @@ from rich.table import Table
 from bench.cleaning import kernel_figures, pass_figures
 from bench.figure import Figure
 from bench.group_commit import group_commit_figures
+from bench.latency_guard import latency_guard_figures
 from bench.recovery import unclean_start_figures
 from bench.startup import many_segments_figures, memory_figures, start_figure
 from bench.throughput import fetch_figures, latency_figures, produce_figures
@@ -37,6 +38,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "group_commit": group_commit_figures,
     "kernel": kernel_figures,
     "cleaning": pass_figures,
+    "latency_guard": latency_guard_figures,
 }
 
 

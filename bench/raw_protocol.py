@@ -81,6 +81,13 @@ def create_topic_request(topic: str, partitions: int, configs: dict[str, str]) -
     return framed(19, 4, 1, body + struct.pack(">i?", 30_000, False))
 
 
+def alter_broker_request(node_id: str, name: str, value: str) -> bytes:
+    """Set one dynamic property of a broker (IncrementalAlterConfigs v0)."""
+    change = text(name) + struct.pack(">b", 0) + text(value)
+    resource = struct.pack(">ib", 1, 4) + text(node_id) + struct.pack(">i", 1) + change
+    return framed(44, 0, 1, resource + b"\x00")
+
+
 def api_versions_request() -> bytes:
     """Ask which APIs there are (ApiVersions v0): the first sign that a broker serves."""
     return framed(18, 0, 1, b"")

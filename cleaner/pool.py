@@ -143,6 +143,10 @@ class CleanerPool:
         self._settings = settings
         self._throttle.set_rates(settings.io_rates)
 
+    def set_guard_rate(self, bytes_per_second: float) -> None:
+        """Go no faster than the latency guard says, over reads and writes."""
+        self._throttle.set_guard_rate(bytes_per_second)
+
     def lift_budgets(self, is_lifted: bool) -> None:
         """Let passes read and write as fast as they can, because the disk is nearly full."""
         self._throttle.lift(is_lifted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import defaultdict
@@ -33,7 +34,8 @@ class CleanerCounts:
 
     __slots__ = (
         "_clock", "_lock", "_picked_at", "bytes_read_total", "bytes_reclaimed_total",
-        "bytes_written_total", "dirty_ratio_max", "map_utilization", "pass_seconds",
+        "bytes_written_total", "dirty_ratio_max",
+        "guard_bytes_per_second", "guard_quiet_p99", "map_utilization", "pass_seconds",
         "passes_by_result", "quarantine", "records_by_verdict", "running", "throttled_seconds",
         "worker_failures",
     )  # fmt: skip
@@ -56,6 +58,8 @@ class CleanerCounts:
         self.worker_failures = 0
         self.dirty_ratio_max = 0.0
         self.quarantine: dict[tuple[str, int], int] = {}
+        self.guard_bytes_per_second = math.inf
+        self.guard_quiet_p99 = 0.0
         self._picked_at: float | None = None
 
     @property
@@ -105,6 +109,11 @@ class CleanerCounts:
     def throttled(self, seconds: float) -> None:
         with self._lock:
             self.throttled_seconds += seconds
+
+    def guarded(self, bytes_per_second: float, quiet_p99: float | None) -> None:
+        """The latency guard has decided how fast the cleaner may go, by that p99 of quiet time."""
+        self.guard_bytes_per_second = bytes_per_second
+        self.guard_quiet_p99 = quiet_p99 or 0.0
 
     def _pass_ended(self, result: str) -> None:
         self.passes_by_result[result] += 1

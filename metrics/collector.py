@@ -195,6 +195,8 @@ class BrokerCollector(Collector):
         yield _counter(names.CLEANER_RECORDS, [((each,), count) for each, count in verdicts])
         yield _counter(names.CLEANER_RECLAIMED, [((), cleaner.bytes_reclaimed_total)])
         yield _counter(names.CLEANER_THROTTLED, [((), cleaner.throttled_seconds)])
+        yield _gauge(names.CLEANER_GUARD_RATE, [((), cleaner.guard_bytes_per_second)])
+        yield _gauge(names.CLEANER_GUARD_QUIET, [((), cleaner.guard_quiet_p99)])
         yield _counter(names.CLEANER_WORKER_FAILURES, [((), cleaner.worker_failures)])
         yield _gauge(names.MAP_UTILIZATION, [((), cleaner.map_utilization)])
         yield _gauge(names.UNCLEANABLE_PARTITIONS, [((), len(quarantine))])

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 """Bounds for requests and syncs: from a tenth of a millisecond on."""
+
+FINE_SECONDS = tuple(0.00002 * 1.15**power for power in range(96))
+"""Bounds for a quantile that is to be right within a seventh: 20 us to 12 s."""
 
 LONG_SECONDS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
 """Bounds for cleaning passes."""
@@ -34,3 +38,18 @@ class Histogram:
             count += number
             buckets.append(("+Inf" if bound == float("inf") else repr(float(bound)), count))
         return buckets
+
+
+def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float:
+    """The bound that at least `share` of the observations do not exceed; 0 if there are none.
+
+    Args:
+        counts: by upper bound, as `Histogram.counts`, or the difference of two such.
+    """
+    wanted = share * sum(counts)
+    seen = 0
+    for bound, count in zip((*bounds, bounds[-1]), counts, strict=True):
+        seen += count
+        if count and seen >= wanted:
+            return bound
+    return 0.0

@@ -149,6 +149,14 @@ CLEANER_RECLAIMED = _counter(
 CLEANER_THROTTLED = _counter(
     "kompakt_cleaner_throttled_seconds_total", "Time that workers slept for the I/O budget."
 )
+CLEANER_GUARD_RATE = _gauge(
+    "kompakt_cleaner_guard_bytes_per_second",
+    "What the latency guard lets passes read and write; +Inf while nobody produces.",
+)
+CLEANER_GUARD_QUIET = _gauge(
+    "kompakt_cleaner_guard_quiet_p99_seconds",
+    "The produces' 99th percentile in quiet time, by which the latency guard judges.",
+)
 CLEANER_WORKER_FAILURES = _counter(
     "kompakt_cleaner_worker_failures_total", "Exceptions that no pass was to blame for."
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from metrics.histogram import Histogram
+from metrics.histogram import FINE_SECONDS, Histogram
 
 
 class TopicCounts:
@@ -48,14 +48,16 @@ class ServerProbe:
     """Counts what the server says. Owned by the broker; read by the collector."""
 
     __slots__ = (
-        "bytes_received_total", "bytes_sent_total", "cold_reads", "listeners", "logs_synced", "requests",
-        "sync_seconds", "topics",
+        "bytes_received_total", "bytes_sent_total", "cold_reads", "listeners", "logs_synced",
+        "produce_seconds", "requests", "sync_seconds", "topics",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.topics: defaultdict[str, TopicCounts] = defaultdict(TopicCounts)
         self.listeners: defaultdict[str, ListenerCounts] = defaultdict(ListenerCounts)
         self.requests: defaultdict[str, Histogram] = defaultdict(Histogram)
+        self.produce_seconds = Histogram(FINE_SECONDS)
+        """Of produces again, finely, for the latency guard."""
         self.bytes_received_total = 0
         self.bytes_sent_total = 0
         self.sync_seconds = Histogram()
@@ -91,6 +93,8 @@ class ServerProbe:
     def request_completed(self, api: str, seconds: float) -> None:
         """A response is ready to be sent, so long after its request was there."""
         self.requests[api].observe(seconds)
+        if api == "Produce":
+            self.produce_seconds.observe(seconds)
 
     def batch_appended(self, topic: str, records: int, bytes_: int) -> None:
         """A batch was appended."""

@@ -27,6 +27,7 @@ from server.dispatch import Dispatcher
 from server.embedded_store import EmbeddedMetadataStore
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
+from server.latency_watch import LatencyWatch
 from server.limits import ConnectionLimits, RequestMemory
 from server.listener import Listeners, SocketOptions
 from server.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, roll_duty
@@ -62,6 +63,7 @@ class Broker:
         "_failed",
         "_http",
         "_http_opening",
+        "_latency_watch",
         "_listeners",
         "_log_clock",
         "_state",
@@ -131,6 +133,7 @@ class Broker:
         self._log_clock: LogClock | None = None
         self._watch: DirectoryWatch | None = None
         self._cleaner: CleanerPool | None = None
+        self._latency_watch: LatencyWatch | None = None
         self._http: HttpEndpoint | None = None
         self._http_opening: asyncio.Task[None] | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
@@ -169,7 +172,7 @@ class Broker:
         self._state = "stopping"
         if self._listeners is not None:
             await self._listeners.stop(grace_s=self.config.controlled_shutdown_timeout_ms / 1000)
-        for task in (self._watch, self._log_clock, self._cleaner):
+        for task in (self._watch, self._log_clock, self._latency_watch, self._cleaner):
             if task is not None:
                 await task.stop()
         await self._close_storage()
@@ -278,12 +281,20 @@ class Broker:
             probe=self.cleaner_counts,
         )
         self._cleaner.start()
+        self._latency_watch = LatencyWatch(
+            self.probe,
+            self.cleaner_counts,
+            set_rate=self._cleaner.set_guard_rate,
+            is_enabled=self.configs.config.log_cleaner_latency_guard_enable,
+        )
         self.configs.when_changed(self._reconfigure)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
         """Follow a change of the dynamic properties."""
         if self._cleaner is not None:
             self._cleaner.configure(config.cleaner_settings())
+        if self._latency_watch is not None:
+            self._latency_watch.enable(config.log_cleaner_latency_guard_enable)
 
     def _start_watching(self) -> None:
         self._log_clock = LogClock(self.topics.logs, self.clock, self._duties())

@@ -241,6 +241,13 @@ class BrokerConfig(NetworkConfig):
         unit="bytes",
         doc="What all cleaner threads together may write a second. A property of Kompakt's own.",
     )
+    log_cleaner_latency_guard_enable: bool = prop(
+        "log.cleaner.latency.guard.enable",
+        BOOLEAN,
+        default=True,
+        doc="Whether the cleaner steps back while produces take more than twice as long as without"
+        " it. A property of Kompakt's own.",
+    )
     log_cleaner_backoff_ms: int = prop(
         "log.cleaner.backoff.ms",
         LONG,

@@ -1,0 +1,93 @@
+"""Watches how long produces take and tells the cleaner how fast it may go.
+
+`cleaner/latency_guard.py` decides; here are the time, the counting and the telling. A window closes when
+it has seen enough produces for a 99th percentile, at the latest after a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from cleaner.latency_guard import GuardState, LatencyWindow, after_window
+from metrics.cleaner_probe import CleanerCounts
+from metrics.histogram import quantile
+from metrics.server_probe import ServerProbe
+
+TICK_SECONDS = 0.1
+WINDOW_PRODUCES = 200
+WINDOW_SECONDS_MAX = 1.0
+
+
+class LatencyWatch:
+    """The guard at work. Lives on the event loop; `stop` ends it."""
+
+    __slots__ = (
+        "_bytes_before", "_cleaner", "_counts_before", "_is_enabled", "_opened_at", "_produced",
+        "_set_rate", "_state", "_task",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        produced: ServerProbe,
+        cleaner: CleanerCounts,
+        *,
+        set_rate: Callable[[float], None],
+        is_enabled: bool,
+    ) -> None:
+        """`set_rate` is told what the guard allows, in bytes per second."""
+        # Constant after construction
+        self._produced = produced
+        self._cleaner = cleaner
+        self._set_rate = set_rate
+        # State
+        self._state = GuardState()
+        self._is_enabled = is_enabled
+        self._open_window()
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="latency-watch")
+
+    def enable(self, is_enabled: bool) -> None:
+        """Guard, or let the cleaner go as fast as its budgets allow."""
+        self._is_enabled = is_enabled
+        if not is_enabled:
+            self._decide(GuardState(quiet_p99=self._state.quiet_p99))
+
+    async def stop(self) -> None:
+        """End it; the rate stays what it is."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            window = self._window()
+            if window.produces >= WINDOW_PRODUCES or window.seconds >= WINDOW_SECONDS_MAX:
+                self._open_window()
+                if self._is_enabled:
+                    self._decide(after_window(self._state, window))
+
+    def _decide(self, state: GuardState) -> None:
+        if state.rate != self._state.rate:
+            self._set_rate(state.rate)
+        self._state = state
+        self._cleaner.guarded(state.rate, state.quiet_p99)
+
+    def _open_window(self) -> None:
+        self._opened_at = asyncio.get_running_loop().time()
+        self._counts_before = list(self._produced.produce_seconds.counts)
+        self._bytes_before = self._cleaner_bytes()
+
+    def _window(self) -> LatencyWindow:
+        histogram = self._produced.produce_seconds
+        counts = [
+            now - before for now, before in zip(histogram.counts, self._counts_before, strict=True)
+        ]
+        return LatencyWindow(
+            seconds=asyncio.get_running_loop().time() - self._opened_at,
+            produces=sum(counts),
+            p99_seconds=quantile(histogram.bounds, counts, 0.99),
+            cleaner_bytes=self._cleaner_bytes() - self._bytes_before,
+        )
+
+    def _cleaner_bytes(self) -> int:
+        return self._cleaner.bytes_read_total + self._cleaner.bytes_written_total
