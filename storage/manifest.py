@@ -106,7 +106,8 @@ class SegmentRow:
     tombstone_count: int = UNKNOWN
     """-1 until the cleaner has counted."""
     least_delete_horizon_ms: int = UNKNOWN
-    """The earliest delete horizon among the segment's batches; -1 if none or not known."""
+    """The earliest delete horizon that something in the segment waits for; -1 if nothing does, or
+    if it is not known. A batch whose tombstones are gone has its horizon still, but nothing waits."""
 
     @property
     def is_cleaned(self) -> bool:

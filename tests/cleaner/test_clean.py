@@ -223,6 +223,24 @@ def test_the_clock_retires_tombstones_without_new_data() -> None:
     assert log.pairs() == [(1, b"b", b"1")]
 
 
+def test_a_horizon_whose_tombstones_are_gone_hides_no_later_one() -> None:
+    log = CompactedLog()
+    log.append((b"a", None), (b"b", b"1"))
+    log.clean()
+    log.now_ms += RETENTION_MS - 1
+    log.append((b"c", None))
+    log.append((b"d", b"1"))
+    log.clean()
+    log.now_ms += 1
+    assert log.clean_until_idle() == 1
+    log.now_ms += RETENTION_MS
+
+    assert log.clean_until_idle() == 1
+    assert log.pairs() == [(1, b"b", b"1"), (3, b"d", b"1")]
+    log.reopen(is_clean=True)
+    assert log.assess().reason is None, "a start finds nothing due"
+
+
 def test_a_tombstone_that_the_tail_holds_is_not_cleaned_for_ever() -> None:
     log = CompactedLog()
     log.append_segment((b"a", b"1"), (b"a", None))

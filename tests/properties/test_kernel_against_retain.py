@@ -185,7 +185,7 @@ def test_the_summary_says_what_the_segment_holds(a_pass: Pass) -> None:
     horizons = [
         remains.stamped_horizon_ms or batch.delete_horizon_ms
         for batch, remains in kept
-        if any(verdict.is_kept for verdict in remains.verdicts)
+        if kept_tombstones(batch, remains) or Verdict.KEPT_UNMAPPED in remains.verdicts
     ]
     assert segment.summary.delete_horizon_ms_min == min(
         (horizon for horizon in horizons if horizon is not None), default=-1
