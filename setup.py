@@ -35,7 +35,11 @@ def extension(module: str) -> Extension:
         module,
         [module.replace(".", "/") + ".pyx"],
         include_dirs=["protocol"],
-        depends=[str(path) for pattern in ("*/*.h", "*/*.pxd") for path in Path().glob(pattern)],
+        depends=[
+            str(path)
+            for pattern in ("*/*.h", "*/*.pxd", "*/*.pxi")
+            for path in Path().glob(pattern)
+        ],
         extra_compile_args=["-O3", "-Wall", "-Wextra", "-Wno-unused-parameter"],
     )
 

@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 from cleaner.group import GroupBounds, group_segments
 from cleaner.kernel import BatchFilter, OffsetMap
-from cleaner.map import DirtySection, map_dirty_section
+from cleaner.map import DirtySection, MappedSection, map_dirty_section
 from cleaner.meter import PassMeter
 from cleaner.pick import Assessment, Reason, horizon_is_due
 from cleaner.recopy import Recopy
@@ -141,15 +142,18 @@ def _execute(
 ) -> PassReport:
     started = monotonic()
     offset_map = OffsetMap(settings.map_bytes, plan.view.hash_key, settings.io_buffer_load_factor)
-    map_end = _map(plan, offset_map, settings, meter)
-    batch_filter = _filter(plan, offset_map, map_end, settings)
+    mapped = _map(plan, offset_map, settings, meter)
+    log_start_offset = log.log_start_offset
+    groups = plan_groups(plan, mapped.end_offset, log_start_offset)
+    reads_all = _leave_no_gap(groups, log_start_offset)
+    batch_filter = _filter(plan, offset_map, mapped, settings, stamps_markers=reads_all)
     tally: Counter[str] = Counter()
-    groups = plan_groups(plan, map_end, log.log_start_offset)
     for group in groups:
         recopy = Recopy(batch_filter, log.new_cleaned_segment, meter=meter)
-        clean_offset = map_end if group is groups[-1] else None
+        clean_offset = mapped.end_offset if group is groups[-1] else None
         _recopy_and_swap(log, plan, group, recopy, clean_offset, settings, meter, tally)
-    return _report(plan, offset_map, map_end, batch_filter, tally, meter, monotonic() - started)
+    seconds = monotonic() - started
+    return _report(plan, offset_map, mapped.end_offset, batch_filter, tally, meter, seconds)
 
 
 def plan_groups(
@@ -157,7 +161,8 @@ def plan_groups(
 ) -> tuple[tuple[CleanableSegment, ...], ...]:
     """The groups to recopy, oldest first: everything from the log start to the map's end.
 
-    Where nothing is dirty no record is superseded, so only groups with a due horizon are touched.
+    Where nothing new is mapped no record is superseded, so only groups with a due horizon are
+    touched.
 
     Args:
         log_start_offset: as it is now: what retention has deleted since the plan is left out.
@@ -173,7 +178,7 @@ def plan_groups(
         row for row in by_row if row.base_offset < map_end and row.end_offset > log_start_offset
     ]
     groups = group_segments(rows, bounds)
-    if plan.is_all_clean:
+    if map_end <= plan.start_offset:
         groups = tuple(
             group for group in groups if any(horizon_is_due(row, plan.now_ms) for row in group)
         )
@@ -182,11 +187,11 @@ def plan_groups(
 
 def _map(
     plan: CleaningPlan, offset_map: OffsetMap, settings: CleanerSettings, meter: PassMeter
-) -> int:
+) -> MappedSection:
     if plan.is_all_clean:
         offset_map.clear(0)
         offset_map.end_offset = plan.end_offset
-        return plan.end_offset
+        return MappedSection(end_offset=plan.end_offset, bound_offset=plan.end_offset)
     section = DirtySection(
         segments=plan.dirty_segments(), start_offset=plan.start_offset, end_offset=plan.end_offset
     )
@@ -199,19 +204,33 @@ def _map(
     )
 
 
+def _leave_no_gap(groups: Sequence[Sequence[CleanableSegment]], log_start_offset: int) -> bool:
+    """Whether nothing from the log's start to the groups' end lies outside them."""
+    rows = [segment.row for group in groups for segment in group]
+    begins_at_start = bool(rows) and rows[0].base_offset <= log_start_offset
+    return begins_at_start and all(a.end_offset == b.base_offset for a, b in pairwise(rows))
+
+
 def _filter(
-    plan: CleaningPlan, offset_map: OffsetMap, map_end: int, settings: CleanerSettings
+    plan: CleaningPlan,
+    offset_map: OffsetMap,
+    mapped: MappedSection,
+    settings: CleanerSettings,
+    *,
+    stamps_markers: bool,
 ) -> BatchFilter:
     return BatchFilter(
         offset_map,
-        end_offset=map_end,
-        tail_offset=plan.end_offset - 1,
+        end_offset=mapped.end_offset,
+        tail_offset=mapped.bound_offset - 1,
         now_ms=plan.now_ms,
         delete_retention_ms=plan.delete_horizon_ms - plan.now_ms,
         decompressed_bytes_max=settings.decompressed_bytes_max,
         producer_last_offsets=plan.view.producer_last_offsets,
         index_interval_bytes=plan.view.config.index_interval_bytes,
         keeps_unkeyed=plan.view.config.keeps_unkeyed_records,
+        transactions=mapped.transactions,
+        stamps_markers=stamps_markers,
     )
 
 

@@ -4,6 +4,7 @@ A pass is two loops over chunks of segment files. Give each call at least 1 MiB:
 
     offset_map.clear()
     step = map_batches(chunk, offset_map, ...)      dirty section: key hash -> last offset
+    step = transactions.walk(chunk)                 where it meets one: what became of each
     step = batch_filter.feed(chunk)                 whole log: which bytes go to the cleaned segment
 
 Chunks may end anywhere: what a call did not consume goes in front of the next chunk.
@@ -22,8 +23,8 @@ from collections.abc import Collection, Mapping
 
 from typing_extensions import Buffer
 
-from cleaner.retain import Verdict
-from cleaner.step import FilterStep, MapStep, SegmentSummary, VerdictCount
+from cleaner.retain import AbortedTransaction, Verdict
+from cleaner.step import FilterStep, MapStep, SegmentSummary, VerdictCount, WalkStep
 
 SLOT_BYTES: int
 """Memory of one slot: 16 bytes of key hash, 8 bytes of offset."""
@@ -104,21 +105,58 @@ def map_batches(
     end_offset: int,
     decompressed_bytes_max: int,
     position: int = 0,
+    transactions: Transactions | None = None,
 ) -> MapStep:
     """Put every keyed record of [start_offset, end_offset) into the map, batch by batch.
 
     Stops before a batch that the map may not hold whole, so `offset_map.end_offset` always is a
     batch's end. A batch that ends below `start_offset` is passed over; one
-    that reaches past `end_offset` stops the mapping (MapStop.END). Control and transactional
-    batches are passed over too: none of their records is ever in the map.
+    that reaches past `end_offset` stops the mapping (MapStop.END). Control batches and aborted
+    ones are passed over too: none of their records is ever in the map.
 
     Args:
         chunk: bytes of a segment that begin at a batch.
         position: where `chunk` begins in its segment; for error messages only.
+        transactions: what became of the section's transactions. Without it the mapping stops at
+            the first batch of one (MapStop.TRANSACTION).
 
     Raises:
         CorruptBatch, DecompressionTooLarge: see the module.
     """
+
+class Transactions:
+    """What became of the transactions in a section of a log, by its batches alone.
+
+    Walk the section once, chunk by chunk, from its first transactional batch or from before that.
+    One that was never walked holds that nothing was aborted.
+    """
+
+    def __init__(self, *, start_offset: int, end_offset: int, decompressed_bytes_max: int) -> None:
+        """
+        Args:
+            start_offset: batches that end below it are passed over.
+            end_offset: a batch that reaches past it ends the walk.
+        """
+
+    def walk(self, chunk: Buffer, *, position: int = 0) -> WalkStep:
+        """Walk the whole batches of `chunk`, bytes of a segment that begin at a batch.
+
+        Raises:
+            CorruptBatch, DecompressionTooLarge: see the module.
+        """
+
+    @property
+    def end_offset(self) -> int:
+        """Where a pass over the section may end, so that nothing undecided lies below.
+
+        The section's end or, if a transaction has no marker in it, the first such one's first
+        batch. If the batch before that one was aborted, that batch instead: the last batch of a
+        pass must stay, and what was aborted must not stay in a clean section.
+        """
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """The aborted transactions in the section, by producer, then by offset."""
 
 class BatchFilter:
     """Decides, batch by batch, what of a log goes into the cleaned segments, and builds it."""
@@ -136,6 +174,9 @@ class BatchFilter:
         index_interval_bytes: int = 4096,
         segment_bytes_max: int = 2147483647,
         keeps_unkeyed: bool = False,
+        producer_marker_epochs: Mapping[int, int] | None = None,
+        transactions: Transactions | None = None,
+        stamps_markers: bool = False,
     ) -> None:
         """
         Args:
@@ -150,6 +191,11 @@ class BatchFilter:
                 first. It takes none that ends beyond its base offset + 2^31 - 1 either; so an
                 empty one can be full too, if it begins far below its first batch.
             keeps_unkeyed: whether records without a key stay.
+            producer_marker_epochs: the epochs of active producers that have no data batch; of
+                their control batches at least the headers stay.
+            transactions: what became of those in the dirty section; None if nothing was aborted.
+            stamps_markers: whether a marker whose transaction has nothing left gets its delete
+                horizon. Only where the filter is fed with all of the log below it.
 
         Raises:
             ValueError: `end_offset` is beyond `offset_map.end_offset`, or a bound is negative.

@@ -14,8 +14,8 @@ bound; no pointer moves but by what it read.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport bsearch, free, malloc, realloc
-from libc.string cimport memcpy, memset
+from libc.stdlib cimport bsearch, free, malloc, qsort, realloc
+from libc.string cimport memcpy, memmove, memset
 
 from protocol.record_format cimport (
     ATTRIBUTE_CODEC_MASK,
@@ -32,6 +32,7 @@ from protocol.record_format cimport (
     RECORD_OK,
     batch_crc,
     batch_header,
+    load_int16,
     load_int64,
     read_batch_header,
     read_record,
@@ -42,8 +43,15 @@ from protocol.record_format cimport (
     write_record_restamped,
 )
 
-from cleaner.retain import Verdict
-from cleaner.step import FilterStep, MapStep, MapStop, SegmentSummary, VerdictCount
+from cleaner.retain import AbortedTransaction, Verdict
+from cleaner.step import (
+    FilterStep,
+    MapStep,
+    MapStop,
+    SegmentSummary,
+    VerdictCount,
+    WalkStep,
+)
 from protocol.compression import Codec, compress, decompress
 from protocol.errors import CorruptBatch, DecompressionTooLarge
 
@@ -80,7 +88,7 @@ SLOT_BYTES = sizeof(kp_slot)
 cdef enum:
     # Records between the prefetch of a slot and the look at it; a power of two.
     WINDOW = 32
-    VERDICT_COUNT = 7
+    VERDICT_COUNT = 10
     RECORD_BYTES_MIN = 7
     CODEC_MAX = 4
     INDEX_ENTRY_INTS = 4
@@ -91,18 +99,24 @@ cdef enum:
     KEPT_UNMAPPED
     KEPT_TAIL
     KEPT_UNKEYED
+    KEPT_MARKER
     DROPPED_SUPERSEDED
     DROPPED_TOMBSTONE
     DROPPED_UNKEYED
+    DROPPED_ABORTED
+    DROPPED_MARKER
 
 VERDICTS = (
     Verdict.KEPT_LATEST,
     Verdict.KEPT_UNMAPPED,
     Verdict.KEPT_TAIL,
     Verdict.KEPT_UNKEYED,
+    Verdict.KEPT_MARKER,
     Verdict.DROPPED_SUPERSEDED,
     Verdict.DROPPED_TOMBSTONE,
     Verdict.DROPPED_UNKEYED,
+    Verdict.DROPPED_ABORTED,
+    Verdict.DROPPED_MARKER,
 )
 
 
@@ -352,6 +366,12 @@ cdef inline int check_end(
     return 0
 
 
+# ---------------------------------------------------------------------------- transactions
+
+
+include "transactions.pxi"
+
+
 # --------------------------------------------------------------------------------- mapping
 
 
@@ -411,13 +431,15 @@ cdef enum:
     STOP_NEED_MORE
     STOP_END
     STOP_FULL
+    STOP_TRANSACTION
 
-MAP_STOPS = (MapStop.NEED_MORE, MapStop.END, MapStop.FULL)
+MAP_STOPS = (MapStop.NEED_MORE, MapStop.END, MapStop.FULL, MapStop.TRANSACTION)
 
 
 cdef int map_chunk(
     Mapping *mapping,
     OffsetMap offset_map,
+    Transactions transactions,
     Records records,
     const uint8_t **at,
     const uint8_t *end,
@@ -434,8 +456,12 @@ cdef int map_chunk(
             return STOP_NEED_MORE
         if header.last_offset >= end_offset:
             return STOP_END
-        if header.last_offset >= mapping.start_offset and not (
-            header.attributes & (ATTRIBUTE_CONTROL | ATTRIBUTE_TRANSACTIONAL)
+        if header.last_offset < mapping.start_offset:
+            pass
+        elif transactions is None and header.attributes & ATTRIBUTE_TRANSACTIONAL:
+            return STOP_TRANSACTION
+        elif not header.attributes & ATTRIBUTE_CONTROL and not is_aborted_batch(
+            transactions, &header
         ):
             if not has_room(mapping, offset_map, header.record_count):
                 return STOP_FULL
@@ -464,6 +490,7 @@ def map_batches(
     int64_t end_offset,
     int64_t decompressed_bytes_max,
     int64_t position=0,
+    Transactions transactions=None,
 ):
     cdef Mapping mapping
     cdef Records records = Records(decompressed_bytes_max)
@@ -481,7 +508,7 @@ def map_batches(
     records.read_from(chunk, start)
     with nogil:
         stop = map_chunk(
-            &mapping, offset_map, records, &at, end, end_offset, position, &needed
+            &mapping, offset_map, transactions, records, &at, end, end_offset, position, &needed
         )
         put_pending(&mapping)
     return MapStep(
@@ -512,6 +539,9 @@ cdef struct Judged:
     int64_t kept_bytes
     int32_t kept
     int32_t tombstones
+    # A control batch: whether it ends a transaction, and lost its reason in this pass.
+    bint is_marker
+    bint is_idle_marker
     int64_t max_timestamp
     int64_t[VERDICT_COUNT] records
     int64_t[VERDICT_COUNT] bytes
@@ -613,8 +643,13 @@ cdef class BatchFilter:
     cdef bint keeps_unkeyed
     cdef int64_t *producer_offsets
     cdef size_t producer_offset_count
+    cdef ProducerTable marker_epochs
+    cdef Transactions transactions
+    cdef bint stamps_markers
     # State: what was decided, and the output segment it went to
     cdef bint has_segment
+    # Producers of whose transaction, since their last marker, a batch was kept.
+    cdef ProducerTable remaining
     cdef int64_t last_offset_read
     cdef Segment current
     cdef int64_t[VERDICT_COUNT] total_records
@@ -646,6 +681,9 @@ cdef class BatchFilter:
         int64_t index_interval_bytes=4096,
         int64_t segment_bytes_max=INT32_MAX,
         bint keeps_unkeyed=False,
+        producer_marker_epochs=None,
+        Transactions transactions=None,
+        bint stamps_markers=False,
     ):
         if end_offset > offset_map.end:
             raise ValueError(f"the map ends at {offset_map.end}, before {end_offset}")
@@ -660,9 +698,13 @@ cdef class BatchFilter:
         self.index_interval_bytes = index_interval_bytes
         self.segment_bytes_max = segment_bytes_max
         self.keeps_unkeyed = keeps_unkeyed
+        self.transactions = transactions
+        self.stamps_markers = stamps_markers
         self.records = Records(decompressed_bytes_max)
         self.last_offset_read = -1
         self.take_producers(sorted(set(producer_last_offsets)))
+        for producer_id, epoch in (producer_marker_epochs or {}).items():
+            put_row(&self.marker_epochs, producer_id, epoch)
 
     cdef int take_producers(self, list last_offsets) except -1:
         cdef Py_ssize_t i
@@ -676,6 +718,8 @@ cdef class BatchFilter:
 
     def __dealloc__(self):
         free(self.producer_offsets)
+        free(self.marker_epochs.rows)
+        free(self.remaining.rows)
         free(self.judged.runs)
         free(self.output.data)
         free(self.rebuilt.data)
@@ -782,11 +826,11 @@ cdef class BatchFilter:
         """Append what remains of one batch. 0, and nothing changed, if the segment is full."""
         cdef size_t output_size = self.output.size
         cdef batch_header remains = header[0]
-        cdef bint looked = self.is_judged(header)
+        # The map knows all of the batch.
+        cdef bint looked = header.last_offset < self.end_offset
         self.clear_judged()
         if looked and header.record_count > 0:
-            self.records.open(batch, header, position)
-            self.judge_batch(header, position)
+            self.judge(batch, header, position)
             self.write_judged(batch, &remains, position)
         elif looked and not self.must_stay(header) and header.last_offset != self.tail_offset:
             remains.size = 0
@@ -803,15 +847,15 @@ cdef class BatchFilter:
         self.commit(&remains, looked)
         return 1
 
-    cdef bint is_judged(self, const batch_header *header) noexcept nogil:
-        """Whether the map knows all of the batch. The rules of transactions are not ours yet."""
-        return header.last_offset < self.end_offset and not (
-            header.attributes & (ATTRIBUTE_CONTROL | ATTRIBUTE_TRANSACTIONAL)
-        )
-
     cdef bint must_stay(self, const batch_header *header) noexcept nogil:
-        """Whether the batch carries the last sequence number of an active producer."""
-        return header.producer_id >= 0 and bsearch(
+        """Whether the batch is the last that an active producer has: its sequence or its epoch."""
+        cdef const ProducerRow *marked
+        if header.producer_id < 0:
+            return False
+        if header.attributes & ATTRIBUTE_CONTROL:
+            marked = find_row(&self.marker_epochs, header.producer_id)
+            return marked != NULL and marked.number == header.producer_epoch
+        return bsearch(
             &header.last_offset,
             self.producer_offsets,
             self.producer_offset_count,
@@ -824,9 +868,52 @@ cdef class BatchFilter:
         self.judged.kept_bytes = 0
         self.judged.kept = 0
         self.judged.tombstones = 0
+        self.judged.is_marker = self.judged.is_idle_marker = False
         self.judged.max_timestamp = -1
         memset(self.judged.records, 0, sizeof(self.judged.records))
         memset(self.judged.bytes, 0, sizeof(self.judged.bytes))
+
+    cdef int judge(
+        self, const uint8_t *batch, const batch_header *header, int64_t position
+    ) except -1 nogil:
+        if is_aborted_batch(self.transactions, header):
+            # Nothing of it is kept, whatever it holds.
+            self.judged.records[DROPPED_ABORTED] = header.record_count
+            self.judged.bytes[DROPPED_ABORTED] = header.size - BATCH_HEADER_SIZE
+            return 0
+        self.records.open(batch, header, position)
+        if header.attributes & ATTRIBUTE_CONTROL:
+            return self.judge_control(header, position)
+        return self.judge_batch(header, position)
+
+    cdef int judge_control(self, const batch_header *header, int64_t position) except -1 nogil:
+        """Judge a control batch, which holds one record, by its transaction: keys mean nothing."""
+        cdef Awaited awaited
+        cdef record_view record
+        cdef const uint8_t *at = self.records.start
+        cdef int32_t last_delta = -1
+        cdef int32_t i
+        cdef int verdict = KEPT_MARKER
+        memset(&awaited, 0, sizeof(awaited))
+        memset(&record, 0, sizeof(record))
+        for i in range(header.record_count):
+            next_record(self.records, &at, i, &last_delta, header, position, &record)
+            if i == 0:
+                self.judged.is_marker = marker_of(&record) != MARKER_NONE
+                verdict = self.verdict_of_control(header)
+            awaited.start = record.start
+            awaited.end = record.end
+            awaited.timestamp = wrapping_add(header.base_timestamp, record.timestamp_delta)
+            self.settle(verdict, &awaited, header, i == header.record_count - 1)
+        return check_end(self.records, at, header, position)
+
+    cdef int verdict_of_control(self, const batch_header *header) noexcept nogil:
+        if not self.judged.is_marker or find_row(&self.remaining, header.producer_id) != NULL:
+            return KEPT_MARKER
+        if header.attributes & ATTRIBUTE_DELETE_HORIZON:
+            return DROPPED_MARKER if self.now_ms >= header.base_timestamp else KEPT_MARKER
+        self.judged.is_idle_marker = self.stamps_markers
+        return KEPT_MARKER
 
     cdef int judge_batch(self, const batch_header *header, int64_t position) except -1 nogil:
         """Judge every record, each WINDOW records after its slot was asked for."""
@@ -861,7 +948,12 @@ cdef class BatchFilter:
     cdef inline int judge_record(
         self, const Awaited *awaited, const batch_header *header, bint is_last
     ) except -1 nogil:
-        cdef int verdict = self.verdict_of(awaited, header)
+        return self.settle(self.verdict_of(awaited, header), awaited, header, is_last)
+
+    cdef inline int settle(
+        self, int verdict, const Awaited *awaited, const batch_header *header, bint is_last
+    ) except -1 nogil:
+        """Count a record under its verdict, and keep it if that says so."""
         if verdict >= DROPPED_SUPERSEDED and is_last and header.last_offset == self.tail_offset:
             verdict = KEPT_TAIL
         self.judged.records[verdict] += 1
@@ -895,7 +987,7 @@ cdef class BatchFilter:
     ) except -1 nogil:
         """Append what survives; `remains` becomes its header, with size 0 if nothing does."""
         cdef int64_t old_base = remains.base_timestamp
-        cdef bint stamp = self.judged.tombstones > 0 and not (
+        cdef bint stamp = (self.judged.tombstones > 0 or self.judged.is_idle_marker) and not (
             remains.attributes & ATTRIBUTE_DELETE_HORIZON
         )
         if self.judged.kept == 0:
@@ -1034,6 +1126,7 @@ cdef class BatchFilter:
         for i in range(VERDICT_COUNT):
             self.total_records[i] += self.judged.records[i]
             self.total_bytes[i] += self.judged.bytes[i]
+        self.follow_transaction(remains)
         if remains.size == 0:
             return 0
         self.batches_kept += 1
@@ -1043,6 +1136,14 @@ cdef class BatchFilter:
         self.last_offset_kept = remains.last_offset
         self.summarize(remains, looked)
         return self.index(remains)
+
+    cdef int follow_transaction(self, const batch_header *remains) except -1 nogil:
+        if remains.attributes & ATTRIBUTE_CONTROL:
+            if self.judged.is_marker:
+                drop_row(&self.remaining, remains.producer_id)
+        elif remains.attributes & ATTRIBUTE_TRANSACTIONAL and remains.size > 0:
+            put_row(&self.remaining, remains.producer_id, remains.base_offset)
+        return 0
 
     cdef void summarize(self, const batch_header *remains, bint looked) noexcept nogil:
         cdef Segment *segment = &self.current

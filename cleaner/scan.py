@@ -41,16 +41,19 @@ class Step(Protocol):
 
 
 def scan_segment(
-    segment: ReadableSegment, step: Step, *, chunk_bytes: int, meter: PassMeter
+    segment: ReadableSegment, step: Step, *, chunk_bytes: int, meter: PassMeter, position: int = 0
 ) -> bool:
     """Hand a segment to `step`, chunk by chunk; False if a step ended the scan.
+
+    Args:
+        position: where to begin; a batch begins there.
 
     Raises:
         CorruptBatch: the segment ends inside a batch or before its size.
         CleaningAborted: see `PassMeter`; within a chunk.
         StorageError: reading failed.
     """
-    position, end = 0, segment.row.size
+    end = segment.row.size
     wanted = chunk_bytes
     stalls = 0
     while position < end:

@@ -15,6 +15,8 @@ class MapStop(enum.Enum):
     """The next batch reaches to or past `end_offset`: the range is mapped."""
     FULL = "full"
     """The map may not hold all keys of the next batch: the pass ends before that batch."""
+    TRANSACTION = "transaction"
+    """The next batch belongs to a transaction, of which nothing is known yet: walk from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +31,21 @@ class MapStep:
     batch's own claim: more than the segment still has is corruption."""
     batches: int
     records: int
-    """Records of the batches that were looked into; control and transactional ones are not."""
+    """Records of the batches that were looked into; markers and aborted batches are not."""
     tombstones: int
     unkeyed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalkStep:
+    """How far `Transactions.walk` came in one chunk."""
+
+    consumed_bytes: int
+    """Bytes of the chunk that hold whole, handled batches. The next chunk begins there."""
+    needed_bytes: int
+    """0, or how many bytes from `consumed_bytes` on the next batch needs to be whole."""
+    is_over: bool
+    """Whether the next batch reaches past the section."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +93,7 @@ class SegmentSummary:
     batches: int
     records: int
     tombstones: int
-    """-1 if batches beyond the map or of transactions were copied without a look inside."""
+    """-1 if batches beyond the map were copied without a look inside."""
     delete_horizon_ms_min: int
     """Least delete horizon of its batches that hold a tombstone, or that were not looked into;
     -1 if none has one."""

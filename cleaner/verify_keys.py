@@ -99,8 +99,9 @@ def _look(
             segments=[each for each in segments if each.row.end_offset > start],
             start_offset=start,
             end_offset=manifest.clean_offset,
+            is_settled=True,
         )
-        end = map_dirty_section(
+        mapped = map_dirty_section(
             section,
             offset_map,
             decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
@@ -108,10 +109,10 @@ def _look(
             meter=_meter(),
         )
         for segment in segments:
-            if segment.row.base_offset < end:
-                _count_superseded(segment, offset_map, end, findings)
+            if segment.row.base_offset < mapped.end_offset:
+                _count_superseded(segment, offset_map, mapped.end_offset, findings)
                 progress(segment.row.size)
-        start = end
+        start = mapped.end_offset
 
 
 def _count_superseded(

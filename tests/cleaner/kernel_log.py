@@ -6,14 +6,20 @@ The encoder is the tests' own, plain and slow, so that the kernel is not compare
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from cleaner.kernel import BatchFilter, OffsetMap, map_batches
-from cleaner.retain import Fate, PassBounds, Remains, retain_batch
+from cleaner.kernel import BatchFilter, OffsetMap, Transactions, map_batches
+from cleaner.retain import AbortedTransaction, Fate, PassBounds, Remains, is_marker, retain_log
 from cleaner.step import FilterStep, MapStep, MapStop, SegmentSummary
 from protocol.batch_scan import crc32c
 from protocol.compression import Codec, compress
+from protocol.control_record import (
+    ControlType,
+    TransactionMarker,
+    read_control_type,
+    write_transaction_marker,
+)
 
 HASH_KEY = bytes(range(16))
 INFLATED_BYTES_MAX = 1 << 20
@@ -96,6 +102,22 @@ def log_batch(base_offset: int, *records: tuple[bytes | None, bytes | None]) -> 
     )
 
 
+def marker_batch(
+    offset: int, producer_id: int, kind: ControlType, *, producer_epoch: int = 0
+) -> LogBatch:
+    """The control batch that ends a producer's transaction."""
+    key, value = write_transaction_marker(TransactionMarker(type=kind, coordinator_epoch=4))
+    return LogBatch(
+        base_offset=offset,
+        last_offset=offset,
+        records=(LogRecord(offset=offset, key=key, value=value),),
+        is_transactional=True,
+        is_control=True,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+    )
+
+
 def encode(batch: LogBatch) -> bytes:
     """The batch's bytes. A delete horizon stands in the place of the base timestamp."""
     horizon = batch.delete_horizon_ms
@@ -161,11 +183,56 @@ class PlainOffsetMap:
         return self.offsets.get(key)
 
 
-def plain_map(batches: Iterable[LogBatch], *, start_offset: int, end_offset: int) -> PlainOffsetMap:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainTransactions:
+    """What the walk should know of a section's transactions."""
+
+    aborted: tuple[AbortedTransaction, ...]
+    end_offset: int
+
+
+def plain_transactions(
+    batches: Sequence[LogBatch], *, start_offset: int, end_offset: int
+) -> PlainTransactions:
+    undecided: dict[int, int] = {}
+    aborted: list[AbortedTransaction] = []
+    section = [b for b in batches if start_offset <= b.last_offset and b.last_offset < end_offset]
+    for batch in section:
+        if batch.is_control and is_marker(batch.records):
+            first_offset = undecided.pop(batch.producer_id, None)
+            if first_offset is not None and is_abort(batch):
+                transaction = AbortedTransaction(
+                    producer_id=batch.producer_id,
+                    first_offset=first_offset,
+                    marker_offset=batch.base_offset,
+                )
+                aborted.append(transaction)
+        elif batch.is_transactional and not batch.is_control:
+            undecided.setdefault(batch.producer_id, batch.base_offset)
+    end = min(undecided.values(), default=end_offset)
+    before = [batch for batch in section if batch.base_offset < end]
+    if undecided and before and any(each.holds(before[-1]) for each in aborted):
+        end = before[-1].base_offset
+    return PlainTransactions(aborted=tuple(aborted), end_offset=max(end, start_offset))
+
+
+def is_abort(batch: LogBatch) -> bool:
+    return read_control_type(batch.records[0].key) is ControlType.ABORT
+
+
+def plain_map(
+    batches: Iterable[LogBatch],
+    *,
+    start_offset: int,
+    end_offset: int,
+    aborted: Collection[AbortedTransaction] = (),
+) -> PlainOffsetMap:
     offsets = {
         record.key: record.offset
         for batch in batches
-        if batch.last_offset < end_offset and not batch.is_control and not batch.is_transactional
+        if batch.last_offset < end_offset
+        and not batch.is_control
+        and not any(transaction.holds(batch) for transaction in aborted)
         for record in batch.records
         if record.key is not None and record.offset >= start_offset
     }
@@ -204,13 +271,40 @@ def rebuilt(batch: LogBatch, remains: Remains[LogRecord]) -> LogBatch:
 def expected_outputs(
     batches: Sequence[LogBatch], offset_map: PlainOffsetMap, bounds: PassBounds
 ) -> Iterator[tuple[LogBatch, Remains[LogRecord], bytes]]:
-    for batch in batches:
-        remains = retain_batch(batch, batch.records, offset_map=offset_map, bounds=bounds)
+    judged = retain_log(
+        ((batch, batch.records) for batch in batches), offset_map=offset_map, bounds=bounds
+    )
+    for batch, remains in zip(batches, judged, strict=True):
         yield batch, remains, remaining_bytes(batch, remains)
 
 
+def walk_log(
+    log: bytes, *, start_offset: int, end_offset: int, chunk_bytes: int = 1 << 20
+) -> Transactions:
+    """Learn what became of a log's transactions, in chunks, each grown to the batch in its way."""
+    transactions = Transactions(
+        start_offset=start_offset,
+        end_offset=end_offset,
+        decompressed_bytes_max=INFLATED_BYTES_MAX,
+    )
+    position, size = 0, chunk_bytes
+    while position < len(log):
+        step = transactions.walk(log[position : position + size], position=position)
+        position += step.consumed_bytes
+        size = max(chunk_bytes, step.needed_bytes)
+        if step.is_over:
+            break
+    return transactions
+
+
 def map_log(
-    log: bytes, offset_map: OffsetMap, *, start_offset: int, end_offset: int, chunk_bytes: int
+    log: bytes,
+    offset_map: OffsetMap,
+    *,
+    start_offset: int,
+    end_offset: int,
+    chunk_bytes: int,
+    transactions: Transactions | None = None,
 ) -> list[MapStep]:
     """Map a log in chunks, each grown to the batch that does not fit."""
     position, size, steps = 0, chunk_bytes, list[MapStep]()
@@ -222,6 +316,7 @@ def map_log(
             end_offset=end_offset,
             decompressed_bytes_max=INFLATED_BYTES_MAX,
             position=position,
+            transactions=transactions,
         )
         steps.append(step)
         position += step.consumed_bytes

@@ -152,14 +152,23 @@ def test_mapping_starts_inside_a_batch() -> None:
     assert (offset_map.get(b"a"), offset_map.get(b"b")) == (None, 1)
 
 
-@pytest.mark.parametrize("kind", ["is_control", "is_transactional"])
-def test_control_and_transactional_records_are_never_in_the_map(kind: str) -> None:
-    batch = log_batch(0, (b"a", b"1"))
-    special = replace(batch, is_control=kind == "is_control", is_transactional=True)
+def test_control_records_are_never_in_the_map() -> None:
+    special = replace(log_batch(0, (b"a", b"1")), is_control=True)
 
     offset_map = map_of(special)
 
     assert (offset_map.size, offset_map.end_offset) == (0, 1)
+
+
+def test_mapping_stops_at_a_transaction_of_which_nothing_is_known() -> None:
+    plain, transactional = log_batch(0, (b"a", b"1")), log_batch(1, (b"a", b"2"))
+    data = encode(plain) + encode(replace(transactional, is_transactional=True))
+    offset_map = OffsetMap(1 << 12, HASH_KEY)
+
+    step = map_chunk(data, offset_map)
+
+    assert (step.stop, step.consumed_bytes) == (MapStop.TRANSACTION, len(encode(plain)))
+    assert (offset_map.get(b"a"), offset_map.end_offset) == (0, 1)
 
 
 # ---------------------------------------------------------------------------------- filtering

@@ -19,7 +19,7 @@ def fill(log: CompactedLog, section: DirtySection, offset_map: OffsetMap) -> int
         decompressed_bytes_max=1 << 20,
         chunk_bytes=1 << 20,
         meter=meter_of(log.log, log.log.generation),
-    )
+    ).end_offset
 
 
 def log_of(keys_count: int) -> CompactedLog:

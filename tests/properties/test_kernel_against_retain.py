@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cleaner.kernel import BatchFilter, OffsetMap
+from cleaner.kernel import BatchFilter, OffsetMap, Transactions
 from cleaner.retain import PassBounds, Remains, Verdict, is_tombstone
 from protocol.compression import Codec
+from protocol.control_record import ControlType
 from tests.cleaner.kernel_log import (
     HASH_KEY,
     INFLATED_BYTES_MAX,
@@ -21,7 +22,10 @@ from tests.cleaner.kernel_log import (
     expected_outputs,
     filter_log,
     map_log,
+    marker_batch,
     plain_map,
+    plain_transactions,
+    walk_log,
     wrap,
 )
 
@@ -36,6 +40,8 @@ class Pass:
 
     batches: tuple[LogBatch, ...]
     start_offset: int
+    section_end: int
+    """Up to where the log is walked for transactions; the map may end before."""
     bounds: PassBounds
 
     @property
@@ -44,7 +50,18 @@ class Pass:
 
     def plain_map(self) -> PlainOffsetMap:
         return plain_map(
-            self.batches, start_offset=self.start_offset, end_offset=self.bounds.end_offset
+            self.batches,
+            start_offset=self.start_offset,
+            end_offset=self.bounds.end_offset,
+            aborted=self.bounds.aborted,
+        )
+
+    def transactions(self, *, chunk_bytes: int = 1 << 20) -> Transactions:
+        return walk_log(
+            self.log,
+            start_offset=self.start_offset,
+            end_offset=self.section_end,
+            chunk_bytes=chunk_bytes,
         )
 
     def batch_filter(
@@ -65,6 +82,9 @@ class Pass:
             segment_bytes_max=segment_bytes_max,
             index_interval_bytes=index_interval_bytes,
             keeps_unkeyed=self.bounds.keeps_unkeyed,
+            producer_marker_epochs=self.bounds.producer_marker_epochs,
+            transactions=self.transactions(),
+            stamps_markers=self.bounds.stamps_markers,
         )
 
 
@@ -107,13 +127,42 @@ def log_batches(draw: st.DrawFn, base_offset: int) -> LogBatch:
 
 
 @st.composite
+def transaction_batches(draw: st.DrawFn, base_offset: int) -> LogBatch:
+    """The next batch of one of two producers' transactions: its data, or a marker."""
+    producer_id = draw(st.sampled_from((7, 8)))
+    if draw(st.booleans()):
+        data = draw(log_batches(base_offset))
+        return replace(
+            data, is_transactional=True, is_control=False, producer_id=producer_id, producer_epoch=2
+        )
+    kind = draw(st.sampled_from((ControlType.ABORT, ControlType.COMMIT, ControlType.LEADER_CHANGE)))
+    marker = marker_batch(base_offset, producer_id, kind if kind < 2 else ControlType.ABORT)
+    if kind is ControlType.LEADER_CHANGE:
+        other = replace(marker.records[0], key=draw(st.sampled_from((b"\0\0\0\2", b"\0", None))))
+        marker = replace(marker, records=(other,))
+    return replace(
+        marker,
+        records=draw(st.sampled_from((marker.records, marker.records, ()))),
+        producer_epoch=2,
+        delete_horizon_ms=draw(st.sampled_from((None, None, NOW_MS, NOW_MS + 1))),
+        codec=Codec.NONE,
+    )
+
+
+@st.composite
 def passes(draw: st.DrawFn) -> Pass:
     batches, base_offset = list[LogBatch](), 0
-    for _ in range(draw(st.integers(1, 6))):
-        batches.append(draw(log_batches(base_offset)))
+    kinds = draw(st.sampled_from(((log_batches,), (log_batches, transaction_batches))))
+    for _ in range(draw(st.integers(1, 9))):
+        batches.append(draw(draw(st.sampled_from(kinds))(base_offset)))
         base_offset = batches[-1].last_offset + draw(st.sampled_from((1, 1, 1, 50)))
     last_offsets = [batch.last_offset for batch in batches]
-    end_offset = draw(st.sampled_from(last_offsets)) + 1
+    start_offset = draw(st.sampled_from([0, *(last + 1 for last in last_offsets)]))
+    section_end = max(start_offset, draw(st.sampled_from(last_offsets)) + 1)
+    known = plain_transactions(batches, start_offset=start_offset, end_offset=section_end)
+    map_end = draw(st.sampled_from(last_offsets)) + 1
+    end_offset = draw(st.sampled_from((map_end, known.end_offset)))
+    end_offset = min(max(end_offset, start_offset), known.end_offset)
     bounds = PassBounds(
         end_offset=end_offset,
         tail_offset=draw(st.sampled_from([-1, *last_offsets])),
@@ -121,9 +170,13 @@ def passes(draw: st.DrawFn) -> Pass:
         delete_retention_ms=draw(st.sampled_from((0, DELETE_RETENTION_MS, 2**63 - 1))),
         producer_last_offsets=draw(st.sets(st.sampled_from(last_offsets))),
         keeps_unkeyed=draw(st.booleans()),
+        producer_marker_epochs=draw(st.sampled_from(({}, {7: 2, 9: 2}, {8: 1}))),
+        aborted=known.aborted,
+        stamps_markers=draw(st.booleans()),
     )
-    start_offset = draw(st.sampled_from([0, *(last + 1 for last in last_offsets)]))
-    return Pass(batches=tuple(batches), start_offset=min(start_offset, end_offset), bounds=bounds)
+    return Pass(
+        batches=tuple(batches), start_offset=start_offset, section_end=section_end, bounds=bounds
+    )
 
 
 def mapped(a_pass: Pass, *, chunk_bytes: int = 1 << 20) -> OffsetMap:
@@ -134,11 +187,26 @@ def mapped(a_pass: Pass, *, chunk_bytes: int = 1 << 20) -> OffsetMap:
         start_offset=a_pass.start_offset,
         end_offset=a_pass.bounds.end_offset,
         chunk_bytes=chunk_bytes,
+        transactions=a_pass.transactions(),
     )
+    # Where offsets are missing before the end, what is not there is mapped.
+    offset_map.end_offset = a_pass.bounds.end_offset
     return offset_map
 
 
 bounded = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@bounded
+@given(passes(), st.integers(1, 700))
+def test_the_walk_learns_what_became_of_every_transaction(a_pass: Pass, chunk_bytes: int) -> None:
+    transactions = a_pass.transactions(chunk_bytes=chunk_bytes)
+
+    expected = plain_transactions(
+        a_pass.batches, start_offset=a_pass.start_offset, end_offset=a_pass.section_end
+    )
+    assert set(transactions.aborted) == set(expected.aborted)
+    assert transactions.end_offset == expected.end_offset
 
 
 @bounded

@@ -37,7 +37,7 @@ def load_kernel(path: str) -> None:
 if __name__ == "__main__":
     load_kernel(sys.argv[1])
 
-from cleaner.kernel import BatchFilter, OffsetMap, map_batches  # noqa: E402
+from cleaner.kernel import BatchFilter, OffsetMap, Transactions, map_batches  # noqa: E402
 from protocol.batch_scan import crc32c  # noqa: E402
 from protocol.compression import Codec, compress  # noqa: E402
 from protocol.errors import CorruptBatch, DecompressionTooLarge  # noqa: E402
@@ -64,13 +64,16 @@ NASTY = (
 )  # fmt: skip
 
 
+ABORT = b"\x00\x00\x00\x00"
+
+
 def sound_batch(source: random.Random) -> LogBatch:
     base_offset, count = source.choice((0, 7, 2**40)), source.randrange(70)
     records = tuple(
         LogRecord(
             offset=base_offset + 2 * i,
             timestamp=source.choice((1_000, 1_000 + i, -1, 2**63 - 1, -(2**63))),
-            key=source.choice((None, b"", b"a", b"b", source.randbytes(source.randrange(40)))),
+            key=source.choice((None, b"", b"a", ABORT, source.randbytes(source.randrange(40)))),
             value=source.choice((None, b"", source.randbytes(source.randrange(90)))),
             headers=source.choice(((), ((b"name", None), (b"", b"x")))),
         )
@@ -82,8 +85,8 @@ def sound_batch(source: random.Random) -> LogBatch:
         records=records,
         codec=source.choice(tuple(Codec)) if records else Codec.NONE,
         is_log_append_time=source.random() < 0.2,
-        is_transactional=source.random() < 0.05,
-        is_control=source.random() < 0.05,
+        is_transactional=source.random() < 0.2,
+        is_control=source.random() < 0.2,
         delete_horizon_ms=source.choice((None, None, 4_000, 6_000)),
         base_timestamp=source.choice((1_000, -1, 2**63 - 1)),
         producer_id=source.choice((-1, 5)),
@@ -159,7 +162,28 @@ def run_map(source: random.Random, data: bytes, _: LogBatch) -> None:
         start_offset=source.choice((0, 9)),
         end_offset=2**62,
         decompressed_bytes_max=INFLATED_BYTES_MAX,
+        transactions=source.choice((None, walked(source, data))),
     )
+
+
+def walked(source: random.Random, data: bytes) -> Transactions:
+    transactions = Transactions(
+        start_offset=source.choice((0, 9)),
+        end_offset=2**62,
+        decompressed_bytes_max=INFLATED_BYTES_MAX,
+    )
+    # Whatever transaction the batch begins is aborted behind it.
+    marker = LogBatch(
+        base_offset=2**50 + 3,
+        last_offset=2**50 + 3,
+        records=(LogRecord(offset=2**50 + 3, key=ABORT),),
+        is_control=True,
+        producer_id=5,
+    )
+    transactions.walk(exact(data))
+    transactions.walk(exact(encode(marker)))
+    assert transactions.end_offset <= 2**62
+    return transactions
 
 
 def run_filter(source: random.Random, data: bytes, batch: LogBatch) -> None:
@@ -176,6 +200,9 @@ def run_filter(source: random.Random, data: bytes, batch: LogBatch) -> None:
         decompressed_bytes_max=INFLATED_BYTES_MAX,
         producer_last_offsets=source.choice(((), (batch.last_offset,))),
         segment_bytes_max=source.choice((0, 2**31 - 1)),
+        producer_marker_epochs=source.choice(({}, {5: -1})),
+        transactions=source.choice((None, walked(source, data))),
+        stamps_markers=source.random() < 0.5,
         index_interval_bytes=source.choice((0, 4096)),
     )
     batch_filter.start_segment(0)
@@ -187,6 +214,7 @@ def run_filter(source: random.Random, data: bytes, batch: LogBatch) -> None:
         start_offset=0,
         end_offset=2**62,
         decompressed_bytes_max=2 * INFLATED_BYTES_MAX,
+        transactions=walked(source, b""),
     )
 
 

@@ -1,0 +1,271 @@
+# What became of the transactions in a section of a log; a part of kernel.pyx.
+#
+# A transaction is the transactional batches of one producer up to its marker, a control batch whose
+# record's key says COMMIT or ABORT. Nothing in the batches themselves tells which of the two it will
+# be, so the section is walked once, header by header, before its keys are mapped.
+#
+# Source: Apache Kafka, CleanedTransactionMetadata.java, ControlRecordType.java.
+
+
+cdef enum:
+    MARKER_ABORT = 0
+    MARKER_COMMIT = 1
+    MARKER_NONE = -1
+    CONTROL_KEY_SIZE = 4
+
+
+cdef struct Place:
+    # A transactional data batch; no batch has base offset -1.
+    int64_t producer_id
+    int64_t base_offset
+
+
+cdef struct ProducerRow:
+    int64_t producer_id
+    int64_t number
+    # Of an open transaction: the batch before its first one.
+    Place before
+
+
+cdef struct ProducerTable:
+    # One row a producer, in the order of their ids. Few producers have a transaction at a time.
+    ProducerRow *rows
+    size_t count
+    size_t capacity
+
+
+cdef struct AbortedRange:
+    # Batches of this producer with base offsets in [first_offset, marker_offset) are aborted.
+    int64_t producer_id
+    int64_t first_offset
+    int64_t marker_offset
+
+
+cdef size_t row_place(const ProducerTable *table, int64_t producer_id) noexcept nogil:
+    """Where the producer's row stands or would stand."""
+    cdef size_t low = 0
+    cdef size_t high = table.count
+    cdef size_t middle
+    while low < high:
+        middle = low + (high - low) // 2
+        if table.rows[middle].producer_id < producer_id:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef ProducerRow *find_row(const ProducerTable *table, int64_t producer_id) noexcept nogil:
+    cdef size_t place = row_place(table, producer_id)
+    if place < table.count and table.rows[place].producer_id == producer_id:
+        return &table.rows[place]
+    return NULL
+
+
+cdef int put_row(ProducerTable *table, int64_t producer_id, int64_t number) except -1 nogil:
+    """Give the producer's row, a new one if it has none, this number."""
+    cdef size_t place = row_place(table, producer_id)
+    if place == table.count or table.rows[place].producer_id != producer_id:
+        if table.count == table.capacity:
+            table.rows = <ProducerRow *>grown(
+                table.rows, &table.capacity, table.count + 1, sizeof(ProducerRow)
+            )
+        memmove(
+            table.rows + place + 1, table.rows + place, (table.count - place) * sizeof(ProducerRow)
+        )
+        table.count += 1
+    table.rows[place] = ProducerRow(producer_id, number, Place(-1, -1))
+    return 0
+
+
+cdef void drop_row(ProducerTable *table, int64_t producer_id) noexcept nogil:
+    cdef ProducerRow *row = find_row(table, producer_id)
+    if row != NULL:
+        table.count -= 1
+        memmove(row, row + 1, (table.rows + table.count - row) * sizeof(ProducerRow))
+
+
+cdef inline int marker_of(const record_view *record) noexcept nogil:
+    """Whether a control record ends a transaction, and how; a type of a later release does not."""
+    cdef int kind
+    if record.key_size < CONTROL_KEY_SIZE or load_int16(record.key) < 0:
+        return MARKER_NONE
+    kind = load_int16(record.key + 2)
+    return kind if kind == MARKER_ABORT or kind == MARKER_COMMIT else MARKER_NONE
+
+
+cdef int compare_aborted(const void *a, const void *b) noexcept nogil:
+    cdef const AbortedRange *left = <const AbortedRange *>a
+    cdef const AbortedRange *right = <const AbortedRange *>b
+    if left.producer_id != right.producer_id:
+        return (left.producer_id > right.producer_id) - (left.producer_id < right.producer_id)
+    return (left.first_offset > right.first_offset) - (left.first_offset < right.first_offset)
+
+
+cdef class Transactions:
+    # Constant after construction
+    cdef int64_t start_offset
+    cdef int64_t bound_offset
+    # State: what was walked so far
+    cdef ProducerTable undecided
+    cdef Place before
+    cdef AbortedRange *ranges
+    cdef size_t range_count
+    cdef size_t range_capacity
+    cdef bint is_sorted
+    # Of one walk, reused
+    cdef Records records
+
+    def __cinit__(
+        self, *, int64_t start_offset, int64_t end_offset, int64_t decompressed_bytes_max
+    ):
+        self.start_offset = start_offset
+        self.bound_offset = end_offset
+        self.before = Place(-1, -1)
+        self.is_sorted = True
+        self.records = Records(decompressed_bytes_max)
+
+    def __dealloc__(self):
+        free(self.undecided.rows)
+        free(self.ranges)
+
+    def walk(self, chunk not None, *, int64_t position=0):
+        cdef const unsigned char[::1] view = chunk
+        cdef const uint8_t *start = bytes_of(view)
+        cdef const uint8_t *at = start
+        cdef const uint8_t *end = start + view.shape[0]
+        cdef int64_t needed = 0
+        cdef bint is_over
+        self.records.read_from(chunk, start)
+        try:
+            with nogil:
+                is_over = self.walk_chunk(&at, end, position, &needed)
+        finally:
+            self.records.release()
+        return WalkStep(consumed_bytes=at - start, needed_bytes=needed, is_over=is_over)
+
+    cdef int walk_chunk(
+        self, const uint8_t **at, const uint8_t *end, int64_t position, int64_t *needed
+    ) except -1 nogil:
+        """Walk batch by batch: 1 at the section's end, 0 at the chunk's."""
+        cdef const uint8_t *start = at[0]
+        cdef batch_header header
+        cdef int64_t batch_position
+        while True:
+            batch_position = position + (at[0] - start)
+            if not next_batch(at[0], end, batch_position, &header, needed):
+                return 0
+            if header.last_offset >= self.bound_offset:
+                return 1
+            if header.last_offset >= self.start_offset:
+                self.take(at[0], &header, batch_position)
+            at[0] += header.size
+
+    cdef int take(
+        self, const uint8_t *batch, const batch_header *header, int64_t position
+    ) except -1 nogil:
+        if header.attributes & ATTRIBUTE_CONTROL:
+            self.before.base_offset = -1
+            if header.record_count > 0:
+                self.take_control(batch, header, position)
+        elif header.attributes & ATTRIBUTE_TRANSACTIONAL:
+            if find_row(&self.undecided, header.producer_id) == NULL:
+                put_row(&self.undecided, header.producer_id, header.base_offset)
+                find_row(&self.undecided, header.producer_id).before = self.before
+            self.before = Place(header.producer_id, header.base_offset)
+        else:
+            self.before.base_offset = -1
+        return 0
+
+    cdef int take_control(
+        self, const uint8_t *batch, const batch_header *header, int64_t position
+    ) except -1 nogil:
+        cdef ProducerRow *row
+        cdef const uint8_t *at
+        cdef record_view record
+        cdef int32_t last_delta = -1
+        cdef int marker
+        memset(&record, 0, sizeof(record))
+        self.records.open(batch, header, position)
+        at = self.records.start
+        next_record(self.records, &at, 0, &last_delta, header, position, &record)
+        marker = marker_of(&record)
+        row = find_row(&self.undecided, header.producer_id)
+        if marker == MARKER_NONE or row == NULL:
+            return 0
+        if marker == MARKER_ABORT:
+            self.add_aborted(row, header.base_offset)
+        drop_row(&self.undecided, header.producer_id)
+        return 0
+
+    cdef int add_aborted(self, const ProducerRow *row, int64_t marker_offset) except -1 nogil:
+        if self.range_count == self.range_capacity:
+            self.ranges = <AbortedRange *>grown(
+                self.ranges, &self.range_capacity, self.range_count + 1, sizeof(AbortedRange)
+            )
+        self.ranges[self.range_count] = AbortedRange(row.producer_id, row.number, marker_offset)
+        self.range_count += 1
+        self.is_sorted = False
+        return 0
+
+    cdef void sort(self) noexcept nogil:
+        if not self.is_sorted:
+            qsort(self.ranges, self.range_count, sizeof(AbortedRange), compare_aborted)
+            self.is_sorted = True
+
+    cdef bint is_aborted(self, int64_t producer_id, int64_t base_offset) noexcept nogil:
+        """Whether the transactional data batch of a producer at an offset was aborted."""
+        cdef AbortedRange wanted = AbortedRange(producer_id, base_offset, 0)
+        cdef size_t low = 0
+        cdef size_t high = self.range_count
+        cdef size_t middle
+        self.sort()
+        # The last range of the producer that begins at the batch or before it.
+        while low < high:
+            middle = low + (high - low) // 2
+            if compare_aborted(&self.ranges[middle], &wanted) <= 0:
+                low = middle + 1
+            else:
+                high = middle
+        if low == 0 or self.ranges[low - 1].producer_id != producer_id:
+            return False
+        return base_offset < self.ranges[low - 1].marker_offset
+
+    @property
+    def end_offset(self):
+        cdef ProducerRow *first = NULL
+        cdef int64_t end
+        cdef size_t i
+        for i in range(self.undecided.count):
+            if first == NULL or self.undecided.rows[i].number < first.number:
+                first = &self.undecided.rows[i]
+        if first == NULL:
+            return self.bound_offset
+        end = first.number
+        if self.is_aborted(first.before.producer_id, first.before.base_offset):
+            end = first.before.base_offset
+        return max(end, self.start_offset)
+
+    @property
+    def aborted(self):
+        cdef size_t i
+        self.sort()
+        return [
+            AbortedTransaction(
+                producer_id=self.ranges[i].producer_id,
+                first_offset=self.ranges[i].first_offset,
+                marker_offset=self.ranges[i].marker_offset,
+            )
+            for i in range(self.range_count)
+        ]
+
+
+cdef inline bint is_aborted_batch(
+    Transactions transactions, const batch_header *header
+) noexcept nogil:
+    """Whether a batch is data of an aborted transaction."""
+    if header.attributes & (ATTRIBUTE_CONTROL | ATTRIBUTE_TRANSACTIONAL) != ATTRIBUTE_TRANSACTIONAL:
+        return False
+    return transactions is not None and transactions.is_aborted(
+        header.producer_id, header.base_offset
+    )
