@@ -1,4 +1,4 @@
-"""Which log to clean next, and between which offsets. Pure: the same answer serves `explain`.
+"""Where a log stands: may it be cleaned now, between which offsets, and when to look again. Pure.
 
     log start        first dirty            first uncleanable      active base      log end
     |---- clean ---------|------- cleanable ------|---- uncleanable ----|---- active ---|
@@ -7,41 +7,70 @@ The first dirty offset is where the last pass ended. The first uncleanable one i
     last stable offset      an open transaction may still be aborted
     high watermark          what is not safe yet may be lost, and must not have deleted anything
     active segment's base   it is still written
-    lag bound               the first segment whose last append is younger than
+    lag bound               the first dirty segment whose last append is younger than
                             min.compaction.lag.ms, by the append's wall time: record timestamps
                             are the producers' and may lie in the future
+    lag bound in bytes      the first dirty segment with less than min.compaction.lag.bytes behind
+                            it, unless max.compaction.lag.ms is over for it
 
-A log is eligible when (in the order in which logs are served)
-    1. a dirty segment was begun longer than max.compaction.lag.ms ago;
-    2. its dirty ratio exceeds min.cleanable.dirty.ratio, the highest ratio first;
-    3. a tombstone's delete horizon has passed, new data or not (KIP-534 needs dirty bytes for it).
+A log is eligible when
+    a dirty segment was begun longer than max.compaction.lag.ms ago,
+    its dirty ratio exceeds min.cleanable.dirty.ratio, or
+    a tombstone's delete horizon has passed, new data or not (KIP-534 needs dirty bytes for it).
+Which eligible log is served first is `cleaner/urgency.py`'s affair.
 
-Source: Apache Kafka, LogCleanerManager.java `cleanableOffsets`, LogToClean.java; KIP-58, KIP-354.
+The active segment of a log that nobody writes to would stay dirty for ever, so it rolls when
+max.compaction.lag.ms asks for it, or after compaction.idle.roll.ms if the log is dirty enough with it
+(`roll_ms`). An empty one never does, and what was rolled and cleaned is not dirty, so that ends.
+
+Source: Apache Kafka, LogCleanerManager.java `cleanableOffsets`, LogToClean.java; KIP-58 (whose first
+draft has the lag in bytes), KIP-354. KAFKA-20664 tells of idle topics that Kafka never compacts.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from storage.config_property import LONG_MAX
 from storage.log_config import LogConfig
-from storage.manifest import UNKNOWN, SegmentRow
+from storage.manifest import UNKNOWN
+
+
+class SegmentState(Protocol):
+    """What picking reads of a segment; a row of the manifest is one, and a segment itself."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def created_ms(self) -> int: ...
+    @property
+    def first_append_ms(self) -> int: ...
+    @property
+    def last_append_ms(self) -> int: ...
+    @property
+    def least_delete_horizon_ms(self) -> int: ...
 
 
 class LogState(Protocol):
     """What picking reads of a log; `storage`'s `CleaningView` is one."""
 
     @property
-    def sealed_rows(self) -> tuple[SegmentRow, ...]:
+    def sealed_rows(self) -> Sequence[SegmentState]:
         """All segments but the active one, in offset order."""
 
     @property
-    def clean_offset(self) -> int: ...
+    def active_row(self) -> SegmentState:
+        """The active segment as it is now."""
+
     @property
-    def active_base_offset(self) -> int: ...
+    def clean_offset(self) -> int: ...
     @property
     def log_start_offset(self) -> int: ...
     @property
@@ -53,7 +82,7 @@ class LogState(Protocol):
 
 
 class Reason(enum.Enum):
-    """Why a log is cleaned now; the order is the order in which logs are served."""
+    """Why a log is cleaned now."""
 
     REQUESTED = 0
     """Somebody asked for it by name."""
@@ -74,6 +103,7 @@ class Blocker(enum.Enum):
     HIGH_WATERMARK = "what is dirty lies at or past the high watermark"
     LAST_STABLE_OFFSET = "what is dirty may belong to a transaction that is still open"
     MIN_LAG = "what is dirty is younger than min.compaction.lag.ms"
+    MIN_LAG_BYTES = "what is dirty lies within min.compaction.lag.bytes of the log's end"
     RATIO = "the dirty ratio is not above min.cleanable.dirty.ratio"
 
 
@@ -109,9 +139,15 @@ class Assessment:
     cleanable_bytes: int
     """Of all segments with offsets in the bounds, whole segments counted."""
     deadline_ms: int
-    """When max.compaction.lag.ms wants it cleaned, in wall time; LONG_MAX if never."""
+    """When max.compaction.lag.ms wants the oldest dirty record cleaned, whether it may be or not, in
+    wall time; LONG_MAX if never."""
     horizon_ms: int
     """The earliest delete horizon that a pass could act on; LONG_MAX if there is none."""
+    roll_ms: int
+    """When the active segment has to roll so that it can be cleaned, in wall time; LONG_MAX if
+    nothing asks for it."""
+    wake_ms: int
+    """The next moment, in wall time, at which time alone may change this; LONG_MAX if never."""
     reason: Reason | None
     blocker: Blocker | None
 
@@ -120,14 +156,6 @@ class Assessment:
         """Cleanable bytes as a part of all bytes below the first uncleanable offset."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
-
-    @property
-    def urgency(self) -> tuple[int, float, float]:
-        """Sorts eligible logs: the smallest is served first."""
-        reason = self.reason if self.reason is not None else Reason.TOMBSTONES_DUE
-        if reason is Reason.DEADLINE:
-            return reason.value, float(self.deadline_ms), -self.dirty_ratio
-        return reason.value, -self.dirty_ratio, float(self.horizon_ms)
 
 
 def assess(
@@ -146,59 +174,63 @@ def assess(
         horizon_now_ms: the clock for delete horizons, where it differs from `now_ms`.
         requested: somebody asked for this log, so that it need not be dirty; the bounds hold.
     """
-    bounds = find_bounds(log, config, now_ms)
-    dirty = cleanable_rows(log, bounds)
     horizon_now_ms = now_ms if horizon_now_ms is None else horizon_now_ms
-    deadline_ms = _deadline_ms(dirty, config)
-    horizon_ms = _horizon_ms(log, bounds, remainder)
-    clean_bytes = sum(
-        row.size for row in log.sealed_rows if row.end_offset <= bounds.first_dirty_offset
-    )
-    cleanable_bytes = sum(row.size for row in dirty)
-    total = clean_bytes + cleanable_bytes
-
-    reason: Reason | None = None
-    blocker: Blocker | None = None
+    rows = log.sealed_rows
+    first_dirty = _first_dirty_offset(log)
+    dirty = [row for row in rows if row.end_offset > first_dirty]
+    lag = _lag_bound(dirty, config, now_ms)
+    bounds = _bounds(log, first_dirty, [lag[:2], _lag_bytes_bound(log, dirty, config, now_ms)])
+    cleanable = [row for row in dirty if row.base_offset < bounds.first_uncleanable_offset]
+    horizon_ms = _horizon_ms(rows, bounds, remainder)
+    clean_bytes = sum(row.size for row in rows[: len(rows) - len(dirty)])
+    cleanable_bytes = sum(row.size for row in cleanable)
+    roll_ms = _roll_ms(log, config, clean_bytes, sum(row.size for row in dirty))
+    deadline_ms = _deadline_ms([*dirty, log.active_row], config)
+    verdict: Reason | Blocker
     if not config.is_compacted:
-        blocker = Blocker.NOT_COMPACTED
+        verdict = Blocker.NOT_COMPACTED
     elif requested:
-        reason = Reason.REQUESTED
-    elif cleanable_bytes > 0 and deadline_ms <= now_ms:
-        reason = Reason.DEADLINE
-    elif cleanable_bytes > 0 and cleanable_bytes / total > config.min_cleanable_dirty_ratio:
-        reason = Reason.DIRTY
+        verdict = Reason.REQUESTED
+    elif _deadline_ms(cleanable, config) <= now_ms:
+        verdict = Reason.DEADLINE
+    elif _is_dirty(clean_bytes, cleanable_bytes, config):
+        verdict = Reason.DIRTY
     elif horizon_ms <= horizon_now_ms:
-        reason = Reason.TOMBSTONES_DUE
+        verdict = Reason.TOMBSTONES_DUE
     else:
-        blocker = Blocker.RATIO if cleanable_bytes > 0 else bounds.limited_by
+        verdict = Blocker.RATIO if cleanable else bounds.limited_by
+    moments = (deadline_ms, horizon_ms + now_ms - horizon_now_ms, roll_ms, lag[2])
     return Assessment(
         bounds=bounds,
         clean_bytes=clean_bytes,
         cleanable_bytes=cleanable_bytes,
         deadline_ms=deadline_ms,
         horizon_ms=horizon_ms,
-        reason=reason,
-        blocker=blocker,
+        roll_ms=roll_ms,
+        wake_ms=min((moment for moment in moments if moment > now_ms), default=LONG_MAX),
+        reason=verdict if isinstance(verdict, Reason) else None,
+        blocker=verdict if isinstance(verdict, Blocker) else None,
     )
 
 
-def most_urgent(assessments: Iterable[Assessment]) -> Assessment | None:
-    """The eligible log to clean first: deadlines, then dirt, then tombstones; None if none is."""
-    eligible = (assessment for assessment in assessments if assessment.reason is not None)
-    return min(eligible, key=lambda assessment: assessment.urgency, default=None)
+def horizon_is_due(row: SegmentState, horizon_now_ms: int) -> bool:
+    """Whether a tombstone or marker of the segment may go by its delete horizon."""
+    return UNKNOWN < row.least_delete_horizon_ms <= horizon_now_ms
 
 
-def find_bounds(log: LogState, config: LogConfig, now_ms: int) -> Bounds:
-    """The cleanable section of a log at `now_ms`; empty, never negative, if there is none."""
+def _first_dirty_offset(log: LogState) -> int:
+    """Where the last pass ended; what lies outside the log says nothing."""
     first_dirty = max(log.clean_offset, log.log_start_offset)
-    if first_dirty > log.log_end_offset:
-        # A clean offset beyond the end belongs to records that are gone: all else is unknown.
-        first_dirty = log.log_start_offset
+    return first_dirty if first_dirty <= log.log_end_offset else log.log_start_offset
+
+
+def _bounds(log: LogState, first_dirty: int, lag_bounds: list[tuple[int, Blocker]]) -> Bounds:
+    """The cleanable section of a log; empty, never negative, if there is none."""
     limits = [
         (log.last_stable_offset, Blocker.LAST_STABLE_OFFSET),
         (log.high_watermark, Blocker.HIGH_WATERMARK),
-        (log.active_base_offset, Blocker.ACTIVE_SEGMENT),
-        (_lag_bound(log.sealed_rows, first_dirty, config, now_ms), Blocker.MIN_LAG),
+        (log.active_row.base_offset, Blocker.ACTIVE_SEGMENT),
+        *lag_bounds,
     ]
     if log.last_stable_offset == log.high_watermark:
         limits.pop(0)
@@ -215,51 +247,82 @@ def find_bounds(log: LogState, config: LogConfig, now_ms: int) -> Bounds:
     )
 
 
-def cleanable_rows(log: LogState, bounds: Bounds) -> tuple[SegmentRow, ...]:
-    """The sealed segments with offsets inside the bounds."""
-    if bounds.first_dirty_offset >= bounds.first_uncleanable_offset:
-        return ()
-    return tuple(
-        row
-        for row in log.sealed_rows
-        if row.end_offset > bounds.first_dirty_offset
-        and row.base_offset < bounds.first_uncleanable_offset
-    )
-
-
-def horizon_is_due(row: SegmentRow, horizon_now_ms: int) -> bool:
-    """Whether a tombstone or marker of the segment may go by its delete horizon."""
-    return UNKNOWN < row.least_delete_horizon_ms <= horizon_now_ms
-
-
 def _lag_bound(
-    rows: tuple[SegmentRow, ...], first_dirty: int, config: LogConfig, now_ms: int
-) -> int:
-    """The base of the first dirty segment that is too young; LONG_MAX if none is."""
-    if config.min_compaction_lag_ms == 0:
+    dirty: Sequence[SegmentState], config: LogConfig, now_ms: int
+) -> tuple[int, Blocker, int]:
+    """The base of the first dirty segment that is too young, and until when it is."""
+    if config.min_compaction_lag_ms > 0:
+        for row in dirty:
+            # A manifest rebuilt from the segments knows no append times.
+            appended_ms = row.created_ms if row.last_append_ms == UNKNOWN else row.last_append_ms
+            old_enough_ms = appended_ms + config.min_compaction_lag_ms
+            if old_enough_ms > now_ms:
+                return row.base_offset, Blocker.MIN_LAG, old_enough_ms
+    return LONG_MAX, Blocker.MIN_LAG, LONG_MAX
+
+
+def _lag_bytes_bound(
+    log: LogState, dirty: Sequence[SegmentState], config: LogConfig, now_ms: int
+) -> tuple[int, Blocker]:
+    """The base of the first dirty segment that lies, in part, too near to the log's end.
+
+    The head would never leave a log that nobody writes to, so it yields to max.compaction.lag.ms.
+    """
+    bound, behind = LONG_MAX, log.active_row.size
+    if config.min_compaction_lag_bytes > 0:
+        for row in reversed(dirty):
+            is_late = _deadline_ms([row], config) <= now_ms
+            if behind >= config.min_compaction_lag_bytes or is_late:
+                break
+            bound, behind = row.base_offset, behind + row.size
+    return bound, Blocker.MIN_LAG_BYTES
+
+
+def _is_dirty(clean_bytes: int, dirty_bytes: int, config: LogConfig) -> bool:
+    """Whether the dirty ratio is above min.cleanable.dirty.ratio."""
+    total = clean_bytes + dirty_bytes
+    return dirty_bytes > 0 and dirty_bytes / total > config.min_cleanable_dirty_ratio
+
+
+def _roll_ms(log: LogState, config: LogConfig, clean_bytes: int, dirty_bytes: int) -> int:
+    """When the active segment has to roll so that it can be cleaned; LONG_MAX if never.
+
+    An idle one not before min.compaction.lag.ms lets a pass at it, and not at all where it would
+    stay in the head of min.compaction.lag.bytes.
+    """
+    active = log.active_row
+    if active.size == 0 or active.last_append_ms == UNKNOWN or not config.is_compacted:
         return LONG_MAX
-    for row in rows:
-        # A manifest rebuilt from the segments knows no append times.
-        appended_ms = row.created_ms if row.last_append_ms == UNKNOWN else row.last_append_ms
-        is_young = appended_ms > now_ms - config.min_compaction_lag_ms
-        if row.end_offset > first_dirty and is_young:
-            return row.base_offset
-    return LONG_MAX
+    roll_ms = _deadline_ms([active], config)
+    idle_ms = config.compaction_idle_roll_ms
+    can_be_cleaned = (
+        active.base_offset < min(log.last_stable_offset, log.high_watermark)
+        and config.min_compaction_lag_bytes == 0
+        and _is_dirty(clean_bytes, dirty_bytes + active.size, config)
+    )
+    if idle_ms >= 0 and can_be_cleaned:
+        idle_ms = max(idle_ms, config.min_compaction_lag_ms)
+        roll_ms = min(roll_ms, active.last_append_ms + idle_ms)
+    return roll_ms
 
 
-def _deadline_ms(dirty: tuple[SegmentRow, ...], config: LogConfig) -> int:
-    begun = [row.first_append_ms for row in dirty if row.first_append_ms != UNKNOWN]
+def _deadline_ms(dirty: Sequence[SegmentState], config: LogConfig) -> int:
+    """When max.compaction.lag.ms is over for the first of the segments; LONG_MAX if never."""
+    if config.max_compaction_lag_ms == LONG_MAX:
+        return LONG_MAX
+    begun = (row.first_append_ms for row in dirty if row.first_append_ms != UNKNOWN)
     return min(min(begun, default=LONG_MAX) + config.max_compaction_lag_ms, LONG_MAX)
 
 
-def _horizon_ms(log: LogState, bounds: Bounds, remainder: Remainder | None) -> int:
+def _horizon_ms(rows: Sequence[SegmentState], bounds: Bounds, remainder: Remainder | None) -> int:
     """The earliest horizon below the upper bound that the last pass did not act on already."""
     acted_on_ms = UNKNOWN
     if remainder and remainder.first_uncleanable_offset == bounds.first_uncleanable_offset:
         acted_on_ms = remainder.now_ms
     horizons = (
         row.least_delete_horizon_ms
-        for row in log.sealed_rows
-        if row.base_offset < bounds.first_uncleanable_offset
+        for row in rows
+        if row.least_delete_horizon_ms > acted_on_ms
+        and row.base_offset < bounds.first_uncleanable_offset
     )
-    return min((horizon for horizon in horizons if horizon > acted_on_ms), default=LONG_MAX)
+    return min(horizons, default=LONG_MAX)

@@ -1,7 +1,8 @@
 """The pool of cleaning workers: the one file of the cleaner that knows asyncio.
 
-    every backoff, each worker:   look at all logs -> clean the most urgent one in a thread
-                                  -> look again at once, or wait
+    each worker:   look at all logs -> clean the most urgent one in a thread -> look again at once,
+                   or, if there was none, at the next moment that changes that, after a back-off
+                   at the latest
 
 A pass runs in a thread of its own executor at low priority, one pass a log at a time. What a pass
 raises ends that pass only: the partition rests in quarantine, with the reason, and is tried again
@@ -15,17 +16,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
-from cleaner.clean import CleaningPlan, clean, plan_pass
-from cleaner.clock import Clock, HorizonClock
+from cleaner.clean import CleaningPlan, clean
+from cleaner.clock import Clock
+from cleaner.look import Look
+from cleaner.lookout import Lookout
 from cleaner.map import MapTooSmall
 from cleaner.meter import CleaningAborted, PassMeter
-from cleaner.pick import Assessment, Remainder, assess
 from cleaner.probe import CleanerProbe
 from cleaner.quarantine import Quarantine, Quarantined
 from cleaner.report import PassReport
@@ -38,8 +42,11 @@ from storage.topic_partition import TopicPartition
 
 _log = logging.getLogger("cleaner.pool")
 
-SEGMENTS_A_TURN = 500
-"""So many segments are looked at, about a dozen microseconds each, before the loop gets a turn."""
+SEGMENTS_A_TURN = 5000
+"""So many segments are looked at, a fifth of a microsecond each, before the loop gets a turn."""
+
+LOG_IN_SEGMENTS = 100
+"""To look at a log costs as much as so many segments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +75,13 @@ class CleanerPool:
     __slots__ = (
         "_clock",
         "_executor",
-        "_horizon_clock",
         "_last_reports",
         "_logs",
+        "_lookout",
+        "_next_look_at",
         "_picking",
         "_probe",
         "_quarantine",
-        "_remainders",
         "_running",
         "_settings",
         "_stopping",
@@ -94,7 +101,6 @@ class CleanerPool:
         # Constant after construction.
         self._logs = logs
         self._clock = clock
-        self._horizon_clock = HorizonClock(clock)
         self._probe = probe
         self._throttle = Throttle(settings.io_rates, clock=clock.monotonic)
         self._executor = ThreadPoolExecutor(
@@ -110,8 +116,10 @@ class CleanerPool:
         self._quarantine = Quarantine(
             rest_ms=settings.retry_backoff_ms, rest_ms_max=settings.retry_backoff_max_ms
         )
+        self._lookout = Lookout(clock)
+        self._next_look_at = math.inf
+        """Monotonic seconds at which a log becomes eligible, as far as the last look could tell."""
         self._running: dict[TopicPartition, RunningPass] = {}
-        self._remainders: dict[TopicPartition, Remainder] = {}
         self._last_reports: dict[TopicPartition, PassReport] = {}
         self._workers: list[asyncio.Task[None]] = []
 
@@ -165,7 +173,7 @@ class CleanerPool:
         """
         await self._until_idle(log.topic_partition)
         log.roll(self._clock.now_ms())
-        plan = self._plan(log, requested=True)
+        plan = self._lookout.plan(log, requested=True)
         if plan is None:
             raise ValueError(f"{log.topic_partition} is not compacted")
         return await self._run(log, plan, self._claim(log))
@@ -192,11 +200,13 @@ class CleanerPool:
                 await self._rest()
 
     async def _rest(self) -> None:
-        try:
-            async with asyncio.timeout(self._settings.backoff_ms / 1000):
+        """Wait until a log may be eligible, for a back-off at most."""
+        seconds = min(
+            self._settings.backoff_ms / 1000, self._next_look_at - self._clock.monotonic()
+        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(seconds, 0.0)):
                 await self._stopping.wait()
-        except TimeoutError:
-            pass
 
     async def _clean_most_urgent(self) -> bool:
         """Pick a log and clean it; False if there was none, or its pass came to nothing."""
@@ -209,7 +219,8 @@ class CleanerPool:
         try:
             await self._run(log, plan, running)
         except (CleaningAborted, ProtocolError, StorageError, MapTooSmall):
-            # Told and accounted for where it happened.
+            # Told and accounted for where it happened. What made it end may still be there.
+            self._next_look_at = math.inf
             return False
         return True
 
@@ -219,62 +230,40 @@ class CleanerPool:
         """The most urgent eligible log that neither runs nor rests, with the plan for it."""
         logs = {log.topic_partition: log for log in self._logs() if log.config.is_compacted}
         self._forget_all_but(logs)
-        best: tuple[Assessment, PartitionLog] | None = None
-        dirty_ratio_max = 0.0
-        looked_at = 0
+        look, looked_at = self._lookout.begin(), 0
         for log in logs.values():
-            # Where only the active segment is, there is nothing to clean.
-            if log.offline_reason is None and len(log.segments) > 1:
-                assessment = self._assess(log, requested=False)
-                dirty_ratio_max = max(dirty_ratio_max, assessment.dirty_ratio)
-                if self._may_run(log, assessment) and (
-                    best is None or assessment.urgency < best[0].urgency
-                ):
-                    best = assessment, log
-            looked_at += len(log.segments)
+            if log.offline_reason is None:
+                self._lookout.look_at(log, look, may_run=self._may_run(log))
+            looked_at += LOG_IN_SEGMENTS + len(log.segments)
             if looked_at >= SEGMENTS_A_TURN:
                 looked_at = 0
                 await asyncio.sleep(0)
-        self._probe.picked(dirty_ratio_max=dirty_ratio_max, logs_count=len(logs))
-        plan = self._plan(best[1]) if best else None
-        return (best[1], plan) if best and plan else None
+        self._probe.picked(look)
+        self._next_look_at = self._next_moment(look)
+        if look.best is None or not self._may_run(look.best):
+            return None
+        plan = self._lookout.plan(look.best)
+        return (look.best, plan) if plan else None
 
-    def _may_run(self, log: PartitionLog, assessment: Assessment) -> bool:
+    def _may_run(self, log: PartitionLog) -> bool:
         partition = log.topic_partition
-        return (
-            assessment.reason is not None
-            and partition not in self._running
-            and not self._quarantine.is_resting(partition, now=self._clock.monotonic())
+        return partition not in self._running and not self._quarantine.is_resting(
+            partition, now=self._clock.monotonic()
         )
 
-    def _assess(self, log: PartitionLog, *, requested: bool) -> Assessment:
-        view = log.cleaning_view()
-        horizon_now_ms, _ = self._horizon_clock.read()
-        return assess(
-            view,
-            view.config,
-            self._clock.now_ms(),
-            remainder=self._remainders.get(log.topic_partition),
-            horizon_now_ms=horizon_now_ms,
-            requested=requested,
-        )
-
-    def _plan(self, log: PartitionLog, *, requested: bool = False) -> CleaningPlan | None:
-        """The plan for a pass over the log as it is now; None if it is not eligible (any more)."""
-        if log.topic_partition in self._running:
-            return None
-        assessment = self._assess(log, requested=requested)
-        if assessment.reason is None:
-            return None
-        now_ms, stamp_ms = self._horizon_clock.read()
-        return plan_pass(log.cleaning_view(), assessment, now_ms=now_ms, stamp_ms=stamp_ms)
+    def _next_moment(self, look: Look) -> float:
+        """When a log becomes eligible or may be tried again, in monotonic seconds."""
+        now = self._clock.monotonic()
+        # A millisecond late rather than early, and then once more.
+        woken_at = now + (look.wake_ms - look.now_ms + 1) / 1000
+        return min(woken_at, self._quarantine.next_retry_at(now=now))
 
     def _forget_all_but(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
         for partition in self._quarantine.missing_from(logs):
             self._release(partition)
-        for known in (self._remainders, self._last_reports):
-            for partition in [each for each in known if each not in logs]:
-                del known[partition]
+        self._lookout.forget_all_but(logs)
+        for partition in [each for each in self._last_reports if each not in logs]:
+            del self._last_reports[partition]
 
     # ---------------------------------------------------------------- running
 
@@ -331,9 +320,7 @@ class CleanerPool:
         partition = plan.view.topic_partition
         _log.info("%s", report)
         self._last_reports[partition] = report
-        self._remainders[partition] = Remainder(
-            first_uncleanable_offset=plan.end_offset, now_ms=plan.now_ms
-        )
+        self._lookout.completed(plan, report)
         self._release(partition)
         self._probe.pass_completed(report)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from cleaner.look import Look
 from cleaner.report import PassReport
 
 
@@ -32,8 +33,8 @@ class CleanerProbe(Protocol):
     def released(self, topic: str, partition: int) -> None:
         """The partition left the quarantine: a pass succeeded, or the partition is gone."""
 
-    def picked(self, *, dirty_ratio_max: float, logs_count: int) -> None:
-        """The logs were looked at: the highest dirty ratio among `logs_count` compacted ones."""
+    def picked(self, look: Look) -> None:
+        """All compacted logs were looked at."""
 
     def worker_failed(self, reason: str) -> None:
         """A worker met an exception that no pass is to blame for; it was logged and goes on."""
@@ -59,7 +60,7 @@ class SilentProbe:
     def pass_failed(self, topic: str, partition: int, reason: str) -> None: ...
     def quarantined(self, topic: str, partition: int, reason: str, *, bytes_count: int) -> None: ...
     def released(self, topic: str, partition: int) -> None: ...
-    def picked(self, *, dirty_ratio_max: float, logs_count: int) -> None: ...
+    def picked(self, look: Look) -> None: ...
     def worker_failed(self, reason: str) -> None: ...
     def bytes_read(self, count: int) -> None: ...
     def bytes_written(self, count: int) -> None: ...

@@ -6,6 +6,7 @@ each failure doubles its rest, up to a bound, and one success releases it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container
 from dataclasses import dataclass
 
@@ -60,6 +61,11 @@ class Quarantine:
         """Whether the partition may not be tried yet."""
         entry = self._entries.get(topic_partition)
         return entry is not None and now < entry.retry_at
+
+    def next_retry_at(self, *, now: float) -> float:
+        """When the next resting partition may be tried, in monotonic seconds; inf if none rests."""
+        retries = (entry.retry_at for entry in self._entries.values() if now < entry.retry_at)
+        return min(retries, default=math.inf)
 
     def missing_from(self, present: Container[TopicPartition]) -> tuple[TopicPartition, ...]:
         """The quarantined partitions that are not among those `present`."""

@@ -29,13 +29,24 @@ class CompletedPass(Protocol):
     def seconds(self) -> float: ...
 
 
+class FinishedLook(Protocol):
+    """The part of a `cleaner.lookout.Look` that is shown."""
+
+    @property
+    def dirty_ratio_max(self) -> float: ...
+    @property
+    def overdue_count(self) -> int: ...
+    @property
+    def overdue_ms_max(self) -> int: ...
+
+
 class CleanerCounts:
     """Counts what the cleaner says. Owned by the broker; read by the collector."""
 
     __slots__ = (
         "_clock", "_lock", "_picked_at", "bytes_read_total", "bytes_reclaimed_total",
-        "bytes_written_total", "dirty_ratio_max",
-        "guard_bytes_per_second", "guard_quiet_p99", "map_utilization", "pass_seconds",
+        "bytes_written_total", "dirty_ratio_max", "guard_bytes_per_second", "guard_quiet_p99",
+        "map_utilization", "overdue_count", "overdue_ms_max", "pass_seconds",
         "passes_by_result", "quarantine", "records_by_verdict", "running", "throttled_seconds",
         "worker_failures",
     )  # fmt: skip
@@ -57,6 +68,8 @@ class CleanerCounts:
         self.map_utilization = 0.0
         self.worker_failures = 0
         self.dirty_ratio_max = 0.0
+        self.overdue_count = 0
+        self.overdue_ms_max = 0
         self.quarantine: dict[tuple[str, int], int] = {}
         self.guard_bytes_per_second = math.inf
         self.guard_quiet_p99 = 0.0
@@ -91,8 +104,10 @@ class CleanerCounts:
     def released(self, topic: str, partition: int) -> None:
         self.quarantine.pop((topic, partition), None)
 
-    def picked(self, *, dirty_ratio_max: float, logs_count: int) -> None:
-        self.dirty_ratio_max = dirty_ratio_max
+    def picked(self, look: FinishedLook) -> None:
+        self.dirty_ratio_max = look.dirty_ratio_max
+        self.overdue_count = look.overdue_count
+        self.overdue_ms_max = look.overdue_ms_max
         self._picked_at = self._clock()
 
     def worker_failed(self, reason: str) -> None:

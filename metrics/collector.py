@@ -202,6 +202,8 @@ class BrokerCollector(Collector):
         yield _gauge(names.UNCLEANABLE_PARTITIONS, [((), len(quarantine))])
         yield _gauge(names.UNCLEANABLE_BYTES, [((), sum(quarantine))])
         yield _gauge(names.MAX_DIRTY_PERCENT, [((), 100 * cleaner.dirty_ratio_max)])
+        yield _gauge(names.MAX_COMPACTION_DELAY, [((), cleaner.overdue_ms_max / 1000)])
+        yield _gauge(names.OVERDUE_PARTITIONS, [((), cleaner.overdue_count)])
         if since is not None:
             yield _gauge(names.TIME_SINCE_LAST_RUN, [((), 1000 * since)])
 

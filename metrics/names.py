@@ -172,6 +172,14 @@ UNCLEANABLE_BYTES = _gauge(
 MAX_DIRTY_PERCENT = _gauge(
     "kafka_log_logcleanermanager_max_dirty_percent", "The dirtiest log's dirty ratio, in percent."
 )
+MAX_COMPACTION_DELAY = _gauge(
+    "kafka_log_logcleaner_max_compaction_delay_secs",
+    "By how much the oldest dirty record has outlived max.compaction.lag.ms.",
+)
+OVERDUE_PARTITIONS = _gauge(
+    "kompakt_cleaner_overdue_partitions",
+    "Partitions with a dirty record that has outlived max.compaction.lag.ms.",
+)
 TIME_SINCE_LAST_RUN = _gauge(
     "kafka_log_logcleanermanager_time_since_last_run_ms", "Since logs were last looked at, in ms."
 )

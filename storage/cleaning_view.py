@@ -38,7 +38,8 @@ class CleaningView:
     generation: int
     """The log's; -1 while it is truncated: then a pass ends at its first look."""
     clean_offset: int
-    active_base_offset: int
+    active_row: SegmentRow
+    """The active segment as it was, with its end and size."""
     log_start_offset: int
     last_stable_offset: int
     high_watermark: int

@@ -295,7 +295,7 @@ class PartitionLog(ReadableLog):
                 # What is planned in the middle of a truncation must come to nothing.
                 generation=UNKNOWN if self._list.is_truncating else self.generation,
                 clean_offset=max(self.clean_offset, self.log_start_offset),
-                active_base_offset=segments[-1].base_offset,
+                active_row=segments[-1].full_row(),
                 log_start_offset=self.log_start_offset,
                 last_stable_offset=self.last_stable_offset,
                 high_watermark=self.high_watermark,

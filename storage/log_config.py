@@ -46,10 +46,11 @@ class LogConfig:
         "cleanup.policy",
         LIST,
         default=("delete",),
-        choices=("compact", "delete"),
+        choices=("compact", "delete", "dedupe"),
         synonyms=(Synonym(name="log.cleanup.policy"),),
         doc="What becomes of old records: delete removes old segments, compact keeps the last"
-        " record of each key; both together do both, neither keeps everything.",
+        " record of each key; both together do both, neither keeps everything. dedupe is what compact"
+        " was called at first, and means the same.",
     )
     segment_bytes: int = prop(
         "segment.bytes",
@@ -138,6 +139,17 @@ class LogConfig:
         synonyms=(Synonym(name="log.cleaner.min.compaction.lag.ms"),),
         doc="A record is not compacted away before this long after it was appended.",
     )
+    min_compaction_lag_bytes: int = prop(
+        "min.compaction.lag.bytes",
+        LONG,
+        default=0,
+        at_least=0,
+        unit="bytes",
+        synonyms=(Synonym(name="log.cleaner.min.compaction.lag.bytes"),),
+        doc="So many bytes at the log's end are left as they are, in whole segments, but no longer"
+        " than max.compaction.lag.ms. With min.compaction.lag.ms the larger part is left. A property"
+        " of Kompakt's own.",
+    )
     max_compaction_lag_ms: int = prop(
         "max.compaction.lag.ms",
         LONG,
@@ -145,7 +157,19 @@ class LogConfig:
         at_least=1,
         unit="ms",
         synonyms=(Synonym(name="log.cleaner.max.compaction.lag.ms"),),
-        doc="A log is cleaned, whatever its dirty ratio, once a record has waited this long.",
+        doc="A log is cleaned, whatever its dirty ratio, once a record has waited this long; an active"
+        " segment rolls in time for it, appends or not.",
+    )
+    compaction_idle_roll_ms: int = prop(
+        "compaction.idle.roll.ms",
+        LONG,
+        default=10 * MINUTE_MS,
+        at_least=-1,
+        unit="ms",
+        synonyms=(Synonym(name="log.cleaner.idle.roll.ms"),),
+        doc="The active segment of a compacted log that nobody has written to for this long rolls, so"
+        " that it is cleaned, if with it the dirty ratio is above min.cleanable.dirty.ratio; -1: only"
+        " segment.bytes, segment.ms and max.compaction.lag.ms roll it. A property of Kompakt's own.",
     )
     delete_retention_ms: int = prop(
         "delete.retention.ms",
@@ -357,7 +381,7 @@ class LogConfig:
     @property
     def is_compacted(self) -> bool:
         """Whether the cleaner keeps the last record of each key; records then need keys."""
-        return "compact" in self.cleanup_policy
+        return "compact" in self.cleanup_policy or "dedupe" in self.cleanup_policy
 
     @property
     def keeps_unkeyed_records(self) -> bool:

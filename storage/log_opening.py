@@ -174,7 +174,7 @@ def _contents(
         version=manifest.version,
         generation=manifest.generation,
         log_start_offset=manifest.log_start_offset,
-        clean_offset=manifest.clean_offset,
+        clean_offset=manifest.sound_clean_offset(segments[-1].end_offset),
         recovery_point=manifest.segments[-1],
         is_as_stopped=is_as_stopped,
         epochs=epochs,

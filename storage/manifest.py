@@ -132,6 +132,15 @@ class Manifest:
     """Where a truncation that has begun ends; -1 when there is none to finish."""
     segments: tuple[SegmentRow, ...]
 
+    def sound_clean_offset(self, end_offset: int) -> int:
+        """The clean offset of a log that ends at `end_offset`: its start if it lies outside.
+
+        What it says is not known to be true then, and to clean too much costs only time.
+        Source: Apache Kafka, LogCleanerManager.cleanableOffsets.
+        """
+        is_inside = self.log_start_offset <= self.clean_offset <= end_offset
+        return self.clean_offset if is_inside else self.log_start_offset
+
 
 def encode(manifest: Manifest) -> bytes:
     """Write a manifest as the bytes of its file."""

@@ -223,7 +223,7 @@ class Recovery:
         self.manifest = replace(
             self.manifest,
             version=max([self.manifest.version, *versions]) + 1,
-            clean_offset=min(self.manifest.clean_offset, end_offset),
+            clean_offset=self.manifest.sound_clean_offset(end_offset),
             truncate_to=UNKNOWN,
             segments=(*(each.full_row() for each in self.segments[:-1]), self._recovery_point()),
         )

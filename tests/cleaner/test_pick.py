@@ -1,7 +1,11 @@
-"""Picking the log to clean and its bounds.
+"""Where a log stands: its bounds, whether it is eligible, when its active segment rolls.
 
 Cases named after the rules of KIP-58 (minimum lag), KIP-354 (maximum lag), KIP-534 (tombstones) and
-of Kafka's LogCleanerManagerTest, testCleanableOffsets* and testGrabFilthiest*.
+of Kafka's LogCleanerManagerTest: testCleanableOffsets{ForNone, ActiveSegment, ForTime, ForShortTime,
+NeedsCheckpointReset}, testUndecidedTransactionalDataNotCleanable, testDirtyOffsetResetIf{LargerThanEnd,
+SmallerThanStart}Offset, testLogStartOffsetLargerThanActiveSegmentBaseOffset,
+testDirtyOffsetLargerThanActiveSegmentBaseOffset; of LogCleanerTest: testLogToClean,
+testLogToCleanWithUncleanableSection; of LogCleanerIntegrationTest: testMaxLogCompactionLag.
 """
 
 from __future__ import annotations
@@ -10,9 +14,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from cleaner.pick import Assessment, Blocker, Reason, Remainder, assess, most_urgent
+from cleaner.pick import Assessment, Blocker, Reason, Remainder, assess
+from storage.config_property import LONG_MAX
 from storage.log_config import LogConfig
-from storage.manifest import SegmentRow
+from storage.manifest import UNKNOWN, SegmentRow
 
 NOW_MS = 1_000_000
 COMPACT = LogConfig(cleanup_policy=("compact",))
@@ -24,7 +29,7 @@ class State:
 
     sealed_rows: tuple[SegmentRow, ...]
     clean_offset: int
-    active_base_offset: int
+    active_row: SegmentRow
     log_start_offset: int
     last_stable_offset: int
     high_watermark: int
@@ -45,13 +50,23 @@ def row(index: int, *, appended_ms: int = 0, horizon_ms: int = -1, size: int = 1
     )
 
 
-def log_of(*rows: SegmentRow, clean_offset: int = 0, active_records: int = 5) -> State:
+def log_of(
+    *rows: SegmentRow, clean_offset: int = 0, active_records: int = 5, active_ms: int = NOW_MS
+) -> State:
     base = rows[-1].end_offset if rows else 0
     end = base + active_records
     return State(
         sealed_rows=rows,
         clean_offset=clean_offset,
-        active_base_offset=base,
+        active_row=SegmentRow(
+            base_offset=base,
+            end_offset=end,
+            file_version=99,
+            size=active_records * 10,
+            created_ms=active_ms,
+            first_append_ms=active_ms if active_records else UNKNOWN,
+            last_append_ms=active_ms if active_records else UNKNOWN,
+        ),
         log_start_offset=0,
         last_stable_offset=end,
         high_watermark=end,
@@ -276,24 +291,188 @@ def test_a_clean_offset_out_of_the_log_is_put_right(
     assert assessment.bounds.first_uncleanable_offset >= first_dirty
 
 
-def test_the_dirtiest_log_is_served_first() -> None:
-    half = assess(log_of(row(0), row(1), row(2), clean_offset=10), COMPACT, NOW_MS)
-    whole = assess(log_of(row(0), row(1)), COMPACT, NOW_MS)
+def test_a_log_whose_start_lies_in_its_only_segment_has_nothing_to_clean() -> None:
+    log = replace(log_of(active_records=9), log_start_offset=4)
 
-    assert most_urgent([half, whole]) is whole
-
-
-def test_deadlines_come_before_dirt_and_the_earliest_deadline_first() -> None:
-    config = replace(COMPACT, max_compaction_lag_ms=1000)
-    dirty = assess(log_of(row(0), row(1)), COMPACT, NOW_MS)
-    late = assess(log_of(row(0, appended_ms=5000), row(1)), config, NOW_MS)
-    later = assess(log_of(row(0, appended_ms=10_000), clean_offset=0), config, NOW_MS)
-    due = assess(log_of(row(0, horizon_ms=1), clean_offset=10), COMPACT, NOW_MS)
-
-    assert most_urgent([due, dirty, later, late]) is late
-    assert most_urgent([due, dirty]) is dirty
+    assert bounds_of(assess(log, COMPACT, NOW_MS)) == (4, 4)
 
 
-def test_no_eligible_log_yields_nothing() -> None:
-    assert most_urgent([]) is None
-    assert most_urgent([assess(log_of(), COMPACT, NOW_MS)]) is None
+def test_an_open_transaction_keeps_all_behind_its_start_and_its_end_lets_it_go() -> None:
+    """testUndecidedTransactionalDataNotCleanable."""
+    config = replace(COMPACT, min_compaction_lag_ms=1000)
+    log = log_of(row(0, appended_ms=NOW_MS - 1000), row(1, appended_ms=NOW_MS))
+    undecided = replace(log, last_stable_offset=0)
+
+    assert bounds_of(assess(undecided, config, NOW_MS)) == (0, 0)
+    assert bounds_of(assess(log, config, NOW_MS)) == (0, 10)
+    assert bounds_of(assess(log, config, NOW_MS + 1000)) == (0, 20)
+
+
+# -------------------------------------------------------------------- the lag in bytes
+
+
+@pytest.mark.parametrize(
+    ("lag_bytes", "bound"),
+    [
+        pytest.param(0, 30, id="none"),
+        pytest.param(50, 30, id="the_active_segment_is_enough"),
+        pytest.param(51, 20, id="one_byte_more"),
+        pytest.param(150, 20, id="a_segment_more"),
+        pytest.param(151, 10, id="and_a_byte"),
+        pytest.param(10**9, 0, id="more_than_the_log"),
+    ],
+)
+def test_whole_segments_of_min_compaction_lag_bytes_stay_untouched(
+    lag_bytes: int, bound: int
+) -> None:
+    config = replace(COMPACT, min_compaction_lag_bytes=lag_bytes)
+
+    assessment = assess(log_of(row(0), row(1), row(2)), config, NOW_MS)
+
+    assert bounds_of(assessment) == (0, bound)
+    if bound < 30:
+        assert assessment.bounds.limited_by is Blocker.MIN_LAG_BYTES
+    if bound == 0:
+        assert assessment.blocker is Blocker.MIN_LAG_BYTES
+
+
+def test_of_both_minimum_lags_the_larger_head_stays() -> None:
+    log = log_of(row(0), row(1, appended_ms=NOW_MS), row(2, appended_ms=NOW_MS))
+    by_time = replace(COMPACT, min_compaction_lag_ms=10, min_compaction_lag_bytes=51)
+    by_size = replace(COMPACT, min_compaction_lag_ms=10, min_compaction_lag_bytes=251)
+
+    assert bounds_of(assess(log, by_time, NOW_MS)) == (0, 10)
+    assert bounds_of(assess(log, by_size, NOW_MS)) == (0, 0)
+
+
+def test_a_head_by_size_does_not_outlive_the_maximum_lag() -> None:
+    config = replace(COMPACT, min_compaction_lag_bytes=10**9, max_compaction_lag_ms=1000)
+    log = log_of(row(0, appended_ms=NOW_MS - 1000), row(1, appended_ms=NOW_MS - 999))
+
+    assessment = assess(log, config, NOW_MS)
+
+    assert (assessment.reason, bounds_of(assessment)) == (Reason.DEADLINE, (0, 10))
+
+
+def test_neither_lag_listens_to_record_timestamps() -> None:
+    config = replace(COMPACT, min_compaction_lag_ms=1000, min_compaction_lag_bytes=50)
+    future = replace(row(0), max_timestamp=NOW_MS * 1000)
+
+    assert bounds_of(assess(log_of(future), config, NOW_MS)) == (0, 10)
+
+
+# -------------------------------------------------------------------- the active segment's roll
+
+IDLE = replace(COMPACT, compaction_idle_roll_ms=1000)
+
+
+def test_an_idle_active_segment_that_makes_the_log_dirty_enough_rolls() -> None:
+    assert assess(log_of(active_ms=NOW_MS), IDLE, NOW_MS).roll_ms == NOW_MS + 1000
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        pytest.param(log_of(active_records=0), id="it_is_empty"),
+        pytest.param(
+            log_of(row(0), clean_offset=10, active_records=0), id="all_was_rolled_and_cleaned"
+        ),
+        pytest.param(log_of(row(0), clean_offset=10, active_records=10), id="exactly_the_ratio"),
+        pytest.param(
+            replace(log_of(row(0)), last_stable_offset=10), id="it_may_not_be_cleaned_yet"
+        ),
+        pytest.param(replace(log_of(row(0)), high_watermark=10), id="it_is_not_safe_yet"),
+    ],
+)
+def test_an_idle_active_segment_stays_where_a_roll_gains_nothing(log: State) -> None:
+    assert assess(log, IDLE, NOW_MS + 10**9).roll_ms == LONG_MAX
+
+
+def test_dirt_that_has_rolled_already_counts_for_the_active_segment() -> None:
+    log = log_of(row(0), row(1), clean_offset=10, active_records=1)
+
+    assessment = assess(log, IDLE, NOW_MS)
+
+    assert (assessment.blocker, assessment.roll_ms) == (Blocker.RATIO, NOW_MS + 1000)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"compaction_idle_roll_ms": -1}, id="switched_off"),
+        pytest.param({"min_compaction_lag_bytes": 1}, id="it_would_stay_in_the_head"),
+        pytest.param({"cleanup_policy": ("delete",)}, id="not_compacted"),
+    ],
+)
+def test_settings_that_keep_an_idle_active_segment(changes: dict[str, int]) -> None:
+    config = replace(IDLE, **changes)  # type: ignore[arg-type]
+
+    assert assess(log_of(), config, NOW_MS).roll_ms == LONG_MAX
+
+
+def test_an_idle_segment_does_not_roll_before_the_minimum_lag_lets_a_pass_at_it() -> None:
+    config = replace(IDLE, min_compaction_lag_ms=5000)
+
+    assert assess(log_of(), config, NOW_MS).roll_ms == NOW_MS + 5000
+
+
+def test_the_maximum_lag_rolls_an_active_segment_whatever_the_ratio() -> None:
+    config = replace(IDLE, max_compaction_lag_ms=100, compaction_idle_roll_ms=-1)
+    log = log_of(row(0), clean_offset=10, active_records=1, active_ms=NOW_MS - 30)
+
+    assessment = assess(log, config, NOW_MS)
+
+    assert (assessment.roll_ms, assessment.deadline_ms) == (NOW_MS + 70, NOW_MS + 70)
+
+
+# -------------------------------------------------------------------- the next moment
+
+
+@pytest.mark.parametrize(
+    ("log", "changes", "moment"),
+    [
+        pytest.param(log_of(active_records=0), {}, LONG_MAX, id="nothing"),
+        pytest.param(
+            log_of(row(0), row(1, appended_ms=NOW_MS - 10), clean_offset=10, active_records=0),
+            {"max_compaction_lag_ms": 1000},
+            NOW_MS + 990,
+            id="deadline",
+        ),
+        pytest.param(
+            log_of(row(0, horizon_ms=NOW_MS + 7), clean_offset=10, active_records=0),
+            {},
+            NOW_MS + 7,
+            id="horizon",
+        ),
+        pytest.param(
+            log_of(row(0, appended_ms=NOW_MS - 10), active_records=0),
+            {"min_compaction_lag_ms": 1000},
+            NOW_MS + 990,
+            id="minimum_lag",
+        ),
+        pytest.param(
+            log_of(active_ms=NOW_MS - 10),
+            {"compaction_idle_roll_ms": 1000},
+            NOW_MS + 990,
+            id="idle_roll",
+        ),
+    ],
+)
+def test_the_next_moment_is_when_time_alone_changes_the_answer(
+    log: State, changes: dict[str, int], moment: int
+) -> None:
+    config = replace(COMPACT, **changes)  # type: ignore[arg-type]
+
+    before = assess(log, config, NOW_MS)
+
+    assert before.wake_ms == moment
+    if moment < LONG_MAX:
+        early, then = assess(log, config, moment - 1), assess(log, config, moment)
+        assert (early.reason, early.roll_ms > moment - 1) == (None, True)
+        assert then.reason is not None or then.roll_ms <= moment
+
+
+def test_a_horizon_of_another_clock_is_told_in_wall_time() -> None:
+    log = log_of(row(0, horizon_ms=NOW_MS + 7), clean_offset=10, active_records=0)
+
+    assert assess(log, COMPACT, NOW_MS, horizon_now_ms=NOW_MS - 100).wake_ms == NOW_MS + 107

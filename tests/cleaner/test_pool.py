@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cleaner.look import Look
 from cleaner.meter import CleaningAborted
 from cleaner.pool import CleanerPool
 from cleaner.probe import SilentProbe
@@ -21,6 +22,7 @@ from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import IoRates
 from protocol.errors import CorruptBatch
+from storage.errors import NoSpace
 from storage.files import LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
@@ -53,6 +55,11 @@ class Recorder(SilentProbe):
 
     def __init__(self) -> None:
         self.events: list[str] = []
+        self.looks: list[tuple[int, int]] = []
+        """Overdue logs, and by how much the most overdue is."""
+
+    def picked(self, look: Look) -> None:
+        self.looks.append((look.overdue_count, look.overdue_ms_max))
 
     def pass_completed(self, report: PassReport) -> None:
         self.events.append(f"completed {report.topic}")
@@ -78,7 +85,7 @@ class House:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.clock = WallClock()
+        self.clock: WallClock = WallClock()
         self.probe = Recorder()
         self.logs: list[PartitionLog] = []
 
@@ -87,13 +94,13 @@ class House:
             LocalFileSystem(),
             identity(topic, str(self.path / topic / "0")),
             config,
-            opening(now_ms=self.clock.wall_ms),
+            opening(now_ms=self.clock.now_ms()),
         )
         self.logs.append(log)
         return log
 
     def append(self, log: PartitionLog, *pairs: KeyValue) -> None:
-        appended = log.append_as_leader(valid(batch_of(pairs)), now_ms=self.clock.wall_ms)
+        appended = log.append_as_leader(valid(batch_of(pairs)), now_ms=self.clock.now_ms())
         assert isinstance(appended, Appended)
         log.advance_high_watermark(log.sync())
 
@@ -103,7 +110,7 @@ class House:
         self.append(log, (b"a", b"1"))
         self.append(log, (b"b", b"1"))
         self.append(log, (b"a", b"2"))
-        log.roll(self.clock.wall_ms)
+        log.roll(self.clock.now_ms())
         return log
 
     def pool(
@@ -213,6 +220,137 @@ async def test_an_idle_pool_does_not_clean_the_same_log_again(house: House) -> N
         await asyncio.sleep(0.2)
 
     assert house.probe.events == ["completed orders"] * 2
+
+
+# -------------------------------------------------------------------- what idle logs wait for
+
+HOUR_MS = 3_600_000
+NEVER_LOOK_TWICE = replace(SETTINGS, backoff_ms=HOUR_MS)
+"""With this, a second look is one that the pool has timed itself."""
+
+
+class RunningClock(WallClock):
+    """Wall time that runs with the monotonic one."""
+
+    def now_ms(self) -> int:
+        return self.wall_ms + int(time.monotonic() * 1000)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"max_compaction_lag_ms": 100}, id="deadline"),
+        pytest.param(
+            {"compaction_idle_roll_ms": 100, "min_cleanable_dirty_ratio": 0.5}, id="idle_roll"
+        ),
+    ],
+)
+async def test_an_idle_active_segment_rolls_and_is_cleaned_in_time(
+    house: House, changes: dict[str, float]
+) -> None:
+    """With Kafka's 1 GiB and 7 days nothing of it would ever be compacted (KAFKA-20664)."""
+    house.clock = RunningClock()
+    config = replace(CONFIG, min_cleanable_dirty_ratio=1.0, compaction_idle_roll_ms=-1)
+    log = house.log(config=replace(config, **changes))  # type: ignore[arg-type]
+    for value in (b"1", b"2"):
+        house.append(log, (b"a", value))
+
+    async with running(house.pool(NEVER_LOOK_TWICE)):
+        await until(lambda: log.clean_offset == 2)
+
+    assert keys_of(log) == [(1, b"a")]
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(replace(CONFIG, min_compaction_lag_ms=100), id="minimum_lag"),
+        pytest.param(
+            replace(CONFIG, max_compaction_lag_ms=100, min_cleanable_dirty_ratio=1.0),
+            id="deadline",
+        ),
+    ],
+)
+async def test_a_pool_looks_again_when_a_lag_is_over(house: House, config: LogConfig) -> None:
+    house.clock = RunningClock()
+    log = house.dirty_log(config=config)
+
+    async with running(house.pool(NEVER_LOOK_TWICE)):
+        await until(lambda: log.clean_offset == 3)
+
+    assert keys_of(log) == CLEANED
+
+
+async def test_a_pool_looks_again_when_a_delete_horizon_has_passed(house: House) -> None:
+    house.clock = RunningClock()
+    log = house.log(config=replace(CONFIG, delete_retention_ms=100))
+    house.append(log, (b"a", None))
+    house.append(log, (b"b", b"1"))
+    log.roll(house.clock.now_ms())
+
+    async with running(house.pool(NEVER_LOOK_TWICE)):
+        await until(lambda: keys_of(log) == [(1, b"b")])
+
+
+async def test_a_pool_looks_again_when_a_quarantined_log_may_be_tried(house: House) -> None:
+    flip_a_byte(log := house.dirty_log())
+    pool = house.pool(NEVER_LOOK_TWICE)
+    with pytest.raises(CorruptBatch):
+        await pool.clean_now(log)
+    flip_a_byte(log)
+
+    async with running(pool):
+        await until(lambda: log.clean_offset == 3)
+
+
+async def test_an_idle_log_rolls_once_and_is_cleaned_once(house: House) -> None:
+    log = house.log(config=replace(CONFIG, compaction_idle_roll_ms=1000))
+    house.append(log, (b"a", b"1"))
+    house.append(log, (b"a", b"2"))
+
+    async with running(house.pool()):
+        await asyncio.sleep(0.05)
+        assert len(log.segments) == 1
+        house.clock.wall_ms += 1000
+        await until(lambda: log.clean_offset == 2)
+        for _ in range(10):
+            house.clock.wall_ms += 1000
+            await asyncio.sleep(0.02)
+
+    assert len(log.segments) == 2
+    assert house.probe.events == ["completed orders"]
+
+
+async def test_a_log_on_a_disk_that_takes_no_new_file_does_not_hold_up_the_others(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stuck = house.log("stuck", replace(CONFIG, compaction_idle_roll_ms=0))
+    house.append(stuck, (b"a", b"1"))
+    good = house.dirty_log("good")
+
+    def no_space(_now_ms: int) -> None:
+        raise NoSpace("open", stuck.directory, errno.ENOSPC, "No space left on device")
+
+    roll = PartitionLog.roll
+    monkeypatch.setattr(
+        PartitionLog, "roll", lambda log, now: no_space(now) if log is stuck else roll(log, now)
+    )
+    async with running(house.pool()):
+        await until(lambda: good.clean_offset == 3)
+
+    assert len(stuck.segments) == 1
+
+
+async def test_a_missed_deadline_is_told(house: House) -> None:
+    log = house.dirty_log(config=replace(CONFIG, max_compaction_lag_ms=1000))
+    flip_a_byte(log)
+
+    async with running(house.pool(replace(SETTINGS, retry_backoff_ms=HOUR_MS))):
+        await until(lambda: bool(house.probe.looks))
+        assert house.probe.looks[-1] == (0, 0)
+        house.clock.wall_ms += 1500
+        await until(lambda: house.probe.looks[-1] == (1, 500))
 
 
 # -------------------------------------------------------------------- what goes wrong

@@ -29,6 +29,15 @@ def partition(topic: str, number: int, **changes: object) -> PartitionFacts:
     return PartitionFacts(topic=topic, partition=number, **(facts | changes))  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What the cleaner's pool tells of a look at all logs."""
+
+    dirty_ratio_max: float
+    overdue_count: int = 0
+    overdue_ms_max: int = 0
+
+
 @dataclass
 class World:
     """Probes with a scraper over them, and a clock that stands still."""
@@ -178,7 +187,7 @@ def test_the_cleaner_shows_its_passes_and_verdicts() -> None:
     world.cleaner.pass_completed(Report())
     world.cleaner.pass_failed("c", 1, "broken")
     world.cleaner.quarantined("c", 1, "broken", bytes_count=5000)
-    world.cleaner.picked(dirty_ratio_max=0.75, logs_count=3)
+    world.cleaner.picked(Looked(dirty_ratio_max=0.75, overdue_count=2, overdue_ms_max=1500))
 
     samples = world.samples()
 
@@ -195,6 +204,8 @@ def test_the_cleaner_shows_its_passes_and_verdicts() -> None:
     assert samples[("kafka_log_logcleanermanager_uncleanable_partitions_count",)] == 1
     assert samples[("kafka_log_logcleanermanager_uncleanable_bytes",)] == 5000
     assert samples[("kafka_log_logcleanermanager_max_dirty_percent",)] == 75
+    assert samples[("kafka_log_logcleaner_max_compaction_delay_secs",)] == 1.5
+    assert samples[("kompakt_cleaner_overdue_partitions",)] == 2
     assert samples["kompakt_cleaner_pass_seconds_bucket", "1.0"] == 1
 
 
@@ -223,7 +234,7 @@ def test_every_metric_of_the_table_is_shown() -> None:
     world.server.connection_opened("P")
     world.cleaner.pass_started("c", 0)
     world.cleaner.pass_completed(Report())
-    world.cleaner.picked(dirty_ratio_max=0, logs_count=1)
+    world.cleaner.picked(Looked(dirty_ratio_max=0))
 
     shown = {name for name, *_ in world.samples()}
 

@@ -77,6 +77,14 @@ def test_both_policies_and_neither_are_allowed() -> None:
     assert not neither.is_deleted
 
 
+def test_dedupe_is_an_older_name_of_compact() -> None:
+    config = LogConfig.from_overrides({"cleanup.policy": "dedupe"}, DEFAULTS)
+
+    assert config.is_compacted
+    assert not config.is_deleted
+    assert config.to_texts()["cleanup.policy"] == "dedupe"
+
+
 def test_segments_below_a_mebibyte_need_the_internal_property() -> None:
     with pytest.raises(ConfigError, match=r"segment\.bytes: 4096 is out of range"):
         LogConfig.from_overrides({"segment.bytes": "4096"}, DEFAULTS)

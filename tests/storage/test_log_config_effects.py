@@ -35,6 +35,8 @@ SHOWN_ELSEWHERE = {
     "cleanup.policy": "tests/storage/test_retention.py",
     "min.cleanable.dirty.ratio": "tests/cleaner/test_pick.py",
     "min.compaction.lag.ms": "tests/cleaner/test_pick.py",
+    "min.compaction.lag.bytes": "tests/cleaner/test_pick.py",
+    "compaction.idle.roll.ms": "tests/cleaner/test_pick.py",
     "max.compaction.lag.ms": "tests/cleaner/test_pick.py",
     "delete.retention.ms": "tests/cleaner/test_clean.py",
     "compaction.unkeyed.records": "tests/cleaner/test_clean.py",

@@ -10,8 +10,8 @@ from protocol.record_batch import Record, build_batch
 from storage.cleaning_view import CleaningView
 from storage.errors import DiskError, NoSpace, SwapRefused
 from storage.log import Appended, PartitionLog
-from storage.manifest import SegmentRow, decode
-from storage.paths import CLEANED
+from storage.manifest import SegmentRow, decode, encode
+from storage.paths import CLEANED, MANIFEST
 from storage.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, records_in, valid
@@ -114,6 +114,27 @@ def test_clean_offset_moves_with_the_swap_that_says_so_and_is_durable(cleaning: 
     cleaning.swap({1}, clean_offset=9)
     left = LogHome(cleaning.disk.after_crash(Loss.EVERYTHING, Random(0)))
     assert left.open().clean_offset == 9
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean_stop", "crash"])
+@pytest.mark.parametrize("wrong", [2, 99], ids=["below_the_start", "beyond_the_end"])
+def test_a_clean_offset_outside_the_log_becomes_its_start_though_nobody_cleans_it(
+    cleaning: Pass, wrong: int, is_clean: bool
+) -> None:
+    """LogCleanerManagerTest: testCheckpointUpdatedForInvalidOffset{NoCleaning,NotSelected},
+    testDirtyOffsetResetIf{LargerThanEndOffset,SmallerThanStartOffset}."""
+    cleaning.log.delete_records(3)
+    cleaning.log.close()
+    path = f"{DIRECTORY}/{MANIFEST}"
+    manifest = dataclasses.replace(decode(cleaning.disk.read_bytes(path), path), clean_offset=wrong)
+    cleaning.disk.replace_durably(path, encode(manifest))
+
+    log = cleaning.home.open(is_clean=is_clean)
+    log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
+    log.close()
+
+    assert log.clean_offset == 3
+    assert decode(cleaning.disk.read_bytes(path), path).clean_offset == 3
 
 
 @pytest.mark.parametrize("change", ["truncate", "truncate_fully", "policy", "retire"])

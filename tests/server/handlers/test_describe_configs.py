@@ -45,7 +45,7 @@ def by_name(result: DescribeConfigsResult) -> dict[str, DescribeConfigsResourceR
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-@pytest.mark.parametrize("policy", ["compact", "delete", "compact,delete"])
+@pytest.mark.parametrize("policy", ["compact", "delete", "compact,delete", "dedupe"])
 async def test_the_cleanup_policy_reads_back_exactly_as_it_was_set(
     tmp_path: Path, version: int, policy: str
 ) -> None:

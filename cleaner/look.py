@@ -1,0 +1,46 @@
+"""One look at all compacted logs: which one is cleaned next, and when to look again."""
+
+from __future__ import annotations
+
+from cleaner.pick import Assessment
+from cleaner.urgency import Urgency
+from storage.config_property import LONG_MAX
+from storage.log import PartitionLog
+
+
+class Look:
+    """What one look has found so far. Used on the event loop."""
+
+    __slots__ = ("best", "best_urgency", "dirty_ratio_max", "logs_count", "now_ms", "overdue_count",
+                 "overdue_ms_max", "wake_ms")  # fmt: skip
+
+    def __init__(self, now_ms: int) -> None:
+        # Constant after construction.
+        self.now_ms = now_ms
+        # State.
+        self.best: PartitionLog | None = None
+        """The log to clean first of those offered so far."""
+        self.best_urgency: Urgency | None = None
+        self.wake_ms = LONG_MAX
+        """The next moment, in wall time, at which time alone makes a difference."""
+        self.logs_count = 0
+        self.dirty_ratio_max = 0.0
+        self.overdue_count = 0
+        """Logs with a record that has waited longer than max.compaction.lag.ms."""
+        self.overdue_ms_max = 0
+        """How much longer the oldest such record has waited."""
+
+    def saw(self, assessment: Assessment) -> None:
+        """Take a log into account, whether a pass may run over it or not."""
+        self.logs_count += 1
+        self.dirty_ratio_max = max(self.dirty_ratio_max, assessment.dirty_ratio)
+        self.wake_ms = min(self.wake_ms, assessment.wake_ms)
+        overdue_ms = self.now_ms - assessment.deadline_ms
+        if overdue_ms > 0:
+            self.overdue_count += 1
+            self.overdue_ms_max = max(self.overdue_ms_max, overdue_ms)
+
+    def offer(self, log: PartitionLog, its_urgency: Urgency) -> None:
+        """Take a log for the best if it is more urgent than those before."""
+        if self.best_urgency is None or its_urgency > self.best_urgency:
+            self.best, self.best_urgency = log, its_urgency
