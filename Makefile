@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES_BUILT := pyproject.toml setup.py $(wildcard $(foreach folder,protocol storage cleaner,$(addprefix $(folder)/*.,pyx pxd h)))
+SOURCES_BUILT := pyproject.toml setup.py $(wildcard $(foreach folder,protocol storage cleaner,$(addprefix $(folder)/*.,pyx pxd pxi h)))
 
 .PHONY: help run test lint demo bench soak differential wheel clean
 

@@ -1158,10 +1158,10 @@ cdef class BatchFilter:
         if remains.max_timestamp > segment.max_timestamp:
             segment.max_timestamp = remains.max_timestamp
             segment.max_timestamp_offset = remains.last_offset
-        # A batch keeps its horizon for ever; without a tombstone there is nothing left to retire.
+        # A batch keeps its horizon for ever; without a tombstone or a marker nothing waits for it.
         if (
             remains.attributes & ATTRIBUTE_DELETE_HORIZON
-            and (self.judged.tombstones or not looked)
+            and (self.judged.tombstones or self.judged.is_marker or not looked)
             and (segment.delete_horizon_min < 0 or remains.base_timestamp < segment.delete_horizon_min)
         ):
             segment.delete_horizon_min = remains.base_timestamp

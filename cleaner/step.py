@@ -95,7 +95,7 @@ class SegmentSummary:
     tombstones: int
     """-1 if batches beyond the map were copied without a look inside."""
     delete_horizon_ms_min: int
-    """Least delete horizon of its batches that hold a tombstone, or that were not looked into;
+    """Least delete horizon of its batches that hold a tombstone or a marker, or were not looked into;
     -1 if none has one."""
     max_timestamp: int
     """Largest timestamp of its batches with records; -1 if there are none."""

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cleaner.kernel import BatchFilter, OffsetMap, Transactions
-from cleaner.retain import PassBounds, Remains, Verdict, is_tombstone
+from cleaner.retain import PassBounds, Remains, Verdict, is_marker, is_tombstone
 from protocol.compression import Codec
 from protocol.control_record import ControlType
 from tests.cleaner.kernel_log import (
@@ -253,7 +253,9 @@ def test_the_summary_says_what_the_segment_holds(a_pass: Pass) -> None:
     horizons = [
         remains.stamped_horizon_ms or batch.delete_horizon_ms
         for batch, remains in kept
-        if kept_tombstones(batch, remains) or Verdict.KEPT_UNMAPPED in remains.verdicts
+        if kept_tombstones(batch, remains)
+        or Verdict.KEPT_UNMAPPED in remains.verdicts
+        or is_kept_marker(batch, remains)
     ]
     assert segment.summary.delete_horizon_ms_min == min(
         (horizon for horizon in horizons if horizon is not None), default=-1
@@ -262,6 +264,11 @@ def test_the_summary_says_what_the_segment_holds(a_pass: Pass) -> None:
 
 def is_unlooked(batch: LogBatch, remains: Remains[LogRecord]) -> bool:
     return Verdict.KEPT_UNMAPPED in remains.verdicts and not batch.is_control
+
+
+def is_kept_marker(batch: LogBatch, remains: Remains[LogRecord]) -> bool:
+    is_kept = any(verdict.is_kept for verdict in remains.verdicts)
+    return batch.is_control and is_marker(batch.records) and is_kept
 
 
 def kept_tombstones(batch: LogBatch, remains: Remains[LogRecord]) -> list[LogRecord]:
