@@ -35,7 +35,7 @@ from cleaner.quarantine import Quarantine, Quarantined
 from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
-from protocol.errors import ProtocolError
+from protocol.errors import DecompressionTooLarge, ProtocolError
 from storage.errors import LogOffline, SegmentRemoved, StorageError, SwapRefused
 from storage.log import PartitionLog
 from storage.topic_partition import TopicPartition
@@ -292,7 +292,7 @@ class CleanerPool:
             self._probe.pass_aborted(partition.topic, partition.partition)
             raise
         except (ProtocolError, StorageError, MapTooSmall) as error:
-            self._fail(log, str(error))
+            self._fail(log, _reason_of(error))
             raise
         except Exception as error:
             _log.exception("%s: cleaning failed", partition)
@@ -342,6 +342,14 @@ class CleanerPool:
     def _release(self, partition: TopicPartition) -> None:
         if self._quarantine.release(partition):
             self._probe.released(partition.topic, partition.partition)
+
+
+def _reason_of(error: Exception) -> str:
+    """What went wrong, where, and what to do about it, in one line for people."""
+    where = [str(error), *getattr(error, "__notes__", ())]
+    if isinstance(error, DecompressionTooLarge):
+        where.append("raise log.cleaner.decompressed.batch.bytes.max if they are to be cleaned")
+    return "; ".join(where)
 
 
 def _lower_priority(niceness: int) -> None:

@@ -36,8 +36,9 @@ class CleanerSettings:
     """log.cleaner.io.max, .read and .write.bytes.per.second."""
     backoff_ms: int = 15_000
     """log.cleaner.backoff.ms: how long a worker that found nothing to clean waits."""
-    decompressed_bytes_max: int = 1 << 30
-    """The most that one batch's records may inflate to; beyond it the batch counts as corrupt."""
+    decompressed_bytes_max: int = 256 << 20
+    """log.cleaner.decompressed.batch.bytes.max: the most that one batch's records may inflate to,
+    and so what a worker may need in memory at once; beyond it the pass ends."""
     retry_backoff_ms: int = 30_000
     """How long a partition rests after its first failed pass; doubles with each failure."""
     retry_backoff_max_ms: int = 3_600_000

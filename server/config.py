@@ -36,6 +36,7 @@ from storage.config_property import (
     properties_of,
 )
 from storage.log_config import LogConfig
+from storage.validate import DECOMPRESSED_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +242,17 @@ class BrokerConfig(NetworkConfig):
         unit="bytes",
         doc="What all cleaner threads together may write a second. A property of Kompakt's own.",
     )
+    log_cleaner_decompressed_batch_bytes_max: int = prop(
+        "log.cleaner.decompressed.batch.bytes.max",
+        LONG,
+        default=256 << 20,
+        at_least=DECOMPRESSED_BYTES_MAX,
+        unit="bytes",
+        doc="The most that the records of one batch may take uncompressed, so that no batch can take a"
+        " cleaner thread's memory: a log with a larger one rests from cleaning, and nothing of it is"
+        " lost. How well a batch compresses does not matter. No topic takes a larger one while it is"
+        " compacted; logs from before may have some. A property of Kompakt's own.",
+    )
     log_cleaner_latency_guard_enable: bool = prop(
         "log.cleaner.latency.guard.enable",
         BOOLEAN,
@@ -303,6 +315,7 @@ class BrokerConfig(NetworkConfig):
                 write=_rate(self.log_cleaner_io_write_bytes_per_second),
             ),
             backoff_ms=self.log_cleaner_backoff_ms,
+            decompressed_bytes_max=self.log_cleaner_decompressed_batch_bytes_max,
         )
 
     @property

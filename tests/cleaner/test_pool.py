@@ -22,6 +22,7 @@ from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import IoRates
 from protocol.errors import CorruptBatch
+from protocol.record_batch import Codec
 from storage.errors import NoSpace
 from storage.files import LocalFileSystem
 from storage.log import Appended, PartitionLog
@@ -376,6 +377,32 @@ async def test_a_damaged_log_rests_with_its_reason_while_others_are_cleaned(hous
     assert len(keys_of(good)) == 2
     assert house.probe.events.count("failed bad") == 1
     assert "quarantined bad True" in house.probe.events
+
+
+async def test_a_decompression_bomb_lets_its_log_rest_with_its_place_and_the_remedy(
+    house: House,
+) -> None:
+    bomb, good = house.log("bomb"), house.dirty_log("good")
+    for _ in range(2):
+        batch = valid(batch_of([(b"a", bytes(3 << 20))], codec=Codec.ZSTD))
+        bomb.append_as_leader(batch, now_ms=house.clock.wall_ms)
+    bomb.advance_high_watermark(bomb.sync())
+    bomb.roll(house.clock.wall_ms)
+    settings = replace(SETTINGS, decompressed_bytes_max=1 << 20)
+
+    async with running(house.pool(settings)) as pool:
+        await until(lambda: good.clean_offset == 3 and bool(pool.status().quarantined))
+        (entry,) = pool.status().quarantined
+        assert "more than 1048576 bytes" in entry.reason
+        assert "position 0, base offset 0" in entry.reason
+        assert "log.cleaner.decompressed.batch.bytes.max" in entry.reason
+        assert len(keys_of(bomb)) == 2
+
+        pool.configure(replace(settings, decompressed_bytes_max=4 << 20))
+        await until(lambda: not pool.status().quarantined)
+
+    assert bomb.clean_offset == 2
+    assert len(keys_of(bomb)) == 1
 
 
 async def test_a_log_that_is_sound_again_is_cleaned_and_released(house: House) -> None:
