@@ -16,6 +16,10 @@ class CompletedPass(Protocol):
     """The part of a `cleaner.report.PassReport` that is counted."""
 
     @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
     def bytes_before(self) -> int: ...
     @property
     def bytes_after(self) -> int: ...
@@ -44,10 +48,24 @@ class CleanerCounts:
     """Counts what the cleaner says. Owned by the broker; read by the collector."""
 
     __slots__ = (
-        "_clock", "_lock", "_picked_at", "bytes_read_total", "bytes_reclaimed_total",
-        "bytes_written_total", "dirty_ratio_max", "guard_bytes_per_second", "guard_quiet_p99",
-        "map_utilization", "overdue_count", "overdue_ms_max", "pass_seconds",
-        "passes_by_result", "quarantine", "records_by_verdict", "running", "throttled_seconds",
+        "_clock",
+        "_lock",
+        "_picked_at",
+        "_started_at",
+        "bytes_read_total",
+        "bytes_reclaimed_total",
+        "bytes_written_total",
+        "dirty_ratio_max",
+        "guard_bytes_per_second",
+        "guard_quiet_p99",
+        "map_utilization",
+        "overdue_count",
+        "overdue_ms_max",
+        "pass_seconds",
+        "passes_by_result",
+        "quarantine",
+        "records_by_verdict",
+        "throttled_seconds",
         "worker_failures",
     )  # fmt: skip
 
@@ -61,7 +79,6 @@ class CleanerCounts:
         self.bytes_written_total = 0
         self.throttled_seconds = 0.0
         self.bytes_reclaimed_total = 0
-        self.running = 0
         self.passes_by_result: dict[str, int] = {"completed": 0, "aborted": 0, "failed": 0}
         self.records_by_verdict: defaultdict[str, int] = defaultdict(int)
         self.pass_seconds = Histogram(LONG_SECONDS)
@@ -74,17 +91,30 @@ class CleanerCounts:
         self.guard_bytes_per_second = math.inf
         self.guard_quiet_p99 = 0.0
         self._picked_at: float | None = None
+        # Of each running pass.
+        self._started_at: dict[tuple[str, int], float] = {}
 
     @property
     def seconds_since_picked(self) -> float | None:
         """How long ago logs were last looked at; None before the first time."""
         return None if self._picked_at is None else self._clock() - self._picked_at
 
+    @property
+    def running(self) -> int:
+        """How many passes run."""
+        return len(self._started_at)
+
+    @property
+    def oldest_pass_seconds(self) -> float:
+        """How long the oldest of the running passes has been running; 0 where none is."""
+        started = list(self._started_at.values())
+        return self._clock() - min(started) if started else 0.0
+
     def pass_started(self, topic: str, partition: int) -> None:
-        self.running += 1
+        self._started_at[topic, partition] = self._clock()
 
     def pass_completed(self, report: CompletedPass) -> None:
-        self._pass_ended("completed")
+        self._pass_ended("completed", report.topic, report.partition)
         self.pass_seconds.observe(report.seconds)
         self.bytes_reclaimed_total += max(report.bytes_before - report.bytes_after, 0)
         for verdict, count in report.records_by_verdict.items():
@@ -93,10 +123,10 @@ class CleanerCounts:
             self.map_utilization = report.keys_mapped / report.keys_capacity
 
     def pass_aborted(self, topic: str, partition: int) -> None:
-        self._pass_ended("aborted")
+        self._pass_ended("aborted", topic, partition)
 
     def pass_failed(self, topic: str, partition: int, reason: str) -> None:
-        self._pass_ended("failed")
+        self._pass_ended("failed", topic, partition)
 
     def quarantined(self, topic: str, partition: int, reason: str, *, bytes_count: int) -> None:
         self.quarantine[topic, partition] = bytes_count
@@ -130,6 +160,6 @@ class CleanerCounts:
         self.guard_bytes_per_second = bytes_per_second
         self.guard_quiet_p99 = quiet_p99 or 0.0
 
-    def _pass_ended(self, result: str) -> None:
+    def _pass_ended(self, result: str, topic: str, partition: int) -> None:
         self.passes_by_result[result] += 1
-        self.running -= 1
+        self._started_at.pop((topic, partition), None)

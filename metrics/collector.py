@@ -190,6 +190,7 @@ class BrokerCollector(Collector):
         yield _counter(names.PASSES, [((result,), count) for result, count in results.items()])
         yield _histogram(names.PASS_SECONDS, [((), cleaner.pass_seconds)])
         yield _gauge(names.PASSES_RUNNING, [((), cleaner.running)])
+        yield _gauge(names.OLDEST_PASS, [((), cleaner.oldest_pass_seconds)])
         yield _counter(names.CLEANER_READ, [((), cleaner.bytes_read_total)])
         yield _counter(names.CLEANER_WRITTEN, [((), cleaner.bytes_written_total)])
         yield _counter(names.CLEANER_RECORDS, [((each,), count) for each, count in verdicts])

@@ -138,6 +138,10 @@ PASSES = _counter(
 )
 PASS_SECONDS = _histogram("kompakt_cleaner_pass_seconds", "Time of a completed pass.")
 PASSES_RUNNING = _gauge("kompakt_cleaner_passes_running", "Cleaning passes that run now.")
+OLDEST_PASS = _gauge(
+    "kompakt_cleaner_oldest_pass_seconds",
+    "How long the oldest running pass has been running; one that grows for hours is stuck or starved.",
+)
 CLEANER_READ = _counter("kompakt_cleaner_read_bytes_total", "Segment bytes that passes read.")
 CLEANER_WRITTEN = _counter("kompakt_cleaner_written_bytes_total", "Segment bytes passes wrote.")
 CLEANER_RECORDS = _counter(

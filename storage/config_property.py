@@ -127,7 +127,7 @@ class ConfigProperty:
             case bool():
                 return "true" if value else "false"
             case float():
-                return repr(value).replace("e+", "E").replace("e", "E")
+                return _as_java_writes(value)
             case tuple():
                 return ",".join(value)
             case _:
@@ -250,6 +250,18 @@ def parse_fields(config: type[Any], texts: Mapping[str, str]) -> dict[str, Value
             raise ConfigError(f"{name}: there is no such property")
         values[fields[name]] = declared[fields[name]].parse(text)
     return values
+
+
+def _as_java_writes(value: float) -> str:
+    """As Double.toString: 5.0E7 from ten million on and below a thousandth."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    from decimal import Decimal
+
+    number = Decimal(repr(value)).normalize()
+    sign, digits, _ = number.as_tuple()
+    rest = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' * sign}{digits[0]}.{rest}E{number.adjusted()}"
 
 
 def _number(value: float | None) -> str:

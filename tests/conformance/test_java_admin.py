@@ -131,3 +131,25 @@ def test_records_are_deleted_up_to_an_offset(
     assert all_of_it == "ok 5"
     assert compacted.startswith("error PolicyViolationException")
     assert list(java.consume(bootstrap, [topic])) == []
+
+
+def test_the_cleaners_budget_is_changed_and_described_and_what_is_fixed_is_refused(
+    java: JavaClient, bootstrap: str
+) -> None:
+    rate = "log.cleaner.io.max.bytes.per.second"
+
+    altered, own, fixed, deleted, default = java.admin(
+        bootstrap,
+        [
+            f"alter broker:1 SET:{rate}=50000000",
+            f"config broker:1 {rate}",
+            "alter broker:1 SET:num.partitions=7",
+            f"alter broker:1 DELETE:{rate}",
+            f"config broker:1 {rate}",
+        ],
+    )
+
+    assert (altered, deleted) == ("ok altered", "ok altered")
+    assert own == "ok 5.0E7 DYNAMIC_BROKER_CONFIG"
+    assert fixed.startswith("error InvalidRequestException Cannot update these configs dynamically")
+    assert default == "ok 1.7976931348623157E308 DEFAULT_CONFIG"

@@ -88,6 +88,8 @@ def _in_order(labels: dict[str, str]) -> list[str]:
 
 @dataclass(frozen=True)
 class Report:
+    topic: str = "c"
+    partition: int = 0
     bytes_before: int = 1000
     bytes_after: int = 400
     records_by_verdict: dict[str, int] = field(
@@ -194,6 +196,7 @@ def test_the_cleaner_shows_its_passes_and_verdicts() -> None:
     assert samples["kompakt_cleaner_passes_total", "completed"] == 1
     assert samples["kompakt_cleaner_passes_total", "failed"] == 1
     assert samples[("kompakt_cleaner_passes_running",)] == 1
+    assert samples[("kompakt_cleaner_oldest_pass_seconds",)] > 0
     assert samples["kompakt_cleaner_records_total", "dropped_superseded"] == 6
     assert samples["kompakt_cleaner_records_total", "kept_latest"] == 4
     assert samples[("kompakt_cleaner_read_bytes_total",)] == 2000

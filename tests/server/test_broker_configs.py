@@ -16,12 +16,13 @@ from confluent_kafka.admin import (
 )
 
 from protocol.error_codes import ErrorCode
-from server.broker_configs import CLUSTER, PREFIX, BrokerConfigs
+from server.broker_configs import CLUSTER, PREFIX, BrokerConfigs, dynamic_properties
 from server.config import BrokerConfig
 from server.config_changes import ConfigChange, Operation
 from server.embedded_store import EmbeddedMetadataStore
 from server.metadata_store import Put
 from server.topic import TopicRefused
+from storage.config_property import ConfigProperty, fields_by_property, properties_of
 from storage.files import LocalFileSystem
 from tests.harness.served_broker import serving_broker
 
@@ -140,6 +141,32 @@ async def test_what_cannot_be_set_is_refused_and_changes_nothing(
     assert text in fault.message
     assert (configs.own, configs.cluster, home.changes) == ({}, {}, [])
     assert home.store.revision == revision
+
+
+@pytest.mark.parametrize("name", sorted(dynamic_properties()))
+async def test_every_dynamic_property_has_a_part_in_what_follows_changes(
+    home: Home, name: str
+) -> None:
+    """What is called dynamic must be read again after a change: by the cleaner, or by its guard."""
+    configs = await home.start()
+    before = watched(configs.config)
+    declared = next(each for each in properties_of(BrokerConfig).values() if each.name == name)
+    now = getattr(configs.config, fields_by_property(BrokerConfig)[name])
+    text = declared.format(not now if isinstance(now, bool) else another(now, declared))
+
+    assert await alter(configs, NODE, (name, text)) is None
+
+    assert watched(configs.config) != before
+
+
+def another(now: float, declared: ConfigProperty) -> float:
+    """A value that the property allows, too."""
+    least = declared.at_least or 0
+    return least if now != least else least + type(now)(1)
+
+
+def watched(config: BrokerConfig) -> tuple[object, ...]:
+    return config.cleaner_settings(), config.log_cleaner_latency_guard_enable
 
 
 async def test_a_change_that_is_only_checked_changes_nothing(home: Home) -> None:

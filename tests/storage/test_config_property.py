@@ -153,3 +153,21 @@ def test_a_formatted_value_is_parsed_back(pair: tuple[PropertyType, Value]) -> N
     text = declared(type_).format(value)
     assert text is not None
     assert declared(type_).parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (0.5, "0.5"),
+        (0.001, "0.001"),
+        (0.0005, "5.0E-4"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (52428800.0, "5.24288E7"),
+        (-12500000000.5, "-1.25000000005E10"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+    ],
+)
+def test_a_number_is_written_as_java_writes_it(value: float, text: str) -> None:
+    assert declared(DOUBLE).format(value) == text

@@ -44,6 +44,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  */
 public final class Conformance {
     private static final int DEADLINE_SECONDS = 60;
+    private static final String BROKER = "broker:";
 
     public static void main(String[] arguments) throws Exception {
         List<String> rest = Arrays.asList(arguments).subList(2, arguments.length);
@@ -153,7 +154,7 @@ public final class Conformance {
 
     /**
      * Verbs: create TOPIC PARTITIONS REPLICATION NAME=VALUE...; describe TOPIC; config TOPIC NAME; offsets TOPIC
-     * PARTITION; alter TOPIC OPERATION:NAME=VALUE...; delete-records TOPIC PARTITION OFFSET; delete TOPIC; list.
+     * PARTITION; alter TOPIC OPERATION:NAME=VALUE...; where config and alter take "broker:ID" instead of a topic; delete-records TOPIC PARTITION OFFSET; delete TOPIC; list.
      * The answer is one line: "ok" and the result, or "error" and the exception's class.
      */
     private static void admin(String bootstrap) throws Exception {
@@ -179,7 +180,7 @@ public final class Conformance {
                     + " " + topic.topicId();
             }
             case "config" -> {
-                ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, words[1]);
+                ConfigResource resource = resource(words[1]);
                 var entry = get(admin.describeConfigs(List.of(resource)).values().get(resource)).get(words[2]);
                 yield entry.value() + " " + entry.source();
             }
@@ -222,9 +223,15 @@ public final class Conformance {
             ConfigEntry entry = new ConfigEntry(change[1], change.length > 2 ? change[2] : null);
             changes.add(new AlterConfigOp(entry, AlterConfigOp.OpType.valueOf(change[0])));
         }
-        ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, words[1]);
+        ConfigResource resource = resource(words[1]);
         get(admin.incrementalAlterConfigs(Map.of(resource, changes)).values().get(resource));
         return "altered";
+    }
+
+    private static ConfigResource resource(String word) {
+        return word.startsWith(BROKER)
+            ? new ConfigResource(ConfigResource.Type.BROKER, word.substring(BROKER.length()))
+            : new ConfigResource(ConfigResource.Type.TOPIC, word);
     }
 
     private static long offset(Admin admin, TopicPartition partition, OffsetSpec spec) throws Exception {
