@@ -1,0 +1,42 @@
+"""README.md beside this file says where each of Kafka's tests has its like: those must be there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TEXT = (Path(__file__).parent / "README.md").read_text()
+REPOSITORY = Path(__file__).parents[2]
+TABLE_ROW = re.compile(r"^\| (\S*[tT]est\S*|\*\S+\*) \| (.+) \|$", re.MULTILINE)
+NAMED = re.compile(r"`((?:tests/[\w/]+/)?test_\w+\.py)::(\w+)`")
+
+
+def section(title: str) -> str:
+    """The text under a heading of third order."""
+    return TEXT.split(f"### {title}\n")[1].split("\n###")[0]
+
+
+def test_every_test_that_is_named_exists() -> None:
+    named = NAMED.findall(TEXT)
+    assert len(named) > 100
+
+    for file, name in named:
+        path = REPOSITORY / (file if "/" in file else f"tests/cleaner/{file}")
+        assert re.search(rf"^(async )?def {name}\(", path.read_text(), re.MULTILINE), (file, name)
+
+
+def test_every_test_of_kafkas_cleaner_is_told_of_once() -> None:
+    """As many as the files had when they were read, Apache Kafka 4.4."""
+    for title, count in (
+        ("LogCleanerTest.java", 55),
+        ("LogCleanerManagerTest.java", 31),
+        ("LogCleanerIntegrationTest.java", 10),
+        ("MemoryRecordsTest.java", 11),
+    ):
+        rows = TABLE_ROW.findall(section(title))
+        assert len(rows) == len({kafkas for kafkas, _ours in rows}) == count, title
+
+
+def test_a_row_names_a_test_or_says_why_there_is_none() -> None:
+    for kafkas, ours in TABLE_ROW.findall(TEXT):
+        assert NAMED.search(ours) or len(ours.split()) > 4, kafkas
