@@ -227,6 +227,7 @@ def _filter(
         delete_retention_ms=plan.delete_horizon_ms - plan.now_ms,
         decompressed_bytes_max=settings.decompressed_bytes_max,
         producer_last_offsets=plan.view.producer_last_offsets,
+        producer_marker_epochs=plan.view.producer_marker_epochs,
         index_interval_bytes=plan.view.config.index_interval_bytes,
         keeps_unkeyed=plan.view.config.keeps_unkeyed_records,
         transactions=mapped.transactions,

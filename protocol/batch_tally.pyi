@@ -25,6 +25,9 @@ class ProducerBatch:
     def base_offset(self) -> int: ...
     @property
     def last_offset(self) -> int: ...
+    @property
+    def is_marker(self) -> bool:
+        """It is a control batch, with an epoch that no batch before it has, and no sequence."""
 
 class BatchTally:
     """The sums over the batches of one segment, chunk by chunk. One thread at a time."""
@@ -94,7 +97,9 @@ class BatchTally:
         """Each leader epoch that is larger than all before it, and the offset where it begins."""
 
     def last_batches(self) -> list[ProducerBatch]:
-        """The last five data batches of each producer, each producer's in their order."""
+        """The last five data batches of each producer, each producer's in their order; among them
+        the markers that raised its epoch.
+        """
 
 def sound_offset_entries(offsets: Buffer, positions: Buffer, *, span: int, size: int) -> int:
     """How many entries of an offset index (columns of int32, native order) there are before the first

@@ -7,7 +7,17 @@ results as the chunk's bytes can hold.
 """
 
 cimport cython
-from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport (
+    INT32_MAX,
+    INT64_MAX,
+    INT64_MIN,
+    int16_t,
+    int32_t,
+    int64_t,
+    uint8_t,
+    uint32_t,
+    uint64_t,
+)
 from libc.stdlib cimport free, realloc
 from libc.string cimport memset
 
@@ -26,7 +36,6 @@ from protocol.record_format cimport (
 cdef enum:
     BATCHES_KEPT = 5
     OUT_OF_ORDER = BATCH_BAD_HEADER + 1
-    EPOCH_NONE = -2147483648
 
 
 cdef struct epoch_start:
@@ -39,6 +48,7 @@ cdef struct kept_batch:
     int64_t last_offset
     int32_t base_sequence
     int16_t producer_epoch
+    bint is_marker
 
 
 # A producer, and its last batches: number n is at n % BATCHES_KEPT.
@@ -62,6 +72,7 @@ cdef class ProducerBatch:
         int64_t last_offset
         int32_t base_sequence
         int16_t producer_epoch
+        bint is_marker
 
     @property
     def last_sequence(self):
@@ -151,7 +162,7 @@ cdef class BatchTally:
         self.bytes_since_entry = bytes_since_entry
         self.has_time_entry = last_entry_timestamp is not None
         self.time_indexed = last_entry_timestamp if self.has_time_entry else 0
-        self.latest_epoch = EPOCH_NONE
+        self.latest_epoch = INT64_MIN
         self.epochs = []
         self.offsets, self.positions = bytearray(), bytearray()
         self.times, self.time_offsets = bytearray(), bytearray()
@@ -194,6 +205,7 @@ cdef class BatchTally:
                 handed.last_offset = batch.last_offset
                 handed.base_sequence = batch.base_sequence
                 handed.producer_epoch = batch.producer_epoch
+                handed.is_marker = batch.is_marker
                 found.append(handed)
                 number += 1
         return found
@@ -241,11 +253,7 @@ cdef class BatchTally:
             self.epoch_starts[self.epoch_count].epoch = header.leader_epoch
             self.epoch_starts[self.epoch_count].start_offset = header.base_offset
             self.epoch_count += 1
-        if (
-            header.producer_id >= 0
-            and header.base_offset >= self.producers_from
-            and not header.attributes & ATTRIBUTE_CONTROL
-        ):
+        if header.producer_id >= 0 and header.base_offset >= self.producers_from:
             self.keep_batch(header)
         self.bytes_since_entry += header.size
         self.position += header.size
@@ -269,7 +277,14 @@ cdef class BatchTally:
 
     cdef inline void keep_batch(self, const batch_header *header) noexcept nogil:
         cdef producer_tail *producer = self.find_producer(header.producer_id)
-        cdef kept_batch *batch = &producer.batches[producer.batches_count % BATCHES_KEPT]
+        cdef kept_batch *batch
+        cdef bint is_marker = header.attributes & ATTRIBUTE_CONTROL != 0
+        if is_marker and producer.batches_count > 0:
+            batch = &producer.batches[(producer.batches_count - 1) % BATCHES_KEPT]
+            if header.producer_epoch <= batch.producer_epoch:
+                return
+        batch = &producer.batches[producer.batches_count % BATCHES_KEPT]
+        batch.is_marker = is_marker
         batch.base_offset = header.base_offset
         batch.last_offset = header.last_offset
         batch.base_sequence = header.base_sequence

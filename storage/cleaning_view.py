@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from storage.log_config import LogConfig
@@ -46,6 +47,8 @@ class CleaningView:
     log_end_offset: int
     producer_last_offsets: tuple[int, ...]
     """The last offset of each active producer's last batch: the batch must stay, if empty."""
+    producer_marker_epochs: Mapping[int, int]
+    """Producer id to epoch, of active producers without a data batch: their markers must stay."""
     hash_key: bytes
     """The secret of the log directory that keys are hashed with; never shown."""
 

@@ -301,6 +301,7 @@ class PartitionLog(ReadableLog):
                 high_watermark=self.high_watermark,
                 log_end_offset=self.log_end_offset,
                 producer_last_offsets=producers.last_data_offsets(),
+                producer_marker_epochs=producers.marker_epochs(),
                 hash_key=self.identity.hash_key,
             )
 

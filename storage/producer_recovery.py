@@ -32,6 +32,9 @@ class ProducerReplay:
     def take(self, tally: BatchTally, now_ms: int) -> None:
         """Go on with the next batches of the log; `tally` left out those that the snapshot has."""
         for batch in tally.last_batches():
+            if batch.is_marker:
+                self.states.marked(batch.producer_id, batch.producer_epoch, now_ms=now_ms)
+                continue
             appended = AppendedBatch(batch.base_sequence, batch.last_sequence, batch.last_offset)
             self.states.remember(batch.producer_id, batch.producer_epoch, appended, now_ms=now_ms)
 

@@ -16,6 +16,8 @@ The rules, for a batch with a producer id:
     same epoch              the next sequence, or one of the last five batches again (a duplicate)
     a newer epoch           begins at sequence 0
     an older epoch          is fenced
+A transaction's marker has no sequence. One of a newer epoch fences like a batch would: its
+coordinator raised the epoch to end what the producer had left open.
 Source: KIP-98; Apache Kafka, ProducerStateManager.java, ProducerAppendInfo.java.
 """
 
@@ -113,6 +115,8 @@ class ProducerStates:
             return ErrorCode.NONE
         if header.producer_epoch < state.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
+        if header.is_control:
+            return ErrorCode.NONE
         if header.producer_epoch > state.producer_epoch:
             return _expect(header.base_sequence == 0)
         for batch in state.batches:
@@ -126,8 +130,11 @@ class ProducerStates:
         return _expect(header.base_sequence == (state.batches[-1].last_sequence + 1) % SEQUENCE_END)
 
     def appended(self, header: BatchHeader, *, last_offset: int, now_ms: int) -> None:
-        """Remember a data batch that is now in the log."""
-        if header.producer_id < 0 or header.is_control:
+        """Remember a batch that is now in the log."""
+        if header.producer_id < 0:
+            return
+        if header.is_control:
+            self.marked(header.producer_id, header.producer_epoch, now_ms=now_ms)
             return
         batch = AppendedBatch(header.base_sequence, header.last_sequence, last_offset)
         self.remember(header.producer_id, header.producer_epoch, batch, now_ms=now_ms)
@@ -143,6 +150,13 @@ class ProducerStates:
             state, last_timestamp=now_ms, batches=(*state.batches, batch)[-BATCHES_KEPT:]
         )
 
+    def marked(self, producer_id: int, producer_epoch: int, *, now_ms: int) -> None:
+        """Remember the epoch of a producer's marker, which is behind all that it has in the log."""
+        state = self._states.get(producer_id)
+        if state is None or state.producer_epoch < producer_epoch:
+            state = ProducerState(producer_epoch=producer_epoch, last_timestamp=now_ms)
+        self._states[producer_id] = replace(state, last_timestamp=now_ms)
+
     def expire(self, before_ms: int) -> None:
         """Forget producers that have appended nothing since `before_ms`."""
         expired = [key for key, state in self._states.items() if state.last_timestamp < before_ms]
@@ -153,6 +167,11 @@ class ProducerStates:
         """The last offset of each producer's last batch: the cleaner keeps those batches."""
         states = tuple(self._states.values())
         return tuple(state.batches[-1].last_offset for state in states if state.batches)
+
+    def marker_epochs(self) -> dict[int, int]:
+        """The epoch of each producer that has only markers: the cleaner keeps those of the epoch."""
+        states = self._states.items()
+        return {key: state.producer_epoch for key, state in states if not state.batches}
 
     def copy(self) -> ProducerStates:
         """The states of this moment, for a snapshot that is written later."""

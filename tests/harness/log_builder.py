@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.record_batch import Codec, Record, build_batch, read_header, read_records
+from protocol.control_record import ControlType, TransactionMarker
+from protocol.record_batch import (
+    Codec,
+    Record,
+    build_batch,
+    build_control_batch,
+    read_header,
+    read_records,
+)
 from storage.validate import ValidBatch
 
 KeyValue = tuple[bytes | None, bytes | None]
@@ -22,6 +30,7 @@ def batch_of(
     producer_id: int = -1,
     producer_epoch: int = -1,
     base_sequence: int = -1,
+    is_transactional: bool = False,
 ) -> bytearray:
     """A batch of key-value pairs, as a producer sends it; timestamps from 1000 on unless given."""
     times = timestamps if timestamps is not None else range(1000, 1000 + len(pairs))
@@ -37,6 +46,17 @@ def batch_of(
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=base_sequence,
+        is_transactional=is_transactional,
+    )
+
+
+def marker_of(kind: ControlType, producer_id: int, producer_epoch: int = 0) -> bytearray:
+    """The batch that ends a producer's transaction: a COMMIT or an ABORT."""
+    return build_control_batch(
+        TransactionMarker(type=kind, coordinator_epoch=0),
+        timestamp=1000,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
     )
 
 

@@ -78,7 +78,9 @@ class Plain:
             if not self.epochs or each.leader_epoch > self.epochs[-1][0]:
                 self.epochs.append((each.leader_epoch, each.base_offset))
             wanted = each.producer_id >= 0 and each.base_offset >= self.producers_from
-            if wanted and not each.attributes & CONTROL:
+            if wanted and each.attributes & CONTROL:
+                self.producers.marked(each.producer_id, each.producer_epoch, now_ms=0)
+            elif wanted:
                 first, span = each.base_sequence, each.last_offset - each.base_offset
                 last = (first + span) % (1 << 31) if first >= 0 else -1
                 appended = AppendedBatch(first, last, each.last_offset)
@@ -107,6 +109,9 @@ def entries_of(tally: BatchTally) -> tuple[list[tuple[int, int]], list[tuple[int
 def replayed(batches: list[ProducerBatch]) -> ProducerStates:
     states = ProducerStates()
     for each in batches:
+        if each.is_marker:
+            states.marked(each.producer_id, each.producer_epoch, now_ms=0)
+            continue
         appended = AppendedBatch(each.base_sequence, each.last_sequence, each.last_offset)
         states.remember(each.producer_id, each.producer_epoch, appended, now_ms=0)
     return states

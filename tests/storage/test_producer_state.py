@@ -7,8 +7,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.control_record import ControlType, TransactionMarker
 from protocol.error_codes import ErrorCode
-from protocol.record_batch import BatchHeader
+from protocol.record_batch import BatchHeader, build_control_batch
 from storage.errors import DamagedFile, FormatFromTheFuture
 from storage.producer_state import (
     AppendedBatch,
@@ -112,6 +113,35 @@ def test_idle_producers_are_forgotten_by_the_walls_clock() -> None:
 def test_last_data_offsets_name_the_batches_that_cleaning_must_keep() -> None:
     states = states_after(header(0), header(1), header(0, producer=8))
     assert sorted(states.last_data_offsets()) == [101, 102]
+
+
+def marker(*, epoch: int = 0, producer: int = 7) -> BatchHeader:
+    batch = build_control_batch(
+        TransactionMarker(type=ControlType.ABORT, coordinator_epoch=0),
+        timestamp=1000,
+        producer_id=producer,
+        producer_epoch=epoch,
+    )
+    return valid(batch).header
+
+
+def test_marker_has_no_place_in_the_sequence() -> None:
+    states = states_after(header(0), marker(), header(1))
+    assert states.judge(header(2)) is ErrorCode.NONE
+    assert states.marker_epochs() == {}
+
+
+def test_marker_of_a_newer_epoch_fences_the_old_one() -> None:
+    states = states_after(header(0), marker(epoch=1))
+    assert states.judge(header(1)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert states.judge(marker()) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert states.judge(header(0, epoch=2)) is ErrorCode.NONE
+
+
+def test_producers_without_a_data_batch_are_told_by_the_epoch_of_their_markers() -> None:
+    states = states_after(header(0), marker(), marker(epoch=3, producer=8))
+    assert states.last_data_offsets() == (100,)
+    assert states.marker_epochs() == {8: 3}
 
 
 @given(st.dictionaries(st.integers(0, 1 << 62), STATES, max_size=6))

@@ -1,0 +1,49 @@
+"""A producer of transactions, as the log sees one: numbered batches and the markers that end them."""
+
+from __future__ import annotations
+
+from protocol.compression import Codec
+from protocol.control_record import ControlType
+from tests.harness.compacted_log import CompactedLog
+from tests.harness.log_builder import KeyValue, batch_of, marker_of, valid
+
+
+class TransactionalProducer:
+    """Appends to a log; no broker lets a client do so yet."""
+
+    def __init__(self, log: CompactedLog, producer_id: int, *, producer_epoch: int = 0) -> None:
+        self._log = log
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+        self._sequence = 0
+
+    def send(self, *pairs: KeyValue, codec: Codec = Codec.NONE) -> int:
+        """Append a batch to the open transaction; its base offset."""
+        batch = batch_of(
+            pairs,
+            codec=codec,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=self._sequence,
+            is_transactional=True,
+        )
+        self._sequence += len(pairs)
+        return self._log.append_batch(valid(batch)).base_offset
+
+    def commit(self) -> int:
+        """Append a COMMIT marker; its offset."""
+        return self._end(ControlType.COMMIT)
+
+    def abort(self) -> int:
+        """Append an ABORT marker; its offset."""
+        return self._end(ControlType.ABORT)
+
+    def fence(self) -> int:
+        """Append an ABORT marker of the next epoch, as the coordinator does for a lost producer."""
+        self._producer_epoch += 1
+        self._sequence = 0
+        return self.abort()
+
+    def _end(self, kind: ControlType) -> int:
+        batch = marker_of(kind, self._producer_id, self._producer_epoch)
+        return self._log.append_batch(valid(batch)).base_offset
