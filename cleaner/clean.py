@@ -141,7 +141,7 @@ def _execute(
     monotonic: Callable[[], float],
 ) -> PassReport:
     started = monotonic()
-    offset_map = OffsetMap(settings.map_bytes, plan.view.hash_key, settings.io_buffer_load_factor)
+    offset_map = OffsetMap(settings.map_bytes, plan.view.hash_key, settings.map_load_factor)
     mapped = _map(plan, offset_map, settings, meter)
     log_start_offset = log.log_start_offset
     groups = plan_groups(plan, mapped.end_offset, log_start_offset)

@@ -9,8 +9,11 @@ from cleaner.throttle import IoRates
 CHUNK_BYTES_MIN = 1 << 20
 """The kernel gets at least this much a call: with less, the calls cost more than the work."""
 
-MAP_ENTRY_BYTES = 24
-"""One slot of the offset map: a 128-bit hash of the key and an offset."""
+MAP_BYTES_MIN = 16 * 24
+"""The least that an offset map takes: sixteen slots of a 128-bit hash of the key and an offset."""
+
+LOAD_FACTOR_MAX = 0.95
+"""A fuller map would search for ever longer; Kafka allows more."""
 
 MAP_BYTES_MAX = (1 << 31) - 1
 """The most one worker's map takes, as in Kafka."""
@@ -53,7 +56,12 @@ class CleanerSettings:
     @property
     def map_bytes(self) -> int:
         """Memory of one worker's offset map."""
-        return max(min(self.dedupe_buffer_size // self.threads, MAP_BYTES_MAX), MAP_ENTRY_BYTES)
+        return max(min(self.dedupe_buffer_size // self.threads, MAP_BYTES_MAX), MAP_BYTES_MIN)
+
+    @property
+    def map_load_factor(self) -> float:
+        """How full an offset map really gets."""
+        return min(self.io_buffer_load_factor, LOAD_FACTOR_MAX)
 
     @property
     def chunk_bytes(self) -> int:

@@ -216,7 +216,7 @@ class BrokerConfig(NetworkConfig):
         at_least=0.01,
         at_most=0.99,
         doc="How full an offset map may get (in spite of its name). Fuller: more keys a pass, but"
-        " slower.",
+        " slower; more than 0.95 counts as that.",
     )
     log_cleaner_io_max_bytes_per_second: float = prop(
         "log.cleaner.io.max.bytes.per.second",
