@@ -9,8 +9,11 @@ from cleaner.throttle import IoRates
 CHUNK_BYTES_MIN = 1 << 20
 """The kernel gets at least this much a call: with less, the calls cost more than the work."""
 
-MAP_BYTES_MIN = 16 * 24
-"""The least that an offset map takes: sixteen slots of a 128-bit hash of the key and an offset."""
+MAP_ENTRY_BYTES = 24
+"""One slot of the offset map: a 128-bit hash of the key and an offset."""
+
+MAP_BYTES_MIN = 16 * MAP_ENTRY_BYTES
+"""The least that an offset map takes."""
 
 LOAD_FACTOR_MAX = 0.95
 """A fuller map would search for ever longer; Kafka allows more."""
