@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -251,6 +251,11 @@ def _recopy_and_swap(
     except BaseException:
         recopy.discard()
         raise
+    if clean_offset is None and recopy.is_verbatim and _is_known(group, cleaned):
+        # Readers keep their file, and the page cache what it has of it.
+        recopy.discard()
+        _count(tally, group, cleaned)
+        return
     try:
         sources = [segment.row for segment in group]
         log.swap(sources, cleaned, generation=plan.view.generation, clean_offset=clean_offset)
@@ -258,6 +263,21 @@ def _recopy_and_swap(
         # Only here is it sure that no manifest lists them; else the next recovery decides.
         recopy.discard()
         raise
+    _count(tally, group, cleaned)
+
+
+def _is_known(group: tuple[CleanableSegment, ...], cleaned: tuple[CleanedSegment, ...]) -> bool:
+    """Whether the manifest says all of the group that is known of its output."""
+    old, new = group[0].row, cleaned[0].row
+    same = replace(old, file_version=new.file_version, created_ms=new.created_ms) == new
+    return same and len(group) == len(cleaned) == 1
+
+
+def _count(
+    tally: Counter[str],
+    group: tuple[CleanableSegment, ...],
+    cleaned: tuple[CleanedSegment, ...],
+) -> None:
     tally["groups"] += 1
     tally["segments_before"] += len(group)
     tally["segments_after"] += len(cleaned)

@@ -34,7 +34,7 @@ class Output:
 class Recopy:
     """Writes the cleaned segments of one group. `run` or `discard` ends it."""
 
-    __slots__ = ("_filter", "_full", "_meter", "_open", "_writers")
+    __slots__ = ("_filter", "_full", "_meter", "_open", "_writers", "is_verbatim")
 
     def __init__(
         self,
@@ -51,6 +51,8 @@ class Recopy:
         # State: all outputs but the last are in `_full`, too, with their summaries.
         self._writers: list[CleanedSegmentWriter] = []
         self._full: list[Output] = []
+        self.is_verbatim = True
+        """Whether what was written so far is what was read, to the byte."""
 
     def run(
         self, group: Sequence[ReadableSegment], *, chunk_bytes: int, now_ms: int
@@ -86,6 +88,8 @@ class Recopy:
 
     def _step(self, chunk: bytes, position: int) -> FilterStep:
         step = self._filter.feed(chunk, position=position)
+        if self.is_verbatim:
+            self.is_verbatim = bytes(step.output) == chunk[: step.consumed_bytes]
         if len(step.output):
             self._writers[-1].append(step.output, step.index_entries)
             self._meter.wrote(len(step.output))

@@ -670,3 +670,25 @@ def test_invariant_24_unchanged_batches_are_copied_byte_for_byte() -> None:
     log.clean()
 
     assert read_bytes(log.log, 0)[: len(batch)] == batch
+
+
+def test_invariant_24_unchanged_segments_are_not_touched() -> None:
+    log = CompactedLog(EACH_SEGMENT_ITS_GROUP)
+    log.append((b"a", b"1" * 100), (b"b", b"1" * 100), codec=Codec.ZSTD)
+    for pair in ((b"c", b"1"), (b"c", b"2"), (b"d", None), (b"e", b"1")):
+        log.append(pair)
+    log.clean()
+    before = log.log.segments
+
+    log.now_ms += RETENTION_MS
+    log.append((b"e", b"2"))
+    log.clean()
+
+    kept = [segment.base_offset for segment in log.log.segments if segment in before]
+    assert kept == [0, 2, 3]
+    assert log.pairs() == [
+        (0, b"a", b"1" * 100),
+        (1, b"b", b"1" * 100),
+        (3, b"c", b"2"),
+        (6, b"e", b"2"),
+    ]
