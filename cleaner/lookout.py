@@ -39,7 +39,14 @@ class LogSketch:
 class Lookout:
     """What the pool knows of logs that wait. Owned by the pool, used on the event loop."""
 
-    __slots__ = ("_clock", "_eligible_since", "_gains", "_horizon_clock", "_remainders")
+    __slots__ = (
+        "_clock",
+        "_eligible_since",
+        "_gains",
+        "_horizon_clock",
+        "_remainders",
+        "short_of_space",
+    )
 
     def __init__(self, clock: Clock) -> None:
         # Constant after construction.
@@ -51,6 +58,8 @@ class Lookout:
         """Monotonic seconds at which a look first found the log eligible."""
         self._gains: dict[TopicPartition, float] = {}
         """The part of its dirty bytes that the last pass over a log has freed."""
+        self.short_of_space: frozenset[str] = frozenset()
+        """The ids of the log directories whose disks are nearly full."""
 
     def begin(self) -> Look:
         """Begin to look at all logs."""
@@ -88,6 +97,7 @@ class Lookout:
             topic_partition=partition,
             assessment=assessment,
             waited_ms=waited_ms,
+            is_disk_nearly_full=log.identity.directory_id in self.short_of_space,
             gain=self._gains.get(partition, 1.0),
         )
 

@@ -155,9 +155,13 @@ class CleanerPool:
         """Go no faster than the latency guard says, over reads and writes."""
         self._throttle.set_guard_rate(bytes_per_second)
 
-    def lift_budgets(self, is_lifted: bool) -> None:
-        """Let passes read and write as fast as they can, because the disk is nearly full."""
-        self._throttle.lift(is_lifted)
+    def short_of_space(self, directory_ids: frozenset[str]) -> None:
+        """Hurry while the disks of these log directories are nearly full; none: go on as before.
+
+        Their logs come first, by the bytes that a pass frees, and no budget holds any pass back.
+        """
+        self._lookout.short_of_space = directory_ids
+        self._throttle.lift(bool(directory_ids))
 
     async def clean_now(self, log: PartitionLog) -> PassReport:
         """Clean a log up to its high watermark now, whatever its dirty ratio.

@@ -55,7 +55,9 @@ class CleanerCounts:
         "bytes_read_total",
         "bytes_reclaimed_total",
         "bytes_written_total",
+        "directories_short_of_space",
         "dirty_ratio_max",
+        "free_bytes_by_directory",
         "guard_bytes_per_second",
         "guard_quiet_p99",
         "map_utilization",
@@ -85,6 +87,8 @@ class CleanerCounts:
         self.map_utilization = 0.0
         self.worker_failures = 0
         self.dirty_ratio_max = 0.0
+        self.free_bytes_by_directory: dict[str, int] = {}
+        self.directories_short_of_space = 0
         self.overdue_count = 0
         self.overdue_ms_max = 0
         self.quarantine: dict[tuple[str, int], int] = {}
@@ -154,6 +158,11 @@ class CleanerCounts:
     def throttled(self, seconds: float) -> None:
         with self._lock:
             self.throttled_seconds += seconds
+
+    def space_checked(self, free_bytes_by_directory: dict[str, int], *, short_count: int) -> None:
+        """The disks were asked; so many have less than log.cleaner.disk.pressure.free.bytes."""
+        self.free_bytes_by_directory = free_bytes_by_directory
+        self.directories_short_of_space = short_count
 
     def guarded(self, bytes_per_second: float, quiet_p99: float | None) -> None:
         """The latency guard has decided how fast the cleaner may go, by that p99 of quiet time."""

@@ -204,6 +204,9 @@ class BrokerCollector(Collector):
         yield _gauge(names.UNCLEANABLE_BYTES, [((), sum(quarantine))])
         yield _gauge(names.MAX_DIRTY_PERCENT, [((), 100 * cleaner.dirty_ratio_max)])
         yield _gauge(names.MAX_COMPACTION_DELAY, [((), cleaner.overdue_ms_max / 1000)])
+        free = sorted(cleaner.free_bytes_by_directory.items())
+        yield _gauge(names.FREE_BYTES, [((path,), count) for path, count in free])
+        yield _gauge(names.DISK_PRESSURE, [((), cleaner.directories_short_of_space)])
         yield _gauge(names.OVERDUE_PARTITIONS, [((), cleaner.overdue_count)])
         if since is not None:
             yield _gauge(names.TIME_SINCE_LAST_RUN, [((), 1000 * since)])

@@ -82,6 +82,9 @@ COLD_READS = _counter(
     "kompakt_cold_reads_total", "Reads that the page cache could not answer at once."
 )
 LOGS_SYNCED = _counter("kompakt_logs_synced_total", "Logs that sync rounds made durable.")
+FREE_BYTES = _gauge(
+    "kompakt_log_directory_free_bytes", "Free bytes of a log directory's disk.", "directory"
+)
 OFFLINE_DIRECTORIES = _gauge(
     "kafka_log_logmanager_offlinelogdirectorycount", "Log directories out of service."
 )
@@ -179,6 +182,10 @@ MAX_DIRTY_PERCENT = _gauge(
 MAX_COMPACTION_DELAY = _gauge(
     "kafka_log_logcleaner_max_compaction_delay_secs",
     "By how much the oldest dirty record has outlived max.compaction.lag.ms.",
+)
+DISK_PRESSURE = _gauge(
+    "kompakt_cleaner_directories_short_of_space",
+    "Log directories with less than log.cleaner.disk.pressure.free.bytes; the cleaner hurries.",
 )
 OVERDUE_PARTITIONS = _gauge(
     "kompakt_cleaner_overdue_partitions",

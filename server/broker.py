@@ -33,6 +33,7 @@ from server.listener import Listeners, SocketOptions
 from server.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, roll_duty
 from server.node import Node
 from server.producer_ids import ProducerIds
+from server.space_watch import SpaceWatch
 from server.sparing_log import SparingLog
 from server.topic import TopicDefaults
 from server.topics import Topics
@@ -66,6 +67,7 @@ class Broker:
         "_latency_watch",
         "_listeners",
         "_log_clock",
+        "_space_watch",
         "_state",
         "_store",
         "_wal",
@@ -134,6 +136,7 @@ class Broker:
         self._watch: DirectoryWatch | None = None
         self._cleaner: CleanerPool | None = None
         self._latency_watch: LatencyWatch | None = None
+        self._space_watch: SpaceWatch | None = None
         self._http: HttpEndpoint | None = None
         self._http_opening: asyncio.Task[None] | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
@@ -172,7 +175,8 @@ class Broker:
         self._state = "stopping"
         if self._listeners is not None:
             await self._listeners.stop(grace_s=self.config.controlled_shutdown_timeout_ms / 1000)
-        for task in (self._watch, self._log_clock, self._latency_watch, self._cleaner):
+        watches = (self._watch, self._log_clock, self._latency_watch, self._space_watch)
+        for task in (*watches, self._cleaner):
             if task is not None:
                 await task.stop()
         await self._close_storage()
@@ -287,6 +291,13 @@ class Broker:
             set_rate=self._cleaner.set_guard_rate,
             is_enabled=self.configs.config.log_cleaner_latency_guard_enable,
         )
+        self._space_watch = SpaceWatch(
+            self.directories,
+            self.files,
+            self.cleaner_counts,
+            free_bytes_min=self.configs.config.log_cleaner_disk_pressure_free_bytes,
+            tell=self._cleaner.short_of_space,
+        )
         self.configs.when_changed(self._reconfigure)
 
     def _reconfigure(self, config: BrokerConfig) -> None:
@@ -295,6 +306,8 @@ class Broker:
             self._cleaner.configure(config.cleaner_settings())
         if self._latency_watch is not None:
             self._latency_watch.enable(config.log_cleaner_latency_guard_enable)
+        if self._space_watch is not None:
+            self._space_watch.set_free_bytes_min(config.log_cleaner_disk_pressure_free_bytes)
 
     def _start_watching(self) -> None:
         self._log_clock = LogClock(self.topics.logs, self.clock, self._duties())

@@ -260,6 +260,17 @@ class BrokerConfig(NetworkConfig):
         doc="Whether the cleaner steps back while produces take more than twice as long as without"
         " it. A property of Kompakt's own.",
     )
+    log_cleaner_disk_pressure_free_bytes: int = prop(
+        "log.cleaner.disk.pressure.free.bytes",
+        LONG,
+        default=0,
+        at_least=0,
+        unit="bytes",
+        doc="While a log directory's disk has less than this free, the cleaner takes its logs first,"
+        " those that free the most bytes by byte of I/O, and no I/O budget and no guard holds it"
+        " back. 0: never, because a broker must not break an operator's budget unasked. A property of"
+        " Kompakt's own.",
+    )
     log_cleaner_backoff_ms: int = prop(
         "log.cleaner.backoff.ms",
         LONG,

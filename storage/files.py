@@ -146,6 +146,9 @@ class FileSystem(Protocol):
     def size(self, path: str) -> int:
         """A file's size in bytes. Raises MissingFile."""
 
+    def free_bytes(self, path: str) -> int:
+        """What may still be written to the disk that has `path`."""
+
     def lock(self, path: str) -> Lock:
         """Take the lock file at `path` for this process. Raises DirectoryLocked."""
 
@@ -411,6 +414,11 @@ class LocalFileSystem:
     def size(self, path: str) -> int:
         with disk_errors("stat", path):
             return os.stat(path).st_size
+
+    def free_bytes(self, path: str) -> int:
+        with disk_errors("stat", path):
+            disk = os.statvfs(path)
+        return disk.f_bavail * disk.f_frsize
 
     def lock(self, path: str) -> LocalLock:
         with disk_errors("open", path):

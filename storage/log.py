@@ -341,11 +341,7 @@ class PartitionLog(ReadableLog):
 
         What is being committed at this moment may be from before; `settle` waits for it.
         """
-        before = self.config
-        if (config.cleanup_policy, config.keeps_unkeyed_records) != (
-            before.cleanup_policy,
-            before.keeps_unkeyed_records,
-        ):
+        if _what_is_kept(config) != _what_is_kept(self.config):
             self._list.raise_generation()
         self.config = config
 
@@ -411,3 +407,7 @@ class PartitionLog(ReadableLog):
         """Serve no more: the topic is deleted. The files go with the directory."""
         self._list.raise_generation()
         self._service.retire()
+
+
+def _what_is_kept(config: LogConfig) -> tuple[bool, bool, bool]:
+    return config.is_compacted, config.is_deleted, config.keeps_unkeyed_records

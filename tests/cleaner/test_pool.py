@@ -580,13 +580,13 @@ async def test_a_rate_set_while_a_pass_sleeps_lets_it_go_on(house: House) -> Non
         await until(lambda: log.clean_offset == 3)
 
 
-async def test_lifted_budgets_let_a_sleeping_pass_go_on(house: House) -> None:
+async def test_a_disk_that_gets_full_lifts_the_budgets_of_a_sleeping_pass(house: House) -> None:
     log = house.dirty_log()
     pool = house.pool(replace(SETTINGS, io_rates=IoRates(write=1.0)))
 
     async with running(pool):
         await until(lambda: bool(pool.status().running))
-        pool.lift_budgets(True)
+        pool.short_of_space(frozenset({log.identity.directory_id}))
         await until(lambda: log.clean_offset == 3)
 
 
@@ -598,6 +598,155 @@ async def test_a_throttled_pass_notices_at_once_that_its_log_has_changed(house: 
         await until(lambda: bool(pool.status().running))
         log.update_config(replace(log.config, cleanup_policy=("delete",)))
         await until(lambda: house.probe.events == ["aborted orders"])
+
+
+# What others do to a log whose pass has just read something; no test waits for a rate.
+
+
+def truncate(log: PartitionLog) -> None:
+    log.truncate_to(1)
+
+
+def stop_compacting(log: PartitionLog) -> None:
+    log.update_config(replace(log.config, cleanup_policy=("delete",)))
+
+
+def rename_the_policy(log: PartitionLog) -> None:
+    log.update_config(replace(log.config, cleanup_policy=("dedupe",)))
+
+
+class Halting(Recorder):
+    """A probe that holds a pass where it has read its first chunk, and counts on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chunks_read = 0
+        self.has_read = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def bytes_read(self, count: int) -> None:
+        self.chunks_read += 1
+        self.has_read.set()
+        assert self.may_go_on.wait(PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(truncate, id="truncation"),
+        pytest.param(PartitionLog.retire, id="deletion"),
+        pytest.param(stop_compacting, id="policy_change"),
+    ],
+)
+async def test_a_change_of_its_log_ends_a_pass_within_a_chunk(
+    house: House, change: Callable[[PartitionLog], None]
+) -> None:
+    """LogManagerTest, testTopicConfigChangeStopCleaningIfCompactIsRemoved; LogCleanerManagerTest,
+    testConcurrentLogCleanupAnd{LogTruncation,TopicDeletion}; LogCleanerTest,
+    testCleanSegmentsWithAbort."""
+    house.probe = halting = Halting()
+    log = house.dirty_log()
+    pool = house.pool(replace(SETTINGS, backoff_ms=HOUR_MS))
+
+    async with running(pool):
+        await until(halting.has_read.is_set)
+        change(log)
+        halting.may_go_on.set()
+        await until(lambda: bool(house.probe.events))
+
+    assert house.probe.events == ["aborted orders"]
+    assert halting.chunks_read == 1
+    assert staged_files(log) == []
+    assert not pool.status().quarantined
+
+
+async def test_a_stop_ends_a_pass_within_a_chunk(house: House) -> None:
+    house.probe = halting = Halting()
+    log = house.dirty_log()
+    pool = house.pool()
+    pool.start()
+    await until(halting.has_read.is_set)
+
+    stopping = asyncio.create_task(pool.stop())
+    await asyncio.sleep(0)
+    halting.may_go_on.set()
+    await stopping
+
+    assert house.probe.events == ["aborted orders"]
+    assert halting.chunks_read == 1
+    assert len(keys_of(log)) == 3
+
+
+async def test_a_log_that_was_truncated_under_its_pass_is_cleaned_by_the_next(house: House) -> None:
+    house.probe = halting = Halting()
+    log = house.dirty_log()
+
+    async with running(house.pool()):
+        await until(halting.has_read.is_set)
+        truncate(log)
+        house.append(log, (b"a", b"3"))
+        log.roll(house.clock.now_ms())
+        halting.may_go_on.set()
+        await until(lambda: log.clean_offset == 2)
+
+    assert keys_of(log) == [(1, b"a")]
+
+
+async def test_another_name_of_the_same_policy_does_not_end_a_pass(house: House) -> None:
+    house.probe = halting = Halting()
+    log = house.dirty_log()
+
+    async with running(house.pool()):
+        await until(halting.has_read.is_set)
+        rename_the_policy(log)
+        halting.may_go_on.set()
+        await until(lambda: log.clean_offset == 3)
+
+    assert house.probe.events == ["completed orders"]
+
+
+# LogCleanerManagerTest, testGrabFilthiestCompactedLog*: which logs a worker takes, in which order.
+
+
+def big_log(house: House, topic: str) -> PartitionLog:
+    """A log that is half clean, so that a pass reads much for what it frees."""
+    log = house.log(topic)
+    for number in range(20):
+        house.append(log, (b"%d" % number, b"v" * 100))
+    log.roll(house.clock.now_ms())
+    for number in range(20):
+        house.append(log, (b"%d" % number, b"w" * 100))
+    log.roll(house.clock.now_ms())
+    return log
+
+
+@pytest.mark.parametrize(
+    ("is_short_of_space", "order"),
+    [
+        pytest.param(False, ["__internal", "dirtier", "half"], id="by_score"),
+        pytest.param(True, ["dirtier", "half", "__internal"], id="short_of_space"),
+    ],
+)
+async def test_logs_are_served_by_their_urgency(
+    house: House, is_short_of_space: bool, order: list[str]
+) -> None:
+    pool = house.pool()
+    for topic in ("half", "__internal"):
+        log = big_log(house, topic)
+        await pool.clean_now(log)
+        for number in range(2 if topic == "__internal" else 19):
+            house.append(log, (b"%d" % number, b"x" * 100))
+        log.roll(house.clock.now_ms())
+    house.dirty_log("dirtier")
+    house.probe.events.clear()
+    pool.short_of_space(
+        frozenset({house.logs[0].identity.directory_id} if is_short_of_space else ())
+    )
+
+    async with running(pool):
+        await until(lambda: len(house.probe.events) == 3)
+
+    assert [event.removeprefix("completed ") for event in house.probe.events] == order
 
 
 async def test_passes_run_at_low_priority_and_leave_the_loops_thread_its_own(

@@ -79,6 +79,11 @@ class FaultyFileSystem(LocalFileSystem):
         self.faults.check("remove", path)
         super().remove_tree(path)
 
+    def free_bytes(self, path: str) -> int:
+        self.faults.check("stat", path)
+        space = self.faults.space
+        return super().free_bytes(path) if space is None else space
+
     def sync_directory(self, path: str) -> None:
         self.faults.check("sync", path)
         super().sync_directory(path)

@@ -189,6 +189,7 @@ def test_the_cleaner_shows_its_passes_and_verdicts() -> None:
     world.cleaner.pass_completed(Report())
     world.cleaner.pass_failed("c", 1, "broken")
     world.cleaner.quarantined("c", 1, "broken", bytes_count=5000)
+    world.cleaner.space_checked({"/data/1": 5000, "/data/2": 7}, short_count=1)
     world.cleaner.picked(Looked(dirty_ratio_max=0.75, overdue_count=2, overdue_ms_max=1500))
 
     samples = world.samples()
@@ -209,6 +210,8 @@ def test_the_cleaner_shows_its_passes_and_verdicts() -> None:
     assert samples[("kafka_log_logcleanermanager_max_dirty_percent",)] == 75
     assert samples[("kafka_log_logcleaner_max_compaction_delay_secs",)] == 1.5
     assert samples[("kompakt_cleaner_overdue_partitions",)] == 2
+    assert samples[("kompakt_cleaner_directories_short_of_space",)] == 1
+    assert samples["kompakt_log_directory_free_bytes", "/data/2"] == 7
     assert samples["kompakt_cleaner_pass_seconds_bucket", "1.0"] == 1
 
 
@@ -238,6 +241,7 @@ def test_every_metric_of_the_table_is_shown() -> None:
     world.cleaner.pass_started("c", 0)
     world.cleaner.pass_completed(Report())
     world.cleaner.picked(Looked(dirty_ratio_max=0))
+    world.cleaner.space_checked({"/data/1": 5000}, short_count=0)
 
     shown = {name for name, *_ in world.samples()}
 

@@ -195,6 +195,16 @@ def test_lock_is_held_by_one_at_a_time(place: tuple[FileSystem, str]) -> None:
     fs.lock(f"{home}/.lock").release()
 
 
+def test_the_free_space_of_a_disk_is_told(place: tuple[FileSystem, str]) -> None:
+    fs, root = place
+    assert 0 < fs.free_bytes(root) < 1 << 60
+
+
+def test_the_free_space_where_nothing_is_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(MissingFile):
+        LocalFileSystem().free_bytes(str(tmp_path / "gone"))
+
+
 def test_failed_append_leaves_the_file_as_long_as_before(tmp_path: Path) -> None:
     """RLIMIT_FSIZE makes the kernel write a part and then refuse, as a full disk does."""
     child = os.fork()
