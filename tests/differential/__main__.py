@@ -87,6 +87,7 @@ def summary(
         "comparisons": sum(outcome.comparisons for outcome in outcomes),
         "kafka_passes": sum(outcome.kafka_passes for outcome in outcomes),
         "our_passes": sum(outcome.our_passes for outcome in outcomes),
+        "deleted_keys_back_in_kafka": sum(outcome.resurrected_in_kafka for outcome in outcomes),
         "explained": {reason.value: found[reason] for reason in Reason},
         "unexplained": found[None],
         "unexplained_in": sorted(each.workload.name for each in outcomes if each.unexplained),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cleaner.pick import Reason
 from cleaner.settings import MAP_ENTRY_BYTES, CleanerSettings
 from storage.log_config import LogConfig
 from tests.harness.compacted_log import CompactedLog
@@ -15,11 +16,6 @@ class KompaktLog:
         settings = CleanerSettings(dedupe_buffer_size=map_keys * MAP_ENTRY_BYTES)
         self._home = CompactedLog(config, settings)
         self._home.now_ms = now_ms
-
-    @property
-    def tail_offset(self) -> int:
-        """The last offset that a pass may touch now."""
-        return self._home.assess().bounds.first_uncleanable_offset - 1
 
     @property
     def clean_offset(self) -> int:
@@ -41,9 +37,16 @@ class KompaktLog:
     def reopen(self) -> None:
         self._home.reopen(is_clean=True)
 
-    def clean_until_idle(self, passes_max: int) -> int:
-        """How many passes that took."""
-        return self._home.clean_until_idle(passes_max)
+    def clean(self, passes_max: int) -> int:
+        """Passes until none is due, or an undecided transaction stops them; how many."""
+        for passes in range(passes_max):
+            reason, clean_offset = self._home.assess().reason, self.clean_offset
+            if reason is None:
+                return passes
+            self._home.execute(self._home.plan(requested=False))
+            if reason is Reason.DIRTY and self.clean_offset == clean_offset:
+                return passes + 1
+        return passes_max
 
     def batches(self) -> bytes:
         """All that the segments hold, back to back."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from storage.log_config import LogConfig
-from tests.differential.compare import Difference, Moment, differences
+from tests.differential.compare import Difference, Moment, Stale, differences, values_of
 from tests.differential.kompakt_log import KompaktLog
 from tests.differential.workload import (
     DELETE_RETENTION_MS,
@@ -20,7 +20,7 @@ from tests.differential.workload import (
     Step,
     Workload,
 )
-from tests.harness.kafka_cleaner import KafkaCleaner
+from tests.harness.kafka_cleaner import DumpedBatch, KafkaCleaner
 
 TOPIC_CONFIG = {
     "cleanup.policy": "compact",
@@ -32,7 +32,6 @@ TOPIC_CONFIG = {
     "max.message.bytes": str(8 << 20),
 }
 """What both logs are configured with."""
-PASSES_MAX = 200
 
 
 @dataclass(slots=True)
@@ -45,6 +44,8 @@ class Outcome:
     comparisons: int = 0
     kafka_passes: int = 0
     our_passes: int = 0
+    resurrected_in_kafka: int = 0
+    """Keys that were deleted, of which Kafka's log has a value in the end."""
     differences: list[Difference] = field(default_factory=list)
 
     @property
@@ -73,6 +74,8 @@ class Pair:
         self._ours = KompaktLog(config, map_keys=map_keys, now_ms=START_MS)
         kafka.new(TOPIC_CONFIG, map_keys=map_keys, now_ms=START_MS)
         self._passes_were_cut = False
+        self._stale = Stale()
+        self._marker_horizons: dict[int, int] = {}
         self._last: list[Difference] = []
 
     def take(self, step: Step) -> None:
@@ -96,8 +99,8 @@ class Pair:
             case Reopen():
                 for side in sides:
                     side.reopen()
-            case Clean():
-                self._clean_and_compare()
+            case Clean(passes_max, is_compared):
+                self._clean(passes_max, is_compared=is_compared)
 
     def finish(self) -> None:
         """Nothing is under way any more, so what only was a matter of time has no reason now."""
@@ -106,26 +109,24 @@ class Pair:
             for each in self._last
             if each.reason is not None and not each.reason.may_last
         ]
-        self.outcome.records_left = sum(batch.record_count for batch in self._kafka.dump())
+        theirs, ours = self._dumps()
+        self.outcome.records_left = sum(batch.record_count for batch in ours)
+        self.outcome.resurrected_in_kafka = len(values_of(theirs).keys() - values_of(ours).keys())
 
-    def _clean_and_compare(self) -> None:
-        kafka_passes = list(self._kafka_passes())
-        self.outcome.comparisons += 1
+    def _dumps(self) -> tuple[list[DumpedBatch], list[DumpedBatch]]:
+        """Kafka's log and ours, through Kafka's reader."""
+        return self._kafka.dump(), self._kafka.read(self._ours.batches())
+
+    def _clean(self, passes_max: int, *, is_compared: bool) -> None:
+        kafka_passes = self._kafka.clean(passes_max)
+        our_passes = self._ours.clean(passes_max)
         self.outcome.kafka_passes += len(kafka_passes)
-        our_passes = self._ours.clean_until_idle(PASSES_MAX)
         self.outcome.our_passes += our_passes
-        self._passes_were_cut |= max(len(kafka_passes), our_passes) > 1
-        self._last = list(self._differences(kafka_passes))
-        self.outcome.differences += self._last
-
-    def _kafka_passes(self) -> Iterator[int]:
-        """Clean until Kafka finds nothing to do; where each pass ended."""
-        for _ in range(PASSES_MAX):
-            done = self._kafka.clean()
-            if done is None:
-                return
-            yield done.end_offset
-        raise AssertionError(f"Kafka is not done after {PASSES_MAX} passes")
+        self._passes_were_cut |= max(len(kafka_passes), our_passes) > 1 or not is_compared
+        if is_compared:
+            self.outcome.comparisons += 1
+            self._last = list(self._differences([each.end_offset for each in kafka_passes]))
+            self.outcome.differences += self._last
 
     def _differences(self, kafka_passes: list[int]) -> Iterator[Difference]:
         clean_offset = self._ours.clean_offset
@@ -134,9 +135,16 @@ class Pair:
             yield Difference(text, None)
         moment = Moment(
             now_ms=self._now_ms,
-            tail_offset=self._ours.tail_offset,
+            tail_offset=clean_offset - 1,
             kafka_was_idle=not kafka_passes,
+            marker_horizons=dict(self._marker_horizons),
+            stale=self._stale,
             passes_were_cut=self._passes_were_cut,
         )
-        theirs, ours = self._kafka.dump(), self._kafka.read(self._ours.batches())
+        theirs, ours = self._dumps()
+        if self._passes_were_cut:
+            self._stale.look(theirs)
         yield from differences(theirs, ours, moment)
+        for batch in ours:
+            if batch.is_control and batch.delete_horizon_ms >= 0:
+                self._marker_horizons[batch.base_offset] = batch.delete_horizon_ms

@@ -4,11 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.differential.compare import Difference, Moment, Reason, differences
+from tests.differential.compare import Difference, Moment, Reason, Stale, differences
 from tests.harness.kafka_cleaner import DumpedBatch, DumpedRecord
 
 NOW_MS = 50_000
-MOMENT = Moment(now_ms=NOW_MS, tail_offset=29, kafka_was_idle=False, passes_were_cut=False)
+MOMENT = Moment(
+    now_ms=NOW_MS,
+    tail_offset=29,
+    kafka_was_idle=False,
+    marker_horizons={},
+    stale=Stale(),
+    passes_were_cut=False,
+)
 VALUE = DumpedRecord(offset=20, timestamp=1, key="=6b", value="=76", headers="[]")
 TOMBSTONE = replace(VALUE, offset=22, value="-")
 
@@ -114,5 +121,35 @@ def test_horizons_may_differ_only_without_tombstones_and_behind_a_cut_pass() -> 
     assert reasons(batch(TOMBSTONE, horizon_ms=1), batch(TOMBSTONE), cut) == [None]
 
 
+def test_a_due_marker_may_be_kafkas_alone_once_ours_was_due() -> None:
+    marker = replace(batch(VALUE), is_control=True)
+    was_due = replace(MOMENT, marker_horizons={VALUE.offset: NOW_MS})
+
+    assert reasons(marker, None) == [None]
+    assert reasons(marker, None, was_due) == [Reason.MARKER_CLOCK]
+    assert reasons(None, marker, was_due) == [None]
+
+
+def test_a_markers_horizon_may_be_ours_earlier_but_not_later() -> None:
+    unstamped, stamped, later = (
+        replace(batch(VALUE, horizon_ms=horizon_ms), is_control=True) for horizon_ms in (-1, 5, 6)
+    )
+
+    assert reasons(unstamped, stamped) == reasons(later, stamped) == [Reason.MARKER_CLOCK]
+    assert reasons(stamped, unstamped) == reasons(stamped, later) == [None]
+
+
+def test_what_a_transaction_has_superseded_in_kafka_may_stay_there_even_once_that_is_gone() -> None:
+    superseding = replace(batch(replace(TOMBSTONE, offset=33)), is_transactional=True)
+    stale = Stale()
+    stale.look([batch(VALUE), replace(superseding, base_offset=30)])
+
+    assert reasons(batch(VALUE), None) == [None]
+    assert reasons(batch(VALUE), None, replace(MOMENT, stale=stale)) == [Reason.KAFKA_UNMAPPED]
+    assert reasons(None, batch(VALUE), replace(MOMENT, stale=stale)) == [None]
+
+
 def test_only_what_a_cut_pass_leaves_may_last() -> None:
-    assert [reason for reason in Reason if reason.may_last] == [Reason.CUT_PASS]
+    lasting = [reason for reason in Reason if reason.may_last]
+
+    assert lasting == [Reason.KAFKA_UNMAPPED, Reason.CUT_PASS]

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
 
-from protocol.record_batch import Codec, Record, TimestampType, build_batch
+from protocol.control_record import ControlType, TransactionMarker
+from protocol.record_batch import Codec, Record, TimestampType, build_batch, build_control_batch
 
 START_MS = 1_700_000_000_000
 DELETE_RETENTION_MS = 10_000
@@ -54,7 +55,10 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """Run passes until the log is not eligible any more; then compare."""
+    """Run passes, as a rule until the log is not eligible any more; then compare."""
+
+    passes_max: int = 200
+    is_compared: bool = True
 
 
 Step: TypeAlias = Append | Roll | Advance | Expire | Reopen | Clean
@@ -79,12 +83,17 @@ class Profile:
     """Batches before which offsets are missing."""
     producers: int = 0
     """Idempotent producers; 0 for none."""
+    transactions: float = 0.0
+    """Producers that write transactions."""
     stamped: float = 0.0
     """Batches that come with a delete horizon."""
     append_time: float = 0.0
     """Batches that have the broker's time."""
     map_keys: int = 10_000
     """What an offset map holds; with fewer than a round has, a pass is cut up."""
+    converges: bool = False
+    """Whether the logs only agree in the end: time goes by within cut passes, and passes meet
+    transactions that are not decided."""
 
 
 PROFILES: Sequence[Profile] = (
@@ -100,6 +109,16 @@ PROFILES: Sequence[Profile] = (
     Profile(name="horizons-from-a-leader", stamped=0.3, tombstones=0.4),
     Profile(name="log-append-time", append_time=0.5),
     Profile(name="small-map", map_keys=40, keys=300),
+    Profile(name="transactions", producers=4, transactions=1.0, records=(1, 5), keys=25),
+    Profile(name="time-in-cut-passes", map_keys=40, keys=200, tombstones=0.4, converges=True),
+    Profile(
+        name="open-transactions", producers=4, transactions=0.8, records=(1, 5), keys=25,
+        tombstones=0.3, converges=True,
+    ),
+    Profile(
+        name="transactions-cut", producers=3, transactions=0.7, records=(1, 8), keys=60,
+        map_keys=25, tombstones=0.4, gaps=0.1, holes=0.1, unkeyed=0.05,
+    ),
     Profile(
         name="everything", producers=3, holes=0.1, gaps=0.1, unkeyed=0.05, stamped=0.1,
         append_time=0.2, map_keys=120, keys=100, records=(1, 40),
@@ -126,6 +145,7 @@ class Workload:
         for _ in range(ROUNDS):
             yield from writer.round()
         yield from writer.settle()
+        yield from writer.pass_behind_a_new_key(Clean())
 
 
 @dataclass(slots=True)
@@ -133,8 +153,14 @@ class Producer:
     """An idempotent producer, which sends without gaps until it comes back with a newer epoch."""
 
     producer_id: int
+    is_transactional: bool
     epoch: int = 0
     sequence: int = 0
+    is_open: bool = False
+    """Whether its transaction has data and no marker."""
+
+    def begin_epoch(self) -> None:
+        self.epoch, self.sequence = self.epoch + 1, 0
 
 
 @dataclass(slots=True)
@@ -150,37 +176,49 @@ class Writer:
 
     def __post_init__(self) -> None:
         self.random = Random(self.workload.name)
+        profile = self.workload.profile
         self.producers = [
-            Producer(1000 + number, sequence=self.random.choice((0, SEQUENCE_END - 20)))
-            for number in range(self.workload.profile.producers)
+            Producer(
+                1000 + number,
+                is_transactional=self.random.random() < profile.transactions,
+                sequence=self.random.choice((0, SEQUENCE_END - 20)),
+            )
+            for number in range(profile.producers)
         ]
 
     def round(self) -> Iterator[Step]:
         """Batches in some segments, then a pass."""
-        for _ in range(self.random.randint(1, self.workload.profile.batches)):
+        profile = self.workload.profile
+        for _ in range(self.random.randint(1, profile.batches)):
             yield self.batch()
+            yield from self.markers(0.1)
             if self.random.random() < 0.08:
                 yield Roll()
             if self.random.random() < 0.02:
                 self.leader_epoch += 1
-        if self.random.random() < 0.8:
+        decides_all = profile.transactions > 0 and not profile.converges
+        if decides_all:
+            yield from self.markers(1.0)
+        if decides_all or self.random.random() < 0.8:
             yield Roll()
         yield self.advance(self.random.choice((0, 1, 3_000, DELETE_RETENTION_MS, 25_000)))
         if self.random.random() < 0.2:
             yield Reopen()
-        yield Clean()
+        yield Clean(passes_max=1, is_compared=False) if profile.converges else Clean()
 
     def settle(self) -> Iterator[Step]:
         """Passes that leave nothing to do: horizons pass, then the producers are forgotten."""
+        clean = Clean(is_compared=not self.workload.profile.converges)
+        yield from self.markers(1.0)
         for _ in range(4):
-            yield from self.pass_behind_a_new_key(2 * DELETE_RETENTION_MS)
+            yield from self.pass_behind_a_new_key(clean)
         yield self.advance(PRODUCER_EXPIRATION_MS)
         yield Expire()
         for _ in range(4):
-            yield from self.pass_behind_a_new_key(2 * DELETE_RETENTION_MS)
+            yield from self.pass_behind_a_new_key(clean)
 
-    def pass_behind_a_new_key(self, milliseconds: int) -> Iterator[Step]:
-        yield self.advance(milliseconds)
+    def pass_behind_a_new_key(self, clean: Clean) -> Iterator[Step]:
+        yield self.advance(2 * DELETE_RETENTION_MS)
         record = Record(
             offset=self.next_offset,
             timestamp=self.now_ms,
@@ -189,7 +227,7 @@ class Writer:
         )
         yield Append(bytes(self.build([record], self.next_offset)), 1)
         yield Roll()
-        yield Clean()
+        yield clean
 
     def advance(self, milliseconds: int) -> Advance:
         self.now_ms += milliseconds
@@ -210,14 +248,39 @@ class Writer:
         batch = self.build(records, base + count - 1, producer)
         return Append(bytes(batch), len(records))
 
+    def markers(self, share: float) -> Iterator[Step]:
+        """End some of the transactions under way; now and then one that has no data here."""
+        for producer in self.producers:
+            is_ended = producer.is_open and self.random.random() < share
+            is_without_data = producer.is_transactional and self.random.random() < 0.01
+            if is_ended or is_without_data:
+                yield self.marker(producer)
+
+    def marker(self, producer: Producer) -> Append:
+        """The end of a transaction, with an epoch of its own where the coordinator is of KIP-890."""
+        if self.random.random() < 0.3:
+            producer.begin_epoch()
+        producer.is_open = False
+        verdict = self.random.choice((ControlType.COMMIT, ControlType.ABORT))
+        batch = build_control_batch(
+            TransactionMarker(type=verdict, coordinator_epoch=0),
+            offset=self.next_offset,
+            timestamp=self.now_ms,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            leader_epoch=self.leader_epoch,
+        )
+        self.next_offset += 1
+        return Append(bytes(batch), 1)
+
     def build(
         self, records: list[Record], last_offset: int, producer: Producer | None = None
     ) -> bytearray:
         profile, base = self.workload.profile, self.next_offset
         self.next_offset = last_offset + 1
         count = last_offset + 1 - base
-        if producer is not None and self.random.random() < 0.05:
-            producer.epoch, producer.sequence = producer.epoch + 1, 0
+        if producer is not None and not producer.is_open and self.random.random() < 0.05:
+            producer.begin_epoch()
         has_broker_time = self.random.random() < profile.append_time
         is_stamped = self.random.random() < profile.stamped
         horizon_ms = self.now_ms + self.random.randint(-5_000, 15_000)
@@ -233,9 +296,11 @@ class Writer:
             producer_id=-1 if producer is None else producer.producer_id,
             producer_epoch=-1 if producer is None else producer.epoch,
             base_sequence=-1 if producer is None else producer.sequence,
+            is_transactional=producer is not None and producer.is_transactional,
         )
         if producer is not None:
             producer.sequence = (producer.sequence + count) % SEQUENCE_END
+            producer.is_open = producer.is_transactional
         return batch
 
     def codec(self) -> Codec:

@@ -124,10 +124,12 @@ class KafkaCleaner:
     def reopen(self) -> None:
         self._ask("reopen")
 
-    def clean(self) -> KafkaPass | None:
-        """One pass; None if Kafka finds nothing to do."""
-        answer = self._ask("clean")
-        return KafkaPass(*map(int, answer[0].split()[1:])) if answer else None
+    def clean(self, passes_max: int) -> list[KafkaPass]:
+        """Passes, until Kafka finds nothing to do."""
+        passes: list[KafkaPass] = []
+        while len(passes) < passes_max and (answer := self._ask("clean")):
+            passes.append(KafkaPass(*map(int, answer[0].split()[1:])))
+        return passes
 
     def dump(self) -> list[DumpedBatch]:
         return parse_dump(self._ask("dump"))
