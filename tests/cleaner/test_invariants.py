@@ -223,6 +223,24 @@ def markers(log: CompactedLog) -> list[int]:
     return [header.base_offset for header in log.headers() if header.is_control]
 
 
+def test_invariant_06_the_marker_of_a_producer_without_data_stays_for_its_epoch() -> None:
+    log = CompactedLog()
+    end_transaction(log, 1, ControlType.COMMIT)
+    end_transaction(log, 1, ControlType.ABORT)
+    log.append((b"a", b"1"))
+
+    for _ in range(3):
+        log.clean()
+        log.now_ms += RETENTION_MS
+        log.append((b"a", b"2"))
+
+    # Both, because both are of its epoch.
+    assert markers(log) == [0, 1]
+    log.append((b"b", b"1"), producer_id=1, producer_epoch=0, base_sequence=0)
+    log.clean()
+    assert markers(log) == []
+
+
 def test_invariant_07_control_batches_are_never_deduplicated_and_never_in_the_map() -> None:
     """KAFKA-14055: a user's key may be the bytes of a marker's."""
     log = CompactedLog()
