@@ -86,6 +86,7 @@ class CleanerPool:
         "_settings",
         "_stopping",
         "_throttle",
+        "_waking",
         "_workers",
     )
 
@@ -112,6 +113,8 @@ class CleanerPool:
         self._picking = asyncio.Lock()
         self._stopping = asyncio.Event()
         # State.
+        self._waking = asyncio.Event()
+        """Ends the rest of the workers; another one stands for their next rest."""
         self._settings = settings
         self._quarantine = Quarantine(
             rest_ms=settings.retry_backoff_ms, rest_ms_max=settings.retry_backoff_max_ms
@@ -136,6 +139,7 @@ class CleanerPool:
     async def stop(self) -> None:
         """Stop every pass within a chunk, wait for their ends, and start none any more."""
         self._stopping.set()
+        self._wake()
         for running in tuple(self._running.values()):
             running.stop.set()
         await asyncio.gather(*self._workers)
@@ -150,6 +154,7 @@ class CleanerPool:
         """
         self._settings = settings
         self._throttle.set_rates(settings.io_rates)
+        self._wake()
 
     def set_guard_rate(self, bytes_per_second: float) -> None:
         """Go no faster than the latency guard says, over reads and writes."""
@@ -162,6 +167,7 @@ class CleanerPool:
         """
         self._lookout.short_of_space = directory_ids
         self._throttle.lift(bool(directory_ids))
+        self._wake()
 
     async def clean_now(self, log: PartitionLog) -> PassReport:
         """Clean a log up to its high watermark now, whatever its dirty ratio.
@@ -208,9 +214,16 @@ class CleanerPool:
         seconds = min(
             self._settings.backoff_ms / 1000, self._next_look_at - self._clock.monotonic()
         )
+        if self._stopping.is_set():
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(max(seconds, 0.0)):
-                await self._stopping.wait()
+                await self._waking.wait()
+
+    def _wake(self) -> None:
+        """Let resting workers look again now."""
+        waking, self._waking = self._waking, asyncio.Event()
+        waking.set()
 
     async def _clean_most_urgent(self) -> bool:
         """Pick a log and clean it; False if there was none, or its pass came to nothing."""

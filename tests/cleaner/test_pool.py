@@ -305,6 +305,15 @@ async def test_a_pool_looks_again_when_a_quarantined_log_may_be_tried(house: Hou
         await until(lambda: log.clean_offset == 3)
 
 
+async def test_a_pool_looks_again_when_its_settings_change(house: House) -> None:
+    async with running(house.pool(NEVER_LOOK_TWICE)) as pool:
+        await until(lambda: bool(house.probe.looks))
+        log = house.dirty_log()
+        await asyncio.sleep(0.05)
+        pool.configure(NEVER_LOOK_TWICE)
+        await until(lambda: log.clean_offset == 3)
+
+
 async def test_an_idle_log_rolls_once_and_is_cleaned_once(house: House) -> None:
     log = house.log(config=replace(CONFIG, compaction_idle_roll_ms=1000))
     house.append(log, (b"a", b"1"))

@@ -43,6 +43,22 @@ async def test_an_idle_log_rolls_when_its_time_is_over_and_an_empty_one_never(
         assert served.log("written").log_end_offset == 1
 
 
+@pytest.mark.parametrize("policy", ["compact", "dedupe"])
+async def test_an_idle_compacted_topic_is_compacted_though_its_segment_is_neither_full_nor_old(
+    tmp_path: Path, policy: str
+) -> None:
+    settings = {"log_cleaner_enable": "true", "log_cleaner_idle_roll_ms": "100"}
+    async with serving_broker(tmp_path, **settings, log_cleaner_backoff_ms="20") as served:
+        await served.create("orders", cleanup_policy=policy)
+        for _ in range(2):
+            await served.produce("orders")
+        async with asyncio.timeout(20):
+            while served.log("orders").clean_offset < 2:  # noqa: ASYNC110 - a pass sets no event
+                await asyncio.sleep(0.02)
+
+        assert len(served.log("orders").segments) == 2
+
+
 async def test_a_log_whose_time_is_not_over_does_not_roll(tmp_path: Path) -> None:
     async with serving_broker(tmp_path, log_roll_check_interval_ms="20") as served:
         await served.create("written")
