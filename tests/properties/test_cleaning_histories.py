@@ -1,0 +1,402 @@
+"""Whatever happens to a compacted log, what a consumer must be able to rely on holds.
+
+`test_cleaning_model.py` foretells every record that whole passes leave. Here passes end early, as maps
+fill up, as they are stopped or cut off by a crash; transactions commit, abort and stay open; producers
+send again what they have sent. So what must hold is said of any state, not foretold.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from cleaner.meter import CleaningAborted
+from cleaner.settings import CleanerSettings
+from protocol.control_record import ControlType, TransactionMarker
+from protocol.record_batch import Codec, Record, build_batch, build_control_batch
+from tests.harness.compacted_log import CONFIG, CompactedLog, headers_in, read_bytes
+from tests.harness.log_builder import KeyValue, records_in, valid
+from tests.harness.memory_fs import Loss, MemoryFileSystem
+
+RETENTION_MS = CONFIG.delete_retention_ms
+KEYS = st.sampled_from([b"", b"a", b"b", b"c", b"d"])
+VALUES = st.none() | st.sampled_from([b"", b"1", b"v" * 200])
+PAIRS = st.lists(st.tuples(KEYS, VALUES), min_size=1, max_size=4)
+
+
+class TinyChunks(CleanerSettings):
+    """Settings under which every batch is a chunk's end."""
+
+    @property
+    def chunk_bytes(self) -> int:
+        return 64
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """The next batch of a producer: -1 is a plain one, from 10 on they are transactional."""
+
+    pairs: list[KeyValue]
+    producer: int = -1
+    codec: Codec = Codec.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """The marker of a producer's transaction, open or not."""
+
+    producer: int
+    kind: ControlType
+
+
+@dataclass(frozen=True, slots=True)
+class SendAgain:
+    """A producer's last batch comes a second time."""
+
+    producer: int
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """A new active segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """A pass, after so much time, with so small a map, that is stopped at one of its looks or not."""
+
+    after_ms: int = 0
+    map_slots: int = 1000
+    stopped_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CrashInPass:
+    """A pass, a power cut behind one of its operations, and a start."""
+
+    operations: int
+    loss: Loss
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """A stop or a power cut between passes, and a start."""
+
+    is_clean: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Truncate:
+    """So many of the youngest offsets go, and what shares a batch with them."""
+
+    offsets_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePolicy:
+    """A topic stops to be compacted, and begins again: no pass planned before may go on."""
+
+
+Step = (
+    Append | EndTransaction | SendAgain | Roll | Clean | CrashInPass | Restart | Truncate
+    | ChangePolicy
+)  # fmt: skip
+
+APPENDS = st.builds(Append, PAIRS, st.sampled_from([-1, -1, 1, 2, 10, 11]), st.sampled_from(Codec))
+ENDS = st.builds(
+    EndTransaction,
+    st.sampled_from([10, 11]),
+    st.sampled_from([ControlType.ABORT, ControlType.COMMIT]),
+)
+CLEANS = st.builds(
+    Clean,
+    st.sampled_from([0, 1, RETENTION_MS]),
+    st.sampled_from([16, 1000]),
+    st.none() | st.integers(0, 30),
+)
+STEPS = st.one_of(
+    APPENDS,
+    APPENDS,
+    ENDS,
+    CLEANS,
+    st.just(Roll()),
+    st.builds(SendAgain, st.sampled_from([1, 2, 10, 11])),
+    st.builds(CrashInPass, st.integers(1, 40), st.sampled_from(Loss), st.integers(0, 1 << 16)),
+    st.builds(Restart, st.booleans()),
+    st.builds(Truncate, st.integers(1, 6)),
+    st.just(ChangePolicy()),
+)
+
+
+@dataclass(slots=True)
+class Written:
+    """What is known of one offset for ever."""
+
+    record: Record
+    producer: int
+    outcome: ControlType | None
+    """COMMIT for what is in no transaction; None as long as its transaction is open."""
+    decided_at: int
+    """The offset of the marker, or its own."""
+    first_cleaned_ms: int | None = None
+    """When a pass could have met it first: its delete horizon cannot be earlier."""
+
+
+@dataclass(slots=True)
+class Producer:
+    """A producer with a sequence, and its last batch."""
+
+    sequence: int = 0
+    last_batch: bytes = b""
+    last_batch_at: int = -1
+
+
+@dataclass(slots=True)
+class History:
+    """A log beside all that was ever written to it."""
+
+    log: CompactedLog
+    written: dict[int, Written] = field(default_factory=dict)
+    producers: dict[int, Producer] = field(default_factory=dict)
+    cut_at: int = -1
+    """Where the log was truncated last. What a pass had left there may not reach that far, and
+    nobody is told where it ends, until something is appended."""
+
+    # ---------------------------------------------------------------- steps
+
+    def take(self, step: Step) -> None:
+        match step:
+            case Append():
+                self._append(step)
+            case EndTransaction(producer=producer, kind=kind):
+                self._end_transaction(producer, kind)
+            case SendAgain(producer=producer):
+                self._send_again(producer)
+            case Roll():
+                self.log.roll()
+            case Clean():
+                self._clean(step)
+            case CrashInPass():
+                self._crash_in_pass(step)
+            case Restart(is_clean=is_clean):
+                self.log.reopen(is_clean=is_clean)
+            case Truncate(offsets_count=count):
+                self._truncate(max(self.log.log.log_end_offset - count, 0))
+            case ChangePolicy():
+                for policy in (("delete",), ("compact",)):
+                    config = replace(self.log.log.config, cleanup_policy=policy, retention_ms=-1)
+                    self.log.log.update_config(config)
+
+    def _append(self, step: Append) -> None:
+        producer = self.producers.setdefault(step.producer, Producer())
+        base = self.log.log.log_end_offset
+        records = [
+            Record(offset=number, timestamp=1000 + number, key=key, value=value)
+            for number, (key, value) in enumerate(step.pairs)
+        ]
+        batch = build_batch(
+            records,
+            codec=step.codec,
+            producer_id=step.producer,
+            producer_epoch=0 if step.producer >= 0 else -1,
+            base_sequence=producer.sequence if step.producer >= 0 else -1,
+            is_transactional=step.producer >= 10,
+        )
+        producer.last_batch, producer.last_batch_at = bytes(batch), base
+        producer.sequence += len(records)
+        appended = self.log.append_batch(valid(batch))
+        assert (appended.base_offset, appended.duplicate) == (base, False)
+        for record in records:
+            at = base + record.offset
+            placed = replace(record, offset=at)
+            outcome = ControlType.COMMIT if step.producer < 10 else None
+            self.written[at] = Written(placed, step.producer, outcome, at)
+
+    def _end_transaction(self, producer: int, kind: ControlType) -> None:
+        marker_at = self.log.log.log_end_offset
+        marker = build_control_batch(
+            TransactionMarker(type=kind, coordinator_epoch=0),
+            offset=marker_at,
+            timestamp=1000,
+            producer_id=producer,
+            producer_epoch=0,
+            leader_epoch=self.log.log.leader_epoch,
+        )
+        self.log.log.append_as_follower(valid(marker), now_ms=self.log.now_ms)
+        self.log.make_durable()
+        for each in self.written.values():
+            if each.producer == producer and each.outcome is None:
+                each.outcome, each.decided_at = kind, marker_at
+
+    def _send_again(self, producer_id: int) -> None:
+        producer = self.producers.get(producer_id)
+        if producer is not None and producer_id >= 0 and producer.last_batch_at >= 0:
+            appended = self.log.append_batch(valid(bytearray(producer.last_batch)))
+            assert (appended.base_offset, appended.duplicate) == (producer.last_batch_at, True)
+
+    def _clean(self, step: Clean) -> None:
+        self.log.now_ms += step.after_ms
+        self.log.settings = replace(self.log.settings, dedupe_buffer_size=24 * step.map_slots)
+        self.log.roll()
+        self._note_pass()
+        looks = 0
+
+        def stop(_seconds: float) -> bool:
+            nonlocal looks
+            looks += 1
+            return step.stopped_after is not None and looks > step.stopped_after
+
+        try:
+            self.log.execute(self.log.plan(), stop=stop)
+        except CleaningAborted:
+            assert step.stopped_after is not None
+
+    def _crash_in_pass(self, step: CrashInPass) -> None:
+        self.log.roll()
+        self._note_pass()
+        left: list[MemoryFileSystem] = []
+        operations = 0
+
+        def cut(_action: str, _path: str) -> None:
+            nonlocal operations
+            operations += 1
+            if operations == step.operations:
+                left.append(self.log.fs.after_crash(step.loss, Random(step.seed)))
+
+        self.log.fs.on_operation = cut
+        self.log.execute(self.log.plan())
+        self.log.fs.on_operation = None
+        self.log.fs = left[0] if left else self.log.fs
+        self.log.reopen(is_clean=False, loss=Loss.NOTHING)
+
+    def _note_pass(self) -> None:
+        for each in self.written.values():
+            if each.first_cleaned_ms is None:
+                each.first_cleaned_ms = self.log.now_ms
+
+    def _truncate(self, offset: int) -> None:
+        self.log.log.truncate_to(offset)
+        self.cut_at = end = self.log.log.log_end_offset
+        # What a record that goes had superseded is not called back.
+        there = {record.offset for record in self._read(0)[0]}
+        self.written = {at: each for at, each in self.written.items() if at in there}
+        for each in self.written.values():
+            if each.decided_at >= end:
+                each.outcome = None
+        for number, producer in self.producers.items():
+            # Cleaning has kept a producer's last batch only; if that goes, so may its sequence.
+            state = self.log.log.producers.get(number)
+            batches = state.batches if state is not None else ()
+            producer.sequence = batches[-1].last_sequence + 1 if batches else 0
+            if producer.last_batch_at >= end:
+                producer.last_batch_at = -1
+
+    # ---------------------------------------------------------------- what must hold
+
+    def check(self) -> None:
+        records, position = self._read(self.log.log.log_start_offset)
+        assert self.log.log.log_start_offset == 0
+        self._check_end(position)
+        offsets = [record.offset for record in records]
+        assert offsets == sorted(set(offsets)), "order"
+        for record in records:
+            assert record == self.written[record.offset].record, "what stands at an offset"
+        self._check_undecided(set(offsets))
+        self._check_newest(set(offsets))
+        for number in self.producers:
+            self._send_again(number)
+
+    def check_every_start_offset(self) -> None:
+        whole, _ = self._read(0)
+        for offset in range(self.log.log.log_end_offset + 1):
+            records, position = self._read(offset)
+            self._check_end(position)
+            assert records == [record for record in whole if record.offset >= offset]
+
+    def _read(self, position: int) -> tuple[list[Record], int]:
+        """The data that a consumer is given from a position on, and where it ends up."""
+        start, records = position, list[Record]()
+        while data := read_bytes(self.log.log, position):
+            headers = headers_in(data)
+            control = {header.base_offset for header in headers if header.is_control}
+            records += [
+                record
+                for record in records_in(data)
+                if record.offset >= start and record.offset not in control
+            ]
+            assert headers[-1].next_offset > position
+            position = headers[-1].next_offset
+        return records, position
+
+    def _check_end(self, position: int) -> None:
+        end = self.log.log.log_end_offset
+        assert self.log.log.high_watermark == end
+        assert position == end or (position < end and end == self.cut_at), "a consumer is stuck"
+
+    def _check_undecided(self, there: set[int]) -> None:
+        undecided = {at for at, each in self.written.items() if each.outcome is None}
+        assert undecided <= there, "what is not decided yet stays"
+
+    def _check_newest(self, there: set[int]) -> None:
+        """The newest committed value of each key is there, or its tombstone has done its time."""
+        newest: dict[bytes | None, int] = {}
+        for at, each in sorted(self.written.items()):
+            if each.outcome is ControlType.COMMIT:
+                newest[each.record.key] = at
+        for key, at in newest.items():
+            if at in there:
+                continue
+            each = self.written[at]
+            assert each.record.value is None, f"the last value of {key!r}, at {at}, is gone"
+            assert each.first_cleaned_ms is not None
+            assert self.log.now_ms >= each.first_cleaned_ms + RETENTION_MS, "gone too early"
+            older = self._older(key, at)
+            assert not older & there, f"{key!r} has risen again at {sorted(older & there)}"
+
+    def _older(self, key: bytes | None, at: int) -> set[int]:
+        return {
+            offset
+            for offset, each in self.written.items()
+            if offset < at and each.record.key == key and each.outcome is ControlType.COMMIT
+        }
+
+
+def history(segment_bytes: int, *, tiny_chunks: bool) -> History:
+    settings = TinyChunks() if tiny_chunks else CleanerSettings()
+    return History(CompactedLog(replace(CONFIG, segment_bytes=segment_bytes), settings))
+
+
+def play(steps: Iterable[Step], segment_bytes: int, *, tiny_chunks: bool) -> None:
+    played = history(segment_bytes, tiny_chunks=tiny_chunks)
+    for step in steps:
+        played.take(step)
+        played.check()
+    played.check_every_start_offset()
+
+
+@settings(max_examples=5000 if "KOMPAKT_SOAK" in os.environ else 150, deadline=None)
+@given(
+    steps=st.lists(STEPS, max_size=30),
+    segment_bytes=st.sampled_from([1, 300, 1 << 30]),
+    tiny_chunks=st.booleans(),
+)
+@example(
+    steps=[
+        Append([(b"a", b"1")], 10), Roll(), Clean(), EndTransaction(10, ControlType.ABORT),
+        Append([(b"a", None)], 11), EndTransaction(11, ControlType.COMMIT), Roll(), Clean(),
+        Append([(b"b", b"1")], 10), Roll(), Clean(RETENTION_MS), Restart(is_clean=False),
+        SendAgain(11),
+    ],
+    segment_bytes=300,
+    tiny_chunks=True,
+)  # fmt: skip
+def test_any_history_keeps_what_consumers_and_producers_rely_on(
+    steps: list[Step], segment_bytes: int, tiny_chunks: bool
+) -> None:
+    play(steps, segment_bytes, tiny_chunks=tiny_chunks)
