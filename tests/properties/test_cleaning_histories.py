@@ -19,10 +19,11 @@ from cleaner.meter import CleaningAborted
 from cleaner.settings import CleanerSettings
 from protocol.control_record import ControlType, TransactionMarker
 from protocol.record_batch import Codec, Record, build_batch, build_control_batch
-from tests.harness.compacted_log import CONFIG, CompactedLog, headers_in, read_bytes
+from tests.harness.compacted_log import CONFIG, DIRECTORY, CompactedLog, headers_in, read_bytes
 from tests.harness.log_builder import KeyValue, records_in, valid
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
+SNAPSHOT = ".snapshot"
 RETENTION_MS = CONFIG.delete_retention_ms
 KEYS = st.sampled_from([b"", b"a", b"b", b"c", b"d"])
 VALUES = st.none() | st.sampled_from([b"", b"1", b"v" * 200])
@@ -89,6 +90,8 @@ class Restart:
     """A stop or a power cut between passes, and a start."""
 
     is_clean: bool = True
+    has_sound_snapshots: bool = True
+    """Else only what the batches tell is left of the producers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ STEPS = st.one_of(
     st.just(Roll()),
     st.builds(SendAgain, st.sampled_from([1, 2, 10, 11])),
     st.builds(CrashInPass, st.integers(1, 40), st.sampled_from(Loss), st.integers(0, 1 << 16)),
-    st.builds(Restart, st.booleans()),
+    st.builds(Restart, st.booleans(), st.booleans()),
     st.builds(Truncate, st.integers(1, 6)),
     st.just(ChangePolicy()),
 )
@@ -184,14 +187,20 @@ class History:
                 self._clean(step)
             case CrashInPass():
                 self._crash_in_pass(step)
-            case Restart(is_clean=is_clean):
-                self.log.reopen(is_clean=is_clean)
+            case Restart():
+                self._restart(step)
             case Truncate(offsets_count=count):
                 self._truncate(max(self.log.log.log_end_offset - count, 0))
             case ChangePolicy():
                 for policy in (("delete",), ("compact",)):
                     config = replace(self.log.log.config, cleanup_policy=policy, retention_ms=-1)
                     self.log.log.update_config(config)
+
+    def _restart(self, step: Restart) -> None:
+        for name in () if step.has_sound_snapshots else self.log.files():
+            if name.endswith(SNAPSHOT):
+                self.log.fs.write_bytes(f"{DIRECTORY}/{name}", b"damaged")
+        self.log.reopen(is_clean=step.is_clean, loss=Loss.NOTHING)
 
     def _append(self, step: Append) -> None:
         producer = self.producers.setdefault(step.producer, Producer())
@@ -395,6 +404,15 @@ def play(steps: Iterable[Step], segment_bytes: int, *, tiny_chunks: bool) -> Non
     ],
     segment_bytes=300,
     tiny_chunks=True,
+)  # fmt: skip
+@example(
+    steps=[
+        Append([(b"a", b"1")], 1), Append([(b"a", b"2")], 10),
+        EndTransaction(10, ControlType.COMMIT), Append([(b"a", b"3")]), Clean(),
+        Restart(is_clean=False, has_sound_snapshots=False),
+    ],
+    segment_bytes=300,
+    tiny_chunks=False,
 )  # fmt: skip
 def test_any_history_keeps_what_consumers_and_producers_rely_on(
     steps: list[Step], segment_bytes: int, tiny_chunks: bool
