@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from storage.begun_sync import BegunSync
-from storage.errors import SegmentRemoved, StorageError, SyncFailed
+from storage.errors import MissingFile, SegmentRemoved, StorageError, SyncFailed
 from storage.files import Buffer, File, FileSystem, unlink_if_there
 from storage.open_files import ACTIVE, SEALED
 from storage.paths import LOG, SEGMENT_KINDS, join, segment_file
@@ -111,11 +111,25 @@ class SegmentFiles:
         return self._file is not None
 
     def open(self) -> File:
-        """The file of batches, opened at the first use; for who holds a pin."""
+        """The file of batches, opened at the first use; for who holds a pin.
+
+        Raises:
+            SegmentRemoved: it was truncated away before anybody opened it.
+            DiskError: it cannot be opened.
+        """
         while (file := self._file) is None:
             closings = self._closings
-            self._install(self._fs.open(self.path(LOG)), closings)
+            self._install(self._reopened(), closings)
         return file
+
+    def _reopened(self) -> File:
+        try:
+            return self._fs.open(self.path(LOG))
+        except MissingFile:
+            if self._is_retired:
+                # A truncation does not wait for who has pinned it.
+                raise SegmentRemoved(self.path(LOG)) from None
+            raise
 
     def _install(self, file: File, closings: int) -> None:
         """Use `file`, which was opened after so many closings, unless another thread was faster."""

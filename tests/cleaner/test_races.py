@@ -272,6 +272,8 @@ class Race:
     def __init__(self, prepared: CompactedLog, event: Event) -> None:
         self.prepared = prepared
         self.event = event
+        self.continued: set[str] = set()
+        """What was found after a crash, of which each is cleaned once."""
         with pytest.MonkeyPatch.context() as monkeypatch:
             self.states = self._states(monkeypatch)
             alone = Scene(self.prepared, event, (0,))
@@ -362,6 +364,12 @@ class Race:
         compacted.fs = scene.fs.after_crash(Loss.EVERYTHING, Random(0))
         compacted.log = scene.open(compacted.fs, RACE_CONFIG)
         assert entries_of(compacted.log) == expected
+        found = compacted.log
+        sizes = [(segment.base_offset, segment.size) for segment in found.segments]
+        state = repr((expected, found.clean_offset, found.log_start_offset, sizes))
+        if state in self.continued:
+            return
+        self.continued.add(state)
         compacted.append_segment((b"a", b"later"), (b"l", b"later"))
         expected = entries_of(compacted.log)
         compacted.clean_until_idle()

@@ -155,6 +155,18 @@ def test_retired_files_go_with_the_last_pin(tmp_path: Path) -> None:
         files.pin()
 
 
+def test_a_file_that_a_truncation_removed_before_it_was_opened_is_removed_not_missing(
+    tmp_path: Path,
+) -> None:
+    files = new_files(tmp_path)
+    files.close()
+    files.pin()
+    files.remove_at_once()
+
+    with pytest.raises(SegmentRemoved):
+        files.open()
+
+
 def test_appends_reads_and_syncs_race_with_closings_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
