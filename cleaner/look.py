@@ -11,12 +11,16 @@ from storage.log import PartitionLog
 class Look:
     """What one look has found so far. Used on the event loop."""
 
-    __slots__ = ("best", "best_urgency", "dirty_ratio_max", "logs_count", "now_ms", "overdue_count",
-                 "overdue_ms_max", "wake_ms")  # fmt: skip
+    __slots__ = (
+        "best", "best_urgency", "dirty_ratio_max", "horizon_now_ms", "logs_count", "now_ms",
+        "overdue_count", "overdue_ms_max", "wake_ms",
+    )  # fmt: skip
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, horizon_now_ms: int) -> None:
+        """Look at wall time `now_ms`; up to `horizon_now_ms` delete horizons have passed."""
         # Constant after construction.
         self.now_ms = now_ms
+        self.horizon_now_ms = horizon_now_ms
         # State.
         self.best: PartitionLog | None = None
         """The log to clean first of those offered so far."""

@@ -63,7 +63,8 @@ class Lookout:
 
     def begin(self) -> Look:
         """Begin to look at all logs."""
-        return Look(self._clock.now_ms())
+        horizon_now_ms, _ = self._horizon_clock.read()
+        return Look(self._clock.now_ms(), horizon_now_ms)
 
     def look_at(self, log: PartitionLog, look: Look, *, may_run: bool) -> None:
         """Look at one log, roll its active segment if that is due, and offer it if it is eligible.
@@ -73,12 +74,12 @@ class Lookout:
         """
         if log.log_start_offset == log.log_end_offset:
             return
-        assessment = self._assess(_sketch(log), log)
+        assessment = self._assess(_sketch(log), log, look)
         if assessment.roll_ms <= look.now_ms:
             # What is wrong with the disk, who appends is told, and it takes the log offline.
             with contextlib.suppress(StorageError):
                 log.roll(look.now_ms)
-            assessment = self._assess(_sketch(log), log)
+            assessment = self._assess(_sketch(log), log, look)
         look.saw(assessment)
         if assessment.reason is None:
             self._eligible_since.pop(log.topic_partition, None)
@@ -104,20 +105,21 @@ class Lookout:
     def plan(self, log: PartitionLog, *, requested: bool = False) -> CleaningPlan | None:
         """The plan for a pass over the log as it is now; None if it is not eligible (any more)."""
         view = log.cleaning_view()
-        assessment = self._assess(view, log, requested=requested)
+        assessment = self._assess(view, log, self.begin(), requested=requested)
         if assessment.reason is None:
             return None
         now_ms, stamp_ms = self._horizon_clock.read()
         return plan_pass(view, assessment, now_ms=now_ms, stamp_ms=stamp_ms)
 
-    def _assess(self, state: LogState, log: PartitionLog, *, requested: bool = False) -> Assessment:
-        horizon_now_ms, _ = self._horizon_clock.read()
+    def _assess(
+        self, state: LogState, log: PartitionLog, look: Look, *, requested: bool = False
+    ) -> Assessment:
         return assess(
             state,
             log.config,
-            self._clock.now_ms(),
+            look.now_ms,
             remainder=self._remainders.get(log.topic_partition),
-            horizon_now_ms=horizon_now_ms,
+            horizon_now_ms=look.horizon_now_ms,
             requested=requested,
         )
 
