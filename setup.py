@@ -14,6 +14,7 @@ MODULES = (
     "protocol.batch_tally",
     "storage.sync_threads",
     "cleaner.kernel",
+    "cleaner.verify_output",
 )
 
 
@@ -34,7 +35,7 @@ def extension(module: str) -> Extension:
     return Extension(
         module,
         [module.replace(".", "/") + ".pyx"],
-        include_dirs=["protocol"],
+        include_dirs=["protocol", "cleaner"],
         depends=[
             str(path)
             for pattern in ("*/*.h", "*/*.pxd", "*/*.pxi")

@@ -1,9 +1,10 @@
-"""One cleaning pass: plan -> map -> recopy -> swap. Start reading here, at `clean`.
+"""One cleaning pass: plan -> map -> recopy -> verify -> swap. Start reading here, at `clean`.
 
     plan     which segments, between which offsets, at which generation of the log (a plain value)
     map      the dirty section's keys -> the offset of each one's last record
     recopy   group by group, oldest first, the whole log from its start to the map's end
-    swap     each group as soon as it is recopied, by one manifest commit
+    verify   each group's output, once it is synced, against what was told from its source
+    swap     each group as soon as it is verified, by one manifest commit
 
 So a pass needs the disk space of one more group, not of one more log. An older group is never
 behind a newer one, so a crash between two groups cannot bring back a value whose tombstone is gone.
@@ -28,6 +29,7 @@ from cleaner.pick import Assessment, Reason, horizon_is_due
 from cleaner.recopy import Recopy
 from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
+from cleaner.verify_pass import PassVerifier, VerificationFailed
 from protocol.errors import ProtocolError
 from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 from storage.cleaning_view import CleanableSegment, CleaningView
@@ -122,12 +124,13 @@ def clean(
         SwapRefused: the log changed between the last look at it and a swap.
         CorruptBatch, DecompressionTooLarge: a batch is damaged, or will not inflate in bounds.
         MapTooSmall: the offset map cannot hold the keys of one batch.
+        VerificationFailed: a group's output is not what must remain of it, or the map is wrong.
         StorageError: the disk failed.
     Whatever is raised, the groups swapped in before it stay, and the rest of the log is untouched.
     """
     try:
         return _execute(log, plan, settings, meter, monotonic)
-    except (ProtocolError, StorageError):
+    except (ProtocolError, StorageError, VerificationFailed):
         # What was cut off or deleted under the pass looks damaged to it.
         meter.check()
         raise
@@ -148,12 +151,17 @@ def _execute(
     reads_all = _leave_no_gap(groups, log_start_offset)
     batch_filter = _filter(plan, offset_map, mapped, settings, stamps_markers=reads_all)
     tally: Counter[str] = Counter()
+    verifier = PassVerifier(batch_filter, settings, meter=meter, monotonic=monotonic)
+    verifier.check_map(offset_map, groups)
     for group in groups:
         recopy = Recopy(batch_filter, log.new_cleaned_segment, meter=meter)
         clean_offset = mapped.end_offset if group is groups[-1] else None
-        _recopy_and_swap(log, plan, group, recopy, clean_offset, settings, meter, tally)
+        cleaned = _recopy(plan, group, recopy, verifier, settings, meter)
+        _swap(log, plan, group, recopy, cleaned, clean_offset)
+        _count(group, cleaned, tally)
     seconds = monotonic() - started
-    return _report(plan, offset_map, mapped.end_offset, batch_filter, tally, meter, seconds)
+    report = _report(plan, offset_map, mapped.end_offset, batch_filter, tally, meter, seconds)
+    return replace(report, is_verified=settings.verify, verify_seconds=verifier.seconds)
 
 
 def plan_groups(
@@ -232,29 +240,41 @@ def _filter(
         keeps_unkeyed=plan.view.config.keeps_unkeyed_records,
         transactions=mapped.transactions,
         stamps_markers=stamps_markers,
+        start_offset=plan.start_offset,
+        is_verified=settings.verify,
     )
 
 
-def _recopy_and_swap(
-    log: CleanableLog,
+def _recopy(
     plan: CleaningPlan,
     group: tuple[CleanableSegment, ...],
     recopy: Recopy,
-    clean_offset: int | None,
+    verifier: PassVerifier,
     settings: CleanerSettings,
     meter: PassMeter,
-    tally: Counter[str],
-) -> None:
+) -> tuple[CleanedSegment, ...]:
+    """Write a group's cleaned segments and verify them; nothing of them stays if that fails."""
     try:
         cleaned = recopy.run(group, chunk_bytes=settings.chunk_bytes, now_ms=plan.stamp_ms)
+        verifier.check_group(group, cleaned)
         meter.check()
     except BaseException:
         recopy.discard()
         raise
+    return cleaned
+
+
+def _swap(
+    log: CleanableLog,
+    plan: CleaningPlan,
+    group: tuple[CleanableSegment, ...],
+    recopy: Recopy,
+    cleaned: tuple[CleanedSegment, ...],
+    clean_offset: int | None,
+) -> None:
     if clean_offset is None and recopy.is_verbatim and _is_known(group, cleaned):
         # Readers keep their file, and the page cache what it has of it.
         recopy.discard()
-        _count(tally, group, cleaned)
         return
     try:
         sources = [segment.row for segment in group]
@@ -263,7 +283,6 @@ def _recopy_and_swap(
         # Only here is it sure that no manifest lists them; else the next recovery decides.
         recopy.discard()
         raise
-    _count(tally, group, cleaned)
 
 
 def _is_known(group: tuple[CleanableSegment, ...], cleaned: tuple[CleanedSegment, ...]) -> bool:
@@ -274,9 +293,9 @@ def _is_known(group: tuple[CleanableSegment, ...], cleaned: tuple[CleanedSegment
 
 
 def _count(
-    tally: Counter[str],
     group: tuple[CleanableSegment, ...],
     cleaned: tuple[CleanedSegment, ...],
+    tally: Counter[str],
 ) -> None:
     tally["groups"] += 1
     tally["segments_before"] += len(group)

@@ -24,7 +24,15 @@ from collections.abc import Collection, Mapping
 from typing_extensions import Buffer
 
 from cleaner.retain import AbortedTransaction, Verdict
-from cleaner.step import FilterStep, MapStep, SegmentSummary, VerdictCount, WalkStep
+from cleaner.step import (
+    FilterStep,
+    GroupAccount,
+    MapStep,
+    MapTally,
+    SegmentSummary,
+    VerdictCount,
+    WalkStep,
+)
 
 SLOT_BYTES: int
 """Memory of one slot: 16 bytes of key hash, 8 bytes of offset."""
@@ -35,6 +43,9 @@ def siphash128(hash_key: bytes, data: Buffer) -> bytes:
     Raises:
         ValueError: `hash_key` is not 16 bytes long.
     """
+
+def xxh3_128(data: Buffer) -> int:
+    """Return XXH3, 128 bits, seed 0, of `data`: the hash of the digests."""
 
 class OffsetMap:
     """Hash of a key -> the largest offset at which the key was seen.
@@ -93,6 +104,19 @@ class OffsetMap:
         Raises:
             ValueError: `offset` is negative.
             OverflowError: the key is new and the map is at its capacity.
+        """
+
+    @property
+    def tally(self) -> MapTally:
+        """How many offsets were put and not replaced by a later one, and their sum: kept while
+        the map was filled."""
+
+    def tally_slots(self, bounds: Collection[int]) -> tuple[MapTally, ...]:
+        """Count what the slots hold now, all of them, by ranges of offsets.
+
+        Args:
+            bounds: b0 <= b1 <= ..., in any order. The first tally is of the offsets below b0, the
+                next of [b0, b1), the last of those from the last bound on.
         """
 
     def __len__(self) -> int: ...
@@ -177,6 +201,8 @@ class BatchFilter:
         producer_marker_epochs: Mapping[int, int] | None = None,
         transactions: Transactions | None = None,
         stamps_markers: bool = False,
+        start_offset: int = 0,
+        is_verified: bool = False,
     ) -> None:
         """
         Args:
@@ -196,10 +222,20 @@ class BatchFilter:
             transactions: what became of those in the dirty section; None if nothing was aborted.
             stamps_markers: whether a marker whose transaction has nothing left gets its delete
                 horizon. Only where the filter is fed with all of the log below it.
+            start_offset: where the map begins: it knows each key that is there from here on.
+            is_verified: whether the account says all that a verification asks for; it costs a hash
+                of each record that is written anew.
 
         Raises:
             ValueError: `end_offset` is beyond `offset_map.end_offset`, or a bound is negative.
         """
+
+    def start_group(self) -> None:
+        """Begin a group of segments: its account begins anew."""
+
+    @property
+    def account(self) -> GroupAccount:
+        """What must remain of the group as far as it was fed, and what was met in it."""
 
     def start_segment(self, base_offset: int) -> None:
         """Begin an output segment: positions, index state and summary begin anew.

@@ -14,9 +14,17 @@ bound; no pointer moves but by what it read.
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport INT32_MAX, INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport bsearch, free, malloc, qsort, realloc
+from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memmove, memset
 
+from cleaner.digest cimport (
+    kp_digest_add,
+    kp_digest_copied,
+    kp_digest_header,
+    kp_digest_record,
+    kp_hash128,
+    kp_xxh3,
+)
 from protocol.record_format cimport (
     ATTRIBUTE_CODEC_MASK,
     ATTRIBUTE_CONTROL,
@@ -46,8 +54,10 @@ from protocol.record_format cimport (
 from cleaner.retain import AbortedTransaction, Verdict
 from cleaner.step import (
     FilterStep,
+    GroupAccount,
     MapStep,
     MapStop,
+    MapTally,
     SegmentSummary,
     VerdictCount,
     WalkStep,
@@ -73,6 +83,10 @@ cdef extern from "offset_slots.h" nogil:
         size_t slot_count
         size_t home_count
         size_t size
+        uint64_t offset_sum
+    ctypedef struct kp_tally:
+        uint64_t count
+        uint64_t sum
     enum:
         KP_PUT_FULL
     size_t kp_slots_spill(size_t slot_count)
@@ -82,6 +96,9 @@ cdef extern from "offset_slots.h" nogil:
     void kp_slots_prefetch(const kp_offset_slots *slots, kp_sip_hash hash)
     int64_t kp_slots_get(const kp_offset_slots *slots, kp_sip_hash hash)
     int kp_slots_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset)
+    void kp_slots_tally(
+        const kp_offset_slots *slots, const int64_t *bounds, size_t bound_count, kp_tally *tallies
+    )
 
 SLOT_BYTES = sizeof(kp_slot)
 
@@ -136,6 +153,14 @@ def siphash128(bytes hash_key not None, const unsigned char[::1] data not None):
     kp_sip_store64(out, hashed.low)
     kp_sip_store64(out + 8, hashed.high)
     return PyBytes_FromStringAndSize(<const char *>out, 16)
+
+
+def xxh3_128(const unsigned char[::1] data not None):
+    return number_of(kp_xxh3(bytes_of(data), data.shape[0]))
+
+
+cdef object number_of(kp_hash128 hashed):
+    return hashed.low | <object>hashed.high << 64
 
 
 cdef inline const uint8_t *bytes_of(const unsigned char[::1] view) noexcept nogil:
@@ -208,6 +233,31 @@ cdef class OffsetMap:
         cdef int64_t offset
         offset = kp_slots_get(&self.slots, kp_sip128(&self.key, bytes_of(key), key.shape[0]))
         return None if offset < 0 else offset
+
+    @property
+    def tally(self):
+        return MapTally(count=self.slots.size, offset_sum=self.slots.offset_sum)
+
+    def tally_slots(self, bounds):
+        cdef list limits = sorted(bounds)
+        cdef Py_ssize_t count = len(limits)
+        cdef Py_ssize_t i
+        cdef kp_tally *tallies = <kp_tally *>calloc(count + 1, sizeof(kp_tally))
+        cdef int64_t *at = <int64_t *>malloc(max(1, count) * sizeof(int64_t))
+        try:
+            if tallies == NULL or at == NULL:
+                raise MemoryError("no memory to count the offset map's entries")
+            for i in range(count):
+                at[i] = limits[i]
+            with nogil:
+                kp_slots_tally(&self.slots, at, count, tallies)
+            return tuple(
+                MapTally(count=tallies[i].count, offset_sum=tallies[i].sum)
+                for i in range(count + 1)
+            )
+        finally:
+            free(tallies)
+            free(at)
 
     def put(self, const unsigned char[::1] key not None, int64_t offset):
         cdef kp_sip_hash hashed = kp_sip128(&self.key, bytes_of(key), key.shape[0])
@@ -545,6 +595,28 @@ cdef struct Judged:
     int64_t max_timestamp
     int64_t[VERDICT_COUNT] records
     int64_t[VERDICT_COUNT] bytes
+    # What is written is the batch itself.
+    bint is_copied
+    uint64_t kept_offset_sum
+    # Entries of the map that are records of this batch.
+    kp_tally met
+    # Records whose keys the map should know at their offset or a later one, and does not.
+    int64_t unknown
+
+
+cdef struct Account:
+    # What must remain of a group of segments, told from its source; see GroupAccount.
+    kp_hash128 digest
+    int64_t batches
+    uint8_t *rebuilt
+    size_t rebuilt_capacity
+    kp_tally rebuilt_records
+    int64_t copied_tombstones
+    int64_t copied_horizon_min
+    int64_t records_read
+    int64_t[VERDICT_COUNT] records
+    kp_tally met
+    int64_t unknown
 
 
 cdef struct Awaited:
@@ -625,6 +697,11 @@ cdef inline int64_t wrapping_subtract(int64_t a, int64_t b) noexcept nogil:
     return <int64_t>(<uint64_t>a - <uint64_t>b)
 
 
+cdef inline void add_tally(kp_tally *to, const kp_tally *tally) noexcept nogil:
+    to.count += tally.count
+    to.sum += tally.sum
+
+
 cdef int compare_offsets(const void *a, const void *b) noexcept nogil:
     cdef int64_t left = (<const int64_t *>a)[0]
     cdef int64_t right = (<const int64_t *>b)[0]
@@ -641,6 +718,8 @@ cdef class BatchFilter:
     cdef int64_t index_interval_bytes
     cdef int64_t segment_bytes_max
     cdef bint keeps_unkeyed
+    cdef int64_t start_offset
+    cdef bint is_verified
     cdef int64_t *producer_offsets
     cdef size_t producer_offset_count
     cdef ProducerTable marker_epochs
@@ -654,6 +733,7 @@ cdef class BatchFilter:
     cdef Segment current
     cdef int64_t[VERDICT_COUNT] total_records
     cdef int64_t[VERDICT_COUNT] total_bytes
+    cdef Account group
     # Of one feed, reused
     cdef Records records
     cdef Judged judged
@@ -684,6 +764,8 @@ cdef class BatchFilter:
         producer_marker_epochs=None,
         Transactions transactions=None,
         bint stamps_markers=False,
+        int64_t start_offset=0,
+        bint is_verified=False,
     ):
         if end_offset > offset_map.end:
             raise ValueError(f"the map ends at {offset_map.end}, before {end_offset}")
@@ -700,6 +782,8 @@ cdef class BatchFilter:
         self.keeps_unkeyed = keeps_unkeyed
         self.transactions = transactions
         self.stamps_markers = stamps_markers
+        self.start_offset = start_offset
+        self.is_verified = is_verified
         self.records = Records(decompressed_bytes_max)
         self.last_offset_read = -1
         self.take_producers(sorted(set(producer_last_offsets)))
@@ -721,9 +805,36 @@ cdef class BatchFilter:
         free(self.marker_epochs.rows)
         free(self.remaining.rows)
         free(self.judged.runs)
+        free(self.group.rebuilt)
         free(self.output.data)
         free(self.rebuilt.data)
         free(self.entries.ints)
+
+    def start_group(self):
+        cdef Account fresh
+        memset(&fresh, 0, sizeof(Account))
+        fresh.copied_horizon_min = -1
+        fresh.rebuilt, fresh.rebuilt_capacity = self.group.rebuilt, self.group.rebuilt_capacity
+        self.group = fresh
+
+    @property
+    def account(self):
+        return GroupAccount(
+            digest=number_of(self.group.digest),
+            batches=self.group.batches,
+            rebuilt=(<const char *>self.group.rebuilt)[: (self.group.batches + 7) // 8]
+            if self.is_verified and self.group.batches > 0 else b"",
+            rebuilt_records=self.group.rebuilt_records.count,
+            rebuilt_offset_sum=self.group.rebuilt_records.sum,
+            copied_tombstones=self.group.copied_tombstones,
+            copied_horizon_ms_min=self.group.copied_horizon_min,
+            records_read=self.group.records_read,
+            records_by_verdict={
+                verdict: self.group.records[i] for i, verdict in enumerate(VERDICTS)
+            },
+            met=MapTally(count=self.group.met.count, offset_sum=self.group.met.sum),
+            unknown=self.group.unknown,
+        )
 
     def start_segment(self, int64_t base_offset):
         if base_offset < 0:
@@ -840,10 +951,11 @@ cdef class BatchFilter:
             self.judged.records[KEPT_UNMAPPED] = header.record_count
             if header.record_count > 0:
                 self.judged.bytes[KEPT_UNMAPPED] = header.size - BATCH_HEADER_SIZE
-            self.append(batch, header.size)
+            self.copy_whole(batch, header.size)
         if remains.size > 0 and self.overflows(&remains):
             self.output.size = output_size
             return 0
+        self.account_for(batch, header, &remains)
         self.commit(&remains, looked)
         return 1
 
@@ -870,6 +982,10 @@ cdef class BatchFilter:
         self.judged.tombstones = 0
         self.judged.is_marker = self.judged.is_idle_marker = False
         self.judged.max_timestamp = -1
+        self.judged.is_copied = False
+        self.judged.kept_offset_sum = 0
+        self.judged.met.count = self.judged.met.sum = 0
+        self.judged.unknown = 0
         memset(self.judged.records, 0, sizeof(self.judged.records))
         memset(self.judged.bytes, 0, sizeof(self.judged.bytes))
 
@@ -903,6 +1019,7 @@ cdef class BatchFilter:
                 verdict = self.verdict_of_control(header)
             awaited.start = record.start
             awaited.end = record.end
+            awaited.offset = header.base_offset + record.offset_delta
             awaited.timestamp = wrapping_add(header.base_timestamp, record.timestamp_delta)
             self.settle(verdict, &awaited, header, i == header.record_count - 1)
         return check_end(self.records, at, header, position)
@@ -963,6 +1080,7 @@ cdef class BatchFilter:
         if self.judged.kept == 0 or awaited.timestamp > self.judged.max_timestamp:
             self.judged.max_timestamp = awaited.timestamp
         self.judged.kept += 1
+        self.judged.kept_offset_sum += <uint64_t>awaited.offset
         self.judged.kept_bytes += awaited.end - awaited.start
         self.judged.tombstones += awaited.has_key and not awaited.has_value
         return keep_run(&self.judged, awaited.start, awaited.end)
@@ -970,10 +1088,17 @@ cdef class BatchFilter:
     cdef inline int verdict_of(
         self, const Awaited *awaited, const batch_header *header
     ) noexcept nogil:
+        cdef int64_t latest
         if not awaited.has_key:
             return KEPT_UNKEYED if self.keeps_unkeyed else DROPPED_UNKEYED
-        if awaited.offset < kp_slots_get(&self.offset_map.slots, awaited.hash):
+        latest = kp_slots_get(&self.offset_map.slots, awaited.hash)
+        if awaited.offset < latest:
             return DROPPED_SUPERSEDED
+        if awaited.offset == latest:
+            self.judged.met.count += 1
+            self.judged.met.sum += <uint64_t>latest
+        elif latest >= 0 or awaited.offset >= self.start_offset:
+            self.judged.unknown += 1
         if (
             not awaited.has_value
             and header.attributes & ATTRIBUTE_DELETE_HORIZON
@@ -997,7 +1122,7 @@ cdef class BatchFilter:
             return self.write_empty(remains)
         if self.judged.kept == remains.record_count and not stamp:
             self.judged.max_timestamp = remains.max_timestamp
-            return self.append(batch, remains.size)
+            return self.copy_whole(batch, remains.size)
         remains.record_count = self.judged.kept
         if stamp:
             remains.attributes |= ATTRIBUTE_DELETE_HORIZON
@@ -1009,9 +1134,10 @@ cdef class BatchFilter:
             return self.write_compressed(remains, old_base, position)
         return self.write_plain(&self.output, remains, old_base, position)
 
-    cdef int append(self, const uint8_t *data, size_t size) except -1 nogil:
+    cdef int copy_whole(self, const uint8_t *batch, size_t size) except -1 nogil:
+        self.judged.is_copied = True
         reserve(&self.output, size)
-        memcpy(self.output.data + self.output.size, data, size)
+        memcpy(self.output.data + self.output.size, batch, size)
         self.output.size += size
         return 0
 
@@ -1119,6 +1245,86 @@ cdef class BatchFilter:
         if remains.last_offset - self.current.base_offset > INT32_MAX:
             return remains.base_offset > self.current.base_offset
         return self.current.size > 0 and self.current.size + remains.size > self.segment_bytes_max
+
+    cdef int account_for(
+        self, const uint8_t *batch, const batch_header *header, const batch_header *remains
+    ) except -1 nogil:
+        """Enter a batch into its group's account: what was judged, and the source's own bytes."""
+        cdef int i
+        self.group.records_read += header.record_count
+        for i in range(VERDICT_COUNT):
+            self.group.records[i] += self.judged.records[i]
+        add_tally(&self.group.met, &self.judged.met)
+        self.group.unknown += self.judged.unknown
+        if not self.is_verified or remains.size == 0:
+            return 0
+        self.note_rebuilt(not self.judged.is_copied)
+        if self.judged.is_copied:
+            self.note_copied_horizon(header)
+            self.group.copied_tombstones += self.judged.tombstones
+            kp_digest_add(&self.group.digest, kp_digest_copied(batch))
+        else:
+            self.group.rebuilt_records.count += <uint64_t>self.judged.kept
+            self.group.rebuilt_records.sum += self.judged.kept_offset_sum
+            self.digest_rebuilt(header)
+        return 0
+
+    cdef void note_copied_horizon(self, const batch_header *header) noexcept nogil:
+        cdef bint is_looked_into = header.last_offset < self.end_offset
+        if header.record_count == 0 or not header.attributes & ATTRIBUTE_DELETE_HORIZON:
+            return
+        if is_looked_into and self.judged.tombstones == 0 and not self.judged.is_marker:
+            return
+        if (
+            self.group.copied_horizon_min < 0
+            or header.base_timestamp < self.group.copied_horizon_min
+        ):
+            self.group.copied_horizon_min = header.base_timestamp
+
+    cdef int note_rebuilt(self, bint is_rebuilt) except -1 nogil:
+        cdef size_t at = <size_t>(self.group.batches >> 3)
+        if at == self.group.rebuilt_capacity:
+            self.group.rebuilt = <uint8_t *>grown(
+                self.group.rebuilt, &self.group.rebuilt_capacity, at + 1, 1
+            )
+        if self.group.batches & 7 == 0:
+            self.group.rebuilt[at] = 0
+        self.group.rebuilt[at] |= is_rebuilt << (self.group.batches & 7)
+        self.group.batches += 1
+        return 0
+
+    cdef void digest_rebuilt(self, const batch_header *header) noexcept nogil:
+        cdef size_t i
+        cdef const uint8_t *at
+        cdef record_view record
+        cdef bint keeps_max = self.judged.kept == 0 or header.attributes & ATTRIBUTE_LOG_APPEND_TIME
+        cdef int64_t max_timestamp = header.max_timestamp
+        if not keeps_max:
+            max_timestamp = self.judged.max_timestamp
+        kp_digest_add(
+            &self.group.digest,
+            kp_digest_header(
+                header, self.judged.kept, max_timestamp, self.expected_horizon(header)
+            ),
+        )
+        for i in range(self.judged.run_count):
+            at = self.judged.runs[i].start
+            while at < self.judged.runs[i].end:
+                if read_record(&at, self.judged.runs[i].end, &record) != RECORD_OK:
+                    break
+                kp_digest_add(
+                    &self.group.digest,
+                    kp_digest_record(&record, header.base_offset, header.base_timestamp),
+                )
+
+    cdef int64_t expected_horizon(self, const batch_header *header) noexcept nogil:
+        if self.judged.kept == 0:
+            return -1
+        if header.attributes & ATTRIBUTE_DELETE_HORIZON:
+            return header.base_timestamp
+        if self.judged.tombstones > 0 or self.judged.is_idle_marker:
+            return self.new_horizon_ms
+        return -1
 
     cdef int commit(self, const batch_header *remains, bint looked) except -1 nogil:
         """Count the batch, now that it is certain where it goes."""

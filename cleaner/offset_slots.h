@@ -35,6 +35,8 @@ typedef struct {
     size_t slot_count; /* all slots; home_count + spill <= slot_count */
     size_t home_count; /* where hashes may live; changes only while the map is empty */
     size_t size;       /* slots taken */
+    uint64_t offset_sum; /* of all offsets held, modulo 2^64; counted as they are put, to be
+                          * compared with the slots */
 } kp_offset_slots;
 
 enum { KP_PUT_FULL = -1, KP_PUT_KNOWN = 0, KP_PUT_NEW = 1 };
@@ -55,6 +57,7 @@ static inline int kp_slots_map(kp_offset_slots *map) {
     if (memory == MAP_FAILED) return -1;
     map->slots = memory;
     map->size = 0;
+    map->offset_sum = 0;
     return 0;
 }
 
@@ -116,7 +119,10 @@ static inline int kp_slots_put(kp_offset_slots *map, kp_sip_hash hash, int64_t o
     size_t at = kp_slots_find(map, hash), hole = at;
     uint64_t next_offset = (uint64_t)offset + 1;
     if (kp_slots_holds(map, at, hash)) {
-        if (map->slots[at].next_offset < next_offset) map->slots[at].next_offset = next_offset;
+        if (map->slots[at].next_offset < next_offset) {
+            map->offset_sum += next_offset - map->slots[at].next_offset;
+            map->slots[at].next_offset = next_offset;
+        }
         return KP_PUT_KNOWN;
     }
     while (hole < map->slot_count && map->slots[hole].next_offset != 0) hole++;
@@ -124,7 +130,34 @@ static inline int kp_slots_put(kp_offset_slots *map, kp_sip_hash hash, int64_t o
     memmove(map->slots + at + 1, map->slots + at, (hole - at) * sizeof(kp_slot));
     map->slots[at] = (kp_slot){hash.low, hash.high, next_offset};
     map->size++;
+    map->offset_sum += (uint64_t)offset;
     return KP_PUT_NEW;
+}
+
+/* How many offsets the slots hold, and their sum modulo 2^64. */
+typedef struct {
+    uint64_t count, sum;
+} kp_tally;
+
+/* Look at every slot that can be taken. tallies[i] gets the offsets in [bounds[i - 1], bounds[i]); the first has those
+ * below all `bounds`, which do not fall, and the last, tallies[bound_count], those above. */
+static inline void kp_slots_tally(
+    const kp_offset_slots *map, const int64_t *bounds, size_t bound_count, kp_tally *tallies) {
+    for (size_t at = 0; at < map->home_count ||
+                        (at < map->slot_count && map->slots[at].next_offset != 0); at++) {
+        int64_t offset = (int64_t)map->slots[at].next_offset - 1;
+        size_t low = 0, high = bound_count;
+        if (offset < 0) continue;
+        while (low < high) {
+            size_t middle = (low + high) / 2;
+            if (bounds[middle] <= offset)
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        tallies[low].count++;
+        tallies[low].sum += (uint64_t)offset;
+    }
 }
 
 #endif

@@ -35,6 +35,7 @@ from cleaner.quarantine import Quarantine, Quarantined
 from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
+from cleaner.verify_pass import VerificationFailed
 from protocol.errors import DecompressionTooLarge, ProtocolError
 from storage.errors import LogOffline, SegmentRemoved, StorageError, SwapRefused
 from storage.log import PartitionLog
@@ -235,7 +236,7 @@ class CleanerPool:
             running = self._claim(log)
         try:
             await self._run(log, plan, running)
-        except (CleaningAborted, ProtocolError, StorageError, MapTooSmall):
+        except (CleaningAborted, ProtocolError, StorageError, MapTooSmall, VerificationFailed):
             # Told and accounted for where it happened. What made it end may still be there.
             self._next_look_at = math.inf
             return False
@@ -308,7 +309,7 @@ class CleanerPool:
             _log.info("%s: cleaning stopped: %s", partition, reason)
             self._probe.pass_aborted(partition.topic, partition.partition)
             raise
-        except (ProtocolError, StorageError, MapTooSmall) as error:
+        except (ProtocolError, StorageError, MapTooSmall, VerificationFailed) as error:
             self._fail(log, _reason_of(error))
             raise
         except Exception as error:

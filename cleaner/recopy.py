@@ -64,6 +64,7 @@ class Recopy:
         Raises:
             CorruptBatch, DecompressionTooLarge, CleaningAborted, StorageError: see `scan_segment`.
         """
+        self._filter.start_group()
         self._start_segment(group[0].row.base_offset)
         for segment in group:
             scan_segment(segment, self._step, chunk_bytes=chunk_bytes, meter=self._meter)

@@ -23,7 +23,8 @@ class PassReport:
     planned_end_offset: int
     """The first uncleanable offset when the pass was planned."""
     bytes_read: int
-    """All bytes read, those of the dirty section twice: for the map and for the recopy."""
+    """All bytes read, those of the dirty section twice: for the map and for the recopy. The output,
+    too, if it was verified."""
     bytes_written: int
     """Segment bytes written, indexes excluded."""
     bytes_before: int
@@ -49,6 +50,10 @@ class PassReport:
     seconds: float = 0.0
     """Wall time of the pass; time spent throttled is part of it."""
     throttled_seconds: float = 0.0
+    is_verified: bool = False
+    """Whether each group was proved before its swap (`cleaner/verify_pass.py`)."""
+    verify_seconds: float = 0.0
+    """The part of `seconds` that went into reading the output again and comparing."""
 
     @property
     def is_partial(self) -> bool:
@@ -60,11 +65,17 @@ class PassReport:
         superseded = self.records_by_verdict.get(SUPERSEDED, 0)
         return superseded / self.records_before if self.records_before else 0.0
 
+    def _verification(self) -> str:
+        if not self.is_verified:
+            return "not verified"
+        return f"{self.verify_seconds:.1f} s of them verifying"
+
     def __str__(self) -> str:
         return (
             f"{self.topic}-{self.partition}: cleaned [{self.start_offset}, {self.end_offset})"
             f" {_size(self.bytes_before)} -> {_size(self.bytes_after)},"
-            f" {self.superseded_ratio() * 100:.0f} % superseded, {self.seconds:.1f} s"
+            f" {self.superseded_ratio() * 100:.0f} % superseded,"
+            f" {self.seconds:.1f} s ({self._verification()})"
         )
 
 

@@ -40,6 +40,8 @@ class CleanerSettings:
     """log.cleaner.io.buffer.load.factor: how full an offset map gets, in spite of its name."""
     io_rates: IoRates = field(default_factory=IoRates)
     """log.cleaner.io.max, .read and .write.bytes.per.second."""
+    verify: bool = True
+    """log.cleaner.verify.enable: whether a pass proves its output before it swaps it in."""
     backoff_ms: int = 15_000
     """log.cleaner.backoff.ms: how long a worker that found nothing to clean waits."""
     decompressed_bytes_max: int = 256 << 20

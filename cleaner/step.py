@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from cleaner.retain import Verdict
 
 
 class MapStop(enum.Enum):
@@ -109,3 +112,61 @@ class VerdictCount:
 
     records: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MapTally:
+    """So many entries of an offset map, and the sum of their offsets modulo 2^64."""
+
+    count: int
+    offset_sum: int
+
+    def __str__(self) -> str:
+        return f"{self.count} entries with offset sum {self.offset_sum}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAccount:
+    """What must remain of a group of segments, told from the source while it was judged.
+
+    All but the counts of records is told only by a filter that `is_verified`.
+    """
+
+    digest: int
+    """128 bits over what remains; `cleaner/digest.h` says of what."""
+    batches: int
+    """Batches that remain."""
+    rebuilt: bytes
+    """A bit for each of them, the lowest first: it was written anew, not copied."""
+    rebuilt_records: int
+    """Records in the batches that were written anew, as judged."""
+    rebuilt_offset_sum: int
+    """The sum of their offsets modulo 2^64."""
+    copied_tombstones: int
+    """Tombstones in the batches that were looked into and copied."""
+    copied_horizon_ms_min: int
+    """The least delete horizon that something in a copied batch waits for; -1 if there is none."""
+    records_read: int
+    records_by_verdict: Mapping[Verdict, int]
+    met: MapTally
+    """The map's entries that were met as records: survivors, or tombstones whose time had come."""
+    unknown: int
+    """Records whose key the map should know at their offset or a later one, and does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadStep:
+    """What `OutputReader` read of one chunk; the fields are `FilterStep`'s."""
+
+    consumed_bytes: int
+    needed_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputFound:
+    """What the output of a group holds; the fields mean what `GroupAccount`'s do."""
+
+    digest: int
+    batches: int
+    rebuilt_records: int
+    rebuilt_offset_sum: int

@@ -31,6 +31,8 @@ class CompletedPass(Protocol):
     def keys_capacity(self) -> int: ...
     @property
     def seconds(self) -> float: ...
+    @property
+    def verify_seconds(self) -> float: ...
 
 
 class FinishedLook(Protocol):
@@ -68,6 +70,7 @@ class CleanerCounts:
         "quarantine",
         "records_by_verdict",
         "throttled_seconds",
+        "verify_seconds",
         "worker_failures",
     )  # fmt: skip
 
@@ -80,6 +83,7 @@ class CleanerCounts:
         self.bytes_read_total = 0
         self.bytes_written_total = 0
         self.throttled_seconds = 0.0
+        self.verify_seconds = 0.0
         self.bytes_reclaimed_total = 0
         self.passes_by_result: dict[str, int] = {"completed": 0, "aborted": 0, "failed": 0}
         self.records_by_verdict: defaultdict[str, int] = defaultdict(int)
@@ -120,6 +124,7 @@ class CleanerCounts:
     def pass_completed(self, report: CompletedPass) -> None:
         self._pass_ended("completed", report.topic, report.partition)
         self.pass_seconds.observe(report.seconds)
+        self.verify_seconds += report.verify_seconds
         self.bytes_reclaimed_total += max(report.bytes_before - report.bytes_after, 0)
         for verdict, count in report.records_by_verdict.items():
             self.records_by_verdict[verdict] += count

@@ -195,6 +195,7 @@ class BrokerCollector(Collector):
         yield _counter(names.CLEANER_WRITTEN, [((), cleaner.bytes_written_total)])
         yield _counter(names.CLEANER_RECORDS, [((each,), count) for each, count in verdicts])
         yield _counter(names.CLEANER_RECLAIMED, [((), cleaner.bytes_reclaimed_total)])
+        yield _counter(names.CLEANER_VERIFIED, [((), cleaner.verify_seconds)])
         yield _counter(names.CLEANER_THROTTLED, [((), cleaner.throttled_seconds)])
         yield _gauge(names.CLEANER_GUARD_RATE, [((), cleaner.guard_bytes_per_second)])
         yield _gauge(names.CLEANER_GUARD_QUIET, [((), cleaner.guard_quiet_p99)])

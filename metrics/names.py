@@ -153,6 +153,9 @@ CLEANER_RECORDS = _counter(
 CLEANER_RECLAIMED = _counter(
     "kompakt_cleaner_reclaimed_bytes_total", "Bytes that completed passes made room for."
 )
+CLEANER_VERIFIED = _counter(
+    "kompakt_cleaner_verify_seconds_total", "Time in which passes proved what they had written."
+)
 CLEANER_THROTTLED = _counter(
     "kompakt_cleaner_throttled_seconds_total", "Time that workers slept for the I/O budget."
 )

@@ -271,6 +271,14 @@ class BrokerConfig(NetworkConfig):
         " back. 0: never, because a broker must not break an operator's budget unasked. A property of"
         " Kompakt's own.",
     )
+    log_cleaner_verify_enable: bool = prop(
+        "log.cleaner.verify.enable",
+        BOOLEAN,
+        default=True,
+        dynamic=False,
+        doc="Whether a cleaning pass reads what it wrote again and proves it against the source"
+        " before it replaces anything. A property of Kompakt's own.",
+    )
     log_cleaner_backoff_ms: int = prop(
         "log.cleaner.backoff.ms",
         LONG,
@@ -325,6 +333,7 @@ class BrokerConfig(NetworkConfig):
                 read=_rate(self.log_cleaner_io_read_bytes_per_second),
                 write=_rate(self.log_cleaner_io_write_bytes_per_second),
             ),
+            verify=self.log_cleaner_verify_enable,
             backoff_ms=self.log_cleaner_backoff_ms,
             decompressed_bytes_max=self.log_cleaner_decompressed_batch_bytes_max,
         )

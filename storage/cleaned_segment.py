@@ -23,6 +23,15 @@ class CleanedSegment:
 
     row: SegmentRow
     directory: str
+    fs: FileSystem
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """At most `size` bytes of its staged file; fewer only at its end. Raises DiskError."""
+        file = self.fs.open(self.staged_path(LOG))
+        try:
+            return file.read_at(position, size)
+        finally:
+            file.close()
 
     def staged_path(self, kind: str) -> str:
         """Where one of its files is until the swap."""
@@ -88,7 +97,7 @@ class CleanedSegmentWriter:
             size=size,
             flags=row.flags | FLAG_CLEANED,
         )
-        return CleanedSegment(named, self._directory)
+        return CleanedSegment(named, self._directory, self._fs)
 
     def discard(self) -> None:
         """Remove what was written."""

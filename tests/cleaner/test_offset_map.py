@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from cleaner.kernel import siphash128
 from cleaner.offset_map import SLOT_BYTES, OffsetMap, memory_bytes_for
+from cleaner.step import MapTally
 
 HASH_KEY = bytes(range(16))
 MASK = 2**64 - 1
@@ -176,3 +179,41 @@ def test_memory_is_taken_by_touch_and_given_back_by_clear() -> None:
 
     offset_map.clear()
     assert resident_bytes() - before < 4 << 20
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 2**40)), max_size=120),
+    st.lists(st.integers(0, 2**40), max_size=5),
+)
+def test_the_slots_hold_what_was_counted_as_it_was_put(
+    puts: list[tuple[int, int]], bounds: list[int]
+) -> None:
+    offset_map = OffsetMap(24 * 100, HASH_KEY)
+    latest: dict[int, int] = {}
+
+    for key, offset in puts:
+        offset_map.put(b"%d" % key, offset)
+        latest[key] = max(latest.get(key, 0), offset)
+
+    assert offset_map.tally == tally_of(latest.values())
+    edges = [0, *sorted(bounds), 2**63]
+    assert offset_map.tally_slots(bounds) == tuple(
+        tally_of(offset for offset in latest.values() if low <= offset < high)
+        for low, high in pairwise(edges)
+    )
+
+
+def tally_of(offsets: Iterable[int]) -> MapTally:
+    held = list(offsets)
+    return MapTally(count=len(held), offset_sum=sum(held))
+
+
+def test_a_cleared_map_counts_from_nothing() -> None:
+    offset_map = OffsetMap(24 * 100, HASH_KEY)
+    offset_map.put(b"a", 7)
+
+    offset_map.clear()
+
+    assert offset_map.tally == tally_of([])
+    assert offset_map.tally_slots([]) == (tally_of([]),)

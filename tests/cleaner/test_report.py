@@ -23,13 +23,22 @@ REPORT = PassReport(
     records_after=90,
     records_by_verdict={"dropped_superseded": 910, "kept_latest": 90},
     seconds=2.13,
+    is_verified=True,
+    verify_seconds=0.21,
 )
 
 
 def test_the_log_line_names_partition_range_sizes_share_and_time() -> None:
     line = str(REPORT)
 
-    assert line == "orders-3: cleaned [1200, 98000) 412 MB -> 37 MB, 91 % superseded, 2.1 s"
+    assert line == (
+        "orders-3: cleaned [1200, 98000) 412 MB -> 37 MB, 91 % superseded,"
+        " 2.1 s (0.2 s of them verifying)"
+    )
+
+
+def test_the_log_line_says_that_a_pass_was_not_verified() -> None:
+    assert str(replace(REPORT, is_verified=False)).endswith("2.1 s (not verified)")
 
 
 def test_a_pass_that_read_no_record_superseded_none() -> None:

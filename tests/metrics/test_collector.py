@@ -98,6 +98,7 @@ class Report:
     keys_mapped: int = 30
     keys_capacity: int = 100
     seconds: float = 0.7
+    verify_seconds: float = 0.25
 
 
 def test_traffic_is_counted_by_topic() -> None:
@@ -204,6 +205,7 @@ def test_the_cleaner_shows_its_passes_and_verdicts() -> None:
     assert samples[("kompakt_cleaner_written_bytes_total",)] == 400
     assert samples[("kompakt_cleaner_reclaimed_bytes_total",)] == 600
     assert samples[("kompakt_cleaner_throttled_seconds_total",)] == 0.5
+    assert samples[("kompakt_cleaner_verify_seconds_total",)] == 0.25
     assert samples[("kompakt_cleaner_map_utilization_ratio",)] == 0.3
     assert samples[("kafka_log_logcleanermanager_uncleanable_partitions_count",)] == 1
     assert samples[("kafka_log_logcleanermanager_uncleanable_bytes",)] == 5000

@@ -1,0 +1,235 @@
+"""What must hold before a group of cleaned segments may take the place of its sources.
+
+    the map      its slots hold what was put into it; every offset that it holds in the group was met
+                 as a record; no record has a key that the map should know and does not
+    the account  the records read are those kept and those dropped, by reason
+    the output   read again from the synced files: its digest, its batches and its offsets are those
+                 that the filter told from the source, and each manifest row says what its file holds
+
+The filter's account comes from what it read and judged, the rest from `cleaner/verify_output.pyx`,
+which shares none of its code: a wrong map, a lost or changed record, a bit that flipped on the way to
+the file cannot pass. Cost: a hash of each record that is written anew, and one more read of the output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from cleaner.kernel import BatchFilter, OffsetMap
+from cleaner.meter import PassMeter
+from cleaner.scan import ReadableSegment, scan_segment
+from cleaner.settings import CleanerSettings
+from cleaner.step import GroupAccount, MapTally, OutputFound, ReadStep, SegmentSummary
+from cleaner.verify_output import OutputReader
+from protocol.errors import CorruptBatch, DecompressionTooLarge
+from storage.manifest import UNKNOWN, SegmentRow
+
+Group = Sequence[ReadableSegment]
+
+
+class VerificationFailed(Exception):
+    """What was written is not what must remain, or the offset map is not what was mapped.
+
+    Nothing of the group was swapped in. The message is one sentence that says what differed.
+    """
+
+
+class PassVerifier:
+    """Verifies the groups of one pass, if the settings say so; used by the pass's one thread."""
+
+    __slots__ = ("_filter", "_meter", "_monotonic", "_settings", "_tallies", "seconds")
+
+    def __init__(
+        self,
+        batch_filter: BatchFilter,
+        settings: CleanerSettings,
+        *,
+        meter: PassMeter,
+        monotonic: Callable[[], float],
+    ) -> None:
+        # Constant after construction.
+        self._filter = batch_filter
+        self._settings = settings
+        self._meter = meter
+        self._monotonic = monotonic
+        # State: what the map holds of each group, by the group's base offset.
+        self._tallies: dict[int, MapTally] = {}
+        self.seconds = 0.0
+        """Wall time so far; time spent throttled is part of it."""
+
+    def check_map(self, offset_map: OffsetMap, groups: Sequence[Group]) -> None:
+        """Compare the map with what was put into it, and note what it holds of each group.
+
+        Raises:
+            VerificationFailed: an entry was lost or changed.
+        """
+        if not self._settings.verify:
+            return
+        started = self._monotonic()
+        self._tallies = map_tallies(offset_map, groups)
+        self.seconds += self._monotonic() - started
+
+    def check_group(self, group: Group, cleaned: Sequence[ReadableSegment]) -> None:
+        """Compare a group's finished, synced output with the filter's account of it.
+
+        Raises:
+            VerificationFailed: they differ, or the output is damaged.
+            CleaningAborted, StorageError: as `scan_segment`.
+        """
+        if not self._settings.verify:
+            return
+        started = self._monotonic()
+        account = self._filter.account
+        check_account(account, self._tallies[group[0].row.base_offset], group)
+        check_output(account, cleaned, settings=self._settings, meter=self._meter)
+        self.seconds += self._monotonic() - started
+
+
+def map_tallies(offset_map: OffsetMap, groups: Sequence[Group]) -> dict[int, MapTally]:
+    """What the map's slots hold of each group's offsets, by the group's base offset.
+
+    Raises:
+        VerificationFailed: all slots together do not hold what was put into the map.
+    """
+    bounds = [
+        bound for group in groups for bound in (group[0].row.base_offset, group[-1].row.end_offset)
+    ]
+    tallies = offset_map.tally_slots(bounds)
+    held = MapTally(
+        count=sum(tally.count for tally in tallies),
+        offset_sum=sum(tally.offset_sum for tally in tallies) % 2**64,
+    )
+    _expect(held == offset_map.tally, f"the offset map holds {held}, but got {offset_map.tally}")
+    # Between two bounds of one group: below the first, the group, up to the next group, the next.
+    return {
+        group[0].row.base_offset: tally for group, tally in zip(groups, tallies[1::2], strict=False)
+    }
+
+
+def check_account(account: GroupAccount, mapped: MapTally, group: Group) -> None:
+    """Whether all that was read of a group is accounted for, once. Pure.
+
+    Raises:
+        VerificationFailed: a record or an entry of the map is not.
+    """
+    name = _offsets([segment.row for segment in group])
+    judged = sum(account.records_by_verdict.values())
+    _expect(
+        judged == account.records_read,
+        f"{name}: {account.records_read} records were read, but {judged} kept or dropped",
+    )
+    _expect(
+        account.unknown == 0,
+        f"{name}: {account.unknown} records are later than the offset map says of their keys",
+    )
+    _expect(
+        account.met == mapped,
+        f"{name}: the offset map holds {mapped}, but {account.met} were met as records",
+    )
+
+
+def check_output(
+    account: GroupAccount,
+    cleaned: Sequence[ReadableSegment],
+    *,
+    settings: CleanerSettings,
+    meter: PassMeter,
+) -> None:
+    """Read a group's output again and compare it with its account and its manifest rows.
+
+    Raises:
+        VerificationFailed: they differ, or the output is damaged.
+        CleaningAborted, StorageError: as `scan_segment`.
+    """
+    reader = OutputReader(
+        rebuilt=account.rebuilt,
+        batches=account.batches,
+        decompressed_bytes_max=settings.decompressed_bytes_max,
+    )
+
+    def step(chunk: bytes, position: int) -> ReadStep:
+        return reader.feed(chunk, position=position)
+
+    summaries: list[SegmentSummary] = []
+    for segment in cleaned:
+        reader.start_segment(segment.row.base_offset)
+        try:
+            scan_segment(segment, step, chunk_bytes=settings.chunk_bytes, meter=meter)
+        except (CorruptBatch, DecompressionTooLarge) as error:
+            raise VerificationFailed(f"{_name(segment.row)}: {error}") from error
+        summaries.append(reader.segment)
+        check_row(segment.row, summaries[-1])
+    rows = [segment.row for segment in cleaned]
+    _check_copied(account, rows, summaries)
+    _check_found(account, reader.found, rows)
+
+
+def check_row(row: SegmentRow, found: SegmentSummary) -> None:
+    """Whether a manifest row says what its file holds, but for tombstones and their horizon. Pure.
+
+    Raises:
+        VerificationFailed: it does not.
+    """
+    for what, said, held in (
+        ("bytes", row.size, found.size_bytes),
+        ("records", row.record_count, found.records),
+        ("as the largest timestamp", row.max_timestamp, found.max_timestamp),
+        ("as its offset", row.offset_of_max_timestamp, found.max_timestamp_offset),
+    ):
+        _expect(said == held, f"{_name(row)}: its row says {said} {what}, its file {held}")
+    _expect(
+        found.end_offset <= row.end_offset,
+        f"{_name(row)}: its file ends at offset {found.end_offset}, its row at {row.end_offset}",
+    )
+
+
+def _check_copied(
+    account: GroupAccount, rows: Sequence[SegmentRow], found: Sequence[SegmentSummary]
+) -> None:
+    """Whether the rows count the tombstones and horizons of what was copied and what was rebuilt."""
+    name = _offsets(rows)
+    tombstones = account.copied_tombstones + sum(each.tombstones for each in found)
+    counted = [row.tombstone_count for row in rows]
+    _expect(
+        UNKNOWN in counted or sum(counted) == tombstones,
+        f"{name}: {tombstones} tombstones must remain, the rows say {counted}",
+    )
+    horizons = [account.copied_horizon_ms_min, *(each.delete_horizon_ms_min for each in found)]
+    least, said = _least(horizons), _least(row.least_delete_horizon_ms for row in rows)
+    _expect(least == said, f"{name}: the least delete horizon is {least}, the rows say {said}")
+
+
+def _least(horizons: Iterable[int]) -> int:
+    return min((horizon for horizon in horizons if horizon != UNKNOWN), default=UNKNOWN)
+
+
+def _check_found(account: GroupAccount, found: OutputFound, rows: Sequence[SegmentRow]) -> None:
+    name = _offsets(rows)
+    kept = sum(
+        records for verdict, records in account.records_by_verdict.items() if verdict.is_kept
+    )
+    for what, expected, held in (
+        ("batches", account.batches, found.batches),
+        ("records", kept, sum(row.record_count for row in rows)),
+        ("records written anew", account.rebuilt_records, found.rebuilt_records),
+        ("as the sum of their offsets", account.rebuilt_offset_sum, found.rebuilt_offset_sum),
+    ):
+        _expect(expected == held, f"{name}: {expected} {what} must remain, {held} are there")
+    _expect(
+        account.digest == found.digest,
+        f"{name}: the digest of what must remain is {account.digest:032x},"
+        f" of what was written {found.digest:032x}",
+    )
+
+
+def _offsets(rows: Sequence[SegmentRow]) -> str:
+    return f"offsets [{rows[0].base_offset}, {rows[-1].end_offset})"
+
+
+def _name(row: SegmentRow) -> str:
+    return f"cleaned segment {row.base_offset:020}.v{row.file_version}"
+
+
+def _expect(holds: bool, difference: str) -> None:
+    if not holds:
+        raise VerificationFailed(difference)
