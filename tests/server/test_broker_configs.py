@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -213,3 +214,29 @@ async def test_librdkafka_sets_a_broker_property_and_reads_back_value_and_source
         host, port = served.broker.addresses["PLAINTEXT"]
         await asyncio.to_thread(run, f"{host}:{port}")
         assert served.broker.configs.config.cleaner_settings().io_rates.total == 1e6
+
+
+async def test_a_pass_under_way_follows_a_changed_budget(tmp_path: Path) -> None:
+    settings = {
+        "log_cleaner_enable": "true",
+        "log_cleaner_io_max_bytes_per_second": "1",
+        "log_cleaner_backoff_ms": "10",
+    }
+    async with serving_broker(tmp_path, **settings) as served:
+        await served.create("table", cleanup_policy="compact")
+        for _ in range(3):
+            await served.produce("table")
+        log = served.log("table")
+        log.roll(served.broker.clock.now_ms())
+        await until(lambda: served.broker.cleaner_counts.running == 1)
+        assert log.clean_offset == 0
+
+        assert await alter(served.broker.configs, "1", (RATE, "1e9")) is None
+
+        await until(lambda: log.clean_offset == log.high_watermark)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - threads set no event
+            await asyncio.sleep(0.005)
