@@ -148,7 +148,7 @@ async def test_what_cannot_be_set_is_refused_and_changes_nothing(
 async def test_every_dynamic_property_has_a_part_in_what_follows_changes(
     home: Home, name: str
 ) -> None:
-    """What is called dynamic must be read again after a change: by the cleaner, or by its guard."""
+    """What is called dynamic must be read again after a change, by those that `Broker` tells."""
     configs = await home.start()
     before = watched(configs.config)
     declared = next(each for each in properties_of(BrokerConfig).values() if each.name == name)
@@ -167,7 +167,11 @@ def another(now: float, declared: ConfigProperty) -> float:
 
 
 def watched(config: BrokerConfig) -> tuple[object, ...]:
-    return config.cleaner_settings(), config.log_cleaner_latency_guard_enable
+    return (
+        config.cleaner_settings(),
+        config.log_cleaner_latency_guard_enable,
+        config.log_cleaner_disk_pressure_free_bytes,
+    )
 
 
 async def test_a_change_that_is_only_checked_changes_nothing(home: Home) -> None:
