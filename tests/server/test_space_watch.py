@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from server import space_watch
+from server.config_changes import ConfigChange, Operation
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.served_broker import serving_broker_on
 
@@ -62,6 +63,17 @@ async def test_an_io_budget_holds_no_pass_back_where_the_disk_is_nearly_full(
         log.roll(0)
 
         await until(lambda: log.clean_offset == 1)
+
+
+async def test_the_bound_changes_while_the_broker_runs(tmp_path: Path) -> None:
+    files = FaultyFileSystem()
+    async with serving_broker_on(files, tmp_path, **CLEANS) as served:
+        counts = served.broker.cleaner_counts
+        name, bound = BOUND.replace("_", "."), str(1 << 62)
+        change = ConfigChange(name=name, operation=Operation.SET, value=bound)
+        configs = served.broker.configs
+        assert not await configs.alter("1", [change], replaces=False, validate_only=False)
+        await until(lambda: counts.directories_short_of_space == 1)
 
 
 async def test_without_the_setting_no_disk_is_too_full(tmp_path: Path) -> None:
