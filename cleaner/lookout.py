@@ -128,7 +128,9 @@ class Lookout:
         partition = plan.view.topic_partition
         self._eligible_since.pop(partition, None)
         self._remainders[partition] = Remainder(
-            first_uncleanable_offset=plan.end_offset, now_ms=plan.now_ms
+            first_uncleanable_offset=plan.end_offset,
+            now_ms=plan.now_ms,
+            is_stuck=report.end_offset == plan.start_offset < plan.end_offset,
         )
         dirty_bytes = report.dirty_ratio * report.bytes_before
         if dirty_bytes > 0:

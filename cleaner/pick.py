@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from storage.config_property import LONG_MAX
@@ -128,6 +128,9 @@ class Remainder:
     first_uncleanable_offset: int
     now_ms: int
     """The pass's clock: horizons up to it were acted on as far as they could be."""
+    is_stuck: bool = False
+    """Whether it ended where it began, before a transaction that nothing below its bound decides:
+    as long as the bound stays, the next pass would, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +185,8 @@ def assess(
     bounds = _bounds(log, first_dirty, [lag[:2], _lag_bytes_bound(log, dirty, config, now_ms)])
     cleanable = [row for row in dirty if row.base_offset < bounds.first_uncleanable_offset]
     horizon_ms = _horizon_ms(rows, bounds, remainder)
+    if cleanable and not requested and _is_stuck(remainder, bounds):
+        cleanable, bounds = [], _held_by_transaction(bounds)
     clean_bytes = sum(row.size for row in rows[: len(rows) - len(dirty)])
     cleanable_bytes = sum(row.size for row in cleanable)
     roll_ms = _roll_ms(log, config, clean_bytes, sum(row.size for row in dirty))
@@ -210,6 +215,22 @@ def assess(
         wake_ms=min((moment for moment in moments if moment > now_ms), default=LONG_MAX),
         reason=verdict if isinstance(verdict, Reason) else None,
         blocker=verdict if isinstance(verdict, Blocker) else None,
+    )
+
+
+def _is_stuck(remainder: Remainder | None, bounds: Bounds) -> bool:
+    return (
+        remainder is not None
+        and remainder.is_stuck
+        and remainder.first_uncleanable_offset == bounds.first_uncleanable_offset
+    )
+
+
+def _held_by_transaction(bounds: Bounds) -> Bounds:
+    return replace(
+        bounds,
+        first_uncleanable_offset=bounds.first_dirty_offset,
+        limited_by=Blocker.LAST_STABLE_OFFSET,
     )
 
 

@@ -24,14 +24,12 @@ from cleaner.pool import CleanerPool
 from cleaner.probe import SilentProbe
 from cleaner.settings import CHUNK_BYTES_MIN
 from cleaner.throttle import IoRates, Throttle
-from protocol.control_record import ControlType, TransactionMarker
 from protocol.errors import CorruptBatch
 from protocol.record_batch import (
     Codec,
     Record,
     TimestampType,
     build_batch,
-    build_control_batch,
 )
 from storage.log import PartitionLog
 from storage.paths import LOG, MANIFEST
@@ -43,8 +41,9 @@ from tests.harness.compacted_log import (
     read_bytes,
     records_of,
 )
-from tests.harness.log_builder import KeyValue, batch_of, valid
+from tests.harness.log_builder import batch_of, valid
 from tests.harness.memory_fs import Loss
+from tests.harness.transactional_producer import TransactionalProducer
 
 RETENTION_MS = CONFIG.delete_retention_ms
 KEYS = [b"key-%d" % number for number in range(6)]
@@ -187,46 +186,15 @@ def test_invariant_06_the_last_batch_of_each_active_producer_stays_if_need_be_em
     assert [each.producer_id for each in log.headers() if each.record_count == 0] == [2]
 
 
-def append_transactional(
-    log: CompactedLog, producer_id: int, *pairs: KeyValue, sequence: int = 0
-) -> None:
-    """One batch of a producer's transaction."""
-    records = [
-        Record(offset=number, timestamp=1000, key=key, value=value)
-        for number, (key, value) in enumerate(pairs)
-    ]
-    data = build_batch(
-        records,
-        producer_id=producer_id,
-        producer_epoch=0,
-        base_sequence=sequence,
-        is_transactional=True,
-    )
-    log.append_batch(valid(data))
-
-
-def end_transaction(log: CompactedLog, producer_id: int, how: ControlType) -> None:
-    """The marker, as the coordinator has it written."""
-    marker = build_control_batch(
-        TransactionMarker(type=how, coordinator_epoch=0),
-        offset=log.log.log_end_offset,
-        timestamp=1000,
-        producer_id=producer_id,
-        producer_epoch=0,
-        leader_epoch=log.log.leader_epoch,
-    )
-    log.log.append_as_follower(valid(marker), now_ms=log.now_ms)
-    log.make_durable()
-
-
 def markers(log: CompactedLog) -> list[int]:
     return [header.base_offset for header in log.headers() if header.is_control]
 
 
 def test_invariant_06_the_marker_of_a_producer_without_data_stays_for_its_epoch() -> None:
     log = CompactedLog()
-    end_transaction(log, 1, ControlType.COMMIT)
-    end_transaction(log, 1, ControlType.ABORT)
+    producer = TransactionalProducer(log, 1)
+    producer.commit()
+    producer.abort()
     log.append((b"a", b"1"))
 
     for _ in range(3):
@@ -244,9 +212,10 @@ def test_invariant_06_the_marker_of_a_producer_without_data_stays_for_its_epoch(
 def test_invariant_07_control_batches_are_never_deduplicated_and_never_in_the_map() -> None:
     """KAFKA-14055: a user's key may be the bytes of a marker's."""
     log = CompactedLog()
-    for producer in (7, 8):
-        append_transactional(log, producer, (b"%d" % producer, b"1"))
-        end_transaction(log, producer, ControlType.COMMIT)
+    for number in (7, 8):
+        producer = TransactionalProducer(log, number)
+        producer.send((b"%d" % number, b"1"))
+        producer.commit()
     commit_key = struct.pack(">hh", 0, 1)
     log.append((commit_key, b"of a user"))
     log.append((b"last", b"1"))
@@ -259,10 +228,11 @@ def test_invariant_07_control_batches_are_never_deduplicated_and_never_in_the_ma
 
 def test_invariant_08_aborted_data_goes_at_once_and_supersedes_nothing() -> None:
     log = CompactedLog()
-    append_transactional(log, 1, (b"a", b"committed"), (b"b", b"committed"))
-    end_transaction(log, 1, ControlType.COMMIT)
-    append_transactional(log, 2, (b"a", b"aborted"), (b"only aborted", b"1"))
-    end_transaction(log, 2, ControlType.ABORT)
+    one, two = TransactionalProducer(log, 1), TransactionalProducer(log, 2)
+    one.send((b"a", b"committed"), (b"b", b"committed"))
+    one.commit()
+    two.send((b"a", b"aborted"), (b"only aborted", b"1"))
+    two.abort()
     log.append((b"last", b"1"))
 
     report = log.clean()
@@ -275,7 +245,7 @@ def test_invariant_08_aborted_data_goes_at_once_and_supersedes_nothing() -> None
 def test_invariant_08_nothing_undecided_is_cleaned() -> None:
     log = CompactedLog()
     log.append((b"a", b"1"))
-    append_transactional(log, 2, (b"a", b"open"))
+    TransactionalProducer(log, 2).send((b"a", b"open"))
     log.append((b"a", b"2"))
 
     log.clean()
@@ -286,8 +256,9 @@ def test_invariant_08_nothing_undecided_is_cleaned() -> None:
 
 def test_invariant_09_an_abort_marker_outlives_its_data_and_then_waits_a_horizon() -> None:
     log = CompactedLog()
-    append_transactional(log, 2, (b"a", b"aborted"))
-    end_transaction(log, 2, ControlType.ABORT)
+    producer = TransactionalProducer(log, 2)
+    producer.send((b"a", b"aborted"))
+    producer.abort()
     log.append((b"b", b"1"))
     for _ in range(2):
         log.now_ms += RETENTION_MS
@@ -297,8 +268,8 @@ def test_invariant_09_an_abort_marker_outlives_its_data_and_then_waits_a_horizon
         assert [header.record_count for header in log.headers()][:2] == [0, 1]
         assert log.headers()[1].delete_horizon_ms is None
 
-    append_transactional(log, 2, (b"c", b"1"), sequence=1)
-    end_transaction(log, 2, ControlType.COMMIT)
+    producer.send((b"c", b"1"))
+    producer.commit()
     log.append((b"b", b"2"))
     log.clean()
     log.append((b"b", b"3"))

@@ -33,6 +33,7 @@ from tests.harness.faults import Faults
 from tests.harness.interleaving import Interleaving, ScheduledLock
 from tests.harness.log_builder import KeyValue
 from tests.harness.memory_fs import Loss, MemoryFileSystem
+from tests.harness.transactional_producer import TransactionalProducer
 
 Entry = tuple[int, bytes | None, bytes | None]
 
@@ -82,7 +83,36 @@ def log_with_horizons_due() -> CompactedLog:
     return log
 
 
-LOGS = {"uncleaned": uncleaned_log, "horizons_due": log_with_horizons_due}
+def log_of_transactions() -> CompactedLog:
+    """Committed and aborted transactions over several segments, between batches of none."""
+    log = CompactedLog(RACE_CONFIG)
+    one, two, three = (TransactionalProducer(log, number) for number in (1, 2, 3))
+    one.send((b"a", b"1"), (b"b", b"1"))
+    one.commit()
+    log.roll()
+    log.append((b"a", b"2"))
+    two.send((b"d", b"1"), (b"d", b"2"))
+    log.roll()
+    two.abort()
+    one.send((b"b", None))
+    log.roll()
+    log.append((b"c", b"2"), (b"f", b"1" * 90))
+    log.roll()
+    three.send((b"a", b"3"), (b"g", b"1"))
+    one.commit()
+    log.roll()
+    log.append((b"h", b"1"), (b"g", b"2"))
+    log.roll()
+    three.abort()
+    log.append_segment((b"a", b"4"), (b"i", b"1"))
+    return log
+
+
+LOGS = {
+    "uncleaned": uncleaned_log,
+    "horizons_due": log_with_horizons_due,
+    "transactions": log_of_transactions,
+}
 
 # -------------------------------------------------------------------- what happens
 
@@ -373,6 +403,9 @@ class Race:
         compacted.append_segment((b"a", b"later"), (b"l", b"later"))
         expected = entries_of(compacted.log)
         compacted.clean_until_idle()
+        if any(header.is_transactional for header in self.prepared.headers()):
+            # What a truncation has left undecided stays as it is.
+            return
         assert compacted.log.clean_offset == compacted.log.log_end_offset
         assert last_values(entries_of(compacted.log)) == last_values(expected)
         live = [key for _offset, key, _value in entries_of(compacted.log)]

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from cleaner.pick import Blocker
 from cleaner.settings import CleanerSettings
 from protocol.compression import Codec
 from protocol.control_record import ControlType, TransactionMarker, write_transaction_marker
@@ -204,6 +205,23 @@ def test_a_pass_that_cannot_move_touches_no_segment() -> None:
 
     assert (report.groups, log.log.clean_offset) == (0, 1)
     assert set(files) <= set(log.files())
+
+
+def test_a_log_that_an_undecided_transaction_holds_is_not_cleaned_for_ever() -> None:
+    log = CompactedLog()
+    producer = TransactionalProducer(log, 1)
+    log.append((b"a", b"1"))
+    producer.send((b"a", b"open"))
+    log.append((b"a", b"2"))
+    log.roll()
+    assert log.clean_until_idle() == 2
+    assert log.assess().blocker is Blocker.LAST_STABLE_OFFSET
+
+    producer.commit()
+    log.roll()
+
+    assert log.clean_until_idle() == 1
+    assert log.log.clean_offset == 4
 
 
 def test_aborted_data_goes_in_the_pass_that_reaches_it_and_its_markers_after_their_time() -> None:

@@ -226,7 +226,11 @@ class CompactedLog:
             meter=meter_of(self.log, plan.view.generation, stop),
             monotonic=lambda: self.now_ms / 1000,
         )
-        self.remainder = Remainder(first_uncleanable_offset=plan.end_offset, now_ms=plan.now_ms)
+        self.remainder = Remainder(
+            first_uncleanable_offset=plan.end_offset,
+            now_ms=plan.now_ms,
+            is_stuck=report.end_offset == plan.start_offset < plan.end_offset,
+        )
         return report
 
     def clean(self) -> PassReport:
