@@ -1,0 +1,208 @@
+"""Whatever transactions a log has seen, cleaning loses nothing committed and leaves nothing aborted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cleaner.settings import CleanerSettings
+from protocol.compression import Codec
+from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
+from tests.harness.log_builder import KeyValue
+from tests.harness.transactional_producer import TransactionalProducer
+
+PRODUCERS = (1, 2, 3)
+SMALL_MAP = CleanerSettings(dedupe_buffer_size=24 * 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A batch outside of any transaction."""
+
+    pairs: Sequence[KeyValue]
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A batch of a producer's transaction."""
+
+    producer: int
+    pairs: Sequence[KeyValue]
+    codec: Codec
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The end of a producer's transaction: commit, abort, or abort with a raised epoch."""
+
+    producer: int
+    how: str
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """Passes until nothing is due, after so much time."""
+
+    after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reopen:
+    """A stop and a start."""
+
+    is_clean: bool
+
+
+PAIRS = st.lists(
+    st.tuples(st.sampled_from((b"a", b"b", b"c", b"d")), st.none() | st.sampled_from((b"", b"v"))),
+    min_size=1,
+    max_size=3,
+)
+STEPS = st.one_of(
+    st.builds(Append, PAIRS),
+    st.builds(Send, st.sampled_from(PRODUCERS), PAIRS, st.sampled_from(Codec)),
+    st.builds(Send, st.sampled_from(PRODUCERS), PAIRS, st.just(Codec.NONE)),
+    st.builds(
+        End, st.sampled_from(PRODUCERS), st.sampled_from(("commit", "commit", "abort", "fence"))
+    ),
+    st.just("roll"),
+    st.builds(Send, st.sampled_from(PRODUCERS), PAIRS, st.just(Codec.NONE)),
+    st.builds(Clean, st.sampled_from((0, CONFIG.delete_retention_ms))),
+    st.builds(Reopen, st.booleans()),
+)
+
+
+@dataclass(slots=True)
+class Sent:
+    """A record that was appended, and what became of its transaction."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    marker_offset: int | None = None
+    is_committed: bool = False
+    is_undecided: bool = False
+
+
+@dataclass(slots=True)
+class History:
+    """A log beside the list of everything that was ever appended to it."""
+
+    log: CompactedLog
+    sent: list[Sent] = field(default_factory=list)
+    open: dict[int, list[Sent]] = field(default_factory=dict)
+    producers: dict[int, TransactionalProducer] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.producers = {number: TransactionalProducer(self.log, number) for number in PRODUCERS}
+
+    def do(self, step: object) -> None:
+        match step:
+            case Append(pairs):
+                self._note(self.log.append(*pairs).base_offset, pairs, is_committed=True)
+            case Send(producer, pairs, codec):
+                base_offset = self.producers[producer].send(*pairs, codec=codec)
+                noted = self._note(base_offset, pairs, is_undecided=True)
+                self.open.setdefault(producer, []).extend(noted)
+            case End(producer, how):
+                self._end(producer, how)
+            case Clean(after_ms):
+                self._clean(after_ms)
+            case Reopen(is_clean):
+                self.log.reopen(is_clean=is_clean)
+            case _:
+                self.log.roll()
+
+    def _note(
+        self,
+        base_offset: int,
+        pairs: Sequence[KeyValue],
+        *,
+        is_committed: bool = False,
+        is_undecided: bool = False,
+    ) -> list[Sent]:
+        noted = [
+            Sent(base_offset + number, key or b"", value, None, is_committed, is_undecided)
+            for number, (key, value) in enumerate(pairs)
+        ]
+        self.sent += noted
+        return noted
+
+    def _end(self, producer: int, how: str) -> None:
+        ends = {
+            "commit": self.producers[producer].commit,
+            "abort": self.producers[producer].abort,
+            "fence": self.producers[producer].fence,
+        }
+        offset = ends[how]()
+        for each in self.open.pop(producer, ()):
+            each.marker_offset = offset
+            each.is_committed = how == "commit"
+            each.is_undecided = False
+
+    def _clean(self, after_ms: int) -> None:
+        self.log.now_ms += after_ms
+        self.log.roll()
+        clean_offset = -1
+        while self.log.log.clean_offset != clean_offset:
+            clean_offset = self.log.log.clean_offset
+            self.log.execute(self.log.plan())
+
+    def check(self) -> None:
+        left = {record.offset: (record.key, record.value) for record in self.log.records()}
+        clean_offset = self.log.log.clean_offset
+        newest = {each.key: each for each in self.sent if each.is_committed}
+        for each in newest.values():
+            assert each.value is None or left.get(each.offset) == (each.key, each.value)
+        for each in self.sent:
+            is_left = each.offset in left
+            if is_left:
+                assert left[each.offset] == (each.key, each.value)
+                assert each.marker_offset is None or each.marker_offset in left
+            if each.is_undecided:
+                assert is_left
+                assert each.offset >= clean_offset
+            elif not each.is_committed and each.offset < clean_offset:
+                assert not is_left
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(STEPS, min_size=12, max_size=50),
+    st.sampled_from((SETTINGS, SMALL_MAP)),
+    st.sampled_from((300, 1 << 20)),
+)
+def test_nothing_committed_is_lost_and_nothing_aborted_survives(
+    steps: list[object], cleaner: CleanerSettings, segment_bytes: int
+) -> None:
+    history = History(CompactedLog(replace(CONFIG, segment_bytes=segment_bytes), cleaner))
+
+    for step in steps:
+        history.do(step)
+        history.check()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEPS, min_size=12, max_size=50), st.sampled_from((SETTINGS, SMALL_MAP)))
+def test_a_log_whose_traffic_stops_is_left_with_what_was_committed_last(
+    steps: list[object], cleaner: CleanerSettings
+) -> None:
+    history = History(CompactedLog(CONFIG, cleaner))
+    for step in steps:
+        history.do(step)
+    for producer in PRODUCERS:
+        history.do(End(producer, "abort"))
+    history.do(Append([(b"last", b"")]))
+
+    history.do(Clean(0))
+    history.do(Clean(CONFIG.delete_retention_ms))
+    history.do(Clean(CONFIG.delete_retention_ms))
+
+    history.check()
+    newest = {each.key: each for each in history.sent if each.is_committed}
+    data = {each.offset for each in history.sent}
+    left = {record.offset for record in history.log.records()}
+    assert left & data == {each.offset for each in newest.values() if each.value is not None}
