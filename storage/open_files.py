@@ -27,8 +27,11 @@ class Closable(Protocol):
     def close_if_idle(self) -> bool:
         """Close the descriptor unless somebody needs it; whether it is closed."""
 
-    def sync_soon(self, *, at_once: bool) -> None:
-        """Sync what keeps it from being idle, in the background or before returning."""
+    def sync_soon(self) -> None:
+        """Sync what keeps it from being idle, in the background."""
+
+    def sync_at_once(self) -> bool:
+        """Sync that and close it before returning; whether it is closed."""
 
 
 class OpenFiles:
@@ -67,6 +70,10 @@ class OpenFiles:
         if len(self._opened) <= self.most:
             return ()
         return tuple(each for each in islice(self._opened, spare) if each is not files)
+
+    def others(self, files: Closable) -> Sequence[Closable]:
+        """All that are open but one, oldest first."""
+        return tuple(each for each in self._opened if each is not files)
 
     def discard(self, files: Closable) -> None:
         """Note that a file was closed."""

@@ -139,11 +139,13 @@ class SegmentFiles:
             if is_used:
                 self._file = file
             overdue = self._share.add(self) if is_used else ()
-            is_exhausted = self._share.is_exhausted
+            others = self._share.others(self) if overdue and self._share.is_exhausted else ()
         if not is_used:
             file.close()
+        # One is closed before this returns, if there is one that nobody is syncing.
+        any(each.sync_at_once() for each in others)
         for each in overdue:
-            each.sync_soon(at_once=is_exhausted and each is overdue[0])
+            each.sync_soon()
 
     def share(self, *, is_settled: bool) -> None:
         """Count among the sealed files, or among those that may yet be appended to or synced."""
@@ -254,17 +256,24 @@ class SegmentFiles:
                 self._sync_lock = threading.Lock()
             return self._sync_lock
 
-    def sync_soon(self, *, at_once: bool) -> None:
-        """Sync, so that the file may be closed; `at_once` if there is no descriptor left to wait."""
+    def sync_at_once(self) -> bool:
+        """Sync and close the file now; False if that came to nothing.
+
+        It waits for no other sync: one that was begun ends on the event loop, which may be waiting here.
+        """
+        if self._sync_failure is not None or self._syncing().locked():
+            return False
+        try:
+            self._sync_and_close()
+        except StorageError as error:
+            # It is another log's caller who came upon it: this log has to be told.
+            failure = error
+            self.background(lambda: _raise(failure))
+        return self._file is None
+
+    def sync_soon(self) -> None:
+        """Sync in the background, so that the file may be closed."""
         if self._sync_failure is not None:
-            return
-        if at_once:
-            try:
-                self._sync_and_close()
-            except StorageError as error:
-                # It is another log's caller who came upon it: this log has to be told.
-                failure = error
-                self.background(lambda: _raise(failure))
             return
         with _guard:
             is_ordered, self._is_sync_ordered = self._is_sync_ordered, True

@@ -104,6 +104,25 @@ def test_descriptors_do_not_run_out_where_appends_are_faster_than_syncs(
         log.close()
 
 
+@pytest.mark.timeout(20)
+def test_no_append_waits_for_a_sync_that_its_own_thread_has_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop begins syncs, opens files, and ends the syncs later: here it stood still."""
+    monkeypatch.setattr(segment_files, "ACTIVE", OpenFiles(8))
+    first = filled_logs(tmp_path, 8, Deferred(inline=False))
+    begun = [sync for log in first if (sync := log.begin_sync()) is not None]
+    assert len(begun) == 8
+    (tmp_path / "more").mkdir()
+
+    later = filled_logs(tmp_path / "more", 30, Deferred(inline=False))
+
+    assert open_descriptors(tmp_path) <= 8 + 8 // 2 + 2
+    for sync in begun:
+        sync.end(0)
+    assert all(len(log.segments) == 1 for log in [*first, *later])
+
+
 def test_failed_sync_that_was_brought_forward_takes_its_own_log_offline(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
