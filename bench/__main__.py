@@ -18,7 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.cleaning import kernel_figures, pass_figures
+from bench.cleaning import kernel_figures, pass_figures, verification_figures
 from bench.figure import Figure
 from bench.group_commit import group_commit_figures
 from bench.latency_guard import latency_guard_figures
@@ -38,6 +38,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "group_commit": group_commit_figures,
     "kernel": kernel_figures,
     "cleaning": pass_figures,
+    "verified": verification_figures,
     "latency_guard": latency_guard_figures,
 }
 

@@ -83,7 +83,7 @@ def copy_of(directory: Path) -> Iterator[PartitionLog]:
         shutil.rmtree(copy)
 
 
-def clean_whole(log: PartitionLog) -> PassReport:
+def clean_whole(log: PartitionLog, *, verify: bool = True) -> PassReport:
     """One pass over all that is dirty, in this thread, at no throttle."""
     view = log.cleaning_view()
     assessment = assess(view, view.config, now_ms(), requested=True)
@@ -94,4 +94,4 @@ def clean_whole(log: PartitionLog) -> PassReport:
         sleep=lambda _: False,
         is_stale=lambda: False,
     )
-    return clean(log, plan, CleanerSettings(), meter=meter, monotonic=time.monotonic)
+    return clean(log, plan, CleanerSettings(verify=verify), meter=meter, monotonic=time.monotonic)

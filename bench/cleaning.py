@@ -116,18 +116,25 @@ SHAPES = (
 )
 
 
+TEMPLATES = 1000
+
+
+def templates_of(shape: Shape) -> list[bytes]:
+    return [
+        keyed_batch(
+            records=RECORDS_EACH_BATCH, value_bytes=shape.value_bytes, keys=shape.keys, seed=seed
+        )
+        for seed in range(TEMPLATES)
+    ]
+
+
 def pass_figures(pairs: int) -> list[Figure]:
     """A whole pass over a log on disk; the probe reads the log twice and writes what survives."""
     return [pass_figure(shape, min(pairs, 3)) for shape in SHAPES]
 
 
 def pass_figure(shape: Shape, pairs: int) -> Figure:
-    templates = [
-        keyed_batch(
-            records=RECORDS_EACH_BATCH, value_bytes=shape.value_bytes, keys=shape.keys, seed=seed
-        )
-        for seed in range(1000)
-    ]
+    templates = templates_of(shape)
     cpu_seconds: list[float] = []
     survivors: list[int] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -160,6 +167,36 @@ def pass_figure(shape: Shape, pairs: int) -> Figure:
     return replace(
         figure, note=f"{rate:.2f} M records/CPU-s, {kept:.0%} of {size / 1e9:.2f} GB kept"
     )
+
+
+def verification_figures(pairs: int) -> list[Figure]:
+    """What it costs to verify a pass: its time beside that of one that is not verified."""
+    return [verification_figure(shape, pairs) for shape in SHAPES]
+
+
+def verification_figure(shape: Shape, pairs: int) -> Figure:
+    kept: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "log"
+        source.mkdir()
+        build_log(source, templates_of(shape), shape.records // RECORDS_EACH_BATCH // TEMPLATES)
+
+        def seconds(*, verify: bool) -> float:
+            with copy_of(source) as log:
+                started = time.perf_counter()
+                report = clean_whole(log, verify=verify)
+                kept.append(report.bytes_after / report.bytes_before)
+                return time.perf_counter() - started
+
+        figure = interleaved(
+            f"verified cleaning, {shape.label}",
+            "s a pass",
+            lambda: seconds(verify=True),
+            lambda: seconds(verify=False),
+            limit_is="the same pass, not verified: the ratio is what verification costs",
+            pairs=pairs,
+        )
+    return replace(figure, note=f"{kept[-1]:.0%} of the bytes kept")
 
 
 def read_twice_and_write(source: Path, survivor_bytes: int) -> float:
