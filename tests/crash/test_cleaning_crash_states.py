@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 
 import pytest
 
 from cleaner.clean import plan_groups
+from cleaner.kernel import BatchFilter
 from cleaner.meter import CleaningAborted
-from protocol.record_batch import Codec
+from protocol.control_record import ControlType, TransactionMarker
+from protocol.record_batch import Codec, Record, build_batch, build_control_batch
+from storage.errors import SwapRefused
 from storage.log import Appended, PartitionLog
 from storage.log_opening import open_log
 from storage.segment_files import Background
@@ -36,6 +40,9 @@ from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 RETENTION_MS = CONFIG.delete_retention_ms
 KEYS = [b"key-%d" % number for number in range(8)]
+ALL_KEYS = {*KEYS, b"last"}
+"""Of records; markers have others."""
+ABORTED = b"aborted"
 TORN_STATES = 8
 """Random crash states after each operation, beside the two that lose all and nothing."""
 TORN_STATES_IN_TRAFFIC = 3
@@ -53,7 +60,10 @@ class Scenario:
     codec: Codec = Codec.NONE
     tombstones: bool = False
     tombstones_are_due: bool = False
+    transactions: bool = False
     map_slots: int = 1000
+    output_bytes_max: int = (1 << 31) - 1
+    """Where a group's output goes on in another segment."""
     seed: int = 0
 
     def build(self, background: Background = run_at_once) -> CompactedLog:
@@ -66,6 +76,8 @@ class Scenario:
         random = Random(self.seed)
         for number in range(self.batches_count):
             log.append(*self._batch(random, number), codec=self.codec)
+            if self.transactions and number % 2 == 0:
+                append_transaction(log, random.choice(KEYS), aborted=number % 4 == 0)
             if number % 3 == 2:
                 log.roll()
         log.roll()
@@ -85,6 +97,32 @@ class Scenario:
         return pairs
 
 
+def append_transaction(log: CompactedLog, key: bytes, *, aborted: bool) -> None:
+    """A transaction of one record, and its marker."""
+    producer_id, offset = 7 + aborted, log.log.log_end_offset
+    state = log.log.producers.get(producer_id)
+    record = Record(offset=0, timestamp=1000, key=key, value=ABORTED if aborted else b"committed")
+    data = build_batch(
+        [record],
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=state.batches[-1].last_sequence + 1 if state else 0,
+        is_transactional=True,
+    )
+    log.append_batch(valid(data))
+    kind = ControlType.ABORT if aborted else ControlType.COMMIT
+    marker = build_control_batch(
+        TransactionMarker(type=kind, coordinator_epoch=0),
+        offset=offset + 1,
+        timestamp=1000,
+        producer_id=producer_id,
+        producer_epoch=0,
+        leader_epoch=log.log.leader_epoch,
+    )
+    log.log.append_as_follower(valid(marker), now_ms=log.now_ms)
+    log.make_durable()
+
+
 SCENARIOS = [
     pytest.param(Scenario(), id="values"),
     pytest.param(Scenario(codec=Codec.LZ4, seed=1), id="compressed"),
@@ -93,6 +131,15 @@ SCENARIOS = [
     pytest.param(Scenario(map_slots=16, seed=4), id="partial_map"),
     pytest.param(Scenario(batches_count=12, segment_bytes=1, seed=5), id="one_segment_a_group"),
     pytest.param(Scenario(segment_bytes=1 << 20, seed=6), id="one_group"),
+    pytest.param(
+        Scenario(batches_count=14, transactions=True, tombstones=True, seed=7), id="transactions"
+    ),
+    pytest.param(
+        Scenario(transactions=True, tombstones_are_due=True, seed=8), id="transactions_markers_due"
+    ),
+    pytest.param(
+        Scenario(segment_bytes=1500, output_bytes_max=200, seed=9), id="several_outputs_a_group"
+    ),
 ]
 
 
@@ -112,7 +159,8 @@ def swapped_states(
 
 
 def last_values(entries: Sequence[Entry]) -> dict[bytes | None, bytes]:
-    values = {key: value for _offset, key, value in entries}
+    """Of what is committed."""
+    values = {key: value for _, key, value in entries if key in ALL_KEYS and value != ABORTED}
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -186,8 +234,10 @@ class Sweep:
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_crash_at_any_operation_of_a_pass_loses_and_resurrects_nothing(
-    scenario: Scenario,
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    bounded = partial(BatchFilter, segment_bytes_max=scenario.output_bytes_max)
+    monkeypatch.setattr("cleaner.clean.BatchFilter", bounded)
     sweep = Sweep(scenario.build())
 
     sweep.run()
@@ -301,3 +351,44 @@ def test_an_aborted_pass_can_be_crashed_too() -> None:
 
     assert sweep.states_count > 400
     assert entries_of(log.log) in sweep.allowed
+
+
+class SweepWithTruncation(Sweep):
+    """A sweep over a pass that a truncation ends, and over the truncation."""
+
+    def __init__(self, log: CompactedLog, looks: int) -> None:
+        super().__init__(log, torn_states=TORN_STATES_IN_TRAFFIC)
+        self.looks_left = looks
+        self.cut_offset = log.headers()[-6].base_offset
+
+    def run(self) -> None:
+        self.log.fs.on_operation = lambda action, path: self.crash_here()
+        with pytest.raises((CleaningAborted, SwapRefused)):
+            self.log.execute(self.log.plan(requested=False), stop=self.truncate_in_time)
+        self.log.fs.on_operation = None
+
+    def truncate_in_time(self, _seconds: float) -> bool:
+        """Called where the pass holds no lock, as another thread could come then. Never stops it."""
+        self.looks_left -= 1
+        if self.looks_left == 0:
+            self.log.log.truncate_to(self.cut_offset)
+        return False
+
+    def check(self, fs: MemoryFileSystem) -> None:
+        log = self.open(fs)
+
+        end, entries = log.log_end_offset, entries_of(log)
+        assert end in (self.cut_offset, self.end_offset)
+        allowed = [[each for each in state if each[0] < end] for state in self.allowed]
+        assert entries in allowed
+        assert not [name for name in fs.list(DIRECTORY) if name.endswith(".cleaned")]
+
+
+@pytest.mark.parametrize("looks", [2, 9, 16, 30])
+def test_a_truncation_in_the_middle_of_a_pass_can_be_crashed_too(looks: int) -> None:
+    sweep = SweepWithTruncation(Scenario(tombstones=True, seed=2).build(), looks)
+
+    sweep.run()
+
+    assert sweep.looks_left <= 0
+    assert sweep.log.log.log_end_offset == sweep.cut_offset
