@@ -41,10 +41,9 @@ from tests.harness.verification import errors_in
 
 RECORDS = int(os.environ.get("KOMPAKT_SOAK_RECORDS", "300000"))
 KEYS = max(RECORDS // 25, 50_000)
-KILLS = max(RECORDS // 1_000_000, 1) * 3
+KILLS = max(RECORDS // 1_000_000, 1) * len(Phase)
 OPERATIONS_MAX = {Phase.MAP: 30, Phase.RECOPY: 60, Phase.VERIFY: 30, Phase.COMMIT: 20}
 """A death falls behind one of so many operations; more than a pass has, so not in the first only."""
-PHASES = (Phase.MAP, Phase.RECOPY, Phase.COMMIT)
 
 TOPIC = "accounts"
 DELETE_RETENTION_MS = 2_000
@@ -331,7 +330,7 @@ def test_every_last_value_survives_kills_in_each_phase_of_cleaning_under_slow_re
             reader.start()
         for number in range(KILLS):
             writer.write_up_to(RECORDS * (number + 1) // (KILLS + 1))
-            phase = PHASES[number % len(PHASES)]
+            phase = list(Phase)[number % len(Phase)]
             broker.order_death(phase, choices.randint(1, OPERATIONS_MAX[phase]))
             writer.write_until_death(broker)
             deaths[broker.last_words()] += 1
