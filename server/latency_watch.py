@@ -7,6 +7,7 @@ it has seen enough produces for a 99th percentile, at the latest after a second.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 
 from cleaner.latency_guard import GuardState, LatencyWindow, after_window
@@ -61,7 +62,10 @@ class LatencyWatch:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             window = self._window()
-            if window.produces >= WINDOW_PRODUCES or window.seconds >= WINDOW_SECONDS_MAX:
+            # Where nobody produced the cleaner goes as fast as it can: the first one ends that.
+            is_first = window.produces > 0 and math.isinf(self._state.rate)
+            is_full = window.produces >= WINDOW_PRODUCES or window.seconds >= WINDOW_SECONDS_MAX
+            if is_first or is_full:
                 self._open_window()
                 if self._is_enabled:
                     self._decide(after_window(self._state, window))

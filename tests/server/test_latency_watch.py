@@ -83,6 +83,17 @@ async def test_a_guard_that_is_switched_off_lets_go_at_once(house: House) -> Non
     await watch.stop()
 
 
+async def test_the_first_produce_after_a_quiet_time_ends_the_full_speed_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latency_watch, "WINDOW_SECONDS_MAX", 3600)
+    watch = house.watch()
+    house.counts.bytes_read(1 << 20)
+    house.produce(0.001, times=1)
+    await until(lambda: house.rates == [START])
+    await watch.stop()
+
+
 async def test_other_requests_are_not_counted(house: House) -> None:
     house.probe.request_completed("Fetch", 1.0)
     assert sum(house.probe.produce_seconds.counts) == 0
