@@ -24,7 +24,7 @@ from tests.harness.log_builder import batch_of, end_of, records_in, valid
 from tests.harness.log_home import LogHome, read_all
 
 APPENDS = 1500
-DROPPED_MIN = 200
+DROPPED_MIN = 100
 """The log is appended to until the cleaner has dropped so many records as well."""
 
 
