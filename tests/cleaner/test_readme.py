@@ -8,7 +8,7 @@ from pathlib import Path
 TEXT = (Path(__file__).parent / "README.md").read_text()
 REPOSITORY = Path(__file__).parents[2]
 TABLE_ROW = re.compile(r"^\| (\S*[tT]est\S*|\*\S+\*) \| (.+) \|$", re.MULTILINE)
-NAMED = re.compile(r"`((?:tests/[\w/]+/)?test_\w+\.py)::(\w+)`")
+NAMED = re.compile(r"`((?:\w+/)*test_\w+\.py)::(\w+)`")
 
 
 def section(title: str) -> str:
@@ -21,8 +21,15 @@ def test_every_test_that_is_named_exists() -> None:
     assert len(named) > 100
 
     for file, name in named:
-        path = REPOSITORY / (file if "/" in file else f"tests/cleaner/{file}")
+        path = REPOSITORY / (file if file.startswith("tests/") else f"tests/cleaner/{file}")
         assert re.search(rf"^(async )?def {name}\(", path.read_text(), re.MULTILINE), (file, name)
+
+
+def test_each_of_the_24_invariants_has_a_test_of_its_name() -> None:
+    files = (Path(__file__).parent / "invariants").glob("test_*.py")
+    numbers = re.findall(r"def test_invariant_(\d\d)_", "".join(map(Path.read_text, files)))
+
+    assert sorted({int(number) for number in numbers}) == list(range(1, 25))
 
 
 def test_every_test_of_kafkas_cleaner_is_told_of_once() -> None:
