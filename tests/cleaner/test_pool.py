@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import re
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -14,12 +15,14 @@ from pathlib import Path
 
 import pytest
 
+import cleaner.verify_pass
 from cleaner.look import Look
 from cleaner.meter import CleaningAborted
 from cleaner.pool import CleanerPool
 from cleaner.probe import SilentProbe
 from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
+from cleaner.step import SegmentSummary
 from cleaner.throttle import IoRates
 from protocol.errors import CorruptBatch
 from protocol.record_batch import Codec
@@ -28,6 +31,7 @@ from storage.files import LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_opening import create_log
+from storage.manifest import SegmentRow
 from storage.paths import LOG
 from tests.harness.compacted_log import CONFIG, START_MS, identity, opening, records_of
 from tests.harness.log_builder import KeyValue, batch_of, valid
@@ -425,6 +429,32 @@ async def test_a_log_that_is_sound_again_is_cleaned_and_released(house: House) -
 
     assert keys_of(log) == CLEANED
     assert house.probe.events[-2:] == ["released orders", "completed orders"]
+
+
+async def test_a_failed_verification_lets_its_log_rest_with_its_sentence_and_is_tried_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = house.dirty_log()
+    check, failures = cleaner.verify_pass.check_row, 2
+
+    def say_wrong_rows(row: SegmentRow, found: SegmentSummary) -> None:
+        nonlocal failures
+        failures -= 1
+        check(replace(row, size=row.size + (1 if failures >= 0 else 0)), found)
+
+    monkeypatch.setattr(cleaner.verify_pass, "check_row", say_wrong_rows)
+    async with running(house.pool()) as pool:
+        await until(lambda: bool(pool.status().quarantined))
+        (entry,) = pool.status().quarantined
+        assert len(keys_of(log)) == 3
+        await until(lambda: not pool.status().quarantined)
+
+    assert entry.topic_partition == log.topic_partition
+    assert re.search(r"cleaned segment 0{20}\.v\d+: its row says \d+ bytes, its file", entry.reason)
+    assert house.probe.events.count("failed orders") == 2
+    assert house.probe.events[-2:] == ["released orders", "completed orders"]
+    assert keys_of(log) == CLEANED
+    assert staged_files(log) == []
 
 
 async def test_a_quarantined_log_that_is_deleted_is_forgotten(house: House) -> None:

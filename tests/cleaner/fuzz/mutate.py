@@ -1,14 +1,15 @@
-"""Feed the kernel with damaged batches; run under AddressSanitizer by test_kernel_under_asan.py.
+"""Feed the kernel and the reader of outputs with damaged batches; run by test_kernel_under_asan.py.
 
-    python -m tests.cleaner.fuzz.mutate <kernel.so> <seed> <runs> <seconds>
+    python -m tests.cleaner.fuzz.mutate <kernel.so> <verify_output.so> <seed> <runs> <seconds>
 
-A run damages one batch in one of three ways and gives it to both passes:
+A run damages one batch in one of three ways and gives it to the map, the filter and the reader:
 
     records   the uncompressed records, compressed and summed again: reaches the record parser
     header    the header's fields, summed again
     bytes     anything, the CRC left as it was
 
-Only the errors that the kernel's contract names may come back. Prints the counts as JSON.
+Only the errors that the contracts name may come back, and what the filter writes the reader must
+find as the filter has told. Prints the counts as JSON.
 """
 
 from __future__ import annotations
@@ -24,20 +25,23 @@ from collections.abc import Callable
 from importlib.machinery import ExtensionFileLoader
 
 
-def load_kernel(path: str) -> None:
-    """Make `cleaner.kernel` the instrumented one, before anything imports it."""
-    loader = ExtensionFileLoader("cleaner.kernel", path)
-    spec = importlib.util.spec_from_file_location("cleaner.kernel", path, loader=loader)
+def load_instrumented(name: str, path: str) -> None:
+    """Make module `name` the instrumented one, before anything imports it."""
+    loader = ExtensionFileLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["cleaner.kernel"] = module
+    sys.modules[name] = module
     loader.exec_module(module)
 
 
 if __name__ == "__main__":
-    load_kernel(sys.argv[1])
+    load_instrumented("cleaner.kernel", sys.argv[1])
+    load_instrumented("cleaner.verify_output", sys.argv[2])
 
 from cleaner.kernel import BatchFilter, OffsetMap, Transactions, map_batches  # noqa: E402
+from cleaner.step import OutputFound  # noqa: E402
+from cleaner.verify_output import OutputReader  # noqa: E402
 from protocol.batch_scan import crc32c  # noqa: E402
 from protocol.compression import Codec, compress  # noqa: E402
 from protocol.errors import CorruptBatch, DecompressionTooLarge  # noqa: E402
@@ -204,18 +208,55 @@ def run_filter(source: random.Random, data: bytes, batch: LogBatch) -> None:
         transactions=source.choice((None, walked(source, data))),
         stamps_markers=source.random() < 0.5,
         index_interval_bytes=source.choice((0, 4096)),
+        is_verified=(is_verified := source.random() < 0.8),
     )
     batch_filter.start_segment(0)
     step = batch_filter.feed(exact(data))
+    output = exact(bytes(step.output))
+    if is_verified:
+        check_output(batch_filter, output)
     # Whatever was written must be readable: the map of the output is built without an error.
     map_batches(
-        exact(bytes(step.output)),
+        output,
         OffsetMap(1 << 14, HASH_KEY),
         start_offset=0,
         end_offset=2**62,
         decompressed_bytes_max=2 * INFLATED_BYTES_MAX,
         transactions=walked(source, b""),
     )
+
+
+def check_output(batch_filter: BatchFilter, output: array[int]) -> None:
+    account = batch_filter.account
+    reader = OutputReader(
+        rebuilt=account.rebuilt,
+        batches=account.batches,
+        decompressed_bytes_max=2 * INFLATED_BYTES_MAX,
+    )
+    assert reader.feed(output).consumed_bytes == len(output)
+    assert reader.found == OutputFound(
+        digest=account.digest,
+        batches=account.batches,
+        rebuilt_records=account.rebuilt_records,
+        rebuilt_offset_sum=account.rebuilt_offset_sum,
+    )
+
+
+def run_reader(source: random.Random, data: bytes, _: LogBatch) -> None:
+    """An output that the disk gives back as something else, whichever batches were written anew."""
+    batches = source.choice((0, 1, 2, 2, 8))
+    rebuilt = source.choice((b"\x00", b"\xff", b"\x01", b"\x02"))
+    reader = OutputReader(
+        rebuilt=rebuilt, batches=batches, decompressed_bytes_max=INFLATED_BYTES_MAX
+    )
+    reader.start_segment(source.choice((0, 9)))
+    step = reader.feed(exact(data), position=source.choice((0, 2**40)))
+    assert 0 <= step.consumed_bytes <= len(data)
+    assert reader.segment.size_bytes == step.consumed_bytes
+    assert reader.found.batches <= batches
+
+
+RUNS = (("map", run_map), ("filter", run_filter), ("reader", run_reader))
 
 
 def fuzz(seed: int, runs: int, seconds: float) -> Counter[str]:
@@ -229,7 +270,7 @@ def fuzz(seed: int, runs: int, seconds: float) -> Counter[str]:
         data = kind(source, batch)
         neighbour = encode(log_batch(2**50, (b"a", b"1"), (b"b", None)))
         data += source.choice((b"", neighbour, neighbour[: source.randrange(len(neighbour))]))
-        for name, run in (("map", run_map), ("filter", run_filter)):
+        for name, run in RUNS:
             try:
                 run(source, data, batch)
                 counts[f"{kind.__name__} {name} accepted"] += 1
@@ -243,4 +284,4 @@ def fuzz(seed: int, runs: int, seconds: float) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(fuzz(int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))))
+    sys.stdout.write(json.dumps(fuzz(int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))))

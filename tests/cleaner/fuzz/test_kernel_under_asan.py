@@ -1,7 +1,8 @@
 """The kernel reads clients' bytes: damaged ones must never make it read or write out of bounds.
 
-The kernel is compiled once more with AddressSanitizer and UBSan and fed with mutated batches in a
-process of its own. `KOMPAKT_FUZZ_RUNS` asks for a longer soak, `KOMPAKT_FUZZ_SEED` for other inputs.
+The kernel and the reader of its output are compiled once more with AddressSanitizer and UBSan and fed
+with mutated batches in a process of its own. `KOMPAKT_FUZZ_RUNS` asks for a longer soak,
+`KOMPAKT_FUZZ_SEED` for other inputs.
 """
 
 from __future__ import annotations
@@ -45,18 +46,23 @@ def test_the_harness_sees_a_fault(tmp_path: Path, call: str, report: str) -> Non
 
 @pytest.mark.timeout(0 if RUNS_SOAK else 300)
 def test_damaged_batches_never_take_the_kernel_out_of_bounds(tmp_path: Path) -> None:
-    kernel = module_sanitized("cleaner/kernel.pyx", tmp_path)
+    modules = [
+        str(module_sanitized(f"cleaner/{name}.pyx", tmp_path))
+        for name in ("kernel", "verify_output")
+    ]
 
     outcome = run_sanitized(
-        "-m", "tests.cleaner.fuzz.mutate", str(kernel), str(SEED), str(RUNS), str(SECONDS_MAX)
+        "-m", "tests.cleaner.fuzz.mutate", *modules, str(SEED), str(RUNS), str(SECONDS_MAX)
     )
 
     assert outcome.returncode == 0, outcome.stderr[-8_000:]
     counts = json.loads(outcome.stdout)
     assert counts["runs"] >= 200
     # The mutations reach the record parser, and not all of them stop there.
-    for step in ("map", "filter"):
+    for step in ("map", "filter", "reader"):
         assert counts[f"with_damaged_records {step} refused"] > 0
         assert counts[f"with_damaged_records {step} accepted"] > 0
         assert counts[f"with_damaged_header {step} accepted"] > 0
+    # The reader may be told of fewer batches than there are.
+    for step in ("map", "filter"):
         assert f"undamaged {step} refused" not in counts
