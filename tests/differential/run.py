@@ -10,6 +10,7 @@ from tests.differential.compare import Difference, Moment, Stale, differences, v
 from tests.differential.kompakt_log import KompaktLog
 from tests.differential.workload import (
     DELETE_RETENTION_MS,
+    SEGMENT_BYTES,
     START_MS,
     Advance,
     Append,
@@ -26,7 +27,7 @@ TOPIC_CONFIG = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.0",
     "delete.retention.ms": str(DELETE_RETENTION_MS),
-    "internal.segment.bytes": "600000",
+    "internal.segment.bytes": str(SEGMENT_BYTES),
     "segment.ms": str(2**63 - 1),
     "index.interval.bytes": "1000",
     "max.message.bytes": str(8 << 20),

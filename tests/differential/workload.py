@@ -21,6 +21,8 @@ DELETE_RETENTION_MS = 10_000
 PRODUCER_EXPIRATION_MS = 86_400_000
 ROUNDS = 6
 SEQUENCE_END = 1 << 31
+SEGMENT_BYTES = 600_000
+"""Kafka refuses a batch that is larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ PROFILES: Sequence[Profile] = (
     Profile(name="small-batches"),
     Profile(name="one-record-a-batch", records=(1, 1), batches=60, keys=15),
     Profile(name="large-batches", records=(100, 300), batches=6, keys=400),
-    Profile(name="large-values", records=(1, 4), value_bytes=(40_000, 200_000), batches=6, keys=8),
+    Profile(name="large-values", records=(1, 4), value_bytes=(40_000, 140_000), batches=6, keys=8),
     Profile(name="many-tombstones", tombstones=0.6, keys=20),
     Profile(name="few-repeats", keys=5_000, batches=40),
     Profile(name="holes-and-gaps", holes=0.4, gaps=0.3),
