@@ -12,8 +12,11 @@ help:  ## What can be made here
 run: $(VENV)/.installed  ## Start a broker on 127.0.0.1:9092, its HTTP endpoint on 127.0.0.1:9644, its data in ./data
 	$(BIN)/kompakt serve
 
+# Processes that share the test files out among them; 0 runs them in this one, with files by name.
+TEST_PROCESSES ?= 2
+
 test: $(VENV)/.installed-dev  ## Run every test; what the machine lacks is skipped with its reason
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, spelling
 	$(BIN)/ruff check .
