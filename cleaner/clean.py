@@ -26,8 +26,9 @@ from cleaner.kernel import BatchFilter, OffsetMap
 from cleaner.map import DirtySection, MappedSection, map_dirty_section
 from cleaner.meter import PassMeter
 from cleaner.pick import Assessment, Reason, horizon_is_due
+from cleaner.progress import Phase
 from cleaner.recopy import Recopy
-from cleaner.report import PassReport
+from cleaner.report import GroupReport, PassReport, group_report
 from cleaner.settings import CleanerSettings
 from cleaner.verify_pass import PassVerifier, VerificationFailed
 from protocol.errors import ProtocolError
@@ -144,24 +145,40 @@ def _execute(
     monotonic: Callable[[], float],
 ) -> PassReport:
     started = monotonic()
+    meter.progress.expect(Phase.MAP, sum(each.row.size for each in plan.dirty_segments()))
+    meter.progress.expect(Phase.RECOPY, _bytes_in(plan_groups(plan, plan.end_offset, 0)))
     offset_map = OffsetMap(settings.map_bytes, plan.view.hash_key, settings.map_load_factor)
     mapped = _map(plan, offset_map, settings, meter)
     log_start_offset = log.log_start_offset
     groups = plan_groups(plan, mapped.end_offset, log_start_offset)
+    meter.progress.expect(Phase.RECOPY, _bytes_in(groups))
     reads_all = _leave_no_gap(groups, log_start_offset)
     batch_filter = _filter(plan, offset_map, mapped, settings, stamps_markers=reads_all)
     tally: Counter[str] = Counter()
     verifier = PassVerifier(batch_filter, settings, meter=meter, monotonic=monotonic)
     verifier.check_map(offset_map, groups)
+    reports: list[GroupReport] = []
     for group in groups:
+        before = batch_filter.counts
         recopy = Recopy(batch_filter, log.new_cleaned_segment, meter=meter)
         clean_offset = mapped.end_offset if group is groups[-1] else None
         cleaned = _recopy(plan, group, recopy, verifier, settings, meter)
         _swap(log, plan, group, recopy, cleaned, clean_offset)
         _count(group, cleaned, tally)
+        rows = [segment.row for segment in group], [segment.row for segment in cleaned]
+        reports.append(group_report(*rows, before, batch_filter.counts))
     seconds = monotonic() - started
     report = _report(plan, offset_map, mapped.end_offset, batch_filter, tally, meter, seconds)
-    return replace(report, is_verified=settings.verify, verify_seconds=verifier.seconds)
+    return replace(
+        report,
+        is_verified=settings.verify,
+        verify_seconds=verifier.seconds,
+        group_reports=tuple(reports),
+    )
+
+
+def _bytes_in(groups: Sequence[Sequence[CleanableSegment]]) -> int:
+    return sum(segment.row.size for group in groups for segment in group)
 
 
 def plan_groups(
@@ -200,6 +217,7 @@ def _map(
         offset_map.clear(0)
         offset_map.end_offset = plan.end_offset
         return MappedSection(end_offset=plan.end_offset, bound_offset=plan.end_offset)
+    meter.progress.enter(Phase.MAP)
     section = DirtySection(
         segments=plan.dirty_segments(), start_offset=plan.start_offset, end_offset=plan.end_offset
     )
@@ -255,7 +273,9 @@ def _recopy(
 ) -> tuple[CleanedSegment, ...]:
     """Write a group's cleaned segments and verify them; nothing of them stays if that fails."""
     try:
+        meter.progress.enter(Phase.RECOPY)
         cleaned = recopy.run(group, chunk_bytes=settings.chunk_bytes, now_ms=plan.stamp_ms)
+        meter.progress.enter(Phase.VERIFY)
         verifier.check_group(group, cleaned)
         meter.check()
     except BaseException:

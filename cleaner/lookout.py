@@ -102,9 +102,14 @@ class Lookout:
             gain=self._gains.get(partition, 1.0),
         )
 
-    def plan(self, log: PartitionLog, *, requested: bool = False) -> CleaningPlan | None:
-        """The plan for a pass over the log as it is now; None if it is not eligible (any more)."""
-        view = log.cleaning_view()
+    def plan(
+        self, log: PartitionLog, *, requested: bool = False, as_if_rolled: bool = False
+    ) -> CleaningPlan | None:
+        """The plan for a pass over the log as it is now; None if it is not eligible (any more).
+
+        `as_if_rolled` plans what a pass would do if the active segment rolled now.
+        """
+        view = log.cleaning_view(as_if_rolled=as_if_rolled)
         assessment = self._assess(view, log, self.begin(), requested=requested)
         if assessment.reason is None:
             return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cleaner.probe import CleanerProbe
+from cleaner.progress import PassProgress
 from cleaner.throttle import Throttle
 
 
@@ -29,6 +30,7 @@ class PassMeter:
         "_throttle",
         "bytes_read",
         "bytes_written",
+        "progress",
         "throttled_seconds",
     )
 
@@ -39,17 +41,21 @@ class PassMeter:
         probe: CleanerProbe,
         sleep: Callable[[float], bool],
         is_stale: Callable[[], bool],
+        progress: PassProgress | None = None,
     ) -> None:
         """
         Args:
             sleep: waits, and returns True as soon as the pass is to stop; `sleep(0)` asks only.
             is_stale: whether the log's generation has moved since the pass was planned.
+            progress: what others see of the pass; nobody looks, by default.
         """
         # Constant after construction.
         self._throttle = throttle
         self._probe = probe
         self._sleep = sleep
         self._is_stale = is_stale
+        self.progress = progress or PassProgress(lambda: 0.0)
+        """Where the pass says which phase it is in."""
         # State: only grows.
         self.bytes_read = 0
         self.bytes_written = 0
@@ -58,12 +64,14 @@ class PassMeter:
     def read(self, bytes_count: int) -> None:
         """Account for bytes just read. Raises `CleaningAborted` as `check` does."""
         self.bytes_read += bytes_count
+        self.progress.read(bytes_count)
         self._probe.bytes_read(bytes_count)
         self._pay(self._throttle.read(bytes_count, sleep=self._nap))
 
     def wrote(self, bytes_count: int) -> None:
         """Account for bytes just written. Raises `CleaningAborted` as `check` does."""
         self.bytes_written += bytes_count
+        self.progress.wrote(bytes_count)
         self._probe.bytes_written(bytes_count)
         self._pay(self._throttle.wrote(bytes_count, sleep=self._nap))
 
@@ -81,5 +89,6 @@ class PassMeter:
     def _pay(self, seconds: float) -> None:
         if seconds > 0:
             self.throttled_seconds += seconds
+            self.progress.throttled_seconds = self.throttled_seconds
             self._probe.throttled(seconds)
         self.check()

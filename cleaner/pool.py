@@ -1,4 +1,4 @@
-"""The pool of cleaning workers: the one file of the cleaner that knows asyncio.
+"""The pool of cleaning workers: the one file of the cleaner, with `running.py`, that knows asyncio.
 
     each worker:   look at all logs -> clean the most urgent one in a thread -> look again at once,
                    or, if there was none, at the next moment that changes that, after a back-off
@@ -19,20 +19,25 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import TypeVar
 
 from cleaner.clean import CleaningPlan, clean
 from cleaner.clock import Clock
+from cleaner.dry_run import DryMeter, DryRun, dry_run
 from cleaner.look import Look
 from cleaner.lookout import Lookout
 from cleaner.map import MapTooSmall
 from cleaner.meter import CleaningAborted, PassMeter
+from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseScope
 from cleaner.probe import CleanerProbe
-from cleaner.quarantine import Quarantine, Quarantined
+from cleaner.progress import PassProgress
+from cleaner.quarantine import Quarantine
 from cleaner.report import PassReport
+from cleaner.running import PoolStatus, RunningPass, Task
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
 from cleaner.verify_pass import VerificationFailed
@@ -43,31 +48,14 @@ from storage.topic_partition import TopicPartition
 
 _log = logging.getLogger("cleaner.pool")
 
+T = TypeVar("T")
+Meter = TypeVar("Meter", bound=PassMeter)
+
 SEGMENTS_A_TURN = 5000
 """So many segments are looked at, a fifth of a microsecond each, before the loop gets a turn."""
 
 LOG_IN_SEGMENTS = 100
 """To look at a log costs as much as so many segments."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolStatus:
-    """The pool at one moment."""
-
-    running: tuple[TopicPartition, ...]
-    quarantined: tuple[Quarantined, ...]
-    last_reports: Mapping[TopicPartition, PassReport]
-    """The last completed pass of each partition in this process."""
-
-
-class RunningPass:
-    """A pass under way: the way to stop it, and to learn that it has ended."""
-
-    __slots__ = ("ended", "stop")
-
-    def __init__(self) -> None:
-        self.stop = threading.Event()
-        self.ended = asyncio.Event()
 
 
 class CleanerPool:
@@ -80,11 +68,14 @@ class CleanerPool:
         "_logs",
         "_lookout",
         "_next_look_at",
+        "_paused",
         "_picking",
         "_probe",
         "_quarantine",
+        "_rehearsing",
         "_running",
         "_settings",
+        "_slots",
         "_stopping",
         "_throttle",
         "_waking",
@@ -111,7 +102,10 @@ class CleanerPool:
             initializer=_lower_priority,
             initargs=(settings.thread_niceness,),
         )
+        self._slots = asyncio.Semaphore(settings.threads)
+        """One for each thread: a plan is made when there is a thread that carries it out."""
         self._picking = asyncio.Lock()
+        self._rehearsing = asyncio.Lock()
         self._stopping = asyncio.Event()
         # State.
         self._waking = asyncio.Event()
@@ -123,6 +117,7 @@ class CleanerPool:
         self._lookout = Lookout(clock)
         self._next_look_at = math.inf
         """Monotonic seconds at which a log becomes eligible, as far as the last look could tell."""
+        self._paused = NOTHING_PAUSED
         self._running: dict[TopicPartition, RunningPass] = {}
         self._last_reports: dict[TopicPartition, PassReport] = {}
         self._workers: list[asyncio.Task[None]] = []
@@ -142,7 +137,7 @@ class CleanerPool:
         self._stopping.set()
         self._wake()
         for running in tuple(self._running.values()):
-            running.stop.set()
+            running.halt("the broker stops")
         await asyncio.gather(*self._workers)
         for running in tuple(self._running.values()):
             await running.ended.wait()
@@ -170,31 +165,104 @@ class CleanerPool:
         self._throttle.lift(bool(directory_ids))
         self._wake()
 
-    async def clean_now(self, log: PartitionLog) -> PassReport:
+    def pause(self, paused: Paused) -> None:
+        """Clean only what is not paused from now on; a pass over what newly is stops within a chunk."""
+        before, self._paused = self._paused, paused
+        for running in tuple(self._running.values()):
+            if _holds(paused, running.log) and not _holds(before, running.log):
+                running.halt("cleaning was paused")
+        self._wake()
+
+    async def clean_now(
+        self,
+        log: PartitionLog,
+        *,
+        despite_pause: bool = False,
+        on_start: Callable[[RunningPass], None] = lambda _: None,
+    ) -> PassReport:
         """Clean a log up to its high watermark now, whatever its dirty ratio.
 
         Its active segment rolls first, if it holds records. Waits for a pass that is running over
-        the log, and for a free thread.
+        the log, and for a free thread. `on_start` is told when it has one.
 
         Raises:
             ValueError: the log is not compacted.
+            CleaningPaused: it is paused, and that is to be heeded.
             CleaningAborted: the pool stops, or the log was truncated, deleted or reconfigured.
             SwapRefused, ProtocolError, StorageError, MapTooSmall: as `cleaner.clean.clean`; the
                 partition is in quarantine then, as after a pass that nobody asked for.
         """
-        await self._until_idle(log.topic_partition)
-        log.roll(self._clock.now_ms())
-        plan = self._lookout.plan(log, requested=True)
-        if plan is None:
+
+        def begin() -> tuple[CleaningPlan, RunningPass]:
+            self._check_may_clean(log, despite_pause=despite_pause)
+            log.roll(self._clock.now_ms())
+            return self._claim_on_request(log, Task.CLEAN)
+
+        self._check_may_clean(log, despite_pause=despite_pause)
+        return await self._run_on_request(log, begin, on_start, self._run)
+
+    async def dry_run(
+        self, log: PartitionLog, *, on_start: Callable[[RunningPass], None] = lambda _: None
+    ) -> DryRun:
+        """Find out what `clean_now` would do, up to the swap, and change nothing.
+
+        It waits as `clean_now` does, and one rehearsal runs at a time: passes matter more.
+
+        Raises:
+            ValueError: the log is not compacted.
+            CleaningAborted, ProtocolError, StorageError, MapTooSmall: as `clean_now`; the partition
+                is not put into quarantine for it.
+        """
+
+        def begin() -> tuple[CleaningPlan, RunningPass]:
+            self._check_may_clean(log, despite_pause=True)
+            return self._claim_on_request(log, Task.DRY_RUN)
+
+        self._check_may_clean(log, despite_pause=True)
+        async with self._rehearsing:
+            return await self._run_on_request(log, begin, on_start, self._rehearse)
+
+    async def _run_on_request(
+        self,
+        log: PartitionLog,
+        begin: Callable[[], tuple[CleaningPlan, RunningPass]],
+        on_start: Callable[[RunningPass], None],
+        run: Callable[[PartitionLog, CleaningPlan, RunningPass], Awaitable[T]],
+    ) -> T:
+        """Wait for the log and for a thread, then begin and run."""
+        while True:
+            await self._until_idle(log.topic_partition)
+            async with self._slots:
+                if log.topic_partition not in self._running:
+                    plan, running = begin()
+                    on_start(running)
+                    return await run(log, plan, running)
+
+    def _claim_on_request(self, log: PartitionLog, task: Task) -> tuple[CleaningPlan, RunningPass]:
+        plan = self._lookout.plan(log, requested=True, as_if_rolled=task is Task.DRY_RUN)
+        assert plan is not None, "a compacted log that somebody asked for is eligible"
+        return plan, self._claim(log, plan, task)
+
+    def _check_may_clean(self, log: PartitionLog, *, despite_pause: bool) -> None:
+        if not log.config.is_compacted:
             raise ValueError(f"{log.topic_partition} is not compacted")
-        return await self._run(log, plan, self._claim(log))
+        scope = _scope_of(self._paused, log)
+        if scope is not None and not despite_pause:
+            raise CleaningPaused(f"cleaning of {log.topic_partition} is paused ({scope.value})")
+        if self._stopping.is_set():
+            raise CleaningAborted("the broker stops")
 
     def status(self) -> PoolStatus:
         """What runs, what rests and why, and how each partition's last pass went."""
         return PoolStatus(
-            running=tuple(self._running),
+            running=tuple(running.status() for running in self._running.values()),
             quarantined=self._quarantine.entries(),
             last_reports=dict(self._last_reports),
+            paused=self._paused,
+            threads=self._settings.threads,
+            rates=self._throttle.rates,
+            guard_rate=self._throttle.guard_rate,
+            is_lifted=self._throttle.is_lifted,
         )
 
     # ---------------------------------------------------------------- a worker
@@ -228,14 +296,15 @@ class CleanerPool:
 
     async def _clean_most_urgent(self) -> bool:
         """Pick a log and clean it; False if there was none, or its pass came to nothing."""
-        async with self._picking:
-            picked = await self._pick()
-            if picked is None or self._stopping.is_set():
-                return False
-            log, plan = picked
-            running = self._claim(log)
         try:
-            await self._run(log, plan, running)
+            async with self._slots:
+                async with self._picking:
+                    picked = await self._pick()
+                    if picked is None or self._stopping.is_set():
+                        return False
+                    log, plan = picked
+                    running = self._claim(log, plan)
+                await self._run(log, plan, running)
         except (CleaningAborted, ProtocolError, StorageError, MapTooSmall, VerificationFailed):
             # Told and accounted for where it happened. What made it end may still be there.
             self._next_look_at = math.inf
@@ -265,8 +334,10 @@ class CleanerPool:
 
     def _may_run(self, log: PartitionLog) -> bool:
         partition = log.topic_partition
-        return partition not in self._running and not self._quarantine.is_resting(
-            partition, now=self._clock.monotonic()
+        return (
+            partition not in self._running
+            and not _holds(self._paused, log)
+            and not self._quarantine.is_resting(partition, now=self._clock.monotonic())
         )
 
     def _next_moment(self, look: Look) -> float:
@@ -289,12 +360,14 @@ class CleanerPool:
         while (running := self._running.get(partition)) is not None:
             await running.ended.wait()
 
-    def _claim(self, log: PartitionLog) -> RunningPass:
+    def _claim(self, log: PartitionLog, plan: CleaningPlan, task: Task = Task.CLEAN) -> RunningPass:
         """Keep others off a log. Nothing may be awaited between its plan and this."""
         assert log.topic_partition not in self._running
-        running = self._running[log.topic_partition] = RunningPass()
+        progress = PassProgress(self._clock.monotonic)
+        running = RunningPass(log, task, plan.reason.name, progress)
+        self._running[log.topic_partition] = running
         if self._stopping.is_set():
-            running.stop.set()
+            running.halt("the broker stops")
         return running
 
     async def _run(self, log: PartitionLog, plan: CleaningPlan, running: RunningPass) -> PassReport:
@@ -303,7 +376,7 @@ class CleanerPool:
         self._probe.pass_started(partition.topic, partition.partition)
         try:
             report = await asyncio.get_running_loop().run_in_executor(
-                self._executor, self._execute, log, plan, running.stop
+                self._executor, self._execute, log, plan, running
             )
         except (CleaningAborted, SwapRefused, SegmentRemoved, LogOffline) as reason:
             _log.info("%s: cleaning stopped: %s", partition, reason)
@@ -320,24 +393,55 @@ class CleanerPool:
             self._complete(plan, report)
             return report
         finally:
-            del self._running[partition]
-            running.ended.set()
+            self._forget(running)
 
-    def _execute(self, log: PartitionLog, plan: CleaningPlan, stop: threading.Event) -> PassReport:
+    async def _rehearse(
+        self, log: PartitionLog, plan: CleaningPlan, running: RunningPass
+    ) -> DryRun:
+        """Run a claimed rehearsal in a thread; raises what it raised."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._executor, self._execute_dry, log, plan, running
+            )
+        finally:
+            self._forget(running)
+            # Workers have passed the log over meanwhile.
+            self._wake()
+
+    def _forget(self, running: RunningPass) -> None:
+        del self._running[running.log.topic_partition]
+        running.ended.set()
+
+    def _execute_dry(self, log: PartitionLog, plan: CleaningPlan, running: RunningPass) -> DryRun:
+        """The body of a rehearsal, in a worker thread."""
+        meter = self._meter(log, plan, running, DryMeter)
+        monotonic, rates = self._clock.monotonic, self._throttle.present_rates
+        return dry_run(log, plan, self._settings, meter=meter, monotonic=monotonic, rates=rates)
+
+    def _execute(self, log: PartitionLog, plan: CleaningPlan, running: RunningPass) -> PassReport:
         """The body of a pass, in a worker thread."""
-        meter = PassMeter(
+        meter = self._meter(log, plan, running, PassMeter)
+        return clean(log, plan, self._settings, meter=meter, monotonic=self._clock.monotonic)
+
+    def _meter(
+        self, log: PartitionLog, plan: CleaningPlan, running: RunningPass, kind: type[Meter]
+    ) -> Meter:
+        """The account of what begins now; raises `CleaningAborted` if it need not."""
+        running.progress.start()
+        meter = kind(
             throttle=self._throttle,
             probe=self._probe,
-            sleep=stop.wait,
+            sleep=running.stop.wait,
             is_stale=lambda: log.generation != plan.view.generation,
+            progress=running.progress,
         )
         meter.check()
-        return clean(log, plan, self._settings, meter=meter, monotonic=self._clock.monotonic)
+        return meter
 
     def _complete(self, plan: CleaningPlan, report: PassReport) -> None:
         partition = plan.view.topic_partition
         _log.info("%s", report)
-        self._last_reports[partition] = report
+        self._last_reports[partition] = replace(report, group_reports=())
         self._lookout.completed(plan, report)
         self._release(partition)
         self._probe.pass_completed(report)
@@ -360,6 +464,14 @@ class CleanerPool:
     def _release(self, partition: TopicPartition) -> None:
         if self._quarantine.release(partition):
             self._probe.released(partition.topic, partition.partition)
+
+
+def _scope_of(paused: Paused, log: PartitionLog) -> PauseScope | None:
+    return paused.scope_of(log.topic_id, log.topic_partition.partition)
+
+
+def _holds(paused: Paused, log: PartitionLog) -> bool:
+    return _scope_of(paused, log) is not None
 
 
 def _reason_of(error: Exception) -> str:

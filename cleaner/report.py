@@ -2,10 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cleaner.retain import Verdict
+from cleaner.step import VerdictCount
+from storage.manifest import SegmentRow
+
 SUPERSEDED = "dropped_superseded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """What a pass did to one group of neighbouring segments."""
+
+    sources: tuple[SegmentRow, ...]
+    """The segments as they were, in offset order."""
+    outputs: tuple[SegmentRow, ...]
+    """The segments that were written in their place."""
+    by_verdict: Mapping[Verdict, VerdictCount]
+    """Records, and their uncompressed bytes, that met each verdict; those that none did are left out."""
+
+
+def group_report(
+    sources: Sequence[SegmentRow],
+    outputs: Sequence[SegmentRow],
+    before: Mapping[Verdict, VerdictCount],
+    after: Mapping[Verdict, VerdictCount],
+) -> GroupReport:
+    """The report of a group, from the pass's counts at its begin and at its end. Pure."""
+    return GroupReport(
+        sources=tuple(sources),
+        outputs=tuple(outputs),
+        by_verdict={
+            verdict: VerdictCount(
+                records=count.records - before[verdict].records,
+                bytes=count.bytes - before[verdict].bytes,
+            )
+            for verdict, count in after.items()
+            if count.records > before[verdict].records
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +91,8 @@ class PassReport:
     """Whether each group was proved before its swap (`cleaner/verify_pass.py`)."""
     verify_seconds: float = 0.0
     """The part of `seconds` that went into reading the output again and comparing."""
+    group_reports: tuple[GroupReport, ...] = ()
+    """Each group in offset order."""
 
     @property
     def is_partial(self) -> bool:

@@ -1,8 +1,9 @@
 """Read a segment from a position to its end in chunks that begin at a batch.
 
 The kernel says how many bytes of a chunk it took; the next chunk begins there, so a batch that a
-chunk cut is read again with the next one. A batch larger than a chunk gets a chunk of its own size,
-bounded by the bytes that the segment still has: a size that lies is corruption, never memory.
+chunk cut is read again with the next one: from the page cache, so it is counted once. A batch larger
+than a chunk gets a chunk of its own size, bounded by the bytes that the segment still has: a size that
+lies is corruption, never memory.
 
 Source: Apache Kafka, Cleaner.java `growBuffersOrFail`; KAFKA-4298, KAFKA-6834.
 """
@@ -56,10 +57,12 @@ def scan_segment(
     end = segment.row.size
     wanted = chunk_bytes
     stalls = 0
+    counted = position
     while position < end:
         chunk = segment.read_at(position, min(wanted, end - position))
         _check(len(chunk) == min(wanted, end - position), segment, position, "file ends early")
-        meter.read(len(chunk))
+        meter.read(max(position + len(chunk) - counted, 0))
+        counted = max(position + len(chunk), counted)
         advance = step(chunk, position)
         if advance is None:
             return False

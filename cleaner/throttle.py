@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cleaner.budget import Budget
 
@@ -65,6 +65,17 @@ class Throttle:
     @property
     def guard_rate(self) -> float:
         return self._guard_rate
+
+    @property
+    def is_lifted(self) -> bool:
+        return self._is_lifted
+
+    @property
+    def present_rates(self) -> IoRates:
+        """What holds now, the guard included."""
+        if self._is_lifted:
+            return IoRates()
+        return replace(self._rates, total=min(self._rates.total, self._guard_rate))
 
     def set_rates(self, rates: IoRates) -> None:
         """Change what the operator allows; those who wait now go on at the new rates."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from storage.log_config import LogConfig
-from storage.manifest import SegmentRow
+from storage.manifest import UNKNOWN, SegmentRow
 from storage.segment import Segment
 from storage.topic_partition import TopicPartition
 
@@ -35,7 +35,7 @@ class CleaningView:
     topic_partition: TopicPartition
     config: LogConfig
     segments: tuple[CleanableSegment, ...]
-    """All segments but the active one, in offset order."""
+    """All segments but the active one, in offset order; with it, as if it had rolled, on request."""
     generation: int
     """The log's; -1 while it is truncated: then a pass ends at its first look."""
     clean_offset: int
@@ -56,3 +56,8 @@ class CleaningView:
     def sealed_rows(self) -> tuple[SegmentRow, ...]:
         """The rows of the sealed segments."""
         return tuple(segment.row for segment in self.segments)
+
+
+def empty_row(base_offset: int) -> SegmentRow:
+    """An active segment that nothing was appended to."""
+    return SegmentRow(base_offset=base_offset, file_version=UNKNOWN, end_offset=base_offset, size=0)

@@ -17,7 +17,7 @@ from protocol.record_batch import read_header, stamp
 from storage.begun_sync import BegunSync
 from storage.checkpoint import CHECKPOINT_BYTES_MIN
 from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
-from storage.cleaning_view import CleanableSegment, CleaningView
+from storage.cleaning_view import CleanableSegment, CleaningView, empty_row
 from storage.errors import NoSpace, StorageError, SwapRefused
 from storage.gap_batch import gap_batch
 from storage.log_config import LogConfig
@@ -283,19 +283,29 @@ class PartitionLog(ReadableLog):
 
     # ---------------------------------------------------------------- cleaning
 
-    def cleaning_view(self) -> CleaningView:
-        """A frozen picture for the cleaner to plan by. Any thread."""
+    def cleaning_view(self, *, as_if_rolled: bool = False) -> CleaningView:
+        """A frozen picture for the cleaner to plan by. Any thread.
+
+        Args:
+            as_if_rolled: the picture of the log that a `roll` at this moment would leave; on the
+                loop's thread, for it reads what appends change.
+        """
         producers = self.producers
         with self._list.state_lock:
             segments = self._list.segments
+            sealed = tuple(CleanableSegment(each.row(), each) for each in segments[:-1])
+            active_row = segments[-1].full_row()
+            if as_if_rolled and active_row.size:
+                sealed = (*sealed, CleanableSegment(active_row, segments[-1]))
+                active_row = empty_row(active_row.end_offset)
             return CleaningView(
                 topic_partition=self.topic_partition,
                 config=self.config,
-                segments=tuple(CleanableSegment(each.row(), each) for each in segments[:-1]),
+                segments=sealed,
                 # What is planned in the middle of a truncation must come to nothing.
                 generation=UNKNOWN if self._list.is_truncating else self.generation,
                 clean_offset=max(self.clean_offset, self.log_start_offset),
-                active_row=segments[-1].full_row(),
+                active_row=active_row,
                 log_start_offset=self.log_start_offset,
                 last_stable_offset=self.last_stable_offset,
                 high_watermark=self.high_watermark,

@@ -8,6 +8,7 @@ import os
 import re
 import threading
 import time
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,9 +19,12 @@ import pytest
 import cleaner.verify_pass
 from cleaner.look import Look
 from cleaner.meter import CleaningAborted
+from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused
 from cleaner.pool import CleanerPool
 from cleaner.probe import SilentProbe
+from cleaner.progress import Phase
 from cleaner.report import PassReport
+from cleaner.running import RunningPass, Task
 from cleaner.settings import CleanerSettings
 from cleaner.step import SegmentSummary
 from cleaner.throttle import IoRates
@@ -97,7 +101,10 @@ class House:
     def log(self, topic: str = "orders", config: LogConfig = CONFIG) -> PartitionLog:
         log = create_log(
             LocalFileSystem(),
-            identity(topic, str(self.path / topic / "0")),
+            replace(
+                identity(topic, str(self.path / topic / "0")),
+                topic_id=uuid.uuid5(uuid.NAMESPACE_DNS, topic),
+            ),
             config,
             opening(now_ms=self.clock.now_ms()),
         )
@@ -846,3 +853,137 @@ def check_readers(logs: list[PartitionLog], latest: list[dict[bytes, bytes]]) ->
         assert {record.key: record.value for record in records} == values
         offsets = [record.offset for record in records]
         assert offsets == sorted(set(offsets))
+
+
+# -------------------------------------------------------------------- what operators steer
+
+
+SLOW = replace(SETTINGS, io_rates=IoRates(total=1.0))
+"""The first chunk of a pass takes minutes."""
+
+
+def paused_of(log: PartitionLog) -> Paused:
+    return Paused(partitions=frozenset({(log.topic_id, log.topic_partition.partition)}))
+
+
+async def test_a_paused_log_is_not_cleaned_until_it_is_resumed(house: House) -> None:
+    log = house.dirty_log()
+    pool = house.pool()
+    pool.pause(paused_of(log))
+
+    async with running(pool):
+        await asyncio.sleep(0.1)
+        assert log.clean_offset == 0
+        pool.pause(NOTHING_PAUSED)
+        await until(lambda: log.clean_offset == 3)
+
+
+async def test_a_pause_stops_a_running_pass_and_not_others(house: House) -> None:
+    log, _ = house.dirty_log(), house.dirty_log("other")
+    async with running(house.pool(replace(SLOW, threads=2))) as pool:
+        await until(lambda: len(pool.status().running) == 2)
+        pool.pause(paused_of(log))
+        await until(lambda: "aborted orders" in house.probe.events)
+
+        assert [str(each.topic_partition) for each in pool.status().running] == ["other-0"]
+    assert staged_files(log) == []
+    assert log.clean_offset == 0
+
+
+async def test_a_pass_on_request_refuses_a_paused_log_unless_forced(house: House) -> None:
+    log = house.dirty_log()
+    pool = house.pool()
+    pool.pause(Paused(everything=True))
+
+    with pytest.raises(CleaningPaused, match="orders-0 is paused"):
+        await pool.clean_now(log)
+    report = await pool.clean_now(log, despite_pause=True)
+
+    assert report.end_offset == 3
+    await pool.stop()
+
+
+async def test_a_running_pass_says_how_far_it_is(house: House) -> None:
+    log = house.dirty_log()
+    async with running(house.pool(SLOW)) as pool:
+        await until(lambda: bool(pool.status().running))
+        await until(lambda: pool.status().running[0].progress.bytes_done > 0)
+        (status,) = pool.status().running
+
+        assert status.progress.phase is Phase.MAP
+        assert status.progress.bytes_planned == 2 * log.segments[0].size
+        assert status.progress.eta_seconds is not None
+
+
+async def test_a_rehearsal_changes_nothing_and_keeps_passes_off_the_log(house: House) -> None:
+    log = house.dirty_log()
+    pool = house.pool(SLOW)
+    started: list[RunningPass] = []
+    rehearsal = asyncio.create_task(pool.dry_run(log, on_start=started.append))
+    await until(lambda: bool(started))
+
+    async with running(pool):
+        await asyncio.sleep(0.1)
+        assert [each.task for each in pool.status().running] == [Task.DRY_RUN]
+        pool.configure(SETTINGS)
+        found = await rehearsal
+        await until(lambda: log.clean_offset == 3)
+
+    assert found.report.records_by_verdict["dropped_superseded"] == 1
+    assert house.probe.events == ["completed orders"]
+
+
+async def test_a_rehearsal_can_be_stopped(house: House) -> None:
+    log = house.dirty_log()
+    pool = house.pool(SLOW)
+
+    with pytest.raises(CleaningAborted):
+        await pool.dry_run(log, on_start=lambda pass_: pass_.halt("nobody waits for it"))
+    await pool.stop()
+
+
+async def test_a_rehearsal_of_a_damaged_log_says_so_and_no_more(house: House) -> None:
+    log = house.dirty_log()
+    flip_a_byte(log)
+    pool = house.pool()
+
+    with pytest.raises(CorruptBatch):
+        await pool.dry_run(log)
+
+    assert pool.status().quarantined == ()
+    assert house.probe.events == []
+    await pool.stop()
+
+
+async def test_requests_wait_for_a_thread_and_plan_when_they_have_one(house: House) -> None:
+    first, second = house.dirty_log("first"), house.dirty_log("second")
+    pool = house.pool(SLOW)
+    started: list[RunningPass] = []
+    requests = [
+        asyncio.create_task(pool.clean_now(log, on_start=started.append)) for log in (first, second)
+    ]
+    await until(lambda: bool(started))
+    await asyncio.sleep(0.05)
+    assert len(started) == 1
+    house.append(second, (b"a", b"3"))
+    pool.configure(SETTINGS)
+
+    reports = await asyncio.gather(*requests)
+
+    assert [report.end_offset for report in reports] == [3, 4]
+    await pool.stop()
+
+
+async def test_a_request_that_waits_when_the_pool_stops_is_told(house: House) -> None:
+    first, second = house.dirty_log("first"), house.dirty_log("second")
+    pool = house.pool(SLOW)
+    started: list[RunningPass] = []
+    requests = [
+        asyncio.create_task(pool.clean_now(log, on_start=started.append)) for log in (first, second)
+    ]
+    await until(lambda: bool(started))
+    await pool.stop()
+
+    ends = await asyncio.gather(*requests, return_exceptions=True)
+
+    assert [type(end) for end in ends] == [CleaningAborted, CleaningAborted]

@@ -1,0 +1,142 @@
+"""What a pass would do, without doing it: the real pass over the real log, with a null sink.
+
+    the view        the log as a roll would leave it: `now` rolls first, so the active segment counts as
+                    sealed up to its end, and its bound is the high watermark as ever
+    the log         takes swaps, and writes them down
+    the segments    are written to `storage/null_files.py`, which only counts
+    verification    is left out, for there is nothing to read again; its reading is added to the account
+
+So what dies, by which verdict, how segments are grouped and what their manifest rows will say is what
+the same code finds that would do it; only times are estimated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from cleaner.clean import CleaningPlan, clean
+from cleaner.meter import PassMeter
+from cleaner.report import GroupReport, PassReport
+from cleaner.settings import CleanerSettings
+from cleaner.throttle import IoRates
+from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
+from storage.log import PartitionLog
+from storage.manifest import UNKNOWN, SegmentRow
+from storage.null_files import NullFileSystem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """What a pass would do now."""
+
+    report: PassReport
+    """The pass's, with its groups; its times are estimates under the present throttle."""
+    replaced: tuple[GroupReport, ...]
+    """The groups that would be swapped."""
+    untouched: tuple[SegmentRow, ...]
+    """The segments that would stay as they are."""
+    rolls: bool
+    """Whether the active segment would roll first."""
+    map_bytes: int
+    """Memory of the offset map, at most."""
+
+
+class DryMeter(PassMeter):
+    """The account of a rehearsal: it reads for real, and pays for that only."""
+
+    __slots__ = ()
+
+    def wrote(self, bytes_count: int) -> None:
+        self.bytes_written += bytes_count
+        self.check()
+
+
+class DryLog:
+    """A log that is read by a pass, and takes its swaps without a change."""
+
+    __slots__ = ("_fs", "_log", "_version", "swapped")
+
+    def __init__(self, log: PartitionLog) -> None:
+        # Constant after construction.
+        self._log = log
+        self._fs = NullFileSystem()
+        # State.
+        self._version = 0
+        self.swapped: set[int] = set()
+        """The base offsets of the groups whose swaps it took."""
+
+    @property
+    def generation(self) -> int:
+        return self._log.generation
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter:
+        self._version += 1
+        return CleanedSegmentWriter(self._fs, self._log.directory, base_offset, self._version)
+
+    def swap(
+        self,
+        sources: Sequence[SegmentRow],
+        cleaned: Sequence[CleanedSegment],
+        *,
+        generation: int,
+        clean_offset: int | None,
+    ) -> None:
+        self.swapped.add(sources[0].base_offset)
+
+
+def dry_run(
+    log: PartitionLog,
+    plan: CleaningPlan,
+    settings: CleanerSettings,
+    *,
+    meter: DryMeter,
+    monotonic: Callable[[], float],
+    rates: IoRates,
+) -> DryRun:
+    """Rehearse a plan of a view `as_if_rolled`, in the calling thread. Raises as `clean`.
+
+    Args:
+        rates: what holds passes at present; `math.inf` where nothing does.
+    """
+    dry_log = DryLog(log)
+    report = clean(dry_log, plan, replace(settings, verify=False), meter=meter, monotonic=monotonic)
+    predicted = predicted_report(report, is_verified=settings.verify, rates=rates)
+    replaced = tuple(
+        group for group in report.group_reports if group.sources[0].base_offset in dry_log.swapped
+    )
+    gone = {row for group in replaced for row in group.sources}
+    return DryRun(
+        report=predicted,
+        replaced=replaced,
+        untouched=tuple(row for row in plan.view.sealed_rows if row not in gone),
+        rolls=plan.view.active_row.file_version == UNKNOWN,
+        map_bytes=settings.map_bytes,
+    )
+
+
+def predicted_report(rehearsed: PassReport, *, is_verified: bool, rates: IoRates) -> PassReport:
+    """The report of the pass itself, from that of its rehearsal. Pure."""
+    read_again = rehearsed.bytes_written if is_verified else 0
+    report = replace(
+        rehearsed, bytes_read=rehearsed.bytes_read + read_again, is_verified=is_verified
+    )
+    working = rehearsed.seconds - rehearsed.throttled_seconds
+    moved = report.bytes_read + report.bytes_written
+    # To write and to verify takes about as long as to read, by the byte.
+    working *= moved / rehearsed.bytes_read if rehearsed.bytes_read else 1.0
+    seconds = max(working, throttle_seconds(report.bytes_read, report.bytes_written, rates))
+    return replace(report, seconds=seconds, throttled_seconds=max(seconds - working, 0.0))
+
+
+def throttle_seconds(bytes_read: int, bytes_written: int, rates: IoRates) -> float:
+    """How long the budgets let so many bytes take, at least. Pure."""
+    return max(
+        (bytes_read + bytes_written) / rates.total,
+        bytes_read / rates.read,
+        bytes_written / rates.write,
+    )

@@ -1,0 +1,102 @@
+"""A file system that keeps nothing: what is written is counted and forgotten.
+
+For a rehearsal of a cleaning pass, whose cleaned segments nobody reads. Nothing can be read here.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from storage.errors import MissingFile
+from storage.files import Buffer, File, Lock
+
+
+class NullFile:
+    """Says how much was written to it."""
+
+    __slots__ = ("path", "size")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.size = 0
+
+    def append(self, parts: Sequence[Buffer]) -> int:
+        position = self.size
+        self.size += sum(len(part) for part in parts)
+        return position
+
+    def read_at(self, position: int, size: int) -> bytes:
+        raise _nothing_here(self.path)
+
+    def read_cached(self, position: int, size: int) -> bytes | bytearray:
+        raise _nothing_here(self.path)
+
+    def read_into(self, position: int, buffer: memoryview) -> int:
+        raise _nothing_here(self.path)
+
+    def truncate(self, size: int) -> None:
+        self.size = min(self.size, size)
+
+    def reserve(self, size: int) -> None: ...
+
+    def free_reserved(self) -> None: ...
+
+    def sync(self) -> None: ...
+
+    def fileno(self) -> int:
+        raise _nothing_here(self.path)
+
+    def sync_descriptor(self) -> int | None:
+        return None
+
+    def close(self) -> None: ...
+
+
+class NullFileSystem:
+    """Takes every write, has no file."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        if not create:
+            raise _nothing_here(path)
+        return NullFile(path)
+
+    def read_bytes(self, path: str) -> bytes:
+        raise _nothing_here(path)
+
+    def write_bytes(self, path: str, data: bytes) -> None: ...
+
+    def replace_durably(self, path: str, data: bytes, *, secret: bool = False) -> None: ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def list(self, path: str) -> list[str]:
+        return []
+
+    def make_directory(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None: ...
+
+    def exists(self, path: str) -> bool:
+        return False
+
+    def size(self, path: str) -> int:
+        raise _nothing_here(path)
+
+    def free_bytes(self, path: str) -> int:
+        return 0
+
+    def lock(self, path: str) -> Lock:
+        raise _nothing_here(path)
+
+    def forget_cached(self, path: str) -> None: ...
+
+
+def _nothing_here(path: str) -> MissingFile:
+    return MissingFile("read", path, errno.ENOENT, "nothing is kept here")
