@@ -149,10 +149,15 @@ class _Comparison:
                 assert their is not None
                 yield Difference(f"only Kafka has {a} of {their}", self._why_only_kafka(a, their))
             elif a is None and b is not None:
-                reason = Reason.TAIL_RECORD if offset == self.moment.tail_offset else None
-                yield Difference(f"only we have {b} of {my}", reason)
+                assert my is not None
+                yield Difference(f"only we have {b} of {my}", self._why_only_ours(b, my))
             elif a != b:
                 yield Difference(f"Kafka has {a}, we have {b}", None)
+
+    def _why_only_ours(self, record: DumpedRecord, batch: DumpedBatch) -> Reason | None:
+        # The batch may end in offsets that no record has.
+        is_tail = batch.last_offset == self.moment.tail_offset and record == batch.records[-1]
+        return Reason.TAIL_RECORD if is_tail else None
 
     def _why_only_kafka(self, record: DumpedRecord, batch: DumpedBatch) -> Reason | None:
         now_ms = self.moment.now_ms

@@ -10,7 +10,7 @@ from tests.harness.kafka_cleaner import DumpedBatch, DumpedRecord
 NOW_MS = 50_000
 MOMENT = Moment(
     now_ms=NOW_MS,
-    tail_offset=29,
+    tail_offset=39,
     kafka_was_idle=False,
     marker_horizons={},
     stale=Stale(),
@@ -93,9 +93,12 @@ def test_a_value_that_only_one_side_has_has_no_reason() -> None:
 
 
 def test_only_the_last_record_below_the_bound_may_be_ours_alone() -> None:
-    tail = replace(VALUE, offset=MOMENT.tail_offset)
+    at_bound, last = replace(MOMENT, tail_offset=29), replace(VALUE, offset=29)
+    before_a_hole = replace(VALUE, offset=28)
 
-    assert reasons(None, batch(VALUE, tail)) == [None, Reason.TAIL_RECORD]
+    assert reasons(None, batch(VALUE, last), at_bound) == [None, Reason.TAIL_RECORD]
+    assert reasons(batch(VALUE), batch(VALUE, before_a_hole), at_bound) == [Reason.TAIL_RECORD]
+    assert reasons(None, batch(VALUE), MOMENT) == [None]
 
 
 def test_a_due_tombstone_may_be_kafkas_alone_while_kafka_is_idle() -> None:
