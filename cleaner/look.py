@@ -12,8 +12,7 @@ class Look:
     """What one look has found so far. Used on the event loop."""
 
     __slots__ = (
-        "best", "best_urgency", "dirty_ratio_max", "horizon_now_ms", "logs_count", "now_ms",
-        "overdue_count", "overdue_ms_max", "wake_ms",
+        "best", "best_urgency", "horizon_now_ms", "now_ms", "wake_ms",
     )  # fmt: skip
 
     def __init__(self, now_ms: int, horizon_now_ms: int) -> None:
@@ -27,22 +26,10 @@ class Look:
         self.best_urgency: Urgency | None = None
         self.wake_ms = LONG_MAX
         """The next moment, in wall time, at which time alone makes a difference."""
-        self.logs_count = 0
-        self.dirty_ratio_max = 0.0
-        self.overdue_count = 0
-        """Logs with a record that has waited longer than max.compaction.lag.ms."""
-        self.overdue_ms_max = 0
-        """How much longer the oldest such record has waited."""
 
     def saw(self, assessment: Assessment) -> None:
         """Take a log into account, whether a pass may run over it or not."""
-        self.logs_count += 1
-        self.dirty_ratio_max = max(self.dirty_ratio_max, assessment.dirty_ratio)
         self.wake_ms = min(self.wake_ms, assessment.wake_ms)
-        overdue_ms = self.now_ms - assessment.deadline_ms
-        if overdue_ms > 0:
-            self.overdue_count += 1
-            self.overdue_ms_max = max(self.overdue_ms_max, overdue_ms)
 
     def offer(self, log: PartitionLog, its_urgency: Urgency) -> None:
         """Take a log for the best if it is more urgent than those before."""

@@ -74,12 +74,12 @@ class Lookout:
         """
         if log.log_start_offset == log.log_end_offset:
             return
-        assessment = self._assess(_sketch(log), log, look)
+        assessment = self._assess(sketch(log), log, look)
         if assessment.roll_ms <= look.now_ms:
             # What is wrong with the disk, who appends is told, and it takes the log offline.
             with contextlib.suppress(StorageError):
                 log.roll(look.now_ms)
-            assessment = self._assess(_sketch(log), log, look)
+            assessment = self._assess(sketch(log), log, look)
         look.saw(assessment)
         if assessment.reason is None:
             self._eligible_since.pop(log.topic_partition, None)
@@ -149,7 +149,8 @@ class Lookout:
                 del known[partition]
 
 
-def _sketch(log: PartitionLog) -> LogSketch:
+def sketch(log: PartitionLog) -> LogSketch:
+    """The log as it is now; outside the loop's thread it may be torn, never wrong."""
     *sealed, active = log.segments
     return LogSketch(
         sealed_rows=sealed,

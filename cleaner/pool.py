@@ -35,7 +35,7 @@ from cleaner.meter import CleaningAborted, PassMeter
 from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseScope
 from cleaner.probe import CleanerProbe
 from cleaner.progress import PassProgress
-from cleaner.quarantine import Quarantine
+from cleaner.quarantine import Quarantine, kind_of
 from cleaner.report import PassReport
 from cleaner.running import PoolStatus, RunningPass, Task
 from cleaner.settings import CleanerSettings
@@ -138,7 +138,7 @@ class CleanerPool:
         self._wake()
         for running in tuple(self._running.values()):
             running.halt("the broker stops")
-        await asyncio.gather(*self._workers)
+        await asyncio.gather(*self._workers, return_exceptions=True)
         for running in tuple(self._running.values()):
             await running.ended.wait()
         self._executor.shutdown()
@@ -251,6 +251,11 @@ class CleanerPool:
             raise CleaningPaused(f"cleaning of {log.topic_partition} is paused ({scope.value})")
         if self._stopping.is_set():
             raise CleaningAborted("the broker stops")
+
+    @property
+    def dead_workers(self) -> int:
+        """Workers that ended though nobody asked them to: none, unless we are mistaken. Any thread."""
+        return 0 if self._stopping.is_set() else sum(each.done() for each in self._workers)
 
     def status(self) -> PoolStatus:
         """What runs, what rests and why, and how each partition's last pass went."""
@@ -380,14 +385,14 @@ class CleanerPool:
             )
         except (CleaningAborted, SwapRefused, SegmentRemoved, LogOffline) as reason:
             _log.info("%s: cleaning stopped: %s", partition, reason)
-            self._probe.pass_aborted(partition.topic, partition.partition)
+            self._probe.pass_aborted(partition.topic, partition.partition, str(reason))
             raise
         except (ProtocolError, StorageError, MapTooSmall, VerificationFailed) as error:
-            self._fail(log, _reason_of(error))
+            self._fail(log.topic_partition, error, _reason_of(error))
             raise
         except Exception as error:
             _log.exception("%s: cleaning failed", partition)
-            self._fail(log, repr(error))
+            self._fail(log.topic_partition, error, repr(error))
             raise
         else:
             self._complete(plan, report)
@@ -446,20 +451,19 @@ class CleanerPool:
         self._release(partition)
         self._probe.pass_completed(report)
 
-    def _fail(self, log: PartitionLog, reason: str) -> None:
-        partition = log.topic_partition
-        entry = self._quarantine.add(partition, reason, now=self._clock.monotonic())
+    def _fail(self, partition: TopicPartition, error: Exception, reason: str) -> None:
+        entry = self._quarantine.add(
+            partition, reason, kind=kind_of(error), now=self._clock.monotonic()
+        )
         _log.error(
             "%s: cleaning failed: %s; it is tried again in %.0f s (failure %d)",
             partition,
             reason,
-            entry.retry_at - self._clock.monotonic(),
+            entry.rest_seconds,
             entry.failures,
         )
         self._probe.pass_failed(partition.topic, partition.partition, reason)
-        self._probe.quarantined(
-            partition.topic, partition.partition, reason, bytes_count=log.size_bytes
-        )
+        self._probe.quarantined(entry)
 
     def _release(self, partition: TopicPartition) -> None:
         if self._quarantine.release(partition):

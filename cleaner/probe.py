@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from cleaner.look import Look
+from cleaner.quarantine import Quarantined
 from cleaner.report import PassReport
 
 
@@ -21,14 +22,14 @@ class CleanerProbe(Protocol):
     def pass_completed(self, report: PassReport) -> None:
         """A pass came to its end and everything it recopied is swapped in."""
 
-    def pass_aborted(self, topic: str, partition: int) -> None:
+    def pass_aborted(self, topic: str, partition: int, reason: str) -> None:
         """A pass stopped early because it was asked to or its log changed; nothing is wrong."""
 
     def pass_failed(self, topic: str, partition: int, reason: str) -> None:
         """A pass raised; `reason` is one sentence for people. The partition is quarantined."""
 
-    def quarantined(self, topic: str, partition: int, reason: str, *, bytes_count: int) -> None:
-        """The partition rests until its retry; `bytes_count` is the size of its log."""
+    def quarantined(self, entry: Quarantined) -> None:
+        """A partition rests until its retry."""
 
     def released(self, topic: str, partition: int) -> None:
         """The partition left the quarantine: a pass succeeded, or the partition is gone."""
@@ -56,9 +57,9 @@ class SilentProbe:
 
     def pass_started(self, topic: str, partition: int) -> None: ...
     def pass_completed(self, report: PassReport) -> None: ...
-    def pass_aborted(self, topic: str, partition: int) -> None: ...
+    def pass_aborted(self, topic: str, partition: int, reason: str) -> None: ...
     def pass_failed(self, topic: str, partition: int, reason: str) -> None: ...
-    def quarantined(self, topic: str, partition: int, reason: str, *, bytes_count: int) -> None: ...
+    def quarantined(self, entry: Quarantined) -> None: ...
     def released(self, topic: str, partition: int) -> None: ...
     def picked(self, look: Look) -> None: ...
     def worker_failed(self, reason: str) -> None: ...

@@ -7,6 +7,7 @@ each failure doubles its rest, up to a bound, and one success releases it.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Container
 from dataclasses import dataclass
 
@@ -20,10 +21,14 @@ class Quarantined:
     topic_partition: TopicPartition
     reason: str
     """What went wrong, one sentence for people."""
+    kind: str
+    """The same as one word of few, for metrics: the name of the error, `corrupt_batch`."""
     failures: int
     """Passes that failed in a row."""
     retry_at: float
     """Monotonic seconds at which the next pass may be tried."""
+    rest_seconds: float
+    """How long it rests in all."""
 
 
 class Quarantine:
@@ -38,7 +43,9 @@ class Quarantine:
         # State.
         self._entries: dict[TopicPartition, Quarantined] = {}
 
-    def add(self, topic_partition: TopicPartition, reason: str, *, now: float) -> Quarantined:
+    def add(
+        self, topic_partition: TopicPartition, reason: str, *, kind: str, now: float
+    ) -> Quarantined:
         """Let a partition rest after a failure at monotonic `now`."""
         former = self._entries.get(topic_partition)
         failures = former.failures + 1 if former else 1
@@ -47,8 +54,10 @@ class Quarantine:
         entry = Quarantined(
             topic_partition=topic_partition,
             reason=reason,
+            kind=kind,
             failures=failures,
             retry_at=now + rest,
+            rest_seconds=rest,
         )
         self._entries[topic_partition] = entry
         return entry
@@ -74,3 +83,8 @@ class Quarantine:
     def entries(self) -> tuple[Quarantined, ...]:
         """All quarantined partitions, whether resting or due for a retry."""
         return tuple(self._entries.values())
+
+
+def kind_of(error: Exception) -> str:
+    """The name of an error as one word: `CorruptBatch` is `corrupt_batch`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
 
 from metrics.histogram import LONG_SECONDS, Histogram
 
@@ -35,15 +36,39 @@ class CompletedPass(Protocol):
     def verify_seconds(self) -> float: ...
 
 
-class FinishedLook(Protocol):
-    """The part of a `cleaner.lookout.Look` that is shown."""
+class Partition(Protocol):
+    """A `storage.topic_partition.TopicPartition`."""
 
     @property
-    def dirty_ratio_max(self) -> float: ...
+    def topic(self) -> str: ...
     @property
-    def overdue_count(self) -> int: ...
+    def partition(self) -> int: ...
+
+
+class QuarantineEntry(Protocol):
+    """The part of a `cleaner.quarantine.Quarantined` that is shown."""
+
     @property
-    def overdue_ms_max(self) -> int: ...
+    def topic_partition(self) -> Partition: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def failures(self) -> int: ...
+
+
+Result: TypeAlias = Literal["completed", "aborted", "failed"]
+
+NO_PASSES: dict[Result, int] = {"completed": 0, "aborted": 0, "failed": 0}
+
+
+@dataclass(slots=True)
+class PartitionCounts:
+    """The passes over one partition since the start."""
+
+    passes_by_result: dict[Result, int] = field(default_factory=lambda: dict(NO_PASSES))
+    bytes_reclaimed: int = 0
+    completed_at: float | None = None
+    """Monotonic seconds; None before the first one."""
 
 
 class CleanerCounts:
@@ -58,13 +83,11 @@ class CleanerCounts:
         "bytes_reclaimed_total",
         "bytes_written_total",
         "directories_short_of_space",
-        "dirty_ratio_max",
         "free_bytes_by_directory",
         "guard_bytes_per_second",
         "guard_quiet_p99",
-        "map_utilization",
-        "overdue_count",
-        "overdue_ms_max",
+        "last_passes",
+        "partitions",
         "pass_seconds",
         "passes_by_result",
         "quarantine",
@@ -74,7 +97,8 @@ class CleanerCounts:
         "worker_failures",
     )  # fmt: skip
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, threads: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+        """`threads` passes run at the same time."""
         # Constant after construction
         self._clock = clock
         # Covers the counts of the verbs that workers call, several threads at a time.
@@ -85,17 +109,17 @@ class CleanerCounts:
         self.throttled_seconds = 0.0
         self.verify_seconds = 0.0
         self.bytes_reclaimed_total = 0
-        self.passes_by_result: dict[str, int] = {"completed": 0, "aborted": 0, "failed": 0}
+        self.passes_by_result = dict(NO_PASSES)
         self.records_by_verdict: defaultdict[str, int] = defaultdict(int)
         self.pass_seconds = Histogram(LONG_SECONDS)
-        self.map_utilization = 0.0
+        self.last_passes: deque[CompletedPass] = deque(maxlen=max(threads, 1))
+        """Completed, one for each thread: Kafka shows what each thread did last."""
+        self.partitions: dict[tuple[str, int], PartitionCounts] = {}
+        """Those over which a pass has ended and whose topics are there."""
         self.worker_failures = 0
-        self.dirty_ratio_max = 0.0
         self.free_bytes_by_directory: dict[str, int] = {}
         self.directories_short_of_space = 0
-        self.overdue_count = 0
-        self.overdue_ms_max = 0
-        self.quarantine: dict[tuple[str, int], int] = {}
+        self.quarantine: dict[tuple[str, int], QuarantineEntry] = {}
         self.guard_bytes_per_second = math.inf
         self.guard_quiet_p99 = 0.0
         self._picked_at: float | None = None
@@ -106,6 +130,10 @@ class CleanerCounts:
     def seconds_since_picked(self) -> float | None:
         """How long ago logs were last looked at; None before the first time."""
         return None if self._picked_at is None else self._clock() - self._picked_at
+
+    def seconds_since_pass(self, counts: PartitionCounts) -> float | None:
+        """How long ago a partition's last completed pass ended; None before the first one."""
+        return None if counts.completed_at is None else self._clock() - counts.completed_at
 
     @property
     def running(self) -> int:
@@ -122,31 +150,36 @@ class CleanerCounts:
         self._started_at[topic, partition] = self._clock()
 
     def pass_completed(self, report: CompletedPass) -> None:
-        self._pass_ended("completed", report.topic, report.partition)
+        counts = self._pass_ended("completed", report.topic, report.partition)
+        reclaimed = max(report.bytes_before - report.bytes_after, 0)
+        counts.bytes_reclaimed += reclaimed
+        counts.completed_at = self._clock()
+        self.last_passes.append(report)
         self.pass_seconds.observe(report.seconds)
         self.verify_seconds += report.verify_seconds
-        self.bytes_reclaimed_total += max(report.bytes_before - report.bytes_after, 0)
+        self.bytes_reclaimed_total += reclaimed
         for verdict, count in report.records_by_verdict.items():
             self.records_by_verdict[verdict] += count
-        if report.keys_capacity:
-            self.map_utilization = report.keys_mapped / report.keys_capacity
 
-    def pass_aborted(self, topic: str, partition: int) -> None:
+    def pass_aborted(self, topic: str, partition: int, reason: str) -> None:
         self._pass_ended("aborted", topic, partition)
 
     def pass_failed(self, topic: str, partition: int, reason: str) -> None:
         self._pass_ended("failed", topic, partition)
 
-    def quarantined(self, topic: str, partition: int, reason: str, *, bytes_count: int) -> None:
-        self.quarantine[topic, partition] = bytes_count
+    def quarantined(self, entry: QuarantineEntry) -> None:
+        partition = entry.topic_partition
+        self.quarantine[partition.topic, partition.partition] = entry
 
     def released(self, topic: str, partition: int) -> None:
         self.quarantine.pop((topic, partition), None)
 
-    def picked(self, look: FinishedLook) -> None:
-        self.dirty_ratio_max = look.dirty_ratio_max
-        self.overdue_count = look.overdue_count
-        self.overdue_ms_max = look.overdue_ms_max
+    def topic_deleted(self, topic: str) -> None:
+        """A topic is gone, and the counts of its partitions with it."""
+        for key in [each for each in self.partitions if each[0] == topic]:
+            self.partitions.pop(key, None)
+
+    def picked(self, look: object) -> None:
         self._picked_at = self._clock()
 
     def worker_failed(self, reason: str) -> None:
@@ -174,6 +207,9 @@ class CleanerCounts:
         self.guard_bytes_per_second = bytes_per_second
         self.guard_quiet_p99 = quiet_p99 or 0.0
 
-    def _pass_ended(self, result: str, topic: str, partition: int) -> None:
+    def _pass_ended(self, result: Result, topic: str, partition: int) -> PartitionCounts:
         self.passes_by_result[result] += 1
         self._started_at.pop((topic, partition), None)
+        counts = self.partitions.setdefault((topic, partition), PartitionCounts())
+        counts.passes_by_result[result] += 1
+        return counts

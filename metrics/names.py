@@ -103,6 +103,7 @@ RECOVERY_CUT_FILES = _counter(
 )
 
 # Partitions.
+BROKERS = _gauge("kafka_brokers", "Brokers of the cluster: this one.")
 TOPIC_PARTITIONS = _gauge("kafka_topic_partitions", "Partitions of a topic.", "topic")
 OLDEST_OFFSET = _gauge(
     "kafka_topic_partition_oldest_offset", "Log start offset.", "topic", "partition"
@@ -120,19 +121,116 @@ CLEAN_OFFSET = _gauge(
     "topic",
     "partition",
 )
-DIRTY_RATIO = _gauge(
-    "kompakt_log_dirty_ratio",
-    "The share of a compacted log's bytes that was never cleaned, the active segment left out.",
-    "topic",
-    "partition",
-)
 OFFLINE_PARTITIONS = _gauge(
     "kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions out of service."
 )
 PARTITIONS = _gauge("kafka_server_replicamanager_partitioncount", "Partitions of the broker.")
 PARTITIONS_UNLISTED = _gauge(
     "kompakt_partitions_unlisted",
-    "Partitions without metrics of their own, because a scrape lists so many at most.",
+    "Partitions beyond metrics.partitions.max, which Kafka's metrics by partition do not show.",
+)
+
+# Compacted partitions, and their topics: sums, or the worst partition's value.
+DIRTY_BYTES = _gauge(
+    "kompakt_log_dirty_bytes",
+    "Bytes that no pass has cleaned, the active segment's included.",
+    "topic",
+    "partition",
+)
+TOPIC_DIRTY_BYTES = _gauge("kompakt_topic_dirty_bytes", "Dirty bytes of a topic.", "topic")
+CLEANABLE_BYTES = _gauge(
+    "kompakt_log_cleanable_bytes", "Dirty bytes that a pass could clean now.", "topic", "partition"
+)
+TOPIC_CLEANABLE_BYTES = _gauge(
+    "kompakt_topic_cleanable_bytes", "Cleanable bytes of a topic.", "topic"
+)
+DIRTY_RATIO = _gauge(
+    "kompakt_log_dirty_ratio",
+    "Cleanable bytes over clean and cleanable ones; min.cleanable.dirty.ratio is compared with it.",
+    "topic",
+    "partition",
+)
+TOPIC_DIRTY_RATIO = _gauge(
+    "kompakt_topic_dirty_ratio_max", "Dirty ratio of a topic's dirtiest partition.", "topic"
+)
+OFFSET_LAG = _gauge(
+    "kompakt_log_clean_offset_lag",
+    "Offsets between the clean offset and the log's end.",
+    "topic",
+    "partition",
+)
+TOPIC_OFFSET_LAG = _gauge(
+    "kompakt_topic_clean_offset_lag", "Clean offset lag of a topic's partitions together.", "topic"
+)
+OVERDUE = _gauge(
+    "kompakt_log_overdue_seconds",
+    "By how much the oldest dirty record has outlived max.compaction.lag.ms.",
+    "topic",
+    "partition",
+)
+TOPIC_OVERDUE = _gauge(
+    "kompakt_topic_overdue_seconds_max", "Overdue seconds of a topic's latest partition.", "topic"
+)
+SINCE_PASS = _gauge(
+    "kompakt_log_seconds_since_pass",
+    "Since the last completed pass; none before the first one after a start.",
+    "topic",
+    "partition",
+)
+TOPIC_SINCE_PASS = _gauge(
+    "kompakt_topic_seconds_since_pass_max",
+    "Seconds since the last pass of the topic's partition that has waited longest.",
+    "topic",
+)
+TOMBSTONES = _gauge(
+    "kompakt_log_tombstones",
+    "Tombstones in segments that a pass has counted.",
+    "topic",
+    "partition",
+)
+TOPIC_TOMBSTONES = _gauge("kompakt_topic_tombstones", "Tombstones of a topic.", "topic")
+DELETE_HORIZON = _gauge(
+    "kompakt_log_delete_horizon_timestamp_seconds",
+    "Unix time at which the log's earliest tombstone or marker may go.",
+    "topic",
+    "partition",
+)
+TOPIC_HORIZON = _gauge(
+    "kompakt_topic_delete_horizon_timestamp_seconds_min",
+    "The earliest delete horizon of a topic.",
+    "topic",
+)
+RECLAIMED = _counter(
+    "kompakt_log_reclaimed_bytes_total",
+    "Bytes that completed passes made room for.",
+    "topic",
+    "partition",
+)
+TOPIC_RECLAIMED = _counter(
+    "kompakt_topic_reclaimed_bytes_total", "Reclaimed bytes of a topic.", "topic"
+)
+PARTITION_PASSES = _counter(
+    "kompakt_log_passes_total",
+    "Passes over a log, by how they ended.",
+    "topic",
+    "partition",
+    "result",
+)
+TOPIC_PASSES = _counter(
+    "kompakt_topic_passes_total",
+    "Passes over a topic's logs, by how they ended.",
+    "topic",
+    "result",
+)
+QUARANTINE_FAILURES = _gauge(
+    "kompakt_log_quarantine_failures",
+    "Passes that failed in a row over a log in quarantine; the reason is the error's name.",
+    "topic",
+    "partition",
+    "reason",
+)
+TOPIC_QUARANTINED = _gauge(
+    "kompakt_topic_quarantined_partitions", "Partitions of a topic in quarantine.", "topic"
 )
 
 # The cleaner.
@@ -170,21 +268,35 @@ CLEANER_GUARD_QUIET = _gauge(
 CLEANER_WORKER_FAILURES = _counter(
     "kompakt_cleaner_worker_failures_total", "Exceptions that no pass was to blame for."
 )
-MAP_UTILIZATION = _gauge(
-    "kompakt_cleaner_map_utilization_ratio", "How full the last pass's offset map was."
+# Kafka's names for the cleaner, with Kafka's meanings.
+MAX_BUFFER_UTILIZATION = _gauge(
+    "kafka_log_logcleaner_max_buffer_utilization_percent",
+    "How full the fullest offset map of the threads' last passes was.",
 )
+RECOPY_PERCENT = _gauge(
+    "kafka_log_logcleaner_cleaner_recopy_percent",
+    "Of the bytes that the threads' last passes recopied, how many were written again.",
+)
+MAX_CLEAN_TIME = _gauge(
+    "kafka_log_logcleaner_max_clean_time_secs", "The longest of the threads' last passes."
+)
+DEAD_THREADS = _gauge("kafka_log_logcleaner_deadthreadcount", "Cleaner workers that have ended.")
 UNCLEANABLE_PARTITIONS = _gauge(
-    "kafka_log_logcleanermanager_uncleanable_partitions_count", "Partitions in quarantine."
+    "kafka_log_logcleanermanager_uncleanable_partitions_count",
+    "Partitions in quarantine, by log directory.",
+    "logDirectory",
 )
 UNCLEANABLE_BYTES = _gauge(
-    "kafka_log_logcleanermanager_uncleanable_bytes", "Bytes of the partitions in quarantine."
+    "kafka_log_logcleanermanager_uncleanable_bytes",
+    "Cleanable bytes of the partitions in quarantine, by log directory.",
+    "logDirectory",
 )
 MAX_DIRTY_PERCENT = _gauge(
     "kafka_log_logcleanermanager_max_dirty_percent", "The dirtiest log's dirty ratio, in percent."
 )
 MAX_COMPACTION_DELAY = _gauge(
     "kafka_log_logcleaner_max_compaction_delay_secs",
-    "By how much the oldest dirty record has outlived max.compaction.lag.ms.",
+    "By how much the oldest dirty record of all logs has outlived max.compaction.lag.ms.",
 )
 DISK_PRESSURE = _gauge(
     "kompakt_cleaner_directories_short_of_space",

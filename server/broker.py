@@ -113,7 +113,9 @@ class Broker:
         self.clock = clock
         self.probe = ServerProbe()
         self.recovery = RecoveryProgress()
-        self.cleaner_counts = CleanerCounts(clock=clock.monotonic)
+        self.cleaner_counts = CleanerCounts(
+            threads=config.log_cleaner_threads, clock=clock.monotonic
+        )
         self.fetch_waiters = FetchWaiters()
         self.cold_reads = ColdReads(self.probe)
         self.warnings = SparingLog(logging.getLogger("server.clients"), clock)
@@ -149,6 +151,11 @@ class Broker:
         if self._state == STARTING and self.recovery.logs_to_open:
             return f"{STARTING}: {self.recovery}"
         return self._state
+
+    @property
+    def dead_cleaner_workers(self) -> int:
+        """Cleaner workers that ended though nobody asked them to."""
+        return 0 if self._cleaner is None else self._cleaner.dead_workers
 
     async def start(self) -> None:
         """Recover and serve; returns when every listener is open.

@@ -287,6 +287,16 @@ class BrokerConfig(NetworkConfig):
         unit="ms",
         doc="How long the cleaner waits when no log needs cleaning.",
     )
+    metrics_partitions_max: int = prop(
+        "metrics.partitions.max",
+        INT,
+        default=200,
+        at_least=0,
+        dynamic=False,
+        doc="So many partitions, and so many topics, a metric by partition or by topic of the cleaner"
+        " shows at most: of Kafka's metrics the largest partitions, of the cleaner's those with the"
+        " largest values. Sums by topic leave no partition out. A property of Kompakt's own.",
+    )
     producer_id_expiration_ms: int = prop(
         "producer.id.expiration.ms",
         INT,

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from metrics.collector import BrokerCollector, BrokerFacts, PartitionFacts, Scraper
+from cleaner.backlog import Backlog, Backlogs
+from metrics.collector import BrokerCollector, Scraper
+from metrics.facts import BrokerFacts, PartitionFacts
 from metrics.http_endpoint import HttpEndpoint
 from server.listener import ListenError
 from server.release import release
+
+LOGS_A_TURN = 50
+"""So many logs are looked at before the event loop gets the interpreter, if it wants it."""
 
 if TYPE_CHECKING:
     from server.broker import Broker
@@ -23,11 +29,13 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
     """
     address = broker.config.resolved_http_listener()
     assert address is not None
+    backlogs = Backlogs()
     collector = BrokerCollector(
         broker.probe,
         broker.cleaner_counts,
         broker=lambda: broker_facts(broker),
-        partitions=lambda: partition_facts(broker),
+        partitions=lambda: partition_facts(broker, backlogs),
+        partitions_listed_max=broker.config.metrics_partitions_max,
     )
     endpoint = HttpEndpoint(Scraper(collector), not_ready=lambda: broker.not_ready)
     try:
@@ -47,6 +55,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
             is_ready=False,
             partitions_by_topic={},
             partitions_offline=0,
+            log_directories=(),
             directories_offline=0,
             recovery=broker.recovery,
         )
@@ -58,40 +67,44 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         partitions_offline=sum(
             log.offline_reason is not None for topic in topics for log in topic.partitions
         ),
+        log_directories=tuple(
+            each.path for each in broker.directories if each.offline_reason is None
+        ),
         directories_offline=len(broker.directories_left_out)
         + sum(each.offline_reason is not None for each in broker.directories),
         recovery=broker.recovery,
+        dead_cleaner_workers=broker.dead_cleaner_workers,
     )
 
 
-def partition_facts(broker: Broker) -> Iterator[PartitionFacts]:
-    """The partitions as a scrape shows them, in the order of their names. Any thread."""
-    for topic in broker.topics.all() if broker.has_storage else ():
-        for log in topic.logs():
-            if log.offline_reason is None:
-                yield _facts_of(log)
+def partition_facts(broker: Broker, backlogs: Backlogs) -> Iterator[PartitionFacts]:
+    """The partitions in service as a scrape shows them. One thread at a time, any one."""
+    if not broker.has_storage:
+        return
+    now_ms = broker.clock.now_ms()
+    paths = {each.directory_id: each.path for each in broker.directories}
+    logs = (log for topic in broker.topics.all() for log in topic.logs())
+    online = (log for log in logs if log.offline_reason is None)
+    for number, (log, backlog) in enumerate(backlogs.survey(online, now_ms)):
+        if number % LOGS_A_TURN == 0:
+            time.sleep(0)
+        yield _facts_of(log, backlog, now_ms, paths[log.identity.directory_id])
 
 
-def _facts_of(log: PartitionLog) -> PartitionFacts:
+def _facts_of(
+    log: PartitionLog, backlog: Backlog | None, now_ms: int, log_directory: str
+) -> PartitionFacts:
     segments = log.segments
-    is_compacted = log.config.is_compacted
     return PartitionFacts(
         topic=log.topic_partition.topic,
         partition=log.topic_partition.partition,
+        log_directory=log_directory,
         log_start_offset=log.log_start_offset,
         high_watermark=log.high_watermark,
         log_end_offset=log.log_end_offset,
         size_bytes=sum(segment.size for segment in segments),
         segments_count=len(segments),
-        clean_offset=log.clean_offset if is_compacted else None,
-        dirty_ratio=_dirty_ratio(log) if is_compacted else None,
+        clean_offset=None if backlog is None else log.clean_offset,
+        backlog=backlog,
+        overdue_ms=0 if backlog is None else backlog.overdue_ms(now_ms),
     )
-
-
-def _dirty_ratio(log: PartitionLog) -> float:
-    """Dirty bytes over all bytes of the sealed segments; 0 where there are none."""
-    sealed = log.segments[:-1]
-    total = sum(segment.size for segment in sealed)
-    clean_offset = log.clean_offset
-    dirty = sum(segment.size for segment in sealed if segment.end_offset > clean_offset)
-    return dirty / total if total else 0.0

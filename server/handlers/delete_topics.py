@@ -66,6 +66,7 @@ async def _delete(asked: DeleteTopicState, context: RequestContext) -> Deletable
     if refused is not None:
         return _result(asked, refused.error_code, refused.message)
     context.broker.probe.topic_deleted(topic.name)
+    context.broker.cleaner_counts.topic_deleted(topic.name)
     return _result(asked, ErrorCode.NONE, name=topic.name, topic_id=topic.id)
 
 

@@ -23,6 +23,7 @@ from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused
 from cleaner.pool import CleanerPool
 from cleaner.probe import SilentProbe
 from cleaner.progress import Phase
+from cleaner.quarantine import Quarantined
 from cleaner.report import PassReport
 from cleaner.running import RunningPass, Task
 from cleaner.settings import CleanerSettings
@@ -64,23 +65,22 @@ class Recorder(SilentProbe):
 
     def __init__(self) -> None:
         self.events: list[str] = []
-        self.looks: list[tuple[int, int]] = []
-        """Overdue logs, and by how much the most overdue is."""
+        self.looks = 0
 
     def picked(self, look: Look) -> None:
-        self.looks.append((look.overdue_count, look.overdue_ms_max))
+        self.looks += 1
 
     def pass_completed(self, report: PassReport) -> None:
         self.events.append(f"completed {report.topic}")
 
-    def pass_aborted(self, topic: str, partition: int) -> None:
+    def pass_aborted(self, topic: str, partition: int, reason: str) -> None:
         self.events.append(f"aborted {topic}")
 
     def pass_failed(self, topic: str, partition: int, reason: str) -> None:
         self.events.append(f"failed {topic}")
 
-    def quarantined(self, topic: str, partition: int, reason: str, *, bytes_count: int) -> None:
-        self.events.append(f"quarantined {topic} {bytes_count > 0}")
+    def quarantined(self, entry: Quarantined) -> None:
+        self.events.append(f"quarantined {entry.topic_partition.topic} {entry.kind}")
 
     def released(self, topic: str, partition: int) -> None:
         self.events.append(f"released {topic}")
@@ -318,7 +318,7 @@ async def test_a_pool_looks_again_when_a_quarantined_log_may_be_tried(house: Hou
 
 async def test_a_pool_looks_again_when_its_settings_change(house: House) -> None:
     async with running(house.pool(NEVER_LOOK_TWICE)) as pool:
-        await until(lambda: bool(house.probe.looks))
+        await until(lambda: house.probe.looks > 0)
         log = house.dirty_log()
         await asyncio.sleep(0.05)
         pool.configure(NEVER_LOOK_TWICE)
@@ -363,15 +363,13 @@ async def test_a_log_on_a_disk_that_takes_no_new_file_does_not_hold_up_the_other
     assert len(stuck.segments) == 1
 
 
-async def test_a_missed_deadline_is_told(house: House) -> None:
-    log = house.dirty_log(config=replace(CONFIG, max_compaction_lag_ms=1000))
-    flip_a_byte(log)
-
-    async with running(house.pool(replace(SETTINGS, retry_backoff_ms=HOUR_MS))):
-        await until(lambda: bool(house.probe.looks))
-        assert house.probe.looks[-1] == (0, 0)
-        house.clock.wall_ms += 1500
-        await until(lambda: house.probe.looks[-1] == (1, 500))
+async def test_a_worker_that_has_ended_is_told(house: House) -> None:
+    async with running(house.pool()) as pool:
+        await until(lambda: house.probe.looks > 0)
+        assert pool.dead_workers == 0
+        (worker,) = [task for task in asyncio.all_tasks() if task.get_name() == "cleaner-0"]
+        worker.cancel()
+        await until(lambda: pool.dead_workers == 1)
 
 
 # -------------------------------------------------------------------- what goes wrong
@@ -396,7 +394,7 @@ async def test_a_damaged_log_rests_with_its_reason_while_others_are_cleaned(hous
     assert "CRC" in entry.reason
     assert len(keys_of(good)) == 2
     assert house.probe.events.count("failed bad") == 1
-    assert "quarantined bad True" in house.probe.events
+    assert "quarantined bad corrupt_batch" in house.probe.events
 
 
 async def test_a_decompression_bomb_lets_its_log_rest_with_its_place_and_the_remedy(

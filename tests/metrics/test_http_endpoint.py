@@ -8,7 +8,8 @@ import aiohttp
 import pytest
 
 from metrics.cleaner_probe import CleanerCounts
-from metrics.collector import BrokerCollector, BrokerFacts, Scraper
+from metrics.collector import BrokerCollector, Scraper
+from metrics.facts import BrokerFacts
 from metrics.http_endpoint import HttpEndpoint
 from metrics.server_probe import ServerProbe
 from storage.recovery_progress import RecoveryProgress
@@ -24,11 +25,16 @@ class Served:
             is_ready=True,
             partitions_by_topic={},
             partitions_offline=0,
+            log_directories=(),
             directories_offline=0,
             recovery=RecoveryProgress(),
         )
         collector = BrokerCollector(
-            ServerProbe(), CleanerCounts(), broker=lambda: facts, partitions=list
+            ServerProbe(),
+            CleanerCounts(),
+            broker=lambda: facts,
+            partitions=list,
+            partitions_listed_max=1,
         )
         self.endpoint = HttpEndpoint(Scraper(collector), not_ready=lambda: self.reason)
         self.port = 0

@@ -1,0 +1,92 @@
+"""The cleaner as a whole at scrape time: our names, and Kafka's with Kafka's meanings.
+
+What Kafka's gauges tell is of the last pass of each cleaner thread, or of the last time a thread
+looked for work; ours of logs is of the scrape's own moment, so that a cleaner that hangs cannot hide
+what waits for it. (Kafka's `max-buffer-utilization-percent` was always 0, KAFKA-18597, and its gauges
+were gone or read while threads were replaced, KAFKA-16574, KAFKA-20346; here no gauge has an owner
+that comes and goes.)
+
+Source: Apache Kafka, LogCleaner.java l.110-192, LogCleanerManager.java l.140-197.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.core import Metric as Family
+
+from metrics import names
+from metrics.cleaner_probe import CleanerCounts
+from metrics.facts import BrokerFacts, PartitionFacts
+from metrics.families import counter, gauge, histogram
+
+
+def collect_cleaner(
+    cleaner: CleanerCounts, broker: BrokerFacts, partitions: Sequence[PartitionFacts]
+) -> Iterator[Family]:
+    """Everything about the cleaner that is not about one partition or topic."""
+    yield from _collect_passes(cleaner)
+    yield from _collect_budgets(cleaner)
+    yield from _collect_threads(cleaner, broker)
+    yield from _collect_logs(partitions)
+    yield from _collect_uncleanable(cleaner, broker, partitions)
+
+
+def _collect_passes(cleaner: CleanerCounts) -> Iterator[Family]:
+    verdicts = sorted(cleaner.records_by_verdict.items())
+    results = cleaner.passes_by_result.items()
+    yield counter(names.PASSES, [((result,), count) for result, count in results])
+    yield histogram(names.PASS_SECONDS, [((), cleaner.pass_seconds)])
+    yield gauge(names.PASSES_RUNNING, [((), cleaner.running)])
+    yield gauge(names.OLDEST_PASS, [((), cleaner.oldest_pass_seconds)])
+    yield counter(names.CLEANER_READ, [((), cleaner.bytes_read_total)])
+    yield counter(names.CLEANER_WRITTEN, [((), cleaner.bytes_written_total)])
+    yield counter(names.CLEANER_RECORDS, [((each,), count) for each, count in verdicts])
+    yield counter(names.CLEANER_RECLAIMED, [((), cleaner.bytes_reclaimed_total)])
+    yield counter(names.CLEANER_VERIFIED, [((), cleaner.verify_seconds)])
+
+
+def _collect_budgets(cleaner: CleanerCounts) -> Iterator[Family]:
+    free = sorted(cleaner.free_bytes_by_directory.items())
+    yield counter(names.CLEANER_THROTTLED, [((), cleaner.throttled_seconds)])
+    yield gauge(names.CLEANER_GUARD_RATE, [((), cleaner.guard_bytes_per_second)])
+    yield gauge(names.CLEANER_GUARD_QUIET, [((), cleaner.guard_quiet_p99)])
+    yield gauge(names.FREE_BYTES, [((path,), count) for path, count in free])
+    yield gauge(names.DISK_PRESSURE, [((), cleaner.directories_short_of_space)])
+
+
+def _collect_threads(cleaner: CleanerCounts, broker: BrokerFacts) -> Iterator[Family]:
+    last = tuple(cleaner.last_passes)
+    buffer = max((each.keys_mapped / max(each.keys_capacity, 1) for each in last), default=0)
+    read = sum(each.bytes_before for each in last)
+    written = sum(each.bytes_after for each in last)
+    yield gauge(names.MAX_BUFFER_UTILIZATION, [((), 100 * buffer)])
+    yield gauge(names.RECOPY_PERCENT, [((), 100 * written / max(read, 1))])
+    yield gauge(names.MAX_CLEAN_TIME, [((), max((each.seconds for each in last), default=0))])
+    yield gauge(names.DEAD_THREADS, [((), broker.dead_cleaner_workers)])
+    yield counter(names.CLEANER_WORKER_FAILURES, [((), cleaner.worker_failures)])
+    since = cleaner.seconds_since_picked
+    if since is not None:
+        yield gauge(names.TIME_SINCE_LAST_RUN, [((), 1000 * since)])
+
+
+def _collect_logs(partitions: Sequence[PartitionFacts]) -> Iterator[Family]:
+    ratios = (each.backlog.dirty_ratio for each in partitions if each.backlog)
+    overdue = [each.overdue_ms for each in partitions if each.overdue_ms > 0]
+    yield gauge(names.MAX_DIRTY_PERCENT, [((), 100 * max(ratios, default=0))])
+    yield gauge(names.MAX_COMPACTION_DELAY, [((), max(overdue, default=0) / 1000)])
+    yield gauge(names.OVERDUE_PARTITIONS, [((), len(overdue))])
+
+
+def _collect_uncleanable(
+    cleaner: CleanerCounts, broker: BrokerFacts, partitions: Sequence[PartitionFacts]
+) -> Iterator[Family]:
+    counts = dict.fromkeys(broker.log_directories, 0)
+    bytes_counts = dict.fromkeys(broker.log_directories, 0)
+    for each in partitions:
+        if each.backlog and (each.topic, each.partition) in cleaner.quarantine:
+            path = each.log_directory
+            counts[path] = counts.get(path, 0) + 1
+            bytes_counts[path] = bytes_counts.get(path, 0) + each.backlog.cleanable_bytes
+    yield gauge(names.UNCLEANABLE_PARTITIONS, [((p,), count) for p, count in counts.items()])
+    yield gauge(names.UNCLEANABLE_BYTES, [((p,), count) for p, count in bytes_counts.items()])

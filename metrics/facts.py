@@ -1,0 +1,72 @@
+"""What a scrape asks of the broker: plain values, read at that moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Backlog(Protocol):
+    """The part of a `cleaner.backlog.Backlog` that is shown."""
+
+    @property
+    def dirty_bytes(self) -> int: ...
+    @property
+    def cleanable_bytes(self) -> int: ...
+    @property
+    def dirty_ratio(self) -> float: ...
+    @property
+    def offset_lag(self) -> int: ...
+    @property
+    def tombstones_count(self) -> int: ...
+    @property
+    def horizon_ms(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """A partition as a scrape shows it."""
+
+    topic: str
+    partition: int
+    log_directory: str
+    """The path of the log directory that holds it."""
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    size_bytes: int
+    segments_count: int
+    clean_offset: int | None = None
+    """None where the topic is not compacted."""
+    backlog: Backlog | None = None
+    """None where the topic is not compacted."""
+    overdue_ms: int = 0
+    """By how much max.compaction.lag.ms has been missed."""
+
+
+class RecoveryFacts(Protocol):
+    """What the recovery of logs has done since the start."""
+
+    @property
+    def logs_recovered_total(self) -> int: ...
+    @property
+    def bytes_scanned_total(self) -> int: ...
+    @property
+    def bytes_cut_total(self) -> int: ...
+    @property
+    def files_cut_total(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerFacts:
+    """The broker as a whole, as a scrape shows it."""
+
+    version: str
+    is_ready: bool
+    partitions_by_topic: dict[str, int]
+    partitions_offline: int
+    log_directories: tuple[str, ...]
+    """The paths of those in service."""
+    directories_offline: int
+    recovery: RecoveryFacts
+    dead_cleaner_workers: int = 0

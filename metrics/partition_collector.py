@@ -1,0 +1,177 @@
+"""Partitions and topics at scrape time: so many of each at most, so that no number of them is dear.
+
+Kafka's own names are shown of the largest partitions by bytes, the same for all of those names, so
+that what dashboards add and subtract belongs together. Ours are shown of the partitions, and of
+the topics, with the largest values of each metric: those an operator asks for. Of topics, sums over
+all their partitions are shown, or the worst one's value; no partition is left out of these.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from prometheus_client.core import Metric as Family
+
+from metrics import names
+from metrics.cleaner_probe import CleanerCounts, PartitionCounts
+from metrics.facts import Backlog, PartitionFacts
+from metrics.families import counter, gauge
+from metrics.names import Metric
+
+
+@dataclass(frozen=True, slots=True)
+class CompactedPartition:
+    """A compacted partition, and what the cleaner has told of it."""
+
+    facts: PartitionFacts
+    backlog: Backlog
+    counts: PartitionCounts | None
+    seconds_since_pass: float | None
+
+    @property
+    def horizon_seconds(self) -> float | None:
+        horizon_ms = self.backlog.horizon_ms
+        return None if horizon_ms is None else horizon_ms / 1000
+
+    @property
+    def bytes_reclaimed(self) -> int | None:
+        return None if self.counts is None else self.counts.bytes_reclaimed
+
+
+Combine: TypeAlias = Callable[[Iterable[float]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One value of compacted partitions, shown by partition and by topic."""
+
+    by_partition: Metric
+    by_topic: Metric
+    combine: Combine
+    """How a topic's value comes from those of its partitions."""
+    value: Callable[[CompactedPartition], float | None]
+
+
+COLUMNS = (
+    Column(names.DIRTY_BYTES, names.TOPIC_DIRTY_BYTES, sum, lambda each: each.backlog.dirty_bytes),
+    Column(
+        names.CLEANABLE_BYTES,
+        names.TOPIC_CLEANABLE_BYTES,
+        sum,
+        lambda each: each.backlog.cleanable_bytes,
+    ),
+    Column(names.DIRTY_RATIO, names.TOPIC_DIRTY_RATIO, max, lambda each: each.backlog.dirty_ratio),
+    Column(names.OFFSET_LAG, names.TOPIC_OFFSET_LAG, sum, lambda each: each.backlog.offset_lag),
+    Column(names.OVERDUE, names.TOPIC_OVERDUE, max, lambda each: each.facts.overdue_ms / 1000),
+    Column(names.SINCE_PASS, names.TOPIC_SINCE_PASS, max, lambda each: each.seconds_since_pass),
+    Column(
+        names.TOMBSTONES, names.TOPIC_TOMBSTONES, sum, lambda each: each.backlog.tombstones_count
+    ),
+    Column(names.DELETE_HORIZON, names.TOPIC_HORIZON, min, lambda each: each.horizon_seconds),
+    Column(names.RECLAIMED, names.TOPIC_RECLAIMED, sum, lambda each: each.bytes_reclaimed),
+)
+
+KAFKA_COLUMNS: tuple[tuple[Metric, Callable[[PartitionFacts], float | None]], ...] = (
+    (names.OLDEST_OFFSET, lambda each: each.log_start_offset),
+    (names.CURRENT_OFFSET, lambda each: each.high_watermark),
+    (names.LOG_START_OFFSET, lambda each: each.log_start_offset),
+    (names.LOG_END_OFFSET, lambda each: each.log_end_offset),
+    (names.LOG_SIZE, lambda each: each.size_bytes),
+    (names.LOG_SEGMENTS, lambda each: each.segments_count),
+    (names.CLEAN_OFFSET, lambda each: each.clean_offset),
+)
+
+
+def collect_partitions(
+    partitions: Sequence[PartitionFacts], cleaner: CleanerCounts, *, listed_max: int
+) -> Iterator[Family]:
+    """Everything about partitions and topics; of each metric, `listed_max` of each."""
+    listed = heapq.nlargest(listed_max, partitions, key=lambda each: each.size_bytes)
+    yield gauge(names.PARTITIONS_UNLISTED, [((), len(partitions) - len(listed))])
+    for metric, of in KAFKA_COLUMNS:
+        values = ((_labels(each), of(each)) for each in listed)
+        yield gauge(metric, ((labels, value) for labels, value in values if value is not None))
+    compacted = [_compacted(each, cleaner) for each in partitions if each.backlog is not None]
+    for column in COLUMNS:
+        yield from _collect_column(column, compacted, listed_max)
+    yield from _collect_passes(compacted, listed_max)
+    yield from _collect_quarantine(compacted, cleaner, listed_max)
+
+
+def _compacted(facts: PartitionFacts, cleaner: CleanerCounts) -> CompactedPartition:
+    assert facts.backlog is not None
+    counts = cleaner.partitions.get((facts.topic, facts.partition))
+    since = None if counts is None else cleaner.seconds_since_pass(counts)
+    return CompactedPartition(facts, facts.backlog, counts, since)
+
+
+def _labels(facts: PartitionFacts) -> tuple[str, str]:
+    return facts.topic, str(facts.partition)
+
+
+def _collect_column(
+    column: Column, partitions: Sequence[CompactedPartition], listed_max: int
+) -> Iterator[Family]:
+    show = counter if column.by_partition.kind == "counter" else gauge
+    # Of horizons the earliest ones matter, which is what `min` says.
+    pick = heapq.nsmallest if column.combine is min else heapq.nlargest
+    valued = [(v, each) for each in partitions if (v := column.value(each)) is not None]
+    listed = pick(listed_max, valued, key=_value)
+    yield show(column.by_partition, ((_labels(each.facts), value) for value, each in listed))
+    by_topic: dict[str, list[float]] = {}
+    for value, each in valued:
+        by_topic.setdefault(each.facts.topic, []).append(value)
+    topics = [(column.combine(values), topic) for topic, values in by_topic.items()]
+    listed_topics = pick(listed_max, topics, key=_value)
+    yield show(column.by_topic, (((topic,), value) for value, topic in listed_topics))
+
+
+def _value(valued: tuple[float, object]) -> float:
+    return valued[0]
+
+
+def _collect_passes(partitions: Sequence[CompactedPartition], listed_max: int) -> Iterator[Family]:
+    counted = [(each.facts, each.counts.passes_by_result) for each in partitions if each.counts]
+    listed = heapq.nlargest(listed_max, counted, key=lambda each: sum(each[1].values()))
+    yield counter(
+        names.PARTITION_PASSES,
+        (
+            ((*_labels(facts), result), count)
+            for facts, passes in listed
+            for result, count in passes.items()
+        ),
+    )
+    by_topic: dict[str, dict[str, int]] = {}
+    for facts, passes in counted:
+        sums = by_topic.setdefault(facts.topic, dict.fromkeys(passes, 0))
+        for result, count in passes.items():
+            sums[result] += count
+    topics = heapq.nlargest(listed_max, by_topic.items(), key=lambda each: sum(each[1].values()))
+    yield counter(
+        names.TOPIC_PASSES,
+        (((topic, result), n) for topic, sums in topics for result, n in sums.items()),
+    )
+
+
+def _collect_quarantine(
+    partitions: Sequence[CompactedPartition], cleaner: CleanerCounts, listed_max: int
+) -> Iterator[Family]:
+    entries = cleaner.quarantine
+    resting = [
+        (entry, each.facts)
+        for each in partitions
+        if (entry := entries.get((each.facts.topic, each.facts.partition))) is not None
+    ]
+    listed = heapq.nlargest(listed_max, resting, key=lambda each: each[0].failures)
+    yield gauge(
+        names.QUARANTINE_FAILURES,
+        (((*_labels(facts), entry.kind), entry.failures) for entry, facts in listed),
+    )
+    by_topic: dict[str, int] = {}
+    for _entry, facts in resting:
+        by_topic[facts.topic] = by_topic.get(facts.topic, 0) + 1
+    topics = heapq.nlargest(listed_max, by_topic.items(), key=lambda each: each[1])
+    yield gauge(names.TOPIC_QUARANTINED, (((topic,), count) for topic, count in topics))

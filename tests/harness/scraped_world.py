@@ -1,0 +1,132 @@
+"""Probes with a scraper over them: what a scrape shows is what they were told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from cleaner.quarantine import Quarantined
+from metrics.cleaner_probe import CleanerCounts
+from metrics.collector import BrokerCollector, Scraper
+from metrics.facts import BrokerFacts, PartitionFacts
+from metrics.server_probe import ServerProbe
+from storage.recovery_progress import RecoveryProgress
+from storage.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """What of a log waits for the cleaner."""
+
+    dirty_bytes: int = 0
+    cleanable_bytes: int = 0
+    dirty_ratio: float = 0.0
+    offset_lag: int = 0
+    tombstones_count: int = 0
+    horizon_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """A completed pass."""
+
+    topic: str = "c"
+    partition: int = 0
+    bytes_before: int = 1000
+    bytes_after: int = 400
+    records_by_verdict: dict[str, int] = field(
+        default_factory=lambda: {"kept_latest": 4, "dropped_superseded": 6}
+    )
+    keys_mapped: int = 30
+    keys_capacity: int = 100
+    seconds: float = 0.7
+    verify_seconds: float = 0.25
+
+
+def partition(topic: str, number: int, **changes: object) -> PartitionFacts:
+    """A partition that is not compacted, unless `backlog` says so."""
+    facts: dict[str, object] = {
+        "log_directory": "/data/1",
+        "log_start_offset": 3,
+        "high_watermark": 40,
+        "log_end_offset": 42,
+        "size_bytes": 1000,
+        "segments_count": 2,
+    }
+    return PartitionFacts(topic=topic, partition=number, **(facts | changes))  # type: ignore[arg-type]
+
+
+def quarantined(topic: str, number: int, *, failures: int = 1) -> Quarantined:
+    return Quarantined(
+        topic_partition=TopicPartition(topic, number),
+        reason="orders-1: batch at 61 is damaged",
+        kind="corrupt_batch",
+        failures=failures,
+        retry_at=0.0,
+        rest_seconds=30.0,
+    )
+
+
+@dataclass
+class ScrapedWorld:
+    """Probes with a scraper over them, and a clock that moves by a scrape only."""
+
+    server: ServerProbe = field(default_factory=ServerProbe)
+    partitions: list[PartitionFacts] = field(default_factory=list)
+    recovery: RecoveryProgress = field(default_factory=RecoveryProgress)
+    listed_max: int = 100
+    threads: int = 1
+    dead_workers: int = 0
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.cleaner = CleanerCounts(threads=self.threads, clock=lambda: self.now)
+        self.scraper = Scraper(
+            BrokerCollector(
+                self.server,
+                self.cleaner,
+                broker=self.facts,
+                partitions=lambda: self.partitions,
+                partitions_listed_max=self.listed_max,
+            ),
+            clock=lambda: self.now,
+        )
+
+    def facts(self) -> BrokerFacts:
+        topics: dict[str, int] = {}
+        for each in self.partitions:
+            topics[each.topic] = topics.get(each.topic, 0) + 1
+        return BrokerFacts(
+            version="1.2.3",
+            is_ready=True,
+            partitions_by_topic=topics,
+            partitions_offline=0,
+            log_directories=("/data/1", "/data/2"),
+            directories_offline=0,
+            recovery=self.recovery,
+            dead_cleaner_workers=self.dead_workers,
+        )
+
+    def samples(self) -> dict[tuple[str, ...], float]:
+        """Scrape: values by name and the values of the labels."""
+        self.now += 10
+        return samples_in(self.scraper.scrape().decode())
+
+
+def samples_in(text: str) -> dict[tuple[str, ...], float]:
+    """The values in Prometheus' text, by name and the values of the labels."""
+    return {
+        (sample.name, *_in_order(sample.labels)): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def _in_order(labels: dict[str, str]) -> list[str]:
+    """The labels' values: topic and partition first, a bucket's bound last."""
+    first = ("topic", "partition")
+    names = sorted(
+        labels, key=lambda name: (name not in first, -(name == "topic"), name == "le", name)
+    )
+    return [labels[name] for name in names]
