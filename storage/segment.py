@@ -219,6 +219,9 @@ class Segment:
     ) -> None:
         """Write one batch, whose last offset and largest timestamp these are."""
         assert not self.is_sealed
+        if self._bytes_since_entry > index_interval_bytes:
+            # Read, after a start, while the file is as it was: that may fail.
+            self.index()
         position = self.files.append((batch,))
         self.note(
             position,

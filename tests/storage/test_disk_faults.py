@@ -16,6 +16,7 @@ from storage.errors import CorruptLog, DiskError, LogOffline, MissingFile, NoSpa
 from storage.files import LocalFileSystem
 from storage.log import Appended
 from storage.manifest import decode
+from storage.paths import OFFSET_INDEX, TIME_INDEX
 from tests.harness.faults import FOR_EVER
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import Deferred, LogHome, read_all
@@ -95,6 +96,25 @@ def test_append_that_fails_is_refused_and_the_log_serves_on(machine: Machine, nu
 
     machine.assert_serves()
     assert machine.offsets_after(Loss.EVERYTHING) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", [OFFSET_INDEX, TIME_INDEX])
+def test_append_after_a_start_that_cannot_read_an_index_leaves_nothing_in_the_file(
+    machine: Machine, kind: str
+) -> None:
+    """Else the next append would stand behind it with the same offset, and nobody would find it."""
+    machine.log.close()
+    machine.log = machine.home.open(is_clean=True)
+    machine.append()
+    size = machine.log.size_bytes
+    machine.faults.fail("read", errno.EIO, path=kind)
+
+    with pytest.raises(DiskError):
+        machine.append()
+    assert (machine.log.log_end_offset, machine.log.size_bytes) == (3, size)
+
+    machine.assert_serves()
+    assert machine.offsets_after(Loss.EVERYTHING) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("loss", Loss)
