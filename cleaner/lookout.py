@@ -88,6 +88,12 @@ class Lookout:
         if may_run:
             look.offer(log, urgency(candidate))
 
+    def candidate(self, log: PartitionLog) -> Candidate | None:
+        """The log as it competes for its turn now; None if it is not eligible."""
+        look = self.begin()
+        assessment = self._assess(_sketch(log), log, look)
+        return self._candidate(log, assessment, look.now_ms) if assessment.reason else None
+
     def _candidate(self, log: PartitionLog, assessment: Assessment, now_ms: int) -> Candidate:
         partition, now = log.topic_partition, self._clock.monotonic()
         waited_ms = int((now - self._eligible_since.setdefault(partition, now)) * 1000)

@@ -19,7 +19,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -40,6 +40,7 @@ from cleaner.report import PassReport
 from cleaner.running import PoolStatus, RunningPass, Task
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
+from cleaner.urgency import Candidate, urgency
 from cleaner.verify_pass import VerificationFailed
 from protocol.errors import DecompressionTooLarge, ProtocolError
 from storage.errors import LogOffline, SegmentRemoved, StorageError, SwapRefused
@@ -194,11 +195,11 @@ class CleanerPool:
         """
 
         def begin() -> tuple[CleaningPlan, RunningPass]:
-            self._check_may_clean(log, despite_pause=despite_pause)
+            self.check_may_clean(log, despite_pause=despite_pause)
             log.roll(self._clock.now_ms())
             return self._claim_on_request(log, Task.CLEAN)
 
-        self._check_may_clean(log, despite_pause=despite_pause)
+        self.check_may_clean(log, despite_pause=despite_pause)
         return await self._run_on_request(log, begin, on_start, self._run)
 
     async def dry_run(
@@ -215,10 +216,10 @@ class CleanerPool:
         """
 
         def begin() -> tuple[CleaningPlan, RunningPass]:
-            self._check_may_clean(log, despite_pause=True)
+            self.check_may_clean(log, despite_pause=True)
             return self._claim_on_request(log, Task.DRY_RUN)
 
-        self._check_may_clean(log, despite_pause=True)
+        self.check_may_clean(log, despite_pause=True)
         async with self._rehearsing:
             return await self._run_on_request(log, begin, on_start, self._rehearse)
 
@@ -243,7 +244,8 @@ class CleanerPool:
         assert plan is not None, "a compacted log that somebody asked for is eligible"
         return plan, self._claim(log, plan, task)
 
-    def _check_may_clean(self, log: PartitionLog, *, despite_pause: bool) -> None:
+    def check_may_clean(self, log: PartitionLog, *, despite_pause: bool = False) -> None:
+        """Raises `ValueError`, `CleaningPaused` or `CleaningAborted` as `clean_now`, which asks this."""
         if not log.config.is_compacted:
             raise ValueError(f"{log.topic_partition} is not compacted")
         scope = _scope_of(self._paused, log)
@@ -269,6 +271,16 @@ class CleanerPool:
             guard_rate=self._throttle.guard_rate,
             is_lifted=self._throttle.is_lifted,
         )
+
+    async def queue(self) -> list[Candidate]:
+        """The eligible logs that wait for a worker, the most urgent first."""
+        logs = [log for log in self._logs() if log.config.is_compacted]
+        waiting = [
+            candidate
+            async for log in _in_turns(logs)
+            if self._may_run(log) and (candidate := self._lookout.candidate(log))
+        ]
+        return sorted(waiting, key=urgency, reverse=True)
 
     # ---------------------------------------------------------------- a worker
 
@@ -322,14 +334,9 @@ class CleanerPool:
         """The most urgent eligible log that neither runs nor rests, with the plan for it."""
         logs = {log.topic_partition: log for log in self._logs() if log.config.is_compacted}
         self._forget_all_but(logs)
-        look, looked_at = self._lookout.begin(), 0
-        for log in logs.values():
-            if log.offline_reason is None:
-                self._lookout.look_at(log, look, may_run=self._may_run(log))
-            looked_at += LOG_IN_SEGMENTS + len(log.segments)
-            if looked_at >= SEGMENTS_A_TURN:
-                looked_at = 0
-                await asyncio.sleep(0)
+        look = self._lookout.begin()
+        async for log in _in_turns(logs.values()):
+            self._lookout.look_at(log, look, may_run=self._may_run(log))
         self._probe.picked(look)
         self._next_look_at = self._next_moment(look)
         if look.best is None or not self._may_run(look.best):
@@ -415,6 +422,7 @@ class CleanerPool:
 
     def _forget(self, running: RunningPass) -> None:
         del self._running[running.log.topic_partition]
+        running.progress.end()
         running.ended.set()
 
     def _execute_dry(self, log: PartitionLog, plan: CleaningPlan, running: RunningPass) -> DryRun:
@@ -468,6 +476,18 @@ class CleanerPool:
     def _release(self, partition: TopicPartition) -> None:
         if self._quarantine.release(partition):
             self._probe.released(partition.topic, partition.partition)
+
+
+async def _in_turns(logs: Iterable[PartitionLog]) -> AsyncIterator[PartitionLog]:
+    """The logs that are in service; the loop gets a turn now and then."""
+    looked_at = 0
+    for log in logs:
+        if log.offline_reason is None:
+            yield log
+        looked_at += LOG_IN_SEGMENTS + len(log.segments)
+        if looked_at >= SEGMENTS_A_TURN:
+            looked_at = 0
+            await asyncio.sleep(0)
 
 
 def _scope_of(paused: Paused, log: PartitionLog) -> PauseScope | None:

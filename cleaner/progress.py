@@ -58,6 +58,7 @@ class PassProgress:
     __slots__ = (
         "_clock",
         "_done",
+        "_ended_at",
         "_io_before_recopy",
         "_planned",
         "_started_at",
@@ -72,6 +73,7 @@ class PassProgress:
         self._clock = clock
         # State.
         self._started_at = clock()
+        self._ended_at: float | None = None
         self.phase = Phase.WAITING
         self._planned = dict.fromkeys(Phase, 0)
         self._done = dict.fromkeys(Phase, 0)
@@ -83,6 +85,10 @@ class PassProgress:
     def start(self) -> None:
         """Count the time from now: it has a thread."""
         self._started_at = self._clock()
+
+    def end(self) -> None:
+        """Count the time no further: the pass has ended, one way or another."""
+        self._ended_at = self._clock()
 
     def expect(self, phase: Phase, bytes_count: int) -> None:
         """Plan so many bytes for a phase; corrects what was planned for it before."""
@@ -106,7 +112,8 @@ class PassProgress:
     def snapshot(self) -> ProgressSnapshot:
         """The pass as it is now. Any thread."""
         done = {phase: min(self._done[phase], planned) for phase, planned in self._planned.items()}
-        seconds = self._clock() - self._started_at
+        ended_at = self._clock() if self._ended_at is None else self._ended_at
+        seconds = ended_at - self._started_at
         return ProgressSnapshot(
             phase=self.phase,
             bytes_done=sum(done.values()),

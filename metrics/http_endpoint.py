@@ -1,4 +1,4 @@
-"""The HTTP endpoint: `/metrics` for Prometheus, `/health/...` for supervisors.
+"""The HTTP endpoint: `/metrics` for Prometheus, `/health/...` for supervisors, and what it is given.
 
 GET /metrics             200, Prometheus' text
 GET /health/live         200 while the process answers at all
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
@@ -25,9 +25,20 @@ SHUTDOWN_SECONDS = 1.0
 class HttpEndpoint:
     """Serves metrics and health on one address. Lives on the loop; scrapes run in a thread."""
 
-    def __init__(self, scraper: Scraper, *, not_ready: Callable[[], str | None]) -> None:
-        """`not_ready` says why the broker does not serve, None while it does."""
+    def __init__(
+        self,
+        scraper: Scraper,
+        *,
+        not_ready: Callable[[], str | None],
+        routes: Iterable[web.RouteDef] = (),
+    ) -> None:
+        """
+        Args:
+            not_ready: says why the broker does not serve, None while it does.
+            routes: what else is served here.
+        """
         self._scraper = scraper
+        self._routes = tuple(routes)
         self._not_ready = not_ready
         self._runner: web.AppRunner | None = None
 
@@ -42,12 +53,13 @@ class HttpEndpoint:
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
         app.router.add_get("/v1/status/ready", self._ready)
+        app.add_routes(self._routes)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host or None, port)
         await site.start()
         bound_port: int = self._runner.addresses[0][1]
-        _log.info("metrics and health on http://%s:%d", host or "0.0.0.0", bound_port)  # noqa: S104
+        _log.info("metrics, health and compaction on http://%s:%d", host or "0.0.0.0", bound_port)  # noqa: S104
         return bound_port
 
     async def close(self) -> None:

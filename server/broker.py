@@ -19,6 +19,7 @@ from server.background import Background
 from server.broker_configs import BrokerConfigs
 from server.clock import Clock
 from server.cold_reads import ColdReads
+from server.compaction_pauses import CompactionPauses
 from server.config import BrokerConfig
 from server.connection import Connection, Shared
 from server.directories import abandon, open_directories
@@ -47,6 +48,7 @@ from storage.wal import Wal
 if TYPE_CHECKING:
     from cleaner.pool import CleanerPool
     from metrics.http_endpoint import HttpEndpoint
+    from server.compaction import Compaction
 
 _log = logging.getLogger("server.broker")
 
@@ -67,6 +69,7 @@ class Broker:
         "_latency_watch",
         "_listeners",
         "_log_clock",
+        "_pauses",
         "_space_watch",
         "_state",
         "_store",
@@ -76,6 +79,7 @@ class Broker:
         "cleaner_counts",
         "clock",
         "cold_reads",
+        "compaction",
         "config",
         "configs",
         "directories",
@@ -137,6 +141,8 @@ class Broker:
         self._log_clock: LogClock | None = None
         self._watch: DirectoryWatch | None = None
         self._cleaner: CleanerPool | None = None
+        self.compaction: Compaction | None = None
+        """What steers the cleaner; None where it is off, or not yet there."""
         self._latency_watch: LatencyWatch | None = None
         self._space_watch: SpaceWatch | None = None
         self._http: HttpEndpoint | None = None
@@ -186,6 +192,8 @@ class Broker:
         for task in (*watches, self._cleaner):
             if task is not None:
                 await task.stop()
+        if self.compaction is not None:
+            await self.compaction.jobs.stop()
         await self._close_storage()
         await asyncio.to_thread(self._background.close)
         if self._http_opening is not None:
@@ -235,6 +243,8 @@ class Broker:
             has_all_directories=not self.directories_left_out,
         )
         await self.topics.open()
+        self._pauses = CompactionPauses(self._store, clock_ms=self.clock.now_ms)
+        await self._pauses.open({topic.id for topic in self.topics.all()})
         self.has_storage = True
 
     async def _close_storage(self) -> None:
@@ -284,6 +294,7 @@ class Broker:
         if not self.config.cleans:
             return
         from cleaner.pool import CleanerPool
+        from server.compaction import Compaction
 
         self._cleaner = CleanerPool(
             self.topics.logs,
@@ -291,7 +302,9 @@ class Broker:
             clock=self.clock,
             probe=self.cleaner_counts,
         )
+        self._pauses.when_changed(self._cleaner.pause)
         self._cleaner.start()
+        self.compaction = Compaction(self._cleaner, self._pauses, self.topics, clock=self.clock)
         self._latency_watch = LatencyWatch(
             self.probe,
             self.cleaner_counts,

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from server import compact_commands
 from server.release import release
 
 app = typer.Typer(
@@ -17,6 +18,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+app.add_typer(compact_commands.app)
 
 
 def run_command(arguments: Sequence[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from cleaner.backlog import Backlog, Backlogs
 from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import BrokerFacts, PartitionFacts
 from metrics.http_endpoint import HttpEndpoint
+from server.compaction_routes import CompactionRoutes
 from server.listener import ListenError
 from server.release import release
 
@@ -18,6 +20,7 @@ LOGS_A_TURN = 50
 
 if TYPE_CHECKING:
     from server.broker import Broker
+    from server.compaction import Compaction
     from storage.log import PartitionLog
 
 
@@ -37,7 +40,10 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         partitions=lambda: partition_facts(broker, backlogs),
         partitions_listed_max=broker.config.metrics_partitions_max,
     )
-    endpoint = HttpEndpoint(Scraper(collector), not_ready=lambda: broker.not_ready)
+    routes = CompactionRoutes(lambda: compaction_of(broker), our_hosts=lambda: our_hosts(broker))
+    endpoint = HttpEndpoint(
+        Scraper(collector), not_ready=lambda: broker.not_ready, routes=routes.routes()
+    )
     try:
         return endpoint, await endpoint.open(address.host, address.port)
     except OSError as error:
@@ -45,6 +51,21 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         raise ListenError(
             f"cannot listen on http://{address.host}:{address.port}: {error.strerror or error}"
         ) from error
+
+
+def compaction_of(broker: Broker) -> Compaction | str:
+    """What steers the broker's cleaner, or why nothing does."""
+    if not broker.config.cleans:
+        return "the cleaner is off: log.cleaner.enable=false"
+    return broker.compaction or f"the broker is not ready: {broker.not_ready or 'starting'}"
+
+
+def our_hosts(broker: Broker) -> frozenset[str]:
+    """The names that clients may call the broker by."""
+    address = broker.config.resolved_http_listener()
+    told = {host for host, _ in broker.addresses.values()}
+    own = {socket.gethostname()} | ({address.host} if address else set())
+    return frozenset(host.lower() for host in told | own if host)
 
 
 def broker_facts(broker: Broker) -> BrokerFacts:

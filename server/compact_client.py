@@ -1,0 +1,104 @@
+"""The client side of `server/compaction_routes.py`, for the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+EXIT_REFUSED, EXIT_USAGE, EXIT_UNREACHABLE = 1, 2, 3
+POLL_SECONDS = 0.2
+CALL_SECONDS_MAX = 60.0
+ROOT = "/v1/compaction"
+TARGET = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
+
+Json = dict[str, Any]
+
+
+class CallFailed(Exception):
+    """The broker refused, or nothing answered: one sentence, and the exit code for it."""
+
+    def __init__(self, exit_code: int, message: str, *, status: int = 0) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.status = status
+
+
+class CompactionClient:
+    """Asks a broker about its cleaner."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._url = url.rstrip("/")
+
+    async def call(self, method: str, path: str, query: Mapping[str, str] | None = None) -> Json:
+        """The JSON that a request is answered with; `path` begins behind the common root.
+
+        Raises:
+            CallFailed: it was refused, or no Kompakt broker answers there.
+        """
+        try:
+            async with self._session.request(
+                method, self._url + ROOT + path, params=query
+            ) as response:
+                return _answer(self._url, response.status, await response.text())
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+            raise CallFailed(EXIT_USAGE, f"{self._url} is not an HTTP URL (--url)") from error
+        except (aiohttp.ClientError, TimeoutError, UnicodeDecodeError) as error:
+            raise CallFailed(EXIT_UNREACHABLE, _unreachable(self._url, error)) from error
+
+    async def call_on(
+        self, method: str, target: str, action: str, query: Mapping[str, str] | None = None
+    ) -> Json:
+        """As `call`, about TOPIC or TOPIC-PARTITION: a topic of that whole name comes first."""
+        whole = f"/topics/{quote(target, safe='')}{action}"
+        try:
+            return await self.call(method, whole, query)
+        except CallFailed as unknown:
+            match = TARGET.fullmatch(target)
+            if unknown.status != 404 or match is None:
+                raise
+            topic = quote(match["topic"], safe="")
+            try:
+                path = f"/topics/{topic}/partitions/{match['partition']}{action}"
+                return await self.call(method, path, query)
+            except CallFailed as error:
+                is_topic_unknown = str(error) == f"there is no topic {match['topic']}"
+                raise unknown if is_topic_unknown else error from None
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[CompactionClient]:
+    """A client of the broker at `url`."""
+    timeout = aiohttp.ClientTimeout(total=CALL_SECONDS_MAX)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        yield CompactionClient(session, url)
+
+
+def _answer(url: str, status: int, text: str) -> Json:
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise CallFailed(
+            EXIT_UNREACHABLE,
+            f"what answers at {url} is no Kompakt broker of this release (HTTP {status})",
+        )
+    if status >= 400:
+        message = str(answer.get("error", text))
+        raise CallFailed(EXIT_REFUSED, message, status=status)
+    return answer
+
+
+def _unreachable(url: str, error: BaseException) -> str:
+    why = str(error) or type(error).__name__
+    return (
+        f"no broker answers at {url} ({why}):"
+        " is it running, and is that its http.listener? --url names another"
+    )

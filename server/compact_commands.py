@@ -1,0 +1,134 @@
+"""`kompakt compact ...`: see and steer a running broker's cleaner, over its HTTP listener.
+
+0     done
+1     refused, or the pass failed or was stopped: one sentence on standard error
+2     the command line is wrong
+3     no Kompakt broker answers at the URL
+130   Ctrl-C; a pass goes on in the broker
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="compact",
+    help="See, ask and steer the cleaner of a running broker. TOPIC-N means partition N of TOPIC,"
+    " unless there is a topic of that whole name.",
+    no_args_is_help=True,
+)
+
+EXIT_INTERRUPTED = 130
+
+Target = Annotated[
+    str, typer.Argument(metavar="TOPIC[-N]", help="A topic, or one partition of it.")
+]
+OptionalTarget = Annotated[
+    str | None,
+    typer.Argument(metavar="[TOPIC[-N]]", help="A topic or one partition; without it, everything."),
+]
+Url = Annotated[
+    str,
+    typer.Option("--url", envvar="KOMPAKT_URL", help="The broker's HTTP listener (http.listener)."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+DEFAULT_URL = "http://127.0.0.1:9644"
+
+
+@app.command()
+def now(
+    target: Target,
+    force: Annotated[bool, typer.Option("--force", help="Clean it even if it is paused.")] = False,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Roll and clean TOPIC[-N] now, and wait for the end.
+
+    The dirty ratio does not matter; min.compaction.lag.ms holds. Ctrl-C leaves the pass running.
+    """
+    from server.compact_follow import clean_now
+
+    _run(lambda: clean_now(url, target, force=force, as_json=as_json))
+
+
+@app.command()
+def plan(target: Target, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Say what `now` would do: what dies and why, what is read and written, how long it takes.
+
+    Nothing is changed: the same code runs over the same log, and its output is thrown away.
+    Ctrl-C stops it.
+    """
+    from server.compact_follow import plan as run
+
+    _run(lambda: run(url, target, as_json=as_json))
+
+
+@app.command()
+def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Show what runs and how far it is, what waits, what rests and why, and what was done."""
+    from server.compact_output import print_status
+
+    _run(lambda: _ask(url, print_status, as_json=as_json))
+
+
+@app.command()
+def pause(target: OptionalTarget = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Pause all cleaning, a topic's or a partition's, until it is resumed.
+
+    A running pass stops within a chunk; what it has swapped stays. A restart does not end a pause.
+    """
+    from server.compact_output import print_paused
+
+    _run(lambda: _ask(url, print_paused, "POST", "/pause", target, as_json=as_json))
+
+
+@app.command()
+def resume(target: OptionalTarget = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """End a pause, and the narrower ones within it."""
+    from server.compact_output import print_paused
+
+    _run(lambda: _ask(url, print_paused, "POST", "/resume", target, as_json=as_json))
+
+
+async def _ask(
+    url: str,
+    show: Callable[[dict[str, Any]], None],
+    method: str = "GET",
+    action: str = "",
+    target: str | None = None,
+    *,
+    query: dict[str, str] | None = None,
+    as_json: bool,
+) -> int:
+    """One request, and its answer shown."""
+    from server.compact_client import connected
+    from server.compact_output import print_json
+
+    async with connected(url) as client:
+        if target is None:
+            answer = await client.call(method, action, query)
+        else:
+            answer = await client.call_on(method, target, action, query)
+    (print_json if as_json else show)(answer)
+    return 0
+
+
+def _run(work: Callable[[], Awaitable[int]]) -> None:
+    """Run a command; what the broker refuses becomes a sentence and an exit code."""
+    from server.compact_client import CallFailed
+
+    async def run() -> int:
+        return await work()
+
+    try:
+        code = asyncio.run(run())
+    except CallFailed as error:
+        typer.echo(f"kompakt: {error}", err=True)
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = EXIT_INTERRUPTED
+    raise typer.Exit(code)

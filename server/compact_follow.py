@@ -1,0 +1,92 @@
+"""`kompakt compact now` and `plan`: begin a job in the broker, follow it, and say what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+
+from server.compact_client import EXIT_REFUSED, POLL_SECONDS, CompactionClient, connected
+from server.compact_output import duration, name_of, print_json, print_plan, print_report
+
+Json = dict[str, Any]
+
+
+async def clean_now(url: str, target: str, *, force: bool, as_json: bool) -> int:
+    """Clean and wait; the exit code."""
+    async with connected(url) as client:
+        query = {"force": "true"} if force else None
+        job = await client.call_on("POST", target, "/now", query)
+        try:
+            job = await _follow(client, job, as_json=as_json)
+        except asyncio.CancelledError:
+            typer.echo(
+                "kompakt: the pass goes on in the broker; `kompakt compact status` shows it",
+                err=True,
+            )
+            raise
+    return _conclude(job, as_json=as_json)
+
+
+async def plan(url: str, target: str, *, as_json: bool) -> int:
+    """Find out what `clean_now` would do; the exit code."""
+    async with connected(url) as client:
+        job = await client.call_on("POST", target, "/plan")
+        try:
+            job = await _follow(client, job, as_json=as_json)
+        except asyncio.CancelledError:
+            await client.call("DELETE", f"/jobs/{job['id']}")
+            typer.echo("kompakt: the plan was given up, and nothing was changed", err=True)
+            raise
+    return _conclude(job, as_json=as_json)
+
+
+async def _follow(client: CompactionClient, job: Json, *, as_json: bool) -> Json:
+    """Look at a job until it is over, and show how far it is."""
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[told]}"),
+        console=Console(stderr=True),
+        disable=as_json,
+        transient=True,
+    ) as bars:
+        tasks = {
+            name_of(part): bars.add_task(name_of(part), total=None, told="waiting")
+            for part in job["partitions"]
+        }
+        while not job["is_over"]:
+            await asyncio.sleep(POLL_SECONDS)
+            job = await client.call("GET", f"/jobs/{job['id']}")
+            for part in job["partitions"]:
+                _show(bars, tasks[name_of(part)], part)
+    return job
+
+
+def _show(bars: Progress, task: TaskID, part: Json) -> None:
+    progress = part["progress"]
+    if progress is None:
+        return
+    told = f"{part['state']}, {progress['phase']}, {duration(progress['seconds'])}"
+    if progress["eta_seconds"] is not None and part["state"] == "running":
+        told += f", {duration(progress['eta_seconds'])} left"
+    total = progress["bytes_planned"] or None
+    bars.update(task, completed=progress["bytes_done"], total=total, told=told)
+
+
+def _conclude(job: Json, *, as_json: bool) -> int:
+    """Say what came of a job; the exit code."""
+    if as_json:
+        print_json(job)
+    for part in job["partitions"]:
+        if part["error"] is not None:
+            typer.echo(f"kompakt: {name_of(part)}: {part['state']}: {part['error']}", err=True)
+        elif not as_json and part["plan"] is not None:
+            print_plan(part["plan"])
+        elif not as_json:
+            print_report(part["report"])
+    return 0 if job["is_done"] else EXIT_REFUSED

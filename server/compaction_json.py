@@ -1,0 +1,212 @@
+"""What the cleaner says of itself, as JSON values for the HTTP routes. Pure.
+
+Sizes are bytes, times are seconds or ms as their names say, and null stands for "no limit" and for
+"not known".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from cleaner.dry_run import DryRun
+from cleaner.progress import ProgressSnapshot
+from cleaner.quarantine import Quarantined
+from cleaner.report import GroupReport, PassReport
+from cleaner.running import PoolStatus, RunningStatus
+from cleaner.urgency import Candidate
+from server.compaction_jobs import Job, Part
+from storage.manifest import SegmentRow
+from storage.topic_partition import TopicPartition
+
+Json: TypeAlias = dict[str, Any]
+
+DEAD = "dropped_"
+
+
+def job_json(job: Job) -> Json:
+    """A job and its parts."""
+    states = {part.state.value for part in job.parts}
+    return {
+        "id": job.id,
+        "kind": job.kind,
+        "url": f"/v1/compaction/jobs/{job.id}",
+        "is_over": job.is_over,
+        "is_done": states <= {"done"},
+        "partitions": [_part_json(part) for part in job.parts],
+    }
+
+
+def _part_json(part: Part) -> Json:
+    outcome = part.outcome
+    return {
+        **partition_json(part.topic_partition),
+        "state": part.state.value,
+        "progress": progress_json(part.running.progress.snapshot()) if part.running else None,
+        "error": part.error,
+        "report": report_json(outcome) if isinstance(outcome, PassReport) else None,
+        "plan": plan_json(outcome) if isinstance(outcome, DryRun) else None,
+    }
+
+
+def partition_json(partition: TopicPartition) -> Json:
+    return {"topic": partition.topic, "partition": partition.partition}
+
+
+def progress_json(progress: ProgressSnapshot) -> Json:
+    return {
+        "phase": progress.phase.value,
+        "bytes_done": progress.bytes_done,
+        "bytes_planned": progress.bytes_planned,
+        "seconds": round(progress.seconds, 3),
+        "throttled_seconds": round(progress.throttled_seconds, 3),
+        "eta_seconds": None if progress.eta_seconds is None else round(progress.eta_seconds, 3),
+    }
+
+
+def report_json(report: PassReport) -> Json:
+    """All that a report says but its groups."""
+    return {
+        "topic": report.topic,
+        "partition": report.partition,
+        "reason": report.reason,
+        "start_offset": report.start_offset,
+        "end_offset": report.end_offset,
+        "planned_end_offset": report.planned_end_offset,
+        "bytes_read": report.bytes_read,
+        "bytes_written": report.bytes_written,
+        "bytes_before": report.bytes_before,
+        "bytes_after": report.bytes_after,
+        "records_before": report.records_before,
+        "records_after": report.records_after,
+        "records_by_verdict": dict(report.records_by_verdict),
+        "keys_mapped": report.keys_mapped,
+        "keys_capacity": report.keys_capacity,
+        "groups": report.groups,
+        "segments_before": report.segments_before,
+        "segments_after": report.segments_after,
+        "dirty_ratio": round(report.dirty_ratio, 6),
+        "seconds": round(report.seconds, 3),
+        "throttled_seconds": round(report.throttled_seconds, 3),
+        "verify_seconds": round(report.verify_seconds, 3),
+        "is_verified": report.is_verified,
+    }
+
+
+def plan_json(dry_run: DryRun) -> Json:
+    """What a pass would do: its report, and group by group what dies why."""
+    return {
+        "report": report_json(dry_run.report),
+        "rolls_active_segment": dry_run.rolls,
+        "map_bytes_max": dry_run.map_bytes,
+        "dies": _dies(dry_run.report.group_reports),
+        "groups": [_group_json(group, dry_run) for group in dry_run.report.group_reports],
+        "untouched_segments": [_row_json(row) for row in dry_run.untouched],
+    }
+
+
+def _dies(groups: Sequence[GroupReport]) -> Json:
+    """Records, and their uncompressed bytes, by the reason for which they die."""
+    found: dict[str, Json] = {}
+    for group in groups:
+        for verdict, count in group.by_verdict.items():
+            if not verdict.is_kept:
+                reason = found.setdefault(
+                    verdict.value.removeprefix(DEAD), {"records": 0, "record_bytes": 0}
+                )
+                reason["records"] += count.records
+                reason["record_bytes"] += count.bytes
+    return found
+
+
+def _group_json(group: GroupReport, dry_run: DryRun) -> Json:
+    return {
+        "is_replaced": group in dry_run.replaced,
+        "sources": [_row_json(row) for row in group.sources],
+        "outputs": [_row_json(row) for row in group.outputs],
+        "bytes_before": sum(row.size for row in group.sources),
+        "bytes_after": sum(row.size for row in group.outputs),
+        "dies": _dies([group]),
+    }
+
+
+def _row_json(row: SegmentRow) -> Json:
+    return {
+        "base_offset": row.base_offset,
+        "end_offset": row.end_offset,
+        "bytes": row.size,
+        "records": row.record_count,
+    }
+
+
+def status_json(
+    status: PoolStatus,
+    queue: Sequence[Candidate],
+    paused: Json,
+    *,
+    now: float,
+    rows_max: int,
+) -> Json:
+    """The pool at one moment.
+
+    Args:
+        now: monotonic seconds, of the clock that `retry_at` counts on.
+        rows_max: of the queue and of the last passes, at most so many are listed.
+    """
+    last = sorted(status.last_reports.values(), key=lambda each: (each.topic, each.partition))
+    return {
+        "threads": status.threads,
+        "throttle": _throttle_json(status),
+        "running": [_running_json(running) for running in status.running],
+        "queue_length": len(queue),
+        "queue": [_waiting_json(candidate) for candidate in queue[:rows_max]],
+        "quarantined": [quarantined_json(entry, now=now) for entry in status.quarantined],
+        "paused": paused,
+        "last_passes_count": len(last),
+        "last_passes": [report_json(report) for report in last[:rows_max]],
+    }
+
+
+def _throttle_json(status: PoolStatus) -> Json:
+    return {
+        "total_bytes_per_second": _finite(status.rates.total),
+        "read_bytes_per_second": _finite(status.rates.read),
+        "write_bytes_per_second": _finite(status.rates.write),
+        "latency_guard_bytes_per_second": _finite(status.guard_rate),
+        "is_lifted_for_disk_pressure": status.is_lifted,
+    }
+
+
+def _finite(rate: float) -> float | None:
+    return None if math.isinf(rate) else rate
+
+
+def _running_json(running: RunningStatus) -> Json:
+    return {
+        **partition_json(running.topic_partition),
+        "task": running.task.value,
+        "reason": running.reason,
+        "progress": progress_json(running.progress),
+    }
+
+
+def _waiting_json(candidate: Candidate) -> Json:
+    assessment = candidate.assessment
+    assert assessment.reason is not None
+    return {
+        **partition_json(candidate.topic_partition),
+        "reason": assessment.reason.name,
+        "dirty_ratio": round(assessment.dirty_ratio, 6),
+        "dirty_bytes": assessment.cleanable_bytes,
+        "waited_ms": candidate.waited_ms,
+    }
+
+
+def quarantined_json(entry: Quarantined, *, now: float) -> Json:
+    return {
+        **partition_json(entry.topic_partition),
+        "reason": entry.reason,
+        "failures": entry.failures,
+        "retry_in_seconds": round(max(entry.retry_at - now, 0.0), 3),
+    }

@@ -1,0 +1,43 @@
+"""Who may steer the broker over HTTP: programs that call it by its name, not pages in a browser.
+
+A page from elsewhere can send requests to any address that the browser reaches. Those carry the page's
+`Origin`. A page can also have its own name resolve to our address (DNS rebinding); then `Host` is that
+name. So a request is refused whose Host is not one of ours, and one whose Origin is not its Host. An
+IP address as Host is ours: a name that was rebound would stand there as the name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+LOCAL_NAMES = frozenset({"localhost"})
+
+
+def refusal(host: str | None, origin: str | None, our_names: Collection[str]) -> str | None:
+    """Why a request with these headers is refused, in one sentence; None if it is not. Pure."""
+    name = _name_in(f"//{host or ''}")
+    if name is None or not (_is_address(name) or name in LOCAL_NAMES or name in our_names):
+        return (
+            f"the request is for host {host!r}, which is not a name of this broker:"
+            " call it by its address, or by a host of its listeners"
+        )
+    if origin is not None and urlsplit(origin).netloc != host:
+        return f"requests of a web page from {origin!r} are not answered here"
+    return None
+
+
+def _name_in(netloc: str) -> str | None:
+    try:
+        return urlsplit(netloc).hostname
+    except ValueError:
+        return None
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
