@@ -91,7 +91,7 @@ class Lookout:
     def candidate(self, log: PartitionLog) -> Candidate | None:
         """The log as it competes for its turn now; None if it is not eligible."""
         look = self.begin()
-        assessment = self._assess(_sketch(log), log, look)
+        assessment = self._assess(sketch(log), log, look)
         return self._candidate(log, assessment, look.now_ms) if assessment.reason else None
 
     def _candidate(self, log: PartitionLog, assessment: Assessment, now_ms: int) -> Candidate:
