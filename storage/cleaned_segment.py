@@ -1,7 +1,8 @@
 """A segment that the cleaner is writing: its files end in `.cleaned` until a swap takes them.
 
-The data comes as the kernel made it, with its index entries, and is synced as it is written, so that
-the final sync is short and other writers' syncs are not held up behind it.
+The data comes as the kernel made it, with its index entries. The disk writes it while the pass goes
+on, a few MiB behind it: so the pass does not wait for the disk, the final sync is short, and other
+writers' syncs are not held up behind much of it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from storage.manifest import FLAG_CLEANED, SegmentRow
 from storage.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file
 from storage.segment_index import SegmentIndex
 
-SYNC_BYTES = 1 << 20
-"""Unsynced output is kept below about this much (architecture.md, budgets)."""
+WRITE_BACK_BYTES = 1 << 20
+"""So much output at a time is given to the disk (architecture.md, budgets)."""
+WRITE_BACK_BEHIND_BYTES = 4 << 20
+"""As much may be on its way to the disk: more makes a pass no faster and other syncs slower."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,8 @@ class CleanedSegmentWriter:
         "_directory",
         "_file",
         "_fs",
+        "_given_bytes",
         "_index",
-        "_unsynced_bytes",
         "base_offset",
         "version",
     )
@@ -66,7 +69,8 @@ class CleanedSegmentWriter:
         path = _staged(directory, base_offset, version, LOG)
         self._file: File = fs.open(path, create=True)
         self._index = SegmentIndex()
-        self._unsynced_bytes = 0
+        self._given_bytes = 0
+        """How much of it the disk was told to write."""
 
     @property
     def size(self) -> int:
@@ -77,10 +81,16 @@ class CleanedSegmentWriter:
         """Write whole batches and note their index entries (four native int64s each)."""
         self._file.append((data,))
         self._index.add_quadruples(index_entries, self.base_offset)
-        self._unsynced_bytes += len(data)
-        if self._unsynced_bytes >= SYNC_BYTES:
-            self._file.sync()
-            self._unsynced_bytes = 0
+        while self._file.size - self._given_bytes >= WRITE_BACK_BYTES:
+            self._write_back()
+
+    def _write_back(self) -> None:
+        """Give the disk the next MiB, and wait for one that it has got before."""
+        self._file.begin_write_back(self._given_bytes, WRITE_BACK_BYTES)
+        self._given_bytes += WRITE_BACK_BYTES
+        oldest = self._given_bytes - WRITE_BACK_BEHIND_BYTES - WRITE_BACK_BYTES
+        if oldest >= 0:
+            self._file.end_write_back(oldest, WRITE_BACK_BYTES)
 
     def finish(self, row: SegmentRow) -> CleanedSegment:
         """Sync everything. `row` says what the segment holds; name, size and flag are set here."""

@@ -84,6 +84,17 @@ class File(Protocol):
     def free_reserved(self) -> None:
         """Give back the space that is set aside behind the file's end."""
 
+    def begin_write_back(self, position: int, size: int) -> None:
+        """Have the disk begin to write these bytes, so that a later `sync` is short."""
+
+    def end_write_back(self, position: int, size: int) -> None:
+        """Wait for the disk to have written these bytes; they are not safe without `sync`.
+
+        Raises:
+            DiskError: bytes of this file could not be written. A later `sync` may succeed all the
+                same: the file is lost.
+        """
+
     def sync(self) -> None:
         """Return when all that was written is safe. Raises SyncFailed, which is final."""
 
@@ -286,6 +297,19 @@ class LocalFile:
             allocated = os.fstat(self._descriptor).st_blocks * STAT_BLOCK_BYTES
             if allocated - self.size > UNRESERVED_BYTES_MAX:
                 os.ftruncate(self._descriptor, self.size)
+
+    def begin_write_back(self, position: int, size: int) -> None:
+        with disk_errors("write back", self.path):
+            # Imported when a pass needs it, for what it imports.
+            from storage import write_back
+
+            write_back.begin(self._descriptor, position, size)
+
+    def end_write_back(self, position: int, size: int) -> None:
+        with disk_errors("write back", self.path):
+            from storage import write_back
+
+            write_back.end(self._descriptor, position, size)
 
     def sync(self) -> None:
         with disk_errors("sync", self.path):

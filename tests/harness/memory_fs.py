@@ -242,6 +242,13 @@ class MemoryFile:
     def free_reserved(self) -> None:
         """Nothing is kept of what was reserved: it shows neither in a read nor after a crash."""
 
+    def begin_write_back(self, position: int, size: int) -> None:
+        """What is written back may be lost all the same."""
+        self._disk.faults.check("begin write back", self.path, size)
+
+    def end_write_back(self, position: int, size: int) -> None:
+        self._disk.faults.check("write back", self.path, size)
+
     def sync(self) -> None:
         self._disk.sync_inode(self.path, self._inode)
 

@@ -128,6 +128,46 @@ def test_a_reservation_that_is_larger_than_the_disk_is_no_space(tmp_path: Path) 
     file.close()
 
 
+def test_what_is_written_back_is_as_it_was_and_is_synced_later(
+    place: tuple[FileSystem, str],
+) -> None:
+    fs, home = place
+    file = fs.open(f"{home}/f", create=True)
+    data = os.urandom(3 << 20)
+    file.append([data])
+
+    file.begin_write_back(0, 2 << 20)
+    file.end_write_back(0, 1 << 20)
+    file.append([b"more"])
+    file.sync()
+
+    assert file.read_at(0, file.size) == data + b"more"
+    file.close()
+
+
+def test_what_is_written_back_is_not_safe() -> None:
+    disk = MemoryFileSystem()
+    disk.make_directory("/data")
+    file = disk.open("/data/f", create=True)
+    for directory in ("/", "/data"):
+        disk.sync_directory(directory)
+    file.append([b"bytes"])
+    file.begin_write_back(0, 5)
+    file.end_write_back(0, 5)
+
+    assert disk.after_crash(Loss.EVERYTHING, Random(0)).read_bytes("/data/f") == b""
+
+
+def test_a_write_back_that_fails_names_the_file(tmp_path: Path) -> None:
+    file = LocalFileSystem().open(str(tmp_path / "f"), create=True)
+    file.append([b"bytes"])
+    file.close()
+
+    for write_back in (file.begin_write_back, file.end_write_back):
+        with pytest.raises(DiskError, match=f"write back {tmp_path}/f.*errno 9"):
+            write_back(0, 5)
+
+
 def test_truncated_file_goes_on_at_its_new_end(place: tuple[FileSystem, str]) -> None:
     fs, home = place
     file = fs.open(f"{home}/f", create=True)
