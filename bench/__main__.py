@@ -18,13 +18,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.cleaning import kernel_figures, pass_figures, verification_figures
+from bench.cleaning import pass_figures
 from bench.figure import Figure
 from bench.group_commit import group_commit_figures
+from bench.kernel import kernel_figures
 from bench.latency_guard import latency_guard_figures
+from bench.many_keys import many_keys_figures
+from bench.mostly_clean import mostly_clean_figures
 from bench.recovery import unclean_start_figures
 from bench.startup import many_segments_figures, memory_figures, start_figure
 from bench.throughput import fetch_figures, latency_figures, produce_figures
+from bench.verified import verification_figures
 
 RESULTS = Path(__file__).parent / "results"
 PAIRS = int(os.environ.get("KOMPAKT_BENCH_PAIRS", "5"))
@@ -39,6 +43,8 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "kernel": kernel_figures,
     "cleaning": pass_figures,
     "verified": verification_figures,
+    "many_keys": many_keys_figures,
+    "mostly_clean": mostly_clean_figures,
     "latency_guard": latency_guard_figures,
 }
 

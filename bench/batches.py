@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import random
+import struct
+from array import array
+from collections.abc import Sequence
 
+from protocol.batch_scan import crc32c
 from protocol.record_batch import Record, build_batch
 
 KEY_BYTES = 16
+CRC_AT, CRC_FROM = 17, 21
+SHORT_DELTAS = 64
+"""So many records of a batch have an offset delta of one byte; up to 8192 have one of two."""
 
 
 def keyed_batch(*, records: int, value_bytes: int, keys: int, seed: int) -> bytes:
@@ -23,3 +30,37 @@ def keyed_batch(*, records: int, value_bytes: int, keys: int, seed: int) -> byte
         for index in range(records)
     ]
     return bytes(build_batch(made))
+
+
+class NumberedBatch:
+    """A batch of which only the keys change, eight bytes each: millions of keys a second.
+
+    Its records lie at two strides, so that a byte of all keys is one slice.
+    """
+
+    def __init__(self, *, records: int, value_bytes: int) -> None:
+        assert SHORT_DELTAS < records <= 8192
+        source = random.Random(records)
+        markers = [source.randbytes(8) for _ in range(records)]
+        made = [
+            Record(offset=index, timestamp=0, key=key, value=source.randbytes(value_bytes))
+            for index, key in enumerate(markers)
+        ]
+        self._records = records
+        self._batch = bytearray(build_batch(made))
+        places = [self._batch.index(marker) for marker in markers]
+        self._runs = (places[:SHORT_DELTAS], places[SHORT_DELTAS:])
+
+    def with_keys(self, numbers: Sequence[int]) -> bytes:
+        """The batch with these numbers as its records' keys, one each."""
+        assert len(numbers) == self._records
+        keys = array("Q", numbers).tobytes()
+        for places in self._runs:
+            stride, size = places[1] - places[0], len(places) * 8
+            for byte in range(8):
+                target = slice(places[0] + byte, places[-1] + byte + 1, stride)
+                self._batch[target] = keys[byte:size:8]
+            keys = keys[size:]
+        crc = crc32c(memoryview(self._batch)[CRC_FROM:])
+        struct.pack_into(">I", self._batch, CRC_AT, crc)
+        return bytes(self._batch)

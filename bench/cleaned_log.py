@@ -6,7 +6,7 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,10 +56,24 @@ def opening(*, is_clean: bool) -> LogOpening:
     )
 
 
-def build_log(directory: Path, batches: list[bytes], repeats: int) -> None:
-    """Write a log of the batches, `repeats` times over, rolled and closed cleanly."""
+def build_log(directory: Path, batches: Iterable[bytes]) -> None:
+    """Write a log of the batches, rolled and closed cleanly."""
     log = create_log(LocalFileSystem(), identity(directory), CONFIG, opening(is_clean=True))
-    for batch in batches * repeats:
+    _write(log, batches)
+
+
+def extend_log(directory: Path, batches: Iterable[bytes]) -> None:
+    """Write more behind what a log has, rolled and closed cleanly."""
+    _write(opened(directory), batches)
+
+
+def opened(directory: Path) -> PartitionLog:
+    """A log that was closed cleanly."""
+    return open_log(LocalFileSystem(), identity(directory), CONFIG, opening(is_clean=True))
+
+
+def _write(log: PartitionLog, batches: Iterable[bytes]) -> None:
+    for batch in batches:
         copy = bytearray(batch)
         stamp(copy, base_offset=0, leader_epoch=-1)
         valid = validate_batch(memoryview(copy), log.validation_rules(now_ms=now_ms()))
@@ -70,12 +84,12 @@ def build_log(directory: Path, batches: list[bytes], repeats: int) -> None:
 
 
 @contextmanager
-def copy_of(directory: Path) -> Iterator[PartitionLog]:
+def copy_of(directory: Path, number: int = 0) -> Iterator[PartitionLog]:
     """A copy of a log, in the page cache and on disk, open and ready to be cleaned."""
-    copy = directory.with_name(f"{directory.name}-copy")
+    copy = directory.with_name(f"{directory.name}-copy-{number}")
     shutil.copytree(directory, copy)
     os.sync()
-    log = open_log(LocalFileSystem(), identity(copy), CONFIG, opening(is_clean=True))
+    log = opened(copy)
     try:
         yield log
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
@@ -38,6 +38,13 @@ def interleaved(
 ) -> Figure:
     """Measure and probe by turns, because this kind of machine changes its speed by the minute."""
     taken = [(measure(), probe()) for _ in range(pairs)]
+    return of_pairs(name, unit, taken, limit_is=limit_is, note=note)
+
+
+def of_pairs(
+    name: str, unit: str, taken: Sequence[tuple[float, float]], *, limit_is: str, note: str = ""
+) -> Figure:
+    """What was measured and its limit, several times, as a figure."""
     return Figure(
         name=name,
         unit=unit,
@@ -45,6 +52,6 @@ def interleaved(
         limit=median(limit for _, limit in taken),
         limit_is=limit_is,
         ratio=median(measured / limit for measured, limit in taken),
-        pairs=pairs,
+        pairs=len(taken),
         note=note,
     )

@@ -1,0 +1,61 @@
+"""What the disk and the page cache take for the least that a cleaning pass must do with them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from storage.cleaned_segment import WRITE_BACK_BEHIND_BYTES, WRITE_BACK_BYTES
+from storage.files import LocalFileSystem
+
+CHUNK_BYTES = 1 << 20
+
+
+def segment_files(log: Path) -> list[Path]:
+    """The segments of a log, oldest first."""
+    return sorted(log.glob("*.log"))
+
+
+def size_of(log: Path) -> int:
+    """Bytes in a log's segments."""
+    return sum(path.stat().st_size for path in segment_files(log))
+
+
+def drop_from_cache(log: Path) -> None:
+    """Have a log's segments, which are on the disk, read from there the next time."""
+    for path in segment_files(log):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fdatasync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(descriptor)
+
+
+def read_twice_and_write(log: Path, survivor_bytes: int) -> float:
+    """Seconds to read a log twice and to write and sync so many bytes, as a pass does it."""
+    started = time.perf_counter()
+    chunk = bytearray(CHUNK_BYTES)
+    for path in segment_files(log) * 2:
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(chunk):
+                pass
+    target = log.with_name("probe")
+    _write(target, survivor_bytes)
+    seconds = time.perf_counter() - started
+    target.unlink()
+    return seconds
+
+
+def _write(target: Path, size: int) -> None:
+    """In chunks that the disk writes meanwhile; that is faster than to sync each of them."""
+    file, chunk = LocalFileSystem().open(str(target), create=True), os.urandom(CHUNK_BYTES)
+    for position in range(0, size, CHUNK_BYTES):
+        file.append((chunk,))
+        file.begin_write_back(position, CHUNK_BYTES)
+        oldest = position - WRITE_BACK_BEHIND_BYTES
+        if oldest >= 0:
+            file.end_write_back(oldest, WRITE_BACK_BYTES)
+    file.sync()
+    file.close()

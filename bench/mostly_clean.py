@@ -1,0 +1,91 @@
+"""What it costs to clean a topic that is 95 % clean, beside a rewrite of all of it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from bench.batches import NumberedBatch
+from bench.cleaned_log import build_log, clean_whole, copy_of, extend_log, opened
+from bench.disk import read_twice_and_write, size_of
+from bench.figure import Figure, interleaved
+
+RECORDS_EACH_BATCH = 1000
+VALUE_BYTES = 1000
+BATCHES = 1200
+DIRTY_BATCHES = BATCHES // 20
+CLEAN_RECORDS = (BATCHES - DIRTY_BATCHES) * RECORDS_EACH_BATCH
+SPREAD = CLEAN_RECORDS // (DIRTY_BATCHES * RECORDS_EACH_BATCH)
+"""The dirty records are of every so manyth key where they are of all."""
+
+
+def mostly_clean_figures(pairs: int) -> list[Figure]:
+    """The goal: at most 0.2 of a full rewrite where the dirty 5 % are of hot keys."""
+    with tempfile.TemporaryDirectory() as folder:
+        hot, spread = Path(folder) / "hot", Path(folder) / "spread"
+        build_clean(hot)
+        shutil.copytree(hot, spread)
+        extend_log(hot, batches(hot_keys()))
+        extend_log(spread, batches(spread_keys()))
+        written: dict[Path, int] = {}
+
+        def seconds(source: Path) -> float:
+            with copy_of(source) as log:
+                started = time.perf_counter()
+                report = clean_whole(log)
+                written[source] = report.bytes_written
+                return time.perf_counter() - started
+
+        of_hot_keys = interleaved(
+            "95 % clean, the rest of hot keys",
+            "s a pass",
+            lambda: seconds(hot),
+            lambda: seconds(spread),
+            limit_is="a full rewrite: the same, the rest of all keys",
+            pairs=pairs,
+        )
+        of_all_keys = interleaved(
+            "95 % clean, the rest of all keys",
+            "s a pass",
+            lambda: seconds(spread),
+            lambda: read_twice_and_write(spread, written[spread]),
+            limit_is="reading twice, writing and syncing what survives",
+            pairs=pairs,
+        )
+        size = size_of(hot) / 1e9
+        notes = [f"{written[each] / 1e9:.2f} GB written of {size:.2f} GB" for each in (hot, spread)]
+    return [replace(of_hot_keys, note=notes[0]), replace(of_all_keys, note=notes[1])]
+
+
+def build_clean(directory: Path) -> None:
+    """A log that a pass has cleaned; the values of the keys that will be hot came last."""
+    directory.mkdir()
+    build_log(directory, batches(cold_keys()))
+    log = opened(directory)
+    clean_whole(log)
+    log.close()
+
+
+def batches(keys: Iterable[range]) -> Iterator[bytes]:
+    batch = NumberedBatch(records=RECORDS_EACH_BATCH, value_bytes=VALUE_BYTES)
+    yield from map(batch.with_keys, keys)
+
+
+def cold_keys() -> Iterator[range]:
+    """Each key once; those of the last batch are the hot ones."""
+    for start in range(0, CLEAN_RECORDS, RECORDS_EACH_BATCH):
+        yield range(start, start + RECORDS_EACH_BATCH)
+
+
+def hot_keys() -> Iterator[range]:
+    for _ in range(DIRTY_BATCHES):
+        yield range(CLEAN_RECORDS - RECORDS_EACH_BATCH, CLEAN_RECORDS)
+
+
+def spread_keys() -> Iterator[range]:
+    for start in range(0, DIRTY_BATCHES * RECORDS_EACH_BATCH, RECORDS_EACH_BATCH):
+        yield range(start * SPREAD, (start + RECORDS_EACH_BATCH) * SPREAD, SPREAD)
