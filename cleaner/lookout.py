@@ -88,6 +88,10 @@ class Lookout:
         if may_run:
             look.offer(log, urgency(candidate))
 
+    def assess(self, log: PartitionLog) -> Assessment:
+        """Where a log stands now."""
+        return self._assess(sketch(log), log, self.begin())
+
     def candidate(self, log: PartitionLog) -> Candidate | None:
         """The log as it competes for its turn now; None if it is not eligible."""
         look = self.begin()

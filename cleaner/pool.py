@@ -33,11 +33,13 @@ from cleaner.lookout import Lookout
 from cleaner.map import MapTooSmall
 from cleaner.meter import CleaningAborted, PassMeter
 from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseScope
+from cleaner.pick import Assessment
+from cleaner.pool_status import PoolStatus, Task
 from cleaner.probe import CleanerProbe
 from cleaner.progress import PassProgress
 from cleaner.quarantine import Quarantine, kind_of
 from cleaner.report import PassReport
-from cleaner.running import PoolStatus, RunningPass, Task
+from cleaner.running import RunningPass
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
 from cleaner.urgency import Candidate, urgency
@@ -271,6 +273,10 @@ class CleanerPool:
             guard_rate=self._throttle.guard_rate,
             is_lifted=self._throttle.is_lifted,
         )
+
+    def assess(self, log: PartitionLog) -> Assessment:
+        """Where a log stands, by what a look of the workers would find now."""
+        return self._lookout.assess(log)
 
     async def queue(self) -> list[Candidate]:
         """The eligible logs that wait for a worker, the most urgent first."""

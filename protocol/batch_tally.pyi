@@ -101,6 +101,11 @@ class BatchTally:
         the markers that raised its epoch.
         """
 
+    def transactions(self) -> list[tuple[int, int, bool]]:
+        """Producers with transactions: the id, where the one begins that has no marker in these
+        batches (-1: none), and whether there is a marker, which ends what was open before them.
+        """
+
 def sound_offset_entries(offsets: Buffer, positions: Buffer, *, span: int, size: int) -> int:
     """How many entries of an offset index (columns of int32, native order) there are before the first
     that cannot stand there: both columns grow, offsets within [0, span) and positions within

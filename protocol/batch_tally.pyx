@@ -24,6 +24,7 @@ from libc.string cimport memset
 from protocol.batch_scan import StopReason
 from protocol.record_format cimport (
     ATTRIBUTE_CONTROL,
+    ATTRIBUTE_TRANSACTIONAL,
     BATCH_BAD_CRC,
     BATCH_BAD_HEADER,
     BATCH_HEADER_SIZE,
@@ -55,6 +56,9 @@ cdef struct kept_batch:
 cdef struct producer_tail:
     int64_t producer_id
     int64_t batches_count
+    # The transaction that is open at the end: where it begins, -1 if here none does.
+    int64_t open_since
+    bint has_marker
     kept_batch batches[BATCHES_KEPT]
 
 
@@ -210,6 +214,18 @@ cdef class BatchTally:
                 number += 1
         return found
 
+    def transactions(self):
+        cdef size_t index
+        return [
+            (
+                self.producers[index].producer_id,
+                self.producers[index].open_since,
+                self.producers[index].has_marker,
+            )
+            for index in range(self.producers_count)
+            if self.producers[index].open_since >= 0 or self.producers[index].has_marker
+        ]
+
     # ------------------------------------------------------------ one chunk
 
     cdef int walk(
@@ -279,6 +295,10 @@ cdef class BatchTally:
         cdef producer_tail *producer = self.find_producer(header.producer_id)
         cdef kept_batch *batch
         cdef bint is_marker = header.attributes & ATTRIBUTE_CONTROL != 0
+        if is_marker:
+            producer.open_since, producer.has_marker = -1, True
+        elif header.attributes & ATTRIBUTE_TRANSACTIONAL and producer.open_since < 0:
+            producer.open_since = header.base_offset
         if is_marker and producer.batches_count > 0:
             batch = &producer.batches[(producer.batches_count - 1) % BATCHES_KEPT]
             if header.producer_epoch <= batch.producer_epoch:
@@ -303,6 +323,7 @@ cdef class BatchTally:
         producer = &self.producers[self.producers_count]
         producer.producer_id = producer_id
         producer.batches_count = 0
+        producer.open_since, producer.has_marker = -1, False
         self.producers_count += 1
         self.table[slot] = <uint32_t> self.producers_count
         return producer

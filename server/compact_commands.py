@@ -76,6 +76,14 @@ def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def explain(target: Target, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
+    """Say why TOPIC[-N] is not being compacted, and which command or setting changes that."""
+    from server.compact_output import print_explanations
+
+    _run(lambda: _ask(url, print_explanations, "GET", "/explain", target, as_json=as_json))
+
+
+@app.command()
 def pause(target: OptionalTarget = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Pause all cleaning, a topic's or a partition's, until it is resumed.
 

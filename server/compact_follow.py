@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
+from cleaner.text import duration_text
 from server.compact_client import EXIT_REFUSED, POLL_SECONDS, CompactionClient, connected
-from server.compact_output import duration, name_of, print_json, print_plan, print_report
+from server.compact_output import name_of, print_json, print_plan, print_report
 
 Json = dict[str, Any]
 
@@ -71,9 +72,9 @@ def _show(bars: Progress, task: TaskID, part: Json) -> None:
     progress = part["progress"]
     if progress is None:
         return
-    told = f"{part['state']}, {progress['phase']}, {duration(progress['seconds'])}"
+    told = f"{part['state']}, {progress['phase']}, {duration_text(progress['seconds'])}"
     if progress["eta_seconds"] is not None and part["state"] == "running":
-        told += f", {duration(progress['eta_seconds'])} left"
+        told += f", {duration_text(progress['eta_seconds'])} left"
     total = progress["bytes_planned"] or None
     bars.update(task, completed=progress["bytes_done"], total=total, told=told)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+
+from cleaner.text import duration_text, moment_text, size_text
 
 Json = Mapping[str, Any]
 
@@ -25,27 +26,6 @@ def name_of(part: Json) -> str:
     return f"{part['topic']}-{part['partition']}"
 
 
-def size(count: float) -> str:
-    """Bytes with a unit."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"
-
-
-def duration(seconds: float) -> str:
-    """Seconds with a unit."""
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def moment(ms: int) -> str:
-    """Wall time, UTC."""
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(ms / 1000))
-
-
 def print_report(report: Json) -> None:
     """What a pass did."""
     name = name_of(report)
@@ -54,10 +34,10 @@ def print_report(report: Json) -> None:
         return
     typer.echo(
         f"{name}: cleaned [{report['start_offset']}, {report['end_offset']}),"
-        f" {size(report['bytes_before'])} -> {size(report['bytes_after'])},"
+        f" {size_text(report['bytes_before'])} -> {size_text(report['bytes_after'])},"
         f" {report['records_before']} -> {report['records_after']} records,"
-        f" read {size(report['bytes_read'])}, written {size(report['bytes_written'])},"
-        f" {duration(report['seconds'])} ({duration(report['throttled_seconds'])} throttled)"
+        f" read {size_text(report['bytes_read'])}, written {size_text(report['bytes_written'])},"
+        f" {duration_text(report['seconds'])} ({duration_text(report['throttled_seconds'])} throttled)"
     )
 
 
@@ -71,18 +51,18 @@ def print_plan(plan: Json) -> None:
         + (", after the active segment has rolled" if plan["rolls_active_segment"] else "")
     )
     typer.echo(
-        f"  frees {size(freed)} of {size(report['bytes_before'])},"
+        f"  frees {size_text(freed)} of {size_text(report['bytes_before'])},"
         f" {report['records_before'] - report['records_after']}"
         f" of {report['records_before']} records"
     )
     for reason, count in plan["dies"].items():
         typer.echo(
-            f"  {reason}: {count['records']} records, {size(count['record_bytes'])} uncompressed"
+            f"  {reason}: {count['records']} records, {size_text(count['record_bytes'])} uncompressed"
         )
     typer.echo(
-        f"  reads {size(report['bytes_read'])}, writes {size(report['bytes_written'])},"
-        f" takes about {duration(report['seconds'])};"
-        f" {report['keys_mapped']} keys, at most {size(plan['map_bytes_max'])} for their map"
+        f"  reads {size_text(report['bytes_read'])}, writes {size_text(report['bytes_written'])},"
+        f" takes about {duration_text(report['seconds'])};"
+        f" {report['keys_mapped']} keys, at most {size_text(plan['map_bytes_max'])} for their map"
     )
     if plan["groups"]:
         _print_table(
@@ -99,20 +79,29 @@ def _group_row(group: Json) -> tuple[str, ...]:
     return (
         f"[{sources[0]['base_offset']}, {sources[-1]['end_offset']})",
         str(len(sources)),
-        size(group["bytes_before"]),
-        size(group["bytes_after"]),
+        size_text(group["bytes_before"]),
+        size_text(group["bytes_after"]),
         dies or "nothing",
         str(len(group["outputs"])) if group["is_replaced"] else "unchanged",
     )
 
 
+def print_explanations(answer: Json) -> None:
+    """Why partitions are not being compacted, and what changes that."""
+    for explanation in answer["partitions"]:
+        typer.echo(explanation["text"])
+        for number, finding in enumerate(explanation["findings"], 1):
+            typer.echo(f"  {number}. {finding['obstacle'].replace('_', ' ')}: {finding['text']}")
+            typer.echo(f"     -> {finding['remedy']}")
+
+
 def print_paused(paused: Json) -> None:
     """What is paused."""
     if paused["everything_since_ms"] is not None:
-        typer.echo(f"all cleaning is paused since {moment(paused['everything_since_ms'])}")
+        typer.echo(f"all cleaning is paused since {moment_text(paused['everything_since_ms'])}")
     for each in paused["named"]:
         name = each["topic"] if each["partition"] is None else name_of(each)
-        typer.echo(f"{name} is paused since {moment(each['since_ms'])}")
+        typer.echo(f"{name} is paused since {moment_text(each['since_ms'])}")
     if paused["everything_since_ms"] is None and not paused["named"]:
         typer.echo("nothing is paused")
 
@@ -134,7 +123,7 @@ def print_status(status: Json) -> None:
     for entry in status["quarantined"]:
         typer.echo(
             f"{name_of(entry)} rests after {entry['failures']} failures,"
-            f" tried again in {duration(entry['retry_in_seconds'])}: {entry['reason']}"
+            f" tried again in {duration_text(entry['retry_in_seconds'])}: {entry['reason']}"
         )
     if status["last_passes"]:
         typer.echo("the last pass of each partition")
@@ -147,7 +136,7 @@ def _throttle(throttle: Json, threads: int) -> str:
     if throttle["is_lifted_for_disk_pressure"]:
         return f"{threads} threads; a disk is nearly full, so that no budget holds"
     limits = [
-        f"{name} {size(throttle[key])}/s"
+        f"{name} {size_text(throttle[key])}/s"
         for name, key in (
             ("I/O", "total_bytes_per_second"),
             ("reads", "read_bytes_per_second"),
@@ -165,9 +154,10 @@ def _running(running: Json) -> str:
     left = progress["eta_seconds"]
     return (
         f"{name_of(running)}: {running['task']} runs ({running['reason']}), {part:.0%}"
-        f" of {size(progress['bytes_planned'])}, {progress['phase']},"
-        f" for {duration(progress['seconds'])} ({duration(progress['throttled_seconds'])} throttled)"
-        + (f", {duration(left)} left" if left is not None else "")
+        f" of {size_text(progress['bytes_planned'])}, {progress['phase']},"
+        f" for {duration_text(progress['seconds'])}"
+        f" ({duration_text(progress['throttled_seconds'])} throttled)"
+        + (f", {duration_text(left)} left" if left is not None else "")
     )
 
 
@@ -176,8 +166,8 @@ def _queue_row(waiting: Json) -> tuple[str, ...]:
         name_of(waiting),
         waiting["reason"],
         f"{waiting['dirty_ratio']:.2f}",
-        size(waiting["dirty_bytes"]),
-        duration(waiting["waited_ms"] / 1000),
+        size_text(waiting["dirty_bytes"]),
+        duration_text(waiting["waited_ms"] / 1000),
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 
 from cleaner.clock import Clock
+from cleaner.explain import explain
 from cleaner.paused import CleaningPaused
 from cleaner.pool import CleanerPool
+from cleaner.situation import Explanation, pinning_transactions, situation_of
 from server.compaction_jobs import CompactionJobs, Job
 from server.compaction_json import Json, status_json
 from server.compaction_pauses import CompactionPauses
@@ -130,6 +133,20 @@ class Compaction:
                     409,
                     f"{refused}: set cleanup.policy=compact for topic {log.topic_partition.topic}",
                 ) from refused
+
+    async def explain(self, log: PartitionLog) -> Explanation:
+        """Why a log is not being compacted. Raises StorageError."""
+        transactions = await asyncio.to_thread(pinning_transactions, log)
+        return explain(
+            situation_of(
+                log,
+                self.pool.assess(log),
+                self.pool.status(),
+                transactions,
+                now_ms=self._clock.now_ms(),
+                monotonic=self._clock.monotonic(),
+            )
+        )
 
     async def pause(self, name: str | None, partition: int | None) -> None:
         """Pause all cleaning, a topic's or a partition's. Raises CompactionRefused, StorageError."""

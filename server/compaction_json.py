@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from cleaner.dry_run import DryRun
+from cleaner.pool_status import PoolStatus, RunningStatus
 from cleaner.progress import ProgressSnapshot
 from cleaner.quarantine import Quarantined
 from cleaner.report import GroupReport, PassReport
-from cleaner.running import PoolStatus, RunningStatus
+from cleaner.situation import Explanation
 from cleaner.urgency import Candidate
 from server.compaction_jobs import Job, Part
 from storage.manifest import SegmentRow
@@ -209,4 +210,23 @@ def quarantined_json(entry: Quarantined, *, now: float) -> Json:
         "reason": entry.reason,
         "failures": entry.failures,
         "retry_in_seconds": round(max(entry.retry_at - now, 0.0), 3),
+    }
+
+
+def explanation_json(explanation: Explanation) -> Json:
+    """Why a log is not being compacted: what decides first, with the numbers behind the words."""
+    return {
+        **partition_json(explanation.topic_partition),
+        "is_running": explanation.is_running,
+        "is_eligible": explanation.is_eligible,
+        "text": explanation.text,
+        "findings": [
+            {
+                "obstacle": finding.obstacle.value,
+                "text": finding.text,
+                "remedy": finding.remedy,
+                "numbers": dict(finding.numbers),
+            }
+            for finding in explanation.findings
+        ],
     }

@@ -8,6 +8,7 @@ and of <where> = /v1/compaction/topics/<topic> or .../topics/<topic>/partitions/
 POST   <where>/now?force=true              202 and a job that cleans it
 POST   <where>/plan                        202 and a job that finds out what that would do
 POST   <where>/pause | resume
+GET    <where>/explain                     why it is not being compacted, and what changes that
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from aiohttp import web
 
 from server.compaction import Compaction, CompactionRefused
 from server.compaction_jobs import Job
-from server.compaction_json import Json, job_json
+from server.compaction_json import Json, explanation_json, job_json
 from server.http_guard import refusal
 from storage.errors import StorageError
 
@@ -58,6 +59,7 @@ class CompactionRoutes:
             routes += [
                 web.post(where + "/now", self._answered(self._now)),
                 web.post(where + "/plan", self._answered(self._plan)),
+                web.get(where + "/explain", self._answered(self._explain)),
                 web.post(where + "/pause", self._answered(self._pause)),
                 web.post(where + "/resume", self._answered(self._resume)),
             ]
@@ -98,6 +100,15 @@ class CompactionRoutes:
         compaction, (topic, partition) = self._steering(), _where(request)
         assert topic is not None
         return _accepted(compaction.plan(compaction.logs_of(topic, partition)))
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = self._steering(), _where(request)
+        assert topic is not None
+        told = [
+            explanation_json(await compaction.explain(log))
+            for log in compaction.logs_of(topic, partition)
+        ]
+        return web.json_response({"partitions": told})
 
     async def _pause(self, request: web.Request) -> web.Response:
         compaction = self._steering()

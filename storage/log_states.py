@@ -124,12 +124,12 @@ class LogStates:
             if self.epochs.assign(epoch, start_offset):
                 self._epochs_are_dirty = True
 
-    def expire_producers(self, now_ms: int) -> None:
+    def expire_producers(self, now_ms: int, *, clean_offset: int) -> None:
         """Forget producers that were idle for producer.id.expiration.ms; looks now and then."""
         if self._producers is None or now_ms - self._expired_ms < self._expiration_ms // 16:
             return
         self._expired_ms = now_ms
-        self._producers.expire(now_ms - self._expiration_ms)
+        self._producers.expire(now_ms - self._expiration_ms, clean_offset=clean_offset)
 
     def write_epochs(self) -> None:
         """Bring the checkpoint up to date, durably. Raises StorageError."""

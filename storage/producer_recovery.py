@@ -37,6 +37,8 @@ class ProducerReplay:
                 continue
             appended = AppendedBatch(batch.base_sequence, batch.last_sequence, batch.last_offset)
             self.states.remember(batch.producer_id, batch.producer_epoch, appended, now_ms=now_ms)
+        for producer_id, first_offset, has_marker in tally.transactions():
+            self.states.transacted(producer_id, first_offset, has_marker=has_marker)
 
     def take_segments(self, segments: Sequence[Segment]) -> None:
         """Go on with whole segments.

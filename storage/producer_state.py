@@ -31,6 +31,7 @@ import xxhash
 
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import BatchHeader
+from storage.config_property import LONG_MAX
 from storage.errors import DamagedFile, FormatFromTheFuture
 
 BATCHES_KEPT = 5
@@ -79,6 +80,17 @@ class ProducerState:
     """The last ones, at most five, oldest first."""
     coordinator_epoch: int = -1
     current_txn_first_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction that no marker has ended yet; nothing from its first offset on is decided."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    last_append_ms: int
+    """Wall time of the producer's last append."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +150,40 @@ class ProducerStates:
             return
         batch = AppendedBatch(header.base_sequence, header.last_sequence, last_offset)
         self.remember(header.producer_id, header.producer_epoch, batch, now_ms=now_ms)
+        if header.is_transactional:
+            base_offset = last_offset - (header.last_offset - header.base_offset)
+            self.transacted(header.producer_id, base_offset, has_marker=False)
+
+    def transacted(self, producer_id: int, first_offset: int, *, has_marker: bool) -> None:
+        """Remember that a producer has a transaction open, unless one began before and is still open.
+
+        Args:
+            first_offset: of the transaction; -1 for none.
+            has_marker: whether a marker has ended the one that was open before.
+        """
+        state = self._states.get(producer_id)
+        if state is not None and (has_marker or state.current_txn_first_offset < 0):
+            self._states[producer_id] = replace(state, current_txn_first_offset=first_offset)
+
+    def open_transactions(self, from_offset: int) -> tuple[OpenTransaction, ...]:
+        """The transactions that are open, by their first offsets.
+
+        Args:
+            from_offset: the clean offset. Nothing undecided is below it, but a replay of segments
+                whose markers the cleaner has dropped cannot know that.
+        """
+        found = [
+            OpenTransaction(
+                producer_id=producer_id,
+                producer_epoch=state.producer_epoch,
+                first_offset=state.current_txn_first_offset,
+                last_append_ms=state.last_timestamp,
+            )
+            # A copy: producers append meanwhile, if another thread asks.
+            for producer_id, state in list(self._states.items())
+            if state.current_txn_first_offset >= from_offset
+        ]
+        return tuple(sorted(found, key=lambda each: each.first_offset))
 
     def remember(
         self, producer_id: int, producer_epoch: int, batch: AppendedBatch, *, now_ms: int
@@ -155,11 +201,20 @@ class ProducerStates:
         state = self._states.get(producer_id)
         if state is None or state.producer_epoch < producer_epoch:
             state = ProducerState(producer_epoch=producer_epoch, last_timestamp=now_ms)
-        self._states[producer_id] = replace(state, last_timestamp=now_ms)
+        self._states[producer_id] = replace(
+            state, last_timestamp=now_ms, current_txn_first_offset=-1
+        )
 
-    def expire(self, before_ms: int) -> None:
-        """Forget producers that have appended nothing since `before_ms`."""
-        expired = [key for key, state in self._states.items() if state.last_timestamp < before_ms]
+    def expire(self, before_ms: int, *, clean_offset: int = LONG_MAX) -> None:
+        """Forget producers that have appended nothing since `before_ms`.
+
+        One with a transaction open at or behind `clean_offset` stays: it holds the cleaner back.
+        """
+        expired = [
+            key
+            for key, state in self._states.items()
+            if state.last_timestamp < before_ms and state.current_txn_first_offset < clean_offset
+        ]
         for producer_id in expired:
             del self._states[producer_id]
 

@@ -21,11 +21,12 @@ from cleaner.look import Look
 from cleaner.meter import CleaningAborted
 from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused
 from cleaner.pool import CleanerPool
+from cleaner.pool_status import Task
 from cleaner.probe import SilentProbe
 from cleaner.progress import Phase
 from cleaner.quarantine import Quarantined
 from cleaner.report import PassReport
-from cleaner.running import RunningPass, Task
+from cleaner.running import RunningPass
 from cleaner.settings import CleanerSettings
 from cleaner.step import SegmentSummary
 from cleaner.throttle import IoRates

@@ -18,7 +18,9 @@ from storage.producer_state import (
     ProducerStates,
     decode_producer_states,
 )
+from tests.harness.compacted_log import CompactedLog
 from tests.harness.log_builder import batch_of, valid
+from tests.harness.transactional_producer import TransactionalProducer
 
 INT31 = st.integers(0, (1 << 31) - 1)
 STATES = st.builds(
@@ -169,3 +171,60 @@ def test_snapshot_of_a_later_release_is_refused() -> None:
     data = bytes(body) + struct.pack(">Q", xxhash.xxh3_64_intdigest(body))
     with pytest.raises(FormatFromTheFuture):
         decode_producer_states(data, "p")
+
+
+# -------------------------------------------------------------------- open transactions
+
+
+def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
+    log = CompactedLog()
+    log.append((b"x", b"1"))
+    producer = TransactionalProducer(log, 4711)
+    producer.send((b"a", b"1"), (b"b", b"1"))
+    producer.send((b"a", b"2"))
+
+    (found,) = log.log.producers.open_transactions(0)
+    assert (found.producer_id, found.first_offset) == (4711, 1)
+    assert found.last_append_ms == log.now_ms
+
+    producer.commit()
+    assert log.log.producers.open_transactions(0) == ()
+    producer.send((b"a", b"3"))
+    assert log.log.producers.open_transactions(0)[0].first_offset == 5
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("rolls", [True, False])
+def test_an_open_transaction_is_known_after_a_restart(is_clean: bool, rolls: bool) -> None:
+    log = CompactedLog()
+    first, second = TransactionalProducer(log, 1), TransactionalProducer(log, 2)
+    first.send((b"a", b"1"))
+    second.send((b"b", b"1"))
+    if rolls:
+        log.roll()
+    for _ in range(7):
+        first.send((b"a", b"2"))
+    second.abort()
+
+    log.reopen(is_clean=is_clean)
+
+    (found,) = log.log.producers.open_transactions(0)
+    assert (found.producer_id, found.first_offset) == (1, 0)
+
+
+def test_a_producer_that_holds_a_transaction_open_does_not_expire() -> None:
+    log = CompactedLog()
+    TransactionalProducer(log, 1).send((b"a", b"1"))
+    producers = log.log.producers
+
+    producers.expire(log.now_ms + 1, clean_offset=0)
+    assert len(producers) == 1
+    producers.expire(log.now_ms + 1, clean_offset=1)
+    assert len(producers) == 0
+
+
+def test_what_lies_below_the_clean_offset_is_not_open() -> None:
+    log = CompactedLog()
+    TransactionalProducer(log, 1).send((b"a", b"1"))
+
+    assert log.log.producers.open_transactions(1) == ()
