@@ -50,6 +50,59 @@ class CleanerProbe(Protocol):
         """A worker slept to stay within the I/O budget (*worker*)."""
 
 
+class Probes:
+    """Several probes that are told the same."""
+
+    __slots__ = ("_probes",)
+
+    def __init__(self, *probes: CleanerProbe) -> None:
+        self._probes = probes
+
+    def pass_started(self, topic: str, partition: int) -> None:
+        for probe in self._probes:
+            probe.pass_started(topic, partition)
+
+    def pass_completed(self, report: PassReport) -> None:
+        for probe in self._probes:
+            probe.pass_completed(report)
+
+    def pass_aborted(self, topic: str, partition: int, reason: str) -> None:
+        for probe in self._probes:
+            probe.pass_aborted(topic, partition, reason)
+
+    def pass_failed(self, topic: str, partition: int, reason: str) -> None:
+        for probe in self._probes:
+            probe.pass_failed(topic, partition, reason)
+
+    def quarantined(self, entry: Quarantined) -> None:
+        for probe in self._probes:
+            probe.quarantined(entry)
+
+    def released(self, topic: str, partition: int) -> None:
+        for probe in self._probes:
+            probe.released(topic, partition)
+
+    def picked(self, look: Look) -> None:
+        for probe in self._probes:
+            probe.picked(look)
+
+    def worker_failed(self, reason: str) -> None:
+        for probe in self._probes:
+            probe.worker_failed(reason)
+
+    def bytes_read(self, count: int) -> None:
+        for probe in self._probes:
+            probe.bytes_read(count)
+
+    def bytes_written(self, count: int) -> None:
+        for probe in self._probes:
+            probe.bytes_written(count)
+
+    def throttled(self, seconds: float) -> None:
+        for probe in self._probes:
+            probe.throttled(seconds)
+
+
 class SilentProbe:
     """A probe that nobody listens to."""
 

@@ -41,6 +41,7 @@ from server.topics import Topics
 from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.log_directory import LogDirectory
+from storage.pass_history import PassHistory
 from storage.paths import METADATA, join
 from storage.recovery_progress import RecoveryProgress
 from storage.wal import Wal
@@ -91,6 +92,7 @@ class Broker:
         "has_storage",
         "http_port",
         "node",
+        "pass_history",
         "probe",
         "producer_ids",
         "recovery",
@@ -122,6 +124,9 @@ class Broker:
         )
         self.fetch_waiters = FetchWaiters()
         self.cold_reads = ColdReads(self.probe)
+        self.pass_history = PassHistory(
+            files, config.metadata_directory, bytes_max=config.log_cleaner_history_bytes_max
+        )
         self.warnings = SparingLog(logging.getLogger("server.clients"), clock)
         self._background = Background()
         self._wal = Wal()
@@ -255,6 +260,7 @@ class Broker:
             await asyncio.to_thread(self._background.drain)
             await asyncio.to_thread(self.cold_reads.close)
             unclean = await self.topics.close()
+        self.pass_history.close()
         self._wal.close()
         if self._store is not None:
             await self._store.close()
@@ -294,13 +300,20 @@ class Broker:
         if not self.config.cleans:
             return
         from cleaner.pool import CleanerPool
+        from cleaner.probe import Probes
         from server.compaction import Compaction
+        from server.history_probe import HistoryProbe
 
         self._cleaner = CleanerPool(
             self.topics.logs,
             self.configs.config.cleaner_settings(),
             clock=self.clock,
-            probe=self.cleaner_counts,
+            probe=Probes(
+                self.cleaner_counts,
+                HistoryProbe(
+                    self.pass_history, background=self._background.submit, clock=self.clock
+                ),
+            ),
         )
         self._pauses.when_changed(self._cleaner.pause)
         self._cleaner.start()

@@ -84,6 +84,19 @@ def explain(target: Target, url: Url = DEFAULT_URL, as_json: AsJson = False) -> 
 
 
 @app.command()
+def history(
+    target: OptionalTarget = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show the last so many passes.")] = 20,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Show the last passes, newest first; those before a restart and over deleted topics, too."""
+    from server.compact_history import show_history
+
+    _run(lambda: show_history(url, target, limit=limit, as_json=as_json))
+
+
+@app.command()
 def pause(target: OptionalTarget = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Pause all cleaning, a topic's or a partition's, until it is resumed.
 

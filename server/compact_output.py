@@ -65,7 +65,7 @@ def print_plan(plan: Json) -> None:
         f" {report['keys_mapped']} keys, at most {size_text(plan['map_bytes_max'])} for their map"
     )
     if plan["groups"]:
-        _print_table(
+        print_table(
             ("offsets", "segments", "bytes", "left", "dies", "segments after"),
             [_group_row(group) for group in plan["groups"]],
         )
@@ -116,7 +116,7 @@ def print_status(status: Json) -> None:
         typer.echo("nothing runs")
     if status["queue"]:
         typer.echo(f"waiting for a worker: {status['queue_length']}")
-        _print_table(
+        print_table(
             ("partition", "why", "dirty ratio", "dirty", "waits since"),
             [_queue_row(waiting) for waiting in status["queue"]],
         )
@@ -171,10 +171,12 @@ def _queue_row(waiting: Json) -> tuple[str, ...]:
     )
 
 
-def _print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def print_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], *, wraps_last: bool = False
+) -> None:
     table = Table(box=None, pad_edge=True)
     for title in titles:
-        table.add_column(title, no_wrap=True)
+        table.add_column(title, no_wrap=not (wraps_last and title is titles[-1]))
     for row in rows:
         table.add_row(*row)
     console = Console()

@@ -1,6 +1,7 @@
 """The cleaner over HTTP; everything is answered with JSON, what is wrong with {"error": sentence}.
 
 GET    /v1/compaction                      what runs, waits, rests, is paused, and was done
+GET    /v1/compaction/history?topic=&partition=&limit=   the last passes, over restarts, newest first
 POST   /v1/compaction/pause | resume       all cleaning
 GET    /v1/compaction/jobs/<id>            how far a job is, and what came of it
 DELETE /v1/compaction/jobs/<id>            stop it
@@ -13,6 +14,7 @@ GET    <where>/explain                     why it is not being compacted, and wh
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection
 
 from aiohttp import web
@@ -22,8 +24,11 @@ from server.compaction_jobs import Job
 from server.compaction_json import Json, explanation_json, job_json
 from server.http_guard import refusal
 from storage.errors import StorageError
+from storage.pass_history import PassHistory
 
 ROOT = "/v1/compaction"
+HISTORY_ROWS = 100
+HISTORY_ROWS_MAX = 100_000
 WHERES = (ROOT + "/topics/{topic}", ROOT + "/topics/{topic}/partitions/{partition}")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -35,6 +40,7 @@ class CompactionRoutes:
     def __init__(
         self,
         compaction: Callable[[], Compaction | str],
+        history: PassHistory,
         *,
         our_hosts: Callable[[], Collection[str]],
     ) -> None:
@@ -44,12 +50,14 @@ class CompactionRoutes:
             our_hosts: the names that clients may call this broker by.
         """
         self._compaction = compaction
+        self._history = history
         self._our_hosts = our_hosts
 
     def routes(self) -> list[web.RouteDef]:
         """What to add to an application's router."""
         routes = [
             web.get(ROOT, self._answered(self._status)),
+            web.get(ROOT + "/history", self._answered(self._passes)),
             web.post(ROOT + "/pause", self._answered(self._pause)),
             web.post(ROOT + "/resume", self._answered(self._resume)),
             web.get(ROOT + "/jobs/{job}", self._answered(self._job)),
@@ -89,6 +97,17 @@ class CompactionRoutes:
 
     async def _status(self, request: web.Request) -> web.Response:
         return web.json_response(await self._steering().status())
+
+    async def _passes(self, request: web.Request) -> web.Response:
+        limit = _number(request, "limit", default=HISTORY_ROWS, at_least=1)
+        assert limit is not None
+        passes = await asyncio.to_thread(
+            self._history.read,
+            topic=request.query.get("topic"),
+            partition=_number(request, "partition", default=None, at_least=0),
+            limit=min(limit, HISTORY_ROWS_MAX),
+        )
+        return web.json_response({"passes": passes})
 
     async def _now(self, request: web.Request) -> web.Response:
         compaction, (topic, partition) = self._steering(), _where(request)
@@ -152,6 +171,15 @@ def _flag(request: web.Request, name: str) -> bool:
     if value not in ("true", "false"):
         raise CompactionRefused(400, f"{name} is true or false, not {value!r}")
     return value == "true"
+
+
+def _number(request: web.Request, name: str, *, default: int | None, at_least: int) -> int | None:
+    text = request.query.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or int(text) < at_least:
+        raise CompactionRefused(400, f"{name} is a number from {at_least} on, not {text!r}")
+    return int(text)
 
 
 def _accepted(job: Job) -> web.Response:

@@ -297,6 +297,17 @@ class BrokerConfig(NetworkConfig):
         " shows at most: of Kafka's metrics the largest partitions, of the cleaner's those with the"
         " largest values. Sums by topic leave no partition out. A property of Kompakt's own.",
     )
+    log_cleaner_history_bytes_max: int = prop(
+        "log.cleaner.history.bytes.max",
+        LONG,
+        default=8 << 20,
+        at_least=0,
+        unit="bytes",
+        dynamic=False,
+        doc="What the history of cleaning passes may take on disk, in the log directory that holds the"
+        " metadata; a pass takes about 800 bytes, and the oldest go first. 0: none is kept. A"
+        " property of Kompakt's own.",
+    )
     producer_id_expiration_ms: int = prop(
         "producer.id.expiration.ms",
         INT,

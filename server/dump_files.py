@@ -18,6 +18,7 @@ from storage.files import FileSystem
 from storage.leader_epochs import decode_leader_epochs
 from storage.log_identity import LogIdentity
 from storage.manifest import decode
+from storage.pass_history import decode_line
 from storage.paths import MANIFEST, join, topic_id_text
 from storage.producer_state import decode_producer_states
 from storage.sealed_index import OFFSET_ENTRY, TIME_ENTRY, EntryFile
@@ -153,6 +154,20 @@ def _metadata_snapshot(fs: FileSystem, path: str) -> Section:
     )
 
 
+def _compaction_history(fs: FileSystem, path: str) -> Section:
+    *lines, torn = fs.read_bytes(path).split(b"\n")
+    entries = [entry for line in lines if (entry := decode_line(line)) is not None]
+    damaged = len(lines) - len(entries) + bool(torn)
+    facts: Row = {"format": entries[0].get("format") if entries else None}
+    if damaged:
+        facts["damage"] = f"{damaged} lines that are not sound"
+    passes = (entry for entry in entries if "topic" in entry)
+    times = frozenset({"ended_ms"})
+    return Section(
+        kind=Kind.COMPACTION_HISTORY.value, path=path, facts=facts, rows=passes, times=times
+    )
+
+
 def _text(fs: FileSystem, path: str) -> Section:
     lines = fs.read_bytes(path).decode("utf-8", "replace").splitlines()
     return Section(kind=Kind.TEXT.value, path=path, rows=iter([{"line": line} for line in lines]))
@@ -172,6 +187,7 @@ _READERS: dict[Kind, Callable[[FileSystem, str], Section]] = {
     Kind.LEADER_EPOCHS: _leader_epochs,
     Kind.METADATA_LOG: _metadata_log,
     Kind.METADATA_SNAPSHOT: _metadata_snapshot,
+    Kind.COMPACTION_HISTORY: _compaction_history,
     Kind.TEXT: _text,
     Kind.HASH_KEY: _hash_key,
 }

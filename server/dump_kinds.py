@@ -11,6 +11,8 @@ from storage.files import FileSystem
 from storage.paths import (
     CLEAN_SHUTDOWN,
     CLEANED,
+    COMPACTION_HISTORY,
+    COMPACTION_HISTORY_OLD,
     HASH_KEY,
     LEADER_EPOCH_CHECKPOINT,
     LOCK,
@@ -38,6 +40,7 @@ class Kind(enum.Enum):
     LEADER_EPOCHS = "leader epoch checkpoint"
     METADATA_LOG = "metadata log"
     METADATA_SNAPSHOT = "metadata snapshot"
+    COMPACTION_HISTORY = "compaction history"
     TEXT = "text"
     HASH_KEY = "hash key"
     """Of the cleaner; never shown."""
@@ -51,6 +54,8 @@ BY_NAME = {
     SYNC_FAILED: Kind.TEXT,
     LOCK: Kind.TEXT,
     HASH_KEY: Kind.HASH_KEY,
+    COMPACTION_HISTORY: Kind.COMPACTION_HISTORY,
+    COMPACTION_HISTORY_OLD: Kind.COMPACTION_HISTORY,
 }
 BY_SUFFIX = {OFFSET_INDEX: Kind.OFFSET_INDEX, TIME_INDEX: Kind.TIME_INDEX}
 BY_MAGIC = {

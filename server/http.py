@@ -40,7 +40,11 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         partitions=lambda: partition_facts(broker, backlogs),
         partitions_listed_max=broker.config.metrics_partitions_max,
     )
-    routes = CompactionRoutes(lambda: compaction_of(broker), our_hosts=lambda: our_hosts(broker))
+    routes = CompactionRoutes(
+        lambda: compaction_of(broker),
+        broker.pass_history,
+        our_hosts=lambda: our_hosts(broker),
+    )
     endpoint = HttpEndpoint(
         Scraper(collector), not_ready=lambda: broker.not_ready, routes=routes.routes()
     )

@@ -25,6 +25,8 @@ START_COUNTER = "start-counter"
 CLEAN_SHUTDOWN = ".clean-shutdown"
 SYNC_FAILED = ".sync-failed"
 METADATA = "metadata"
+COMPACTION_HISTORY = "compaction-history"
+COMPACTION_HISTORY_OLD = "compaction-history.old"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 

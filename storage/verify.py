@@ -20,6 +20,8 @@ from storage.manifest import decode
 from storage.meta_properties import read_meta_properties
 from storage.paths import (
     CLEAN_SHUTDOWN,
+    COMPACTION_HISTORY,
+    COMPACTION_HISTORY_OLD,
     DELETED,
     HASH_KEY,
     LOCK,
@@ -39,6 +41,7 @@ from storage.topic_partition import TopicPartition
 PARTITION = re.compile(r"\d+")
 STAGING = ".tmp"
 OWN_FILES = {META_PROPERTIES, LOCK, HASH_KEY, START_COUNTER, CLEAN_SHUTDOWN, SYNC_FAILED, METADATA}
+OWN_FILES |= {COMPACTION_HISTORY, COMPACTION_HISTORY_OLD}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -370,6 +370,18 @@ def frames_of(data: bytes) -> Iterator[Any]:
         at += 8 + size
 
 
+def read_history(path: Path) -> list[Any]:
+    """The passes in the history, oldest first."""
+    passes = []
+    for name in ("compaction-history.old", "compaction-history"):
+        data = (path / name).read_bytes() if (path / name).exists() else b""
+        for line in data.split(b"\n")[:-1]:
+            crc, _, text = line.partition(b" ")
+            if len(crc) == 8 and int(crc, 16) == crc32c.crc32c(text):
+                passes.append(json.loads(text))
+    return [each for each in passes if "format" not in each]
+
+
 # ---------------------------------------------------------------- a data directory
 
 
@@ -381,6 +393,7 @@ class DataDirectory:
     was_clean: bool
     hash_key: bytes
     topics: dict[str, dict[str, Any]]
+    history: list[Any]
     logs: dict[tuple[str, int], Log]
 
 
@@ -406,5 +419,6 @@ def read_data_directory(path: Path) -> DataDirectory:
         was_clean=(path / ".clean-shutdown").exists(),
         hash_key=(path / "hash.key").read_bytes(),
         topics=topics,
+        history=read_history(path),
         logs=logs,
     )

@@ -134,6 +134,9 @@ async def test_a_broker_s_directory_holds_what_the_broker_serves(tmp_path: Path)
         assert found.topics["table"]["configs"]["cleanup.policy"] == "compact"
     assert stat.S_IMODE((path / "hash.key").stat().st_mode) == 0o600
     assert (in_use.was_clean, stopped.was_clean) == (False, True)
+    last = stopped.history[-1]
+    assert (last["topic"], last["partition"], last["result"]) == ("table", 0, "completed")
+    assert last["end_offset"] == stopped.logs["table", 0].manifest.clean_offset
     assert stopped.logs["table", 0].manifest.rows[-1]["end_offset"] == 400
     assert stopped.logs[LONG_NAME, 1].manifest.rows[-1]["record_count"] == 400
 
