@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from cleaner.text import duration_text, moment_text, size_text
 from server.compact_client import TARGET, CompactionClient, connected
-from server.compact_output import (
-    Json,
-    duration,
-    moment,
-    name_of,
-    print_json,
-    print_table,
-    size,
-)
+from server.compact_output import Json, name_of, print_json, print_table
 
 DROPPED = "dropped_"
 TITLES = ("ended", "partition", "result", "took", "before", "after", "dropped", "why")
@@ -46,8 +39,8 @@ def print_history(passes: list[Json]) -> None:
 
 
 def _row(entry: Json) -> tuple[str, ...]:
-    begin = moment(entry["ended_ms"]), name_of(entry), str(entry["result"])
-    took = duration(entry["seconds"])
+    begin = moment_text(entry["ended_ms"]), name_of(entry), str(entry["result"])
+    took = duration_text(entry["seconds"])
     if entry["result"] != "completed":
         return *begin, took, "", "", "", str(entry.get("error", ""))
     dropped = sum(
@@ -55,5 +48,5 @@ def _row(entry: Json) -> tuple[str, ...]:
         for verdict, count in entry["records_by_verdict"].items()
         if verdict.startswith(DROPPED)
     )
-    sizes = size(entry["bytes_before"]), size(entry["bytes_after"])
+    sizes = size_text(entry["bytes_before"]), size_text(entry["bytes_after"])
     return *begin, took, *sizes, str(dropped), str(entry["reason"]).lower()
