@@ -9,8 +9,6 @@ from cleaner.retain import Verdict
 from cleaner.step import VerdictCount
 from storage.manifest import SegmentRow
 
-SUPERSEDED = "dropped_superseded"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupReport:
@@ -99,22 +97,28 @@ class PassReport:
         """Whether the offset map was full before the end; the next pass goes on from there."""
         return self.end_offset < self.planned_end_offset
 
-    def superseded_ratio(self) -> float:
-        """The share of the records met that a later record of their key had superseded."""
-        superseded = self.records_by_verdict.get(SUPERSEDED, 0)
-        return superseded / self.records_before if self.records_before else 0.0
+    def _fates(self, prefix: str) -> str:
+        """Records by verdict, most first: "910 superseded, 3 tombstone"."""
+        counts = {
+            verdict.removeprefix(prefix): count
+            for verdict, count in self.records_by_verdict.items()
+            if count and verdict.startswith(prefix)
+        }
+        by_count = sorted(counts.items(), key=lambda item: -item[1])
+        return ", ".join(f"{count} {verdict}" for verdict, count in by_count) or "none"
 
     def _verification(self) -> str:
-        if not self.is_verified:
-            return "not verified"
-        return f"{self.verify_seconds:.1f} s of them verifying"
+        return f"{self.verify_seconds:.1f} s verifying" if self.is_verified else "not verified"
 
     def __str__(self) -> str:
+        """What an operator wants to know of a pass, in one line; why it was picked first."""
         return (
             f"{self.topic}-{self.partition}: cleaned [{self.start_offset}, {self.end_offset})"
-            f" {_size(self.bytes_before)} -> {_size(self.bytes_after)},"
-            f" {self.superseded_ratio() * 100:.0f} % superseded,"
-            f" {self.seconds:.1f} s ({self._verification()})"
+            f" {_size(self.bytes_before)} -> {_size(self.bytes_after)}"
+            f" ({self.reason.lower()}, {self.dirty_ratio:.0%} dirty);"
+            f" dropped {self._fates('dropped_')}; kept {self._fates('kept_')};"
+            f" read {_size(self.bytes_read)}, wrote {_size(self.bytes_written)} in {self.seconds:.1f} s"
+            f" ({self._verification()}, {self.throttled_seconds:.1f} s throttled)"
         )
 
 

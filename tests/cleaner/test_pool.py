@@ -184,7 +184,7 @@ async def test_a_dirty_log_is_cleaned_and_reported_in_one_line(
     lines = [record.getMessage() for record in caplog.records if record.name == "cleaner.pool"]
     assert len(lines) == 1
     assert lines[0].startswith("orders-0: cleaned [0, 3) ")
-    assert "33 % superseded" in lines[0]
+    assert "dropped 1 superseded; kept 2 latest" in lines[0]
 
 
 async def test_several_workers_clean_all_logs_each_once(house: House) -> None:

@@ -21,30 +21,37 @@ REPORT = PassReport(
     bytes_after=37_000_000,
     records_before=1000,
     records_after=90,
-    records_by_verdict={"dropped_superseded": 910, "kept_latest": 90},
+    records_by_verdict={
+        "dropped_tombstone": 3,
+        "dropped_superseded": 907,
+        "kept_latest": 90,
+        "kept_tail": 0,
+    },
+    dirty_ratio=0.75,
     seconds=2.13,
+    throttled_seconds=0.5,
     is_verified=True,
     verify_seconds=0.21,
 )
 
 
-def test_the_log_line_names_partition_range_sizes_share_and_time() -> None:
-    line = str(REPORT)
-
-    assert line == (
-        "orders-3: cleaned [1200, 98000) 412 MB -> 37 MB, 91 % superseded,"
-        " 2.1 s (0.2 s of them verifying)"
+def test_the_log_line_says_what_an_operator_wants_to_know() -> None:
+    """Where, why, what it came to, what died and what stayed and why, and what it cost."""
+    assert str(REPORT) == (
+        "orders-3: cleaned [1200, 98000) 412 MB -> 37 MB (dirty, 75% dirty);"
+        " dropped 907 superseded, 3 tombstone; kept 90 latest;"
+        " read 824 MB, wrote 37 MB in 2.1 s (0.2 s verifying, 0.5 s throttled)"
     )
 
 
 def test_the_log_line_says_that_a_pass_was_not_verified() -> None:
-    assert str(replace(REPORT, is_verified=False)).endswith("2.1 s (not verified)")
+    assert "(not verified, 0.5 s throttled)" in str(replace(REPORT, is_verified=False))
 
 
-def test_a_pass_that_read_no_record_superseded_none() -> None:
+def test_the_log_line_of_a_pass_that_read_no_record_says_so() -> None:
     report = replace(REPORT, records_before=0, records_by_verdict={})
 
-    assert report.superseded_ratio() == 0.0
+    assert "dropped none; kept none;" in str(report)
 
 
 @pytest.mark.parametrize(
