@@ -15,6 +15,7 @@ MODULES = (
     "storage.sync_threads",
     "cleaner.kernel",
     "cleaner.verify_output",
+    "cleaner.find_key",
 )
 
 

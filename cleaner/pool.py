@@ -28,12 +28,13 @@ from typing import TypeVar
 from cleaner.clean import CleaningPlan, clean
 from cleaner.clock import Clock
 from cleaner.dry_run import DryMeter, DryRun, dry_run
+from cleaner.key_search import KeyHistory, find_key
 from cleaner.look import Look
 from cleaner.lookout import Lookout
 from cleaner.map import MapTooSmall
 from cleaner.meter import CleaningAborted, PassMeter
 from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseScope
-from cleaner.pick import Assessment
+from cleaner.pick import Assessment, Reason
 from cleaner.pool_status import PoolStatus, Task
 from cleaner.probe import CleanerProbe
 from cleaner.progress import PassProgress
@@ -57,6 +58,9 @@ Meter = TypeVar("Meter", bound=PassMeter)
 SEGMENTS_A_TURN = 5000
 """So many segments are looked at, a fifth of a microsecond each, before the loop gets a turn."""
 
+SEARCH_TRIES = 5
+"""A search begins anew where a pass has swapped a segment away from under it."""
+
 LOG_IN_SEGMENTS = 100
 """To look at a log costs as much as so many segments."""
 
@@ -77,6 +81,8 @@ class CleanerPool:
         "_quarantine",
         "_rehearsing",
         "_running",
+        "_search_executor",
+        "_searches",
         "_settings",
         "_slots",
         "_stopping",
@@ -107,6 +113,12 @@ class CleanerPool:
         )
         self._slots = asyncio.Semaphore(settings.threads)
         """One for each thread: a plan is made when there is a thread that carries it out."""
+        self._search_executor = ThreadPoolExecutor(
+            1,
+            thread_name_prefix="key-search",
+            initializer=_lower_priority,
+            initargs=(settings.thread_niceness,),
+        )
         self._picking = asyncio.Lock()
         self._rehearsing = asyncio.Lock()
         self._stopping = asyncio.Event()
@@ -122,6 +134,7 @@ class CleanerPool:
         """Monotonic seconds at which a log becomes eligible, as far as the last look could tell."""
         self._paused = NOTHING_PAUSED
         self._running: dict[TopicPartition, RunningPass] = {}
+        self._searches: set[RunningPass] = set()
         self._last_reports: dict[TopicPartition, PassReport] = {}
         self._workers: list[asyncio.Task[None]] = []
 
@@ -224,6 +237,44 @@ class CleanerPool:
         self.check_may_clean(log, despite_pause=True)
         async with self._rehearsing:
             return await self._run_on_request(log, begin, on_start, self._rehearse)
+
+    async def find_key(
+        self,
+        log: PartitionLog,
+        key: bytes,
+        *,
+        on_start: Callable[[RunningPass], None] = lambda _: None,
+    ) -> KeyHistory:
+        """Find what is on disk of a key, in a thread of its own that pays the throttle like a pass.
+
+        Raises:
+            CleaningAborted: it was stopped, or the log was truncated, deleted or reconfigured.
+            ProtocolError, StorageError: the log is damaged, or cannot be read.
+        """
+        progress = PassProgress(self._clock.monotonic)
+        running = RunningPass(log, Task.SEARCH, Reason.REQUESTED.name, progress)
+        self._searches.add(running)
+        on_start(running)
+        try:
+            for _ in range(SEARCH_TRIES - 1):
+                with suppress(SegmentRemoved):
+                    return await self._search(log, key, running)
+            return await self._search(log, key, running)
+        finally:
+            self._searches.discard(running)
+            progress.end()
+            running.ended.set()
+
+    async def _search(self, log: PartitionLog, key: bytes, running: RunningPass) -> KeyHistory:
+        view = log.cleaning_view(as_if_rolled=True)
+
+        def search() -> KeyHistory:
+            meter = self._meter(log, view.generation, running, PassMeter)
+            return find_key(view, key, self._settings, meter=meter)
+
+        if self._stopping.is_set():
+            raise CleaningAborted("the broker stops")
+        return await asyncio.get_running_loop().run_in_executor(self._search_executor, search)
 
     async def _run_on_request(
         self,
@@ -433,17 +484,17 @@ class CleanerPool:
 
     def _execute_dry(self, log: PartitionLog, plan: CleaningPlan, running: RunningPass) -> DryRun:
         """The body of a rehearsal, in a worker thread."""
-        meter = self._meter(log, plan, running, DryMeter)
+        meter = self._meter(log, plan.view.generation, running, DryMeter)
         monotonic, rates = self._clock.monotonic, self._throttle.present_rates
         return dry_run(log, plan, self._settings, meter=meter, monotonic=monotonic, rates=rates)
 
     def _execute(self, log: PartitionLog, plan: CleaningPlan, running: RunningPass) -> PassReport:
         """The body of a pass, in a worker thread."""
-        meter = self._meter(log, plan, running, PassMeter)
+        meter = self._meter(log, plan.view.generation, running, PassMeter)
         return clean(log, plan, self._settings, meter=meter, monotonic=self._clock.monotonic)
 
     def _meter(
-        self, log: PartitionLog, plan: CleaningPlan, running: RunningPass, kind: type[Meter]
+        self, log: PartitionLog, generation: int, running: RunningPass, kind: type[Meter]
     ) -> Meter:
         """The account of what begins now; raises `CleaningAborted` if it need not."""
         running.progress.start()
@@ -451,7 +502,7 @@ class CleanerPool:
             throttle=self._throttle,
             probe=self._probe,
             sleep=running.stop.wait,
-            is_stale=lambda: log.generation != plan.view.generation,
+            is_stale=lambda: log.generation != generation,
             progress=running.progress,
         )
         meter.check()

@@ -19,6 +19,7 @@ class Task(enum.Enum):
 
     CLEAN = "clean"
     DRY_RUN = "plan"
+    SEARCH = "find-key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

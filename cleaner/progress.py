@@ -29,6 +29,8 @@ class Phase(enum.Enum):
     MAP = "map"
     RECOPY = "recopy"
     VERIFY = "verify"
+    SEARCH = "search"
+    """Not a pass: a key is looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +125,9 @@ class PassProgress:
             eta_seconds=eta_seconds(
                 io_bytes=self.io_bytes,
                 seconds=seconds,
-                map_left=self._planned[Phase.MAP] - done[Phase.MAP],
+                map_left=sum(
+                    self._planned[phase] - done[phase] for phase in (Phase.MAP, Phase.SEARCH)
+                ),
                 recopied=done[Phase.RECOPY],
                 recopy_left=self._planned[Phase.RECOPY] - done[Phase.RECOPY],
                 recopy_io_bytes=self.io_bytes - self._io_before_recopy,

@@ -170,3 +170,29 @@ class OutputFound:
     batches: int
     rebuilt_records: int
     rebuilt_offset_sum: int
+
+
+class Decision(enum.Enum):
+    """What became of the transaction that a record belongs to."""
+
+    OPEN = "open"
+    """No marker of it was met."""
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyHit:
+    """A record of the key that `KeyFinder` looks for."""
+
+    offset: int
+    timestamp: int
+    size_bytes: int
+    """Of the record as it is encoded, uncompressed."""
+    value_bytes: int | None
+    """None: a tombstone."""
+    delete_horizon_ms: int | None
+    """Of its batch."""
+    producer_id: int | None
+    decision: Decision | None
+    """None: it belongs to no transaction."""

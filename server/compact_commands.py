@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -76,11 +76,34 @@ def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def explain(target: Target, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Say why TOPIC[-N] is not being compacted, and which command or setting changes that."""
-    from server.compact_output import print_explanations
+def explain(
+    target: Target,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="K", help="List this key's records that are still on disk."),
+    ] = None,
+    key_hex: Annotated[
+        str | None,
+        typer.Option("--key-hex", metavar="HEX", help="The same for a key of any bytes."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Say why TOPIC[-N] is not being compacted, and which command or setting changes that.
 
-    _run(lambda: _ask(url, print_explanations, "GET", "/explain", target, as_json=as_json))
+    With --key: list the key's records, what supersedes them, and when its tombstone goes. That reads
+    the whole log; Ctrl-C stops it.
+    """
+    if key is not None and key_hex is not None:
+        raise typer.BadParameter("name one key: --key or --key-hex")
+    if key is None and key_hex is None:
+        from server.compact_output import print_explanations
+
+        _run(lambda: _ask(url, print_explanations, "GET", "/explain", target, as_json=as_json))
+    from server.compact_follow import find_key
+
+    query = {"key": key} if key is not None else {"key_hex": str(key_hex)}
+    _run(lambda: find_key(url, target, query, as_json=as_json))
 
 
 @app.command()
@@ -138,7 +161,7 @@ async def _ask(
     return 0
 
 
-def _run(work: Callable[[], Awaitable[int]]) -> None:
+def _run(work: Callable[[], Awaitable[int]]) -> NoReturn:
     """Run a command; what the broker refuses becomes a sentence and an exit code."""
     from server.compact_client import CallFailed
 

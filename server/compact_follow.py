@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import typer
@@ -11,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 
 from cleaner.text import duration_text
 from server.compact_client import EXIT_REFUSED, POLL_SECONDS, CompactionClient, connected
-from server.compact_output import name_of, print_json, print_plan, print_report
+from server.compact_output import name_of, print_json, print_key, print_plan, print_report
 
 Json = dict[str, Any]
 
@@ -34,13 +35,25 @@ async def clean_now(url: str, target: str, *, force: bool, as_json: bool) -> int
 
 async def plan(url: str, target: str, *, as_json: bool) -> int:
     """Find out what `clean_now` would do; the exit code."""
+    return await _look(url, target, "/plan", None, as_json=as_json)
+
+
+async def find_key(url: str, target: str, query: Mapping[str, str], *, as_json: bool) -> int:
+    """List what is on disk of a key; the exit code."""
+    return await _look(url, target, "/find-key", query, as_json=as_json)
+
+
+async def _look(
+    url: str, target: str, action: str, query: Mapping[str, str] | None, *, as_json: bool
+) -> int:
+    """A job that changes nothing: it ends when nobody waits for it any more."""
     async with connected(url) as client:
-        job = await client.call_on("POST", target, "/plan")
+        job = await client.call_on("POST", target, action, query)
         try:
             job = await _follow(client, job, as_json=as_json)
         except asyncio.CancelledError:
             await client.call("DELETE", f"/jobs/{job['id']}")
-            typer.echo("kompakt: the plan was given up, and nothing was changed", err=True)
+            typer.echo("kompakt: given up; nothing was changed", err=True)
             raise
     return _conclude(job, as_json=as_json)
 
@@ -86,8 +99,15 @@ def _conclude(job: Json, *, as_json: bool) -> int:
     for part in job["partitions"]:
         if part["error"] is not None:
             typer.echo(f"kompakt: {name_of(part)}: {part['state']}: {part['error']}", err=True)
-        elif not as_json and part["plan"] is not None:
-            print_plan(part["plan"])
         elif not as_json:
-            print_report(part["report"])
+            _print_outcome(part)
     return 0 if job["is_done"] else EXIT_REFUSED
+
+
+def _print_outcome(part: Json) -> None:
+    if part["plan"] is not None:
+        print_plan(part["plan"])
+    elif part["key"] is not None:
+        print_key(name_of(part), part["key"])
+    else:
+        print_report(part["report"])

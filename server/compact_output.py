@@ -86,6 +86,31 @@ def _group_row(group: Json) -> tuple[str, ...]:
     )
 
 
+def print_key(name: str, key: Json) -> None:
+    """A key's records that are still on disk, and what becomes of them."""
+    typer.echo(f"{name}: {key['records_count']} records of the key are on disk")
+    if key["records"]:
+        print_table(
+            ("offset", "time", "segment", "size", "value", "", "transaction"),
+            [_key_row(record) for record in key["records"]],
+        )
+    for sentence in key["fate"]:
+        typer.echo(f"  {sentence}")
+
+
+def _key_row(record: Json) -> tuple[str, ...]:
+    by = record["superseded_by"]
+    return (
+        str(record["offset"]),
+        moment_text(record["timestamp_ms"]),
+        f"{record['segment_base_offset']}.v{record['segment_file_version']}",
+        size_text(record["record_bytes"]),
+        "tombstone" if record["is_tombstone"] else size_text(record["value_bytes"]),
+        "" if by is None else f"superseded by {by}",
+        record["transaction"] or "",
+    )
+
+
 def print_explanations(answer: Json) -> None:
     """Why partitions are not being compacted, and what changes that."""
     for explanation in answer["partitions"]:

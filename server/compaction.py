@@ -99,6 +99,12 @@ class Compaction:
             "plan", logs, lambda log, told: self.pool.dry_run(log, on_start=told)
         )
 
+    def find_key(self, logs: list[PartitionLog], key: bytes) -> Job:
+        """Begin to look for what is on disk of a key."""
+        return self.jobs.begin(
+            "find-key", logs, lambda log, told: self.pool.find_key(log, key, on_start=told)
+        )
+
     async def status(self) -> Json:
         """What runs, waits, rests, is paused, and was done."""
         return status_json(

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from cleaner.dry_run import DryRun
+from cleaner.key_search import KeyHistory
 from cleaner.meter import CleaningAborted
 from cleaner.report import PassReport
 from cleaner.running import RunningPass
@@ -27,7 +28,7 @@ _log = logging.getLogger("server.compaction_jobs")
 FINISHED_KEPT = 200
 """So many finished jobs can still be looked at."""
 
-Outcome = PassReport | DryRun
+Outcome = PassReport | DryRun | KeyHistory
 Work = Callable[[PartitionLog, Callable[[RunningPass], None]], Awaitable[Outcome]]
 """Works on one log, and tells when it has begun."""
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from cleaner.dry_run import DryRun
+from cleaner.key_search import KeyHistory, KeyRecord
 from cleaner.pool_status import PoolStatus, RunningStatus
 from cleaner.progress import ProgressSnapshot
 from cleaner.quarantine import Quarantined
@@ -48,6 +49,7 @@ def _part_json(part: Part) -> Json:
         "error": part.error,
         "report": report_json(outcome) if isinstance(outcome, PassReport) else None,
         "plan": plan_json(outcome) if isinstance(outcome, DryRun) else None,
+        "key": key_json(outcome) if isinstance(outcome, KeyHistory) else None,
     }
 
 
@@ -138,6 +140,35 @@ def _row_json(row: SegmentRow) -> Json:
         "end_offset": row.end_offset,
         "bytes": row.size,
         "records": row.record_count,
+    }
+
+
+def key_json(history: KeyHistory) -> Json:
+    """What is on disk of a key, and what becomes of it."""
+    return {
+        "key_hex": history.key.hex(),
+        "is_gone": history.is_gone,
+        "records_count": history.count,
+        "records": [_key_record_json(record) for record in history.records],
+        "tombstone_offset": history.tombstone_offset,
+        "tombstone_goes_at_ms": history.tombstone_goes_at_ms,
+        "fate": list(history.fate),
+    }
+
+
+def _key_record_json(record: KeyRecord) -> Json:
+    hit = record.hit
+    return {
+        "offset": hit.offset,
+        "timestamp_ms": hit.timestamp,
+        "segment_base_offset": record.segment_base_offset,
+        "segment_file_version": record.segment_file_version,
+        "record_bytes": hit.size_bytes,
+        "is_tombstone": hit.value_bytes is None,
+        "value_bytes": hit.value_bytes,
+        "superseded_by": record.superseded_by,
+        "transaction": hit.decision.value if hit.decision else None,
+        "delete_horizon_ms": hit.delete_horizon_ms,
     }
 
 

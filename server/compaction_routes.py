@@ -10,6 +10,8 @@ POST   <where>/now?force=true              202 and a job that cleans it
 POST   <where>/plan                        202 and a job that finds out what that would do
 POST   <where>/pause | resume
 GET    <where>/explain                     why it is not being compacted, and what changes that
+POST   <where>/find-key?key=K              202 and a job that finds what is on disk of a key (UTF-8);
+                                           ?key_hex= for any bytes
 """
 
 from __future__ import annotations
@@ -67,6 +69,7 @@ class CompactionRoutes:
             routes += [
                 web.post(where + "/now", self._answered(self._now)),
                 web.post(where + "/plan", self._answered(self._plan)),
+                web.post(where + "/find-key", self._answered(self._find_key)),
                 web.get(where + "/explain", self._answered(self._explain)),
                 web.post(where + "/pause", self._answered(self._pause)),
                 web.post(where + "/resume", self._answered(self._resume)),
@@ -120,6 +123,12 @@ class CompactionRoutes:
         assert topic is not None
         return _accepted(compaction.plan(compaction.logs_of(topic, partition)))
 
+    async def _find_key(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = self._steering(), _where(request)
+        assert topic is not None
+        key = _key(request)
+        return _accepted(compaction.find_key(compaction.logs_of(topic, partition), key))
+
     async def _explain(self, request: web.Request) -> web.Response:
         compaction, (topic, partition) = self._steering(), _where(request)
         assert topic is not None
@@ -164,6 +173,19 @@ def _where(request: web.Request) -> tuple[str | None, int | None]:
     if partition is not None and not partition.isdecimal():
         raise CompactionRefused(404, f"{partition!r} is not the number of a partition")
     return request.match_info.get("topic"), None if partition is None else int(partition)
+
+
+def _key(request: web.Request) -> bytes:
+    """The key that a request names, as text or in hexadecimal digits."""
+    given = {name: request.query[name] for name in ("key", "key_hex") if name in request.query}
+    if len(given) != 1:
+        raise CompactionRefused(400, "name one key: ?key= or ?key_hex=")
+    if "key" in given:
+        return given["key"].encode()
+    try:
+        return bytes.fromhex(given["key_hex"])
+    except ValueError:
+        raise CompactionRefused(400, f"{given['key_hex']!r} is not hexadecimal") from None
 
 
 def _flag(request: web.Request, name: str) -> bool:

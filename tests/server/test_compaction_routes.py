@@ -202,3 +202,26 @@ async def test_a_stop_ends_what_was_asked_for(tmp_path: Path) -> None:
 
     async with serving_broker(tmp_path) as served:
         assert served.log("orders").clean_offset == 0
+
+
+async def test_a_key_is_found_with_its_fate(broker: SteeredBroker) -> None:
+    job = await broker.finished(await broker.post("/topics/orders/find-key?key=key"))
+
+    first, second = (part["key"] for part in job["partitions"])
+    assert [record["offset"] for record in first["records"]] == [0, 1, 2]
+    assert [record["superseded_by"] for record in first["records"]] == [2, 2, None]
+    assert first["key_hex"] == b"key".hex()
+    assert second["is_gone"]
+
+    await broker.finished(await broker.post("/topics/orders/now"))
+    again = await broker.post("/topics/orders/partitions/0/find-key?key_hex=6b6579")
+    (part,) = (await broker.finished(again))["partitions"]
+    assert [record["offset"] for record in part["key"]["records"]] == [2]
+
+
+@pytest.mark.parametrize("query", ["", "?key=a&key_hex=61", "?key_hex=xyz"])
+async def test_one_key_has_to_be_named(broker: SteeredBroker, query: str) -> None:
+    status, answer = await broker.ask("POST", "/topics/orders/find-key" + query)
+
+    assert status == 400
+    assert "key" in answer["error"] or "hexadecimal" in answer["error"]

@@ -1,0 +1,235 @@
+"""`kompakt compact ...` as an operator types it, against a real broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.harness.broker_process import CHECKOUT, BrokerProcess, free_ports, scrape
+from tests.harness.clients import create_topic
+
+PATIENCE_SECONDS = 30.0
+
+
+class Operator:
+    """Types commands at a broker."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.broker = broker
+        scrape(f"127.0.0.1:{broker.http_port}", "/health/live")
+
+    def command(self, *arguments: str) -> list[str]:
+        url = f"http://127.0.0.1:{self.broker.http_port}"
+        return [sys.executable, "-m", "server", "compact", *arguments, "--url", url]
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.command(*arguments),
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def told(self, *arguments: str) -> str:
+        """What a command prints that must succeed."""
+        done = self.run(*arguments)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.told(*arguments, "--json"))
+
+    def produce(self, topic: str, count: int, keys: int, *, partition: int = 0) -> None:
+        producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers})
+        for number in range(count):
+            producer.produce(topic, key=f"k{number % keys}", value="v" * 100, partition=partition)
+            if number % 1000 == 999:
+                producer.flush(20)
+        assert producer.flush(20) == 0
+
+    def create(self, topic: str, partitions: int = 1, **config: str) -> None:
+        settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "1.0", **config}
+        create_topic(self.broker.bootstrap_servers, topic, partitions=partitions, config=settings)
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    with BrokerProcess(tmp_path_factory.mktemp("steered")) as broker:
+        yield Operator(broker)
+
+
+def test_plan_then_now_then_status_agree(operator: Operator) -> None:
+    operator.create("orders", 2)
+    operator.produce("orders", 3000, 10)
+
+    text = operator.told("plan", "orders-0")
+    assert "would clean [0, 3000), after the active segment has rolled" in text
+    assert "superseded: 2990 records" in text
+
+    planned = operator.json("plan", "orders-0")["partitions"][0]["plan"]["report"]
+    done = operator.json("now", "orders-0")["partitions"][0]["report"]
+    times = {"seconds", "throttled_seconds", "verify_seconds"}
+    assert {key: planned[key] for key in planned.keys() - times} == {
+        key: done[key] for key in done.keys() - times
+    }
+    assert "orders-0: cleaned [0, 3000)" in operator.told("status")
+
+
+def test_now_of_a_topic_says_what_it_did_to_each_partition(operator: Operator) -> None:
+    operator.create("pairs", 2)
+    operator.produce("pairs", 100, 5, partition=0)
+    operator.produce("pairs", 100, 5, partition=1)
+
+    lines = operator.told("now", "pairs").splitlines()
+
+    assert [line.split(":")[0] for line in lines] == ["pairs-0", "pairs-1"]
+    assert all("100 -> 5 records" in line for line in lines)
+
+
+def test_a_topic_whose_name_looks_like_a_partition_comes_first(operator: Operator) -> None:
+    operator.create("dash", 2)
+    operator.create("dash-1")
+    operator.produce("dash-1", 10, 1)
+
+    assert operator.told("now", "dash-1").startswith("dash-1-0: cleaned [0, 10)")
+
+
+def test_explain_names_the_reason_and_what_changes_it(operator: Operator) -> None:
+    operator.create("asked")
+    operator.produce("asked", 10, 1)
+
+    text = operator.told("explain", "asked-0")
+
+    assert text.startswith("asked-0 is not being compacted: offsets [0, 10)")
+    assert "-> kompakt compact now asked-0 rolls it" in text
+    (explanation,) = operator.json("explain", "asked")["partitions"]
+    assert explanation["findings"][0]["obstacle"] == "active_segment"
+
+
+def test_explain_a_key(operator: Operator) -> None:
+    operator.create("keyed")
+    operator.produce("keyed", 20, 2)
+
+    text = operator.told("explain", "keyed", "--key", "k1")
+    assert "keyed-0: 10 records of the key are on disk" in text
+    assert "superseded by 19" in text
+    operator.told("now", "keyed")
+    (part,) = operator.json("explain", "keyed-0", "--key-hex", b"k1".hex())["partitions"]
+    assert [record["offset"] for record in part["key"]["records"]] == [19]
+    assert "physically gone" in operator.told("explain", "keyed", "--key", "none")
+
+
+def test_a_pause_holds_over_a_restart_until_it_is_resumed(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        operator = Operator(broker)
+        operator.create("held")
+        operator.produce("held", 10, 1)
+        assert "held-0 is paused since" in operator.told("pause", "held-0")
+        broker.restart()
+        operator = Operator(broker)
+
+        refused = operator.run("now", "held-0")
+        assert refused.returncode == 1
+        assert "paused (partition): resume it first, or force the pass" in refused.stderr
+        assert "-> kompakt compact resume held-0" in operator.told("explain", "held")
+        assert "held-0 is paused since" in operator.told("status")
+        operator.told("now", "held-0", "--force")
+        assert operator.told("resume") == "nothing is paused\n"
+
+
+def test_ctrl_c_leaves_the_pass_running_and_says_so(tmp_path: Path) -> None:
+    slow = {
+        "log.cleaner.io.max.bytes.per.second": 100,
+        "log.cleaner.latency.guard.enable": "false",
+    }
+    with BrokerProcess(tmp_path, slow) as broker:
+        operator = Operator(broker)
+        operator.create("slow")
+        operator.produce("slow", 10, 1)
+        typed = subprocess.Popen(
+            operator.command("now", "slow-0"), cwd=CHECKOUT, stderr=subprocess.PIPE, text=True
+        )
+        wait_until_running(operator)
+        # The command has its answer once the pass runs; it looks at it every 0.2 s.
+        time.sleep(1)
+        typed.send_signal(signal.SIGINT)
+        _, told = typed.communicate(timeout=PATIENCE_SECONDS)
+
+        assert typed.returncode == 130
+        assert "the pass goes on in the broker" in told
+        (running,) = operator.json("status")["running"]
+        assert (running["topic"], running["task"]) == ("slow", "clean")
+        assert running["progress"]["eta_seconds"] > 0
+
+
+def wait_until_running(operator: Operator) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not operator.json("status")["running"]:
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["now", "nope"], 1, "kompakt: there is no topic nope"),
+        (["now", "nope-3"], 1, "kompakt: there is no topic nope-3"),
+        (["explain", "nope"], 1, "kompakt: there is no topic nope"),
+        (["pause", "nope"], 1, "kompakt: there is no topic nope"),
+        (["explain", "x", "--key", "a", "--key-hex", "61"], 2, "name one key"),
+        (["now"], 2, "Missing argument"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_an_exit_code(
+    operator: Operator, arguments: list[str], code: int, sentence: str
+) -> None:
+    done = operator.run(*arguments)
+
+    assert done.returncode == code, done
+    assert sentence in done.stderr
+
+
+def test_partition_numbers_beyond_the_last_and_other_policies_are_refused(
+    operator: Operator,
+) -> None:
+    operator.create("few", 2)
+    operator.create("kept", 1, **{"cleanup.policy": "delete"})
+
+    assert "topic few has no partition 7: it has 2" in operator.run("now", "few-7").stderr
+    assert "kept-0 is not compacted: set cleanup.policy" in operator.run("plan", "kept").stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "code", "sentence"),
+    [
+        ("http://127.0.0.1:{free}", 3, "no broker answers at"),
+        ("http://127.0.0.1:{kafka}", 3, "no broker answers at"),
+        ("http://127.0.0.1:{http}/metrics", 3, "is no Kompakt broker of this release"),
+        ("nonsense", 2, "is not an HTTP URL"),
+    ],
+)
+def test_a_wrong_url_is_told_with_what_to_look_at(
+    operator: Operator, url: str, code: int, sentence: str
+) -> None:
+    broker = operator.broker
+    (free,) = free_ports(1)
+    given = url.format(free=free, kafka=broker.port, http=broker.http_port)
+    command = [sys.executable, "-m", "server", "compact", "status", "--url", given]
+
+    done = subprocess.run(
+        command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert done.returncode == code, done
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
