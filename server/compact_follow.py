@@ -21,8 +21,8 @@ async def clean_now(url: str, target: str, *, force: bool, as_json: bool) -> int
     """Clean and wait; the exit code."""
     async with connected(url) as client:
         query = {"force": "true"} if force else None
-        job = await client.call_on("POST", target, "/now", query)
         try:
+            job = await client.call_on("POST", target, "/now", query)
             job = await _follow(client, job, as_json=as_json)
         except asyncio.CancelledError:
             typer.echo(

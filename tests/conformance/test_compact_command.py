@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -161,8 +164,6 @@ def test_ctrl_c_leaves_the_pass_running_and_says_so(tmp_path: Path) -> None:
             operator.command("now", "slow-0"), cwd=CHECKOUT, stderr=subprocess.PIPE, text=True
         )
         wait_until_running(operator)
-        # The command has its answer once the pass runs; it looks at it every 0.2 s.
-        time.sleep(1)
         typed.send_signal(signal.SIGINT)
         _, told = typed.communicate(timeout=PATIENCE_SECONDS)
 
@@ -177,6 +178,47 @@ def wait_until_running(operator: Operator) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not operator.json("status")["running"]:
         assert time.monotonic() < deadline
+
+
+def test_the_commands_of_the_readme_work_as_they_stand_there(operator: Operator) -> None:
+    operator.create("accounts")
+    operator.produce("accounts", 10, 2)
+    operator.told("now", "accounts")
+    url = f"http://127.0.0.1:{operator.broker.http_port}"
+    lines = (CHECKOUT / "README.md").read_text().splitlines()
+    typed = [line[2:] for line in lines if re.match(r"\$ (\.venv/bin/kompakt compact|curl) ", line)]
+    assert len(typed) >= 10
+
+    for line in typed:
+        command = line.replace(".venv/bin/kompakt", f"{sys.executable} -m server")
+        done = subprocess.run(
+            shlex.split(command.replace("http://127.0.0.1:9644", url), comments=True),
+            cwd=CHECKOUT,
+            env={**os.environ, "KOMPAKT_URL": url},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, (line, done)
+        assert '{"error"' not in done.stdout, (line, done)
+
+
+def test_every_command_has_its_help(operator: Operator) -> None:
+    names = ["now", "plan", "status", "explain", "pause", "resume"]
+    listed = subprocess.run(
+        [sys.executable, "-m", "server", "compact", "--help"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert all(f" {name} " in listed for name in names)
+    for name in names:
+        text = operator.told(name, "--help")
+        assert "--url" in text
+        assert "--json" in text
 
 
 @pytest.mark.parametrize(
