@@ -1,4 +1,4 @@
-"""The pool of cleaning workers: the one file of the cleaner, with `running.py`, that knows asyncio.
+"""The pool of cleaning workers: what is cleaned when, and how it ended.
 
     each worker:   look at all logs -> clean the most urgent one in a thread -> look again at once,
                    or, if there was none, at the next moment that changes that, after a back-off
@@ -8,8 +8,8 @@ A pass runs in a thread of its own executor at low priority, one pass a log at a
 raises ends that pass only: the partition rests in quarantine, with the reason, and is tried again
 later. What a worker itself raises is logged and counted, and the worker goes on.
 
-All state here belongs to the event loop's thread. A running pass sees only its plan, its meter and
-its stop event.
+All state here belongs to the event loop's thread; with `runner.py` and `running.py`, which have the
+threads, this is the part of the cleaner that knows asyncio.
 """
 
 from __future__ import annotations
@@ -17,32 +17,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from cleaner.clean import CleaningPlan, clean
+from cleaner.clean import CleaningPlan
 from cleaner.clock import Clock
-from cleaner.dry_run import DryMeter, DryRun, dry_run
-from cleaner.key_search import KeyHistory, find_key
+from cleaner.dry_run import DryRun
+from cleaner.key_search import KeyHistory
 from cleaner.look import Look
 from cleaner.lookout import Lookout
 from cleaner.map import MapTooSmall
-from cleaner.meter import CleaningAborted, PassMeter
+from cleaner.meter import CleaningAborted
 from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseScope
-from cleaner.pick import Assessment, Reason
+from cleaner.pick import Assessment
 from cleaner.pool_status import PoolStatus, Task
 from cleaner.probe import CleanerProbe
-from cleaner.progress import PassProgress
 from cleaner.quarantine import Quarantine, kind_of
 from cleaner.report import PassReport
+from cleaner.runner import STOPS, Runner
 from cleaner.running import RunningPass
 from cleaner.settings import CleanerSettings
-from cleaner.throttle import Throttle
 from cleaner.urgency import Candidate, urgency
 from cleaner.verify_pass import VerificationFailed
 from protocol.errors import DecompressionTooLarge, ProtocolError
@@ -53,13 +49,9 @@ from storage.topic_partition import TopicPartition
 _log = logging.getLogger("cleaner.pool")
 
 T = TypeVar("T")
-Meter = TypeVar("Meter", bound=PassMeter)
 
 SEGMENTS_A_TURN = 5000
 """So many segments are looked at, a fifth of a microsecond each, before the loop gets a turn."""
-
-SEARCH_TRIES = 5
-"""A search begins anew where a pass has swapped a segment away from under it."""
 
 LOG_IN_SEGMENTS = 100
 """To look at a log costs as much as so many segments."""
@@ -70,7 +62,6 @@ class CleanerPool:
 
     __slots__ = (
         "_clock",
-        "_executor",
         "_last_reports",
         "_logs",
         "_lookout",
@@ -80,13 +71,8 @@ class CleanerPool:
         "_probe",
         "_quarantine",
         "_rehearsing",
-        "_running",
-        "_search_executor",
-        "_searches",
-        "_settings",
-        "_slots",
+        "_runner",
         "_stopping",
-        "_throttle",
         "_waking",
         "_workers",
     )
@@ -104,28 +90,13 @@ class CleanerPool:
         self._logs = logs
         self._clock = clock
         self._probe = probe
-        self._throttle = Throttle(settings.io_rates, clock=clock.monotonic)
-        self._executor = ThreadPoolExecutor(
-            settings.threads,
-            thread_name_prefix="cleaner",
-            initializer=_lower_priority,
-            initargs=(settings.thread_niceness,),
-        )
-        self._slots = asyncio.Semaphore(settings.threads)
-        """One for each thread: a plan is made when there is a thread that carries it out."""
-        self._search_executor = ThreadPoolExecutor(
-            1,
-            thread_name_prefix="key-search",
-            initializer=_lower_priority,
-            initargs=(settings.thread_niceness,),
-        )
+        self._runner = Runner(settings, clock=clock, probe=probe)
         self._picking = asyncio.Lock()
         self._rehearsing = asyncio.Lock()
         self._stopping = asyncio.Event()
         # State.
         self._waking = asyncio.Event()
         """Ends the rest of the workers; another one stands for their next rest."""
-        self._settings = settings
         self._quarantine = Quarantine(
             rest_ms=settings.retry_backoff_ms, rest_ms_max=settings.retry_backoff_max_ms
         )
@@ -133,8 +104,6 @@ class CleanerPool:
         self._next_look_at = math.inf
         """Monotonic seconds at which a log becomes eligible, as far as the last look could tell."""
         self._paused = NOTHING_PAUSED
-        self._running: dict[TopicPartition, RunningPass] = {}
-        self._searches: set[RunningPass] = set()
         self._last_reports: dict[TopicPartition, PassReport] = {}
         self._workers: list[asyncio.Task[None]] = []
 
@@ -145,32 +114,29 @@ class CleanerPool:
         assert not self._workers
         self._workers = [
             asyncio.get_running_loop().create_task(self._work(), name=f"cleaner-{number}")
-            for number in range(self._settings.threads)
+            for number in range(self._runner.threads)
         ]
 
     async def stop(self) -> None:
         """Stop every pass within a chunk, wait for their ends, and start none any more."""
         self._stopping.set()
         self._wake()
-        for running in tuple(self._running.values()):
-            running.halt("the broker stops")
+        self._runner.begin_to_stop()
         await asyncio.gather(*self._workers, return_exceptions=True)
-        for running in tuple(self._running.values()):
-            await running.ended.wait()
-        self._executor.shutdown()
+        await self._runner.drain()
 
     def configure(self, settings: CleanerSettings) -> None:
         """Go by other settings: passes under way by the I/O budgets, the next ones by all of them.
 
         The number of threads stays what it was at the start.
         """
-        self._settings = settings
-        self._throttle.set_rates(settings.io_rates)
+        self._runner.settings = settings
+        self._runner.throttle.set_rates(settings.io_rates)
         self._wake()
 
     def set_guard_rate(self, bytes_per_second: float) -> None:
         """Go no faster than the latency guard says, over reads and writes."""
-        self._throttle.set_guard_rate(bytes_per_second)
+        self._runner.throttle.set_guard_rate(bytes_per_second)
 
     def short_of_space(self, directory_ids: frozenset[str]) -> None:
         """Hurry while the disks of these log directories are nearly full; none: go on as before.
@@ -178,15 +144,16 @@ class CleanerPool:
         Their logs come first, by the bytes that a pass frees, and no budget holds any pass back.
         """
         self._lookout.short_of_space = directory_ids
-        self._throttle.lift(bool(directory_ids))
+        self._runner.throttle.lift(bool(directory_ids))
         self._wake()
 
     def pause(self, paused: Paused) -> None:
         """Clean only what is not paused from now on; a pass over what newly is stops within a chunk."""
         before, self._paused = self._paused, paused
-        for running in tuple(self._running.values()):
-            if _holds(paused, running.log) and not _holds(before, running.log):
-                running.halt("cleaning was paused")
+        self._runner.halt(
+            "cleaning was paused",
+            where=lambda log: _holds(paused, log) and not _holds(before, log),
+        )
         self._wake()
 
     async def clean_now(
@@ -251,30 +218,7 @@ class CleanerPool:
             CleaningAborted: it was stopped, or the log was truncated, deleted or reconfigured.
             ProtocolError, StorageError: the log is damaged, or cannot be read.
         """
-        progress = PassProgress(self._clock.monotonic)
-        running = RunningPass(log, Task.SEARCH, Reason.REQUESTED.name, progress)
-        self._searches.add(running)
-        on_start(running)
-        try:
-            for _ in range(SEARCH_TRIES - 1):
-                with suppress(SegmentRemoved):
-                    return await self._search(log, key, running)
-            return await self._search(log, key, running)
-        finally:
-            self._searches.discard(running)
-            progress.end()
-            running.ended.set()
-
-    async def _search(self, log: PartitionLog, key: bytes, running: RunningPass) -> KeyHistory:
-        view = log.cleaning_view(as_if_rolled=True)
-
-        def search() -> KeyHistory:
-            meter = self._meter(log, view.generation, running, PassMeter)
-            return find_key(view, key, self._settings, meter=meter)
-
-        if self._stopping.is_set():
-            raise CleaningAborted("the broker stops")
-        return await asyncio.get_running_loop().run_in_executor(self._search_executor, search)
+        return await self._runner.find_key(log, key, on_start)
 
     async def _run_on_request(
         self,
@@ -285,9 +229,9 @@ class CleanerPool:
     ) -> T:
         """Wait for the log and for a thread, then begin and run."""
         while True:
-            await self._until_idle(log.topic_partition)
-            async with self._slots:
-                if log.topic_partition not in self._running:
+            await self._runner.until_idle(log.topic_partition)
+            async with self._runner.slots:
+                if log.topic_partition not in self._runner.running:
                     plan, running = begin()
                     on_start(running)
                     return await run(log, plan, running)
@@ -295,7 +239,7 @@ class CleanerPool:
     def _claim_on_request(self, log: PartitionLog, task: Task) -> tuple[CleaningPlan, RunningPass]:
         plan = self._lookout.plan(log, requested=True, as_if_rolled=task is Task.DRY_RUN)
         assert plan is not None, "a compacted log that somebody asked for is eligible"
-        return plan, self._claim(log, plan, task)
+        return plan, self._runner.claim(log, task, plan.reason)
 
     def check_may_clean(self, log: PartitionLog, *, despite_pause: bool = False) -> None:
         """Raises `ValueError`, `CleaningPaused` or `CleaningAborted` as `clean_now`, which asks this."""
@@ -305,7 +249,7 @@ class CleanerPool:
         if scope is not None and not despite_pause:
             raise CleaningPaused(f"cleaning of {log.topic_partition} is paused ({scope.value})")
         if self._stopping.is_set():
-            raise CleaningAborted("the broker stops")
+            raise CleaningAborted(STOPS)
 
     @property
     def dead_workers(self) -> int:
@@ -315,14 +259,14 @@ class CleanerPool:
     def status(self) -> PoolStatus:
         """What runs, what rests and why, and how each partition's last pass went."""
         return PoolStatus(
-            running=tuple(running.status() for running in self._running.values()),
+            running=tuple(running.status() for running in self._runner.running.values()),
             quarantined=self._quarantine.entries(),
             last_reports=dict(self._last_reports),
             paused=self._paused,
-            threads=self._settings.threads,
-            rates=self._throttle.rates,
-            guard_rate=self._throttle.guard_rate,
-            is_lifted=self._throttle.is_lifted,
+            threads=self._runner.threads,
+            rates=self._runner.throttle.rates,
+            guard_rate=self._runner.throttle.guard_rate,
+            is_lifted=self._runner.throttle.is_lifted,
         )
 
     def assess(self, log: PartitionLog) -> Assessment:
@@ -355,7 +299,7 @@ class CleanerPool:
     async def _rest(self) -> None:
         """Wait until a log may be eligible, for a back-off at most."""
         seconds = min(
-            self._settings.backoff_ms / 1000, self._next_look_at - self._clock.monotonic()
+            self._runner.settings.backoff_ms / 1000, self._next_look_at - self._clock.monotonic()
         )
         if self._stopping.is_set():
             return
@@ -371,13 +315,13 @@ class CleanerPool:
     async def _clean_most_urgent(self) -> bool:
         """Pick a log and clean it; False if there was none, or its pass came to nothing."""
         try:
-            async with self._slots:
+            async with self._runner.slots:
                 async with self._picking:
                     picked = await self._pick()
                     if picked is None or self._stopping.is_set():
                         return False
                     log, plan = picked
-                    running = self._claim(log, plan)
+                    running = self._runner.claim(log, Task.CLEAN, plan.reason)
                 await self._run(log, plan, running)
         except (CleaningAborted, ProtocolError, StorageError, MapTooSmall, VerificationFailed):
             # Told and accounted for where it happened. What made it end may still be there.
@@ -404,7 +348,7 @@ class CleanerPool:
     def _may_run(self, log: PartitionLog) -> bool:
         partition = log.topic_partition
         return (
-            partition not in self._running
+            partition not in self._runner.running
             and not _holds(self._paused, log)
             and not self._quarantine.is_resting(partition, now=self._clock.monotonic())
         )
@@ -425,28 +369,12 @@ class CleanerPool:
 
     # ---------------------------------------------------------------- running
 
-    async def _until_idle(self, partition: TopicPartition) -> None:
-        while (running := self._running.get(partition)) is not None:
-            await running.ended.wait()
-
-    def _claim(self, log: PartitionLog, plan: CleaningPlan, task: Task = Task.CLEAN) -> RunningPass:
-        """Keep others off a log. Nothing may be awaited between its plan and this."""
-        assert log.topic_partition not in self._running
-        progress = PassProgress(self._clock.monotonic)
-        running = RunningPass(log, task, plan.reason.name, progress)
-        self._running[log.topic_partition] = running
-        if self._stopping.is_set():
-            running.halt("the broker stops")
-        return running
-
     async def _run(self, log: PartitionLog, plan: CleaningPlan, running: RunningPass) -> PassReport:
         """Run a claimed pass in a thread and account for how it ended; raises what it raised."""
         partition = log.topic_partition
         self._probe.pass_started(partition.topic, partition.partition)
         try:
-            report = await asyncio.get_running_loop().run_in_executor(
-                self._executor, self._execute, log, plan, running
-            )
+            report = await self._runner.clean(running, plan)
         except (CleaningAborted, SwapRefused, SegmentRemoved, LogOffline) as reason:
             _log.info("%s: cleaning stopped: %s", partition, reason)
             self._probe.pass_aborted(partition.topic, partition.partition, str(reason))
@@ -462,51 +390,18 @@ class CleanerPool:
             self._complete(plan, report)
             return report
         finally:
-            self._forget(running)
+            self._runner.release(running)
 
     async def _rehearse(
         self, log: PartitionLog, plan: CleaningPlan, running: RunningPass
     ) -> DryRun:
-        """Run a claimed rehearsal in a thread; raises what it raised."""
+        """Run a claimed rehearsal; raises what it raised."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._executor, self._execute_dry, log, plan, running
-            )
+            return await self._runner.rehearse(running, plan)
         finally:
-            self._forget(running)
+            self._runner.release(running)
             # Workers have passed the log over meanwhile.
             self._wake()
-
-    def _forget(self, running: RunningPass) -> None:
-        del self._running[running.log.topic_partition]
-        running.progress.end()
-        running.ended.set()
-
-    def _execute_dry(self, log: PartitionLog, plan: CleaningPlan, running: RunningPass) -> DryRun:
-        """The body of a rehearsal, in a worker thread."""
-        meter = self._meter(log, plan.view.generation, running, DryMeter)
-        monotonic, rates = self._clock.monotonic, self._throttle.present_rates
-        return dry_run(log, plan, self._settings, meter=meter, monotonic=monotonic, rates=rates)
-
-    def _execute(self, log: PartitionLog, plan: CleaningPlan, running: RunningPass) -> PassReport:
-        """The body of a pass, in a worker thread."""
-        meter = self._meter(log, plan.view.generation, running, PassMeter)
-        return clean(log, plan, self._settings, meter=meter, monotonic=self._clock.monotonic)
-
-    def _meter(
-        self, log: PartitionLog, generation: int, running: RunningPass, kind: type[Meter]
-    ) -> Meter:
-        """The account of what begins now; raises `CleaningAborted` if it need not."""
-        running.progress.start()
-        meter = kind(
-            throttle=self._throttle,
-            probe=self._probe,
-            sleep=running.stop.wait,
-            is_stale=lambda: log.generation != generation,
-            progress=running.progress,
-        )
-        meter.check()
-        return meter
 
     def _complete(self, plan: CleaningPlan, report: PassReport) -> None:
         partition = plan.view.topic_partition
@@ -561,8 +456,3 @@ def _reason_of(error: Exception) -> str:
     if isinstance(error, DecompressionTooLarge):
         where.append("raise log.cleaner.decompressed.batch.bytes.max if they are to be cleaned")
     return "; ".join(where)
-
-
-def _lower_priority(niceness: int) -> None:
-    """Make the calling thread step back behind the event loop's; Linux does it by thread."""
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
