@@ -16,7 +16,7 @@ def limit(situation: Situation, limited_by: Blocker) -> Finding:
     config, end = situation.config, situation.log_end_offset
     what = f"offsets [{bounds.first_uncleanable_offset}, {end})"
     if limited_by is Blocker.MIN_LAG:
-        until_ms = situation.assessment.wake_ms
+        until_ms = situation.old_enough_ms
         return Finding(
             obstacle=Obstacle.MIN_LAG,
             text=f"{what} are younger than min.compaction.lag.ms={config.min_compaction_lag_ms}"

@@ -77,6 +77,9 @@ class Situation:
     active_bytes: int
     rolls_at_ms: int
     """When the active segment rolls by time, at the latest; LONG_MAX if it has no record."""
+    old_enough_ms: int
+    """When min.compaction.lag.ms is over for the segment at the first uncleanable offset, if there is
+    one; LONG_MAX if not."""
     transactions: tuple[PinningTransaction, ...]
     pool: PoolStatus
     paused: str | None
@@ -124,6 +127,7 @@ def situation_of(
         active_base_offset=active.base_offset,
         active_bytes=active.size,
         rolls_at_ms=min(assessment.roll_ms, _rolls_at_ms(active, log.config)),
+        old_enough_ms=_old_enough_ms(log, assessment.bounds.first_uncleanable_offset),
         transactions=tuple(transactions),
         pool=pool,
         paused=None if scope is None else scope.value,
@@ -169,3 +173,12 @@ def _rolls_at_ms(active: Segment, config: LogConfig) -> int:
     if active.size == 0 or active.first_append_ms == UNKNOWN:
         return LONG_MAX
     return active.first_append_ms + config.segment_ms
+
+
+def _old_enough_ms(log: PartitionLog, offset: int) -> int:
+    segment = next((each for each in log.segments if each.base_offset == offset), None)
+    if segment is None:
+        return LONG_MAX
+    appended_ms = segment.last_append_ms
+    appended_ms = segment.created_ms if appended_ms == UNKNOWN else appended_ms
+    return appended_ms + log.config.min_compaction_lag_ms

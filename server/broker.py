@@ -317,12 +317,14 @@ class Broker:
         )
         self._pauses.when_changed(self._cleaner.pause)
         self._cleaner.start()
-        self.compaction = Compaction(self._cleaner, self._pauses, self.topics, clock=self.clock)
         self._latency_watch = LatencyWatch(
             self.probe,
             self.cleaner_counts,
             set_rate=self._cleaner.set_guard_rate,
             is_enabled=self.configs.config.log_cleaner_latency_guard_enable,
+        )
+        self.compaction = Compaction(
+            self._cleaner, self._pauses, self.topics, self._latency_watch, clock=self.clock
         )
         self._space_watch = SpaceWatch(
             self.directories,

@@ -166,11 +166,14 @@ def _throttle(throttle: Json, threads: int) -> str:
             ("I/O", "total_bytes_per_second"),
             ("reads", "read_bytes_per_second"),
             ("writes", "write_bytes_per_second"),
-            ("latency guard", "latency_guard_bytes_per_second"),
         )
         if throttle[key] is not None
     ]
-    return f"{threads} threads; limits: {', '.join(limits) or 'none'}"
+    guard = throttle["latency_guard"]
+    if guard["bytes_per_second"] is not None:
+        limits.append(f"latency guard {size_text(guard['bytes_per_second'])}/s")
+    told = f"{threads} threads; limits: {', '.join(limits) or 'none'}"
+    return told if guard["is_enabled"] else f"{told}; the latency guard is off"
 
 
 def _running(running: Json) -> str:

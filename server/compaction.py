@@ -11,8 +11,9 @@ from cleaner.paused import CleaningPaused
 from cleaner.pool import CleanerPool
 from cleaner.situation import Explanation, pinning_transactions, situation_of
 from server.compaction_jobs import CompactionJobs, Job
-from server.compaction_json import Json, status_json
+from server.compaction_json import Json, guard_json, status_json
 from server.compaction_pauses import CompactionPauses
+from server.latency_watch import LatencyWatch
 from server.topic import Topic
 from server.topics import Topics
 from storage.log import PartitionLog
@@ -32,13 +33,20 @@ class CompactionRefused(Exception):
 class Compaction:
     """Steers the cleaner. On the event loop."""
 
-    __slots__ = ("_clock", "jobs", "pauses", "pool", "topics")
+    __slots__ = ("_clock", "_guard", "jobs", "pauses", "pool", "topics")
 
     def __init__(
-        self, pool: CleanerPool, pauses: CompactionPauses, topics: Topics, *, clock: Clock
+        self,
+        pool: CleanerPool,
+        pauses: CompactionPauses,
+        topics: Topics,
+        guard: LatencyWatch,
+        *,
+        clock: Clock,
     ) -> None:
         # Constant after construction
         self._clock = clock
+        self._guard = guard
         self.pool = pool
         self.pauses = pauses
         self.topics = topics
@@ -111,6 +119,7 @@ class Compaction:
             self.pool.status(),
             await self.pool.queue(),
             self.paused(),
+            guard_json(self._guard.state, is_enabled=self._guard.is_enabled),
             now=self._clock.monotonic(),
             rows_max=ROWS_MAX,
         )

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from cleaner.dry_run import DryRun
 from cleaner.key_search import KeyHistory, KeyRecord
+from cleaner.latency_guard import GuardState
 from cleaner.pool_status import PoolStatus, RunningStatus
 from cleaner.progress import ProgressSnapshot
 from cleaner.quarantine import Quarantined
@@ -176,6 +177,7 @@ def status_json(
     status: PoolStatus,
     queue: Sequence[Candidate],
     paused: Json,
+    guard: Json,
     *,
     now: float,
     rows_max: int,
@@ -189,7 +191,7 @@ def status_json(
     last = sorted(status.last_reports.values(), key=lambda each: (each.topic, each.partition))
     return {
         "threads": status.threads,
-        "throttle": _throttle_json(status),
+        "throttle": _throttle_json(status) | {"latency_guard": guard},
         "running": [_running_json(running) for running in status.running],
         "queue_length": len(queue),
         "queue": [_waiting_json(candidate) for candidate in queue[:rows_max]],
@@ -205,8 +207,16 @@ def _throttle_json(status: PoolStatus) -> Json:
         "total_bytes_per_second": _finite(status.rates.total),
         "read_bytes_per_second": _finite(status.rates.read),
         "write_bytes_per_second": _finite(status.rates.write),
-        "latency_guard_bytes_per_second": _finite(status.guard_rate),
         "is_lifted_for_disk_pressure": status.is_lifted,
+    }
+
+
+def guard_json(state: GuardState, *, is_enabled: bool) -> Json:
+    """The latency guard: what it allows, and what p99 of quiet time it judges produces by."""
+    return {
+        "is_enabled": is_enabled,
+        "bytes_per_second": _finite(state.rate),
+        "quiet_p99_seconds": state.quiet_p99,
     }
 
 

@@ -47,6 +47,16 @@ class LatencyWatch:
         self._open_window()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="latency-watch")
 
+    @property
+    def is_enabled(self) -> bool:
+        """Whether it guards at all."""
+        return self._is_enabled
+
+    @property
+    def state(self) -> GuardState:
+        """What it has decided last, and by what it judges."""
+        return self._state
+
     def enable(self, is_enabled: bool) -> None:
         """Guard, or let the cleaner go as fast as its budgets allow."""
         self._is_enabled = is_enabled

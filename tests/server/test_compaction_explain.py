@@ -106,7 +106,15 @@ async def test_ratio(tmp_path: Path) -> None:
 
 async def test_minimum_lag(tmp_path: Path) -> None:
     async with steered_broker(tmp_path) as broker:
-        await compacted(broker, min_compaction_lag_ms="3600000", min_cleanable_dirty_ratio="0")
+        # The deadline comes first, but nothing is cleaned before the minimum lag is over.
+        await compacted(
+            broker,
+            min_compaction_lag_ms="3600000",
+            max_compaction_lag_ms="3600001",
+            min_cleanable_dirty_ratio="0",
+        )
+        log = broker.served.log("orders")
+        log.segments[0].first_append_ms -= 60_000
         roll(broker)
 
         finding = await first_finding(broker, "minimum_lag")

@@ -7,6 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from server.broker import Broker
+from server.clock import SystemClock
+from server.config import BrokerConfig
+from server.http import compaction_of
+from storage.files import LocalFileSystem
 from tests.harness.served_broker import serving_broker
 from tests.harness.steered_broker import SteeredBroker, steered_broker
 
@@ -82,6 +87,9 @@ async def test_status_tells_what_runs_waits_is_paused_and_was_done(broker: Steer
     (last,) = status["last_passes"]
     assert last["reason"] == "REQUESTED"
     assert status["throttle"]["total_bytes_per_second"] is None
+    guard = status["throttle"]["latency_guard"]
+    assert guard["is_enabled"]
+    assert {"bytes_per_second", "quiet_p99_seconds"} <= guard.keys()
 
 
 async def test_status_lists_the_queue_by_urgency_and_what_runs_with_its_progress(
@@ -191,6 +199,13 @@ async def test_without_a_cleaner_it_says_so(tmp_path: Path) -> None:
 
     assert status == 503
     assert answer["error"] == "the cleaner is off: log.cleaner.enable=false"
+
+
+async def test_before_the_broker_is_ready_it_says_so(tmp_path: Path) -> None:
+    config = BrokerConfig.from_texts({"log.dirs": str(tmp_path)})
+    broker = Broker(config, files=LocalFileSystem(), clock=SystemClock())
+
+    assert compaction_of(broker) == "the broker is not ready: starting"
 
 
 async def test_a_stop_ends_what_was_asked_for(tmp_path: Path) -> None:

@@ -1,0 +1,97 @@
+"""Jobs go on whether anybody looks, and say how they ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+import server.compaction_jobs
+from cleaner.meter import CleaningAborted
+from cleaner.pick import Reason
+from cleaner.pool_status import Task
+from cleaner.progress import PassProgress
+from cleaner.report import PassReport
+from cleaner.running import RunningPass
+from server.compaction_jobs import CompactionJobs, State
+from storage.log import PartitionLog
+from tests.harness.compacted_log import CompactedLog
+
+Told = Callable[[RunningPass], None]
+
+
+def running_over(log: PartitionLog) -> RunningPass:
+    return RunningPass(log, Task.CLEAN, Reason.REQUESTED.name, PassProgress(lambda: 0.0))
+
+
+async def test_a_job_is_done_when_each_part_is() -> None:
+    jobs, log = CompactionJobs(), CompactedLog()
+    may_end = asyncio.Event()
+
+    async def work(log: PartitionLog, told: Told) -> PassReport:
+        told(running_over(log))
+        await may_end.wait()
+        return done.clean()
+
+    done = CompactedLog()
+    job = jobs.begin("now", [log.log, log.log], work)
+    assert [part.state for part in job.parts] == [State.WAITING] * 2
+    await asyncio.sleep(0)
+    assert [part.state for part in job.parts] == [State.RUNNING] * 2
+    may_end.set()
+    await jobs.stop()
+
+    assert job.is_over
+    assert [part.state for part in job.parts] == [State.DONE] * 2
+    assert jobs.get(job.id) is job
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "text"),
+    [
+        (OSError("no"), State.FAILED, "no"),
+        (KeyError(), State.FAILED, "KeyError()"),
+        (CleaningAborted("the log was truncated"), State.STOPPED, "the log was truncated"),
+    ],
+)
+async def test_a_part_that_fails_says_why(error: Exception, state: State, text: str) -> None:
+    jobs, log = CompactionJobs(), CompactedLog()
+
+    async def work(_log: PartitionLog, _told: Told) -> PassReport:
+        raise error
+
+    job = jobs.begin("now", [log.log], work)
+    await jobs.stop()
+
+    assert (job.parts[0].state, job.parts[0].error) == (state, text)
+
+
+async def test_a_part_that_is_cancelled_before_it_begins_stops_as_it_begins() -> None:
+    jobs, log = CompactionJobs(), CompactedLog()
+
+    async def work(log: PartitionLog, told: Told) -> PassReport:
+        running = running_over(log)
+        told(running)
+        assert running.stop.is_set()
+        raise CleaningAborted("asked to stop")
+
+    job = jobs.begin("now", [log.log], work)
+    job.parts[0].cancel()
+    await jobs.stop()
+
+    assert (job.parts[0].state, job.parts[0].error) == (State.STOPPED, "it was cancelled")
+
+
+async def test_only_the_last_finished_jobs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server.compaction_jobs, "FINISHED_KEPT", 2)
+    jobs, log = CompactionJobs(), CompactedLog()
+
+    async def work(_log: PartitionLog, _told: Told) -> PassReport:
+        return log.clean()
+
+    for _ in range(4):
+        jobs.begin("now", [log.log], work)
+        await jobs.stop()
+
+    assert [jobs.get(number) is not None for number in range(1, 5)] == [False, True, True, True]
