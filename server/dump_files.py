@@ -161,11 +161,33 @@ def _compaction_history(fs: FileSystem, path: str) -> Section:
     facts: Row = {"format": entries[0].get("format") if entries else None}
     if damaged:
         facts["damage"] = f"{damaged} lines that are not sound"
-    passes = (entry for entry in entries if "topic" in entry)
+    passes = (_pass_row(entry) for entry in entries if "topic" in entry)
     times = frozenset({"ended_ms"})
     return Section(
         kind=Kind.COMPACTION_HISTORY.value, path=path, facts=facts, rows=passes, times=times
     )
+
+
+def _pass_row(entry: Row) -> Row:
+    """A pass: what every one has or may have as columns, the rest together."""
+    columns = {name: entry.get(name) for name in _PASS_COLUMNS}
+    rest = {name: value for name, value in entry.items() if name not in columns}
+    return columns | {"rest": rest}
+
+
+_PASS_COLUMNS = (
+    "ended_ms",
+    "result",
+    "topic",
+    "partition",
+    "seconds",
+    "reason",
+    "start_offset",
+    "end_offset",
+    "bytes_before",
+    "bytes_after",
+    "error",
+)
 
 
 def _text(fs: FileSystem, path: str) -> Section:

@@ -174,7 +174,7 @@ class _Columns:
 
 
 TEXTS = {"name", "topic", "problem", "line", "key", "value", "operations", "batches"}
-TEXTS |= {"codec", "crc", "flags", "result", "reason", "error", "kind"}
+TEXTS |= {"codec", "crc", "flags", "result", "reason", "error", "rest"}
 """Columns that are read from the left."""
 
 BATCH_COLUMNS = {

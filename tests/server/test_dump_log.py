@@ -22,6 +22,7 @@ from server.metadata_files import State
 from server.metadata_log import MetadataLog
 from storage.files import LocalFileSystem, ReadOnlyFileSystem
 from storage.log import PartitionLog
+from storage.pass_history import HEADER, encode_line
 from tests.harness.served_broker import NOW_MS, serving_broker
 from tests.harness.verification import findings_in
 
@@ -452,3 +453,23 @@ def test_a_header_s_name_is_printed_safely() -> None:
 )
 def test_any_timestamp_is_printed(timestamp: int, text: str) -> None:
     assert time_text(timestamp) == text
+
+
+def test_passes_of_every_kind_are_one_line_each_and_a_torn_one_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = {"ended_ms": NOW_MS, "topic": "t", "partition": 0, "seconds": 0.5}
+    passes = [
+        {**begun, "result": "completed", "reason": "DIRTY", "groups": 2},
+        {**begun, "result": "failed", "error": "batch at 61 is damaged", "failures": 3},
+    ]
+    path = tmp_path / "compaction-history"
+    path.write_bytes(b"".join(map(encode_line, [HEADER, *passes])) + b"01234567 {")
+
+    first, *rows = dump_json(capsys, path)
+    lines = dump(capsys, path).splitlines()
+
+    assert first["damage"] == "1 lines that are not sound"
+    assert [row["result"] for row in rows] == ["completed", "failed"]
+    assert [row["rest"] for row in rows] == [{"groups": 2}, {"failures": 3}]
+    assert "batch at 61 is damaged" in lines[-1]
