@@ -47,6 +47,12 @@ class BrokerCollector(Collector):
         self._partitions_listed_max = partitions_listed_max
 
     def collect(self) -> Iterator[Family]:
+        for family in self._families():
+            yield family
+            # Let the event loop have the interpreter, if it waits for it.
+            time.sleep(0)
+
+    def _families(self) -> Iterator[Family]:
         facts = self._broker()
         yield from self._collect_broker(facts)
         yield from self._collect_recovery(facts.recovery)
