@@ -464,7 +464,7 @@ def test_passes_of_every_kind_are_one_line_each_and_a_torn_one_is_told(
         {**begun, "result": "failed", "error": "batch at 61 is damaged", "failures": 3},
     ]
     path = tmp_path / "compaction-history"
-    path.write_bytes(b"".join(map(encode_line, [HEADER, *passes])) + b"01234567 {")
+    path.write_bytes(b"".join([encode_line(each) for each in (HEADER, *passes)]) + b"01234567 {")
 
     first, *rows = dump_json(capsys, path)
     lines = dump(capsys, path).splitlines()
