@@ -458,13 +458,15 @@ def test_any_timestamp_is_printed(timestamp: int, text: str) -> None:
 def test_passes_of_every_kind_are_one_line_each_and_a_torn_one_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    begun = {"ended_ms": NOW_MS, "topic": "t", "partition": 0, "seconds": 0.5}
-    passes = [
+    begun: dict[str, Any] = {"ended_ms": NOW_MS, "topic": "t", "partition": 0, "seconds": 0.5}
+    passes: list[dict[str, Any]] = [
         {**begun, "result": "completed", "reason": "DIRTY", "groups": 2},
         {**begun, "result": "failed", "error": "batch at 61 is damaged", "failures": 3},
     ]
     path = tmp_path / "compaction-history"
-    path.write_bytes(b"".join([encode_line(each) for each in (HEADER, *passes)]) + b"01234567 {")
+    path.write_bytes(
+        b"".join([encode_line(each) for each in [dict[str, Any](HEADER), *passes]]) + b"01234567 {"
+    )
 
     first, *rows = dump_json(capsys, path)
     lines = dump(capsys, path).splitlines()
