@@ -1,22 +1,29 @@
 """The per-record work of a cleaning pass, compiled and without the GIL.
 
-A pass is two loops over chunks of segment files. Give each call at least 1 MiB:
+A pass goes through four loops. Give the first and the last at least 1 MiB a call:
 
-    offset_map.clear()
-    step = map_batches(chunk, offset_map, ...)      dirty section: key hash -> last offset
-    step = transactions.walk(chunk)                 where it meets one: what became of each
-    step = batch_filter.feed(chunk)                 whole log: which bytes go to the cleaned segment
+    step = key_indexer.feed(chunk)                 segment file -> blocks of its key sidecar
+    offset_map.clear(part=..., parts=...)
+    step = map_keys(block, offset_map, ...)        dirty section: key hash -> last offset
+    step = mark_keys(block, offset_map, marks)     whole log: a bit for each superseded record
+    step = batch_filter.feed(chunk, block)         what is rewritten: bytes of the cleaned segment
 
-Chunks may end anywhere: what a call did not consume goes in front of the next chunk.
-A chunk must not be changed while a call reads it.
+and before the map, where the sidecars have rows for transactions, through
+`transactions.walk(block)`. `storage/key_sidecar.py` draws a block. A buffer must not be changed while
+a call reads it.
 
-The rule is `cleaner/retain.py`; this is that rule, fast. Both functions raise
+The rule is `cleaner/retain.py`; this is that rule, fast. What reads a segment's bytes raises
 
     CorruptBatch            a batch's length, CRC, header or records are damaged; the message has
                             its position in the segment and its base offset
     DecompressionTooLarge   its records inflate beyond `decompressed_bytes_max`
 
-and after that the pass is over: the map's content and the filter's counts mean nothing any more.
+and what reads a block
+
+    KeysDiffer              the block's counts do not fit its bytes, or it does not say what the
+                            segment holds
+
+After any of them the object that was called means nothing any more.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,12 +34,14 @@ from cleaner.retain import AbortedTransaction, Verdict
 from cleaner.step import (
     FilterStep,
     GroupAccount,
+    IndexStep,
     MapStep,
     MapTally,
+    MarkStep,
     SegmentSummary,
     VerdictCount,
-    WalkStep,
 )
+from storage.key_totals import KeyTotals
 
 SLOT_BYTES: int
 """Memory of one slot: 16 bytes of key hash, 8 bytes of offset."""
@@ -45,7 +54,34 @@ def siphash128(hash_key: bytes, data: Buffer) -> bytes:
     """
 
 def xxh3_128(data: Buffer) -> int:
-    """Return XXH3, 128 bits, seed 0, of `data`: the hash of the digests."""
+    """Return XXH3, 128 bits, seed 0, of `data`: the hash of the digests, and, its low half, of the
+    sidecars' checksums."""
+
+class KeyIndexer:
+    """Makes a segment's key sidecar from its bytes, block by block, and checks every record."""
+
+    def __init__(self, hash_key: bytes, *, base_offset: int, decompressed_bytes_max: int) -> None:
+        """
+        Args:
+            base_offset: the segment's. Its batches lie in [base_offset, base_offset + 2^31).
+
+        Raises:
+            ValueError: `hash_key` is not 16 bytes long, or `base_offset` is negative.
+        """
+
+    def feed(self, chunk: Buffer, *, position: int = 0) -> IndexStep:
+        """Make a block of the whole batches of `chunk`, bytes of a segment that begin at a batch.
+
+        Args:
+            position: where `chunk` begins in its segment; for error messages only.
+
+        Raises:
+            CorruptBatch, DecompressionTooLarge: see the module.
+        """
+
+    @property
+    def totals(self) -> KeyTotals:
+        """What all blocks so far hold."""
 
 class OffsetMap:
     """Hash of a key -> the largest offset at which the key was seen.
@@ -76,23 +112,18 @@ class OffsetMap:
     def size(self) -> int:
         """How many keys it holds."""
 
-    @property
-    def end_offset(self) -> int:
-        """Every batch of the mapped range below this offset is in the map; 0 when cleared.
-
-        `map_batches` moves it to the end of the last batch it took. The caller may move it over
-        a gap between two segments (KAFKA-8764), and sets it to where an empty range begins.
-        """
-
-    @end_offset.setter
-    def end_offset(self, end_offset: int) -> None: ...
-    def clear(self, keys_max: int | None = None) -> None:
+    def clear(self, keys_max: int | None = None, *, part: int = 0, parts: int = 1) -> None:
         """Forget all keys and give the memory back.
 
         Args:
             keys_max: an upper bound of the keys to come, such as the record count of the dirty
                 section. The map then spreads over only as many slots as those keys need, which
                 saves memory and cache misses; `capacity` becomes the lesser of both.
+            part: which of the `parts` equal parts of the hash space it takes from now on. Part p
+                of n is made of the parts 2p and 2p + 1 of 2n.
+
+        Raises:
+            ValueError: there is no such part.
         """
 
     def get(self, key: Buffer) -> int | None:
@@ -102,7 +133,7 @@ class OffsetMap:
         """Remember `offset` for `key` unless a larger one is known.
 
         Raises:
-            ValueError: `offset` is negative.
+            ValueError: `offset` is negative, or the key is not of the map's part.
             OverflowError: the key is new and the map is at its capacity.
         """
 
@@ -121,52 +152,70 @@ class OffsetMap:
 
     def __len__(self) -> int: ...
 
-def map_batches(
-    chunk: Buffer,
+def map_keys(
+    block: Buffer,
     offset_map: OffsetMap,
     *,
+    base_offset: int,
     start_offset: int,
     end_offset: int,
-    decompressed_bytes_max: int,
-    position: int = 0,
     transactions: Transactions | None = None,
 ) -> MapStep:
-    """Put every keyed record of [start_offset, end_offset) into the map, batch by batch.
-
-    Stops before a batch that the map may not hold whole, so `offset_map.end_offset` always is a
-    batch's end. A batch that ends below `start_offset` is passed over; one
-    that reaches past `end_offset` stops the mapping (MapStop.END). Control batches and aborted
-    ones are passed over too: none of their records is ever in the map.
+    """Put the entries of a block in [start_offset, end_offset) that are of the map's part into it.
 
     Args:
-        chunk: bytes of a segment that begin at a batch.
-        position: where `chunk` begins in its segment; for error messages only.
-        transactions: what became of the section's transactions. Without it the mapping stops at
-            the first batch of one (MapStop.TRANSACTION).
+        block: one of the sidecar of the segment at `base_offset`.
+        end_offset: a batch ends there, or begins.
+        transactions: what became of the section's transactions; aborted records are passed over.
 
     Raises:
-        CorruptBatch, DecompressionTooLarge: see the module.
+        KeysDiffer: see the module.
+    """
+
+def mark_keys(
+    block: Buffer,
+    offset_map: OffsetMap,
+    marks: Buffer,
+    *,
+    base_offset: int,
+    first_entry: int,
+    start_offset: int,
+    end_offset: int,
+    transactions: Transactions | None = None,
+) -> MarkStep:
+    """Set a bit for each record of a block of whose key the map knows a later one.
+
+    Passed over: what is not of the map's part, lies at or past `end_offset`, or is aborted.
+
+    Args:
+        marks: writable. Bit i & 7 of byte i >> 3 is for the segment's i-th entry, from 0.
+        first_entry: how many entries the segment's blocks before this one have.
+        start_offset: where the map begins: it knows each key of its part from here on.
+        end_offset: where it ends; a batch ends there, or begins.
+
+    Raises:
+        KeysDiffer: see the module.
+        ValueError: `marks` is too small or cannot be written.
     """
 
 class Transactions:
-    """What became of the transactions in a section of a log, by its batches alone.
+    """What became of the transactions in a section of a log, by the special rows of its sidecars.
 
-    Walk the section once, chunk by chunk, from its first transactional batch or from before that.
-    One that was never walked holds that nothing was aborted.
+    Walk the section once, block by block. One that was never walked holds that nothing was aborted.
     """
 
-    def __init__(self, *, start_offset: int, end_offset: int, decompressed_bytes_max: int) -> None:
+    def __init__(self, *, start_offset: int, end_offset: int) -> None:
         """
         Args:
             start_offset: batches that end below it are passed over.
             end_offset: a batch that reaches past it ends the walk.
         """
 
-    def walk(self, chunk: Buffer, *, position: int = 0) -> WalkStep:
-        """Walk the whole batches of `chunk`, bytes of a segment that begin at a batch.
+    def walk(self, block: Buffer, *, base_offset: int) -> bool:
+        """Walk a block of the segment at `base_offset`; whether what follows may be of the section.
 
         Raises:
-            CorruptBatch, DecompressionTooLarge: see the module.
+            KeysDiffer: see the module.
         """
 
     @property
@@ -174,8 +223,8 @@ class Transactions:
         """Where a pass over the section may end, so that nothing undecided lies below.
 
         The section's end or, if a transaction has no marker in it, the first such one's first
-        batch. If the batch before that one was aborted, that batch instead: the last batch of a
-        pass must stay, and what was aborted must not stay in a clean section.
+        batch. If the offsets right before are of an aborted batch, that one instead: the last batch
+        of a pass must stay, and what was aborted must not stay in a clean section.
         """
 
     @property
@@ -187,7 +236,7 @@ class BatchFilter:
 
     def __init__(
         self,
-        offset_map: OffsetMap,
+        hash_key: bytes,
         *,
         end_offset: int,
         tail_offset: int,
@@ -201,12 +250,12 @@ class BatchFilter:
         producer_marker_epochs: Mapping[int, int] | None = None,
         transactions: Transactions | None = None,
         stamps_markers: bool = False,
-        start_offset: int = 0,
         is_verified: bool = False,
     ) -> None:
         """
         Args:
-            end_offset: where the map ends. Batches that reach past it are copied unlooked.
+            hash_key: the one that the sidecars were made with.
+            end_offset: where the marks end. Batches that reach past it are copied unlooked.
             tail_offset: last offset below the pass's upper bound (the least of last stable
                 offset, active base and lag bound); -1 for none. The batch that ends there keeps
                 its last record.
@@ -221,13 +270,12 @@ class BatchFilter:
                 their control batches at least the headers stay.
             transactions: what became of those in the dirty section; None if nothing was aborted.
             stamps_markers: whether a marker whose transaction has nothing left gets its delete
-                horizon. Only where the filter is fed with all of the log below it.
-            start_offset: where the map begins: it knows each key that is there from here on.
-            is_verified: whether the account says all that a verification asks for; it costs a hash
-                of each record that is written anew.
+                horizon. Only where all of the log below it is fed or skipped.
+            is_verified: whether the account says all that a verification asks for, and every key is
+                hashed again to be compared with its entry.
 
         Raises:
-            ValueError: `end_offset` is beyond `offset_map.end_offset`, or a bound is negative.
+            ValueError: `hash_key` is not 16 bytes long, or a bound is negative.
         """
 
     def start_group(self) -> None:
@@ -237,23 +285,48 @@ class BatchFilter:
     def account(self) -> GroupAccount:
         """What must remain of the group as far as it was fed, and what was met in it."""
 
+    def start_source(self, base_offset: int, marks: Buffer) -> None:
+        """Begin a source segment: the next block fed is its first.
+
+        Args:
+            marks: what `mark_keys` made of all its blocks; not to be changed while it is fed.
+        """
+
     def start_segment(self, base_offset: int) -> None:
-        """Begin an output segment: positions, index state and summary begin anew.
+        """Begin an output segment: positions, index state, summary and key block begin anew.
 
         Call it before the first `feed` and after each `segment_full`. Offsets go on growing: a
         batch fed out of order is corruption.
         """
 
-    def feed(self, chunk: Buffer, *, position: int = 0) -> FilterStep:
-        """Filter the whole batches of `chunk`, bytes of a segment that begin at a batch.
+    def feed(self, chunk: Buffer, key_block: Buffer, *, position: int = 0) -> FilterStep:
+        """Filter the batches of `chunk`, exactly the bytes that `key_block` speaks for.
+
+        After `segment_full` feed the rest of them with the same block.
 
         Args:
             position: where `chunk` begins in its segment; for error messages only.
 
         Raises:
-            CorruptBatch, DecompressionTooLarge: see the module.
-            ValueError: there is no output segment yet.
+            CorruptBatch, DecompressionTooLarge, KeysDiffer: see the module.
+            ValueError: there is no output segment or no source yet, or the chunk has another size
+                than the block says; or the source's marks are fewer than its entries.
         """
+
+    def skip(self, key_block: Buffer, *, base_offset: int) -> None:
+        """Follow what remains of transactions in a block of a segment that is not rewritten.
+
+        Raises:
+            KeysDiffer: see the module.
+        """
+
+    def take_keys(self) -> bytes:
+        """End the output segment's key block: the block of what no step gave one for; empty if that
+        is nothing. Call it when the segment's last source was fed."""
+
+    @property
+    def key_totals(self) -> KeyTotals:
+        """What the blocks of the current output segment hold, counted as they are given out."""
 
     @property
     def segment(self) -> SegmentSummary:

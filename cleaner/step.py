@@ -2,68 +2,66 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cleaner.retain import Verdict
 
 
-class MapStop(enum.Enum):
-    """Why `map_batches` took no more of its chunk."""
+class KeysDiffer(Exception):
+    """A key sidecar's block does not say what its segment holds, or its counts are not its bytes.
 
-    NEED_MORE = "need_more"
-    """The chunk ended; go on with the bytes that follow `consumed_bytes`."""
-    END = "end"
-    """The next batch reaches to or past `end_offset`: the range is mapped."""
-    FULL = "full"
-    """The map may not hold all keys of the next batch: the pass ends before that batch."""
-    TRANSACTION = "transaction"
-    """The next batch belongs to a transaction, of which nothing is known yet: walk from there."""
+    Its checksum held, so it was wrong when it was written. Whoever reads it removes the sidecar, which
+    is made anew from the segment.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MapStep:
-    """What `map_batches` read of one chunk."""
+class IndexStep:
+    """What `KeyIndexer.feed` made of one chunk."""
 
-    stop: MapStop
     consumed_bytes: int
     """Bytes of the chunk that hold whole, handled batches. The next chunk begins there."""
     needed_bytes: int
     """0, or how many bytes from `consumed_bytes` on the next batch needs to be whole. It is the
     batch's own claim: more than the segment still has is corruption."""
-    batches: int
-    records: int
-    """Records of the batches that were looked into; markers and aborted batches are not."""
-    tombstones: int
-    unkeyed: int
+    block: bytes | None
+    """The block that speaks for the consumed bytes, checksum included; None if those are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WalkStep:
-    """How far `Transactions.walk` came in one chunk."""
+class MapStep:
+    """What `map_keys` did with one block."""
 
-    consumed_bytes: int
-    """Bytes of the chunk that hold whole, handled batches. The next chunk begins there."""
-    needed_bytes: int
-    """0, or how many bytes from `consumed_bytes` on the next batch needs to be whole."""
-    is_over: bool
-    """Whether the next batch reaches past the section."""
+    entries: int
+    """Entries that it looked at: all, unless the map became full."""
+    put: int
+    """Those that are of the range and of the map's part, and not aborted."""
+    is_full: bool
+    """The map took no more: it cannot hold this part. Clear it for half of the part, and begin anew."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkStep:
+    """What `mark_keys` found in one block."""
+
+    superseded: int
+    """Marks that it set."""
+    met: MapTally
+    """The map's entries that were met: this record is the last of its key."""
+    unknown: int
+    """Records whose key the map should know at their offset or a later one, and does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterStep:
     """What `BatchFilter.feed` made of one chunk.
 
-    `consumed_bytes == len(chunk)` unless the chunk ends inside a batch (`needed_bytes > 0`) or the
-    output segment is full (`segment_full`).
+    `consumed_bytes == len(chunk)` unless the output segment is full (`segment_full`).
     """
 
     consumed_bytes: int
     """Bytes of the chunk that hold whole, handled batches. The next chunk begins there."""
-    needed_bytes: int
-    """0, or how many bytes from `consumed_bytes` on the next batch needs to be whole. It is the
-    batch's own claim: more than the segment still has is corruption."""
     segment_full: bool
     """The next batch does not fit in the output segment: write `output`, begin a segment at
     `next_base_offset` with `start_segment`, and feed again from `consumed_bytes`."""
@@ -75,6 +73,9 @@ class FilterStep:
     index_entries: memoryview
     """Native int64s (format `q`), four an entry: last offset, position in the output segment,
     largest timestamp so far, last offset of the batch that has it."""
+    key_block: bytes
+    """The block of the output segment's sidecar that ends with this step, checksum included; empty
+    while it speaks for less than about a chunk. A full segment's last block comes with its step."""
     batches_read: int
     batches_kept: int
     records_read: int
@@ -96,10 +97,8 @@ class SegmentSummary:
     batches: int
     records: int
     tombstones: int
-    """-1 if batches beyond the map were copied without a look inside."""
     delete_horizon_ms_min: int
-    """Least delete horizon of its batches that hold a tombstone or a marker, or were not looked into;
-    -1 if none has one."""
+    """Least delete horizon of its batches that hold a tombstone or a marker; -1 if none has one."""
     max_timestamp: int
     """Largest timestamp of its batches with records; -1 if there are none."""
     max_timestamp_offset: int
@@ -143,15 +142,13 @@ class GroupAccount:
     rebuilt_offset_sum: int
     """The sum of their offsets modulo 2^64."""
     copied_tombstones: int
-    """Tombstones in the batches that were looked into and copied."""
+    """Tombstones in the batches that were copied."""
     copied_horizon_ms_min: int
-    """The least delete horizon that something in a copied batch waits for; -1 if there is none."""
+    """The least delete horizon of a copied batch with a tombstone or a marker; -1 if there is none."""
     records_read: int
     records_by_verdict: Mapping[Verdict, int]
-    met: MapTally
-    """The map's entries that were met as records: survivors, or tombstones whose time had come."""
-    unknown: int
-    """Records whose key the map should know at their offset or a later one, and does not."""
+    marked: int
+    """Records with a mark: those dropped as superseded, and one that was kept for the tail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
