@@ -2,7 +2,8 @@
 
 The data comes as the kernel made it, with its index entries. The disk writes it while the pass goes
 on, a few MiB behind it: so the pass does not wait for the disk, the final sync is short, and other
-writers' syncs are not held up behind much of it.
+writers' syncs are not held up behind much of it. The key sidecar is written beside it, if the pass
+wants one, and is not synced.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from storage.files import Buffer, File, FileSystem, unlink_if_there
+from storage.key_sidecar import KeySidecarWriter, KeyTotals
 from storage.manifest import FLAG_CLEANED, SegmentRow
-from storage.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file
+from storage.paths import KEYS, LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file
 from storage.segment_index import SegmentIndex
 
 WRITE_BACK_BYTES = 1 << 20
@@ -54,14 +56,19 @@ class CleanedSegmentWriter:
         "_file",
         "_fs",
         "_given_bytes",
+        "_hash_key",
         "_index",
+        "_keys",
         "base_offset",
         "version",
     )
 
-    def __init__(self, fs: FileSystem, directory: str, base_offset: int, version: int) -> None:
+    def __init__(
+        self, fs: FileSystem, directory: str, base_offset: int, version: int, hash_key: bytes
+    ) -> None:
         # Constant after construction
         self._fs = fs
+        self._hash_key = hash_key
         self._directory = directory
         self.base_offset = base_offset
         self.version = version
@@ -71,6 +78,7 @@ class CleanedSegmentWriter:
         self._index = SegmentIndex()
         self._given_bytes = 0
         """How much of it the disk was told to write."""
+        self._keys: KeySidecarWriter | None = None
 
     @property
     def size(self) -> int:
@@ -92,11 +100,30 @@ class CleanedSegmentWriter:
         if oldest >= 0:
             self._file.end_write_back(oldest, WRITE_BACK_BYTES)
 
-    def finish(self, row: SegmentRow) -> CleanedSegment:
-        """Sync everything. `row` says what the segment holds; name, size and flag are set here."""
-        paths = {kind: self._path(kind) for kind in SEGMENT_KINDS}
-        self._fs.write_bytes(paths[OFFSET_INDEX], self._index.offset_file())
-        self._fs.write_bytes(paths[TIME_INDEX], self._index.time_file())
+    def append_keys(self, block: bytes) -> None:
+        """Write the key sidecar's block of the batches that were appended since the last one.
+
+        Raises:
+            NoSpace, DiskError: as `append`.
+        """
+        self._sidecar().append(block)
+
+    def finish(self, row: SegmentRow, totals: KeyTotals | None = None) -> CleanedSegment:
+        """Sync everything. `row` says what the segment holds; name, size and flag are set here.
+
+        Args:
+            totals: of the key sidecar; None: the segment gets none.
+
+        Raises:
+            ValueError: the sidecar's blocks do not sum up to `totals` and the segment's size.
+            NoSpace, DiskError: the files are the caller's to discard.
+        """
+        self._fs.write_bytes(self._path(OFFSET_INDEX), self._index.offset_file())
+        self._fs.write_bytes(self._path(TIME_INDEX), self._index.time_file())
+        if totals is not None:
+            self._sidecar().finish(self.size, totals)
+        elif self._keys is not None:
+            self._keys.discard()
         self._file.sync()
         size = self._file.size
         self._file.close()
@@ -112,7 +139,20 @@ class CleanedSegmentWriter:
     def discard(self) -> None:
         """Remove what was written."""
         self._file.close()
+        if self._keys is not None:
+            self._keys.discard()
         discard_staged(self._fs, self._directory, self.base_offset, self.version)
+
+    def _sidecar(self) -> KeySidecarWriter:
+        if self._keys is None:
+            self._keys = KeySidecarWriter(
+                self._fs,
+                self._path(KEYS),
+                base_offset=self.base_offset,
+                file_version=self.version,
+                hash_key=self._hash_key,
+            )
+        return self._keys
 
     def _path(self, kind: str) -> str:
         return _staged(self._directory, self.base_offset, self.version, kind)

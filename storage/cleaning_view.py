@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from storage.errors import DamagedSidecar, MissingFile, StorageError
+from storage.files import unlink_if_there
+from storage.key_sidecar import KeySidecar, KeySidecarWriter
 from storage.log_config import LogConfig
 from storage.manifest import UNKNOWN, SegmentRow
+from storage.paths import CLEANED, KEYS
 from storage.segment import Segment
 from storage.topic_partition import TopicPartition
+
+_log = logging.getLogger("storage.cleaning_view")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,49 @@ class CleanableSegment:
         """
         with self.segment.pinned() as file:
             return file.read_at(position, min(size, max(0, self.row.size - position)))
+
+    def key_sidecar(self, hash_key: bytes) -> KeySidecar | None:
+        """The segment's key sidecar; None if there is none. One that is no good is removed.
+
+        Raises:
+            NoSpace: no descriptor is left.
+            DiskError: a damaged one cannot be removed.
+        """
+        try:
+            return KeySidecar.open(self.segment.fs, self.segment.path(KEYS), self.row, hash_key)
+        except MissingFile:
+            return None
+        except DamagedSidecar as error:
+            _log.info("it will be made anew: %s", error)
+            self.drop_key_sidecar()
+            return None
+
+    def new_key_sidecar(self, hash_key: bytes) -> KeySidecarWriter:
+        """Begin the segment's key sidecar; one at a time. It has its name once it is finished.
+
+        Raises:
+            SegmentRemoved: the log was truncated or deleted since: abort the pass.
+            NoSpace, DiskError: nothing was made.
+        """
+        files = self.segment.files
+        files.pin()
+        try:
+            return KeySidecarWriter(
+                self.segment.fs,
+                files.path(KEYS) + CLEANED,
+                base_offset=self.row.base_offset,
+                file_version=self.row.file_version,
+                hash_key=hash_key,
+                placed_as=files.path(KEYS),
+                on_end=files.unpin,
+            )
+        except StorageError:
+            files.unpin()
+            raise
+
+    def drop_key_sidecar(self) -> None:
+        """Remove the segment's key sidecar, if there is one."""
+        unlink_if_there(self.segment.fs, self.segment.path(KEYS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

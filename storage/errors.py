@@ -10,6 +10,7 @@
     |-- ForeignDirectory          the directory belongs to another cluster or node: do not start
     |-- FormatFromTheFuture       a later release wrote this file: do not start, do not touch it
     |-- DamagedFile               a checksummed file does not match its checksum, or is cut short
+    |   `-- DamagedSidecar        a key sidecar is, or is not of its segment: it is made anew
     |-- CorruptLog                bytes of a log that were safe on disk are damaged
     |-- LogOffline                one log is out of service, with the reason; others serve on
     |-- SegmentRemoved            a segment was truncated or deleted while somebody read it
@@ -90,6 +91,10 @@ class DamagedFile(StorageError):
         super().__init__(f"{path} is damaged: {reason}")
         self.path = path
         self.reason = reason
+
+
+class DamagedSidecar(DamagedFile):
+    """A key sidecar is damaged, or not of the segment beside it: remove it and make it anew."""
 
 
 class CorruptLog(StorageError):

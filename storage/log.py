@@ -319,7 +319,8 @@ class PartitionLog(ReadableLog):
         """Begin a cleaned segment beside the log. Any thread; end it with finish or discard."""
         self._service.check_online()
         version = self._list.next_version()
-        return CleanedSegmentWriter(self._fs, self.directory, base_offset, version)
+        hash_key = self.identity.hash_key
+        return CleanedSegmentWriter(self._fs, self.directory, base_offset, version, hash_key)
 
     def swap(
         self,

@@ -2,7 +2,7 @@
 
 <topic, cut to 200 bytes>.<topic id, 22 characters of base64url>/<partition>/
     manifest
-    <base offset, 20 digits>.v<version>.log | .index | .timeindex   and the same + .cleaned
+    <base offset, 20 digits>.v<version>.log | .index | .timeindex | .keys   and the same + .cleaned
     <offset, 20 digits>.snapshot
     leader-epoch-checkpoint
     cut.<offset>.<n>
@@ -33,12 +33,13 @@ CLEANED = ".cleaned"
 LOG = ".log"
 OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
-SEGMENT_KINDS = (LOG, OFFSET_INDEX, TIME_INDEX)
+KEYS = ".keys"
+SEGMENT_KINDS = (LOG, OFFSET_INDEX, TIME_INDEX, KEYS)
 
 TOPIC_BYTES_MAX = 200
 TOPIC_ID_CHARACTERS = 22
 
-_SEGMENT_FILE = re.compile(r"(\d{20})\.v(\d+)(\.log|\.index|\.timeindex)(\.cleaned)?")
+_SEGMENT_FILE = re.compile(r"(\d{20})\.v(\d+)(\.log|\.index|\.timeindex|\.keys)(\.cleaned)?")
 _SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
 _TOPIC_DIRECTORY = re.compile(r".+\.([A-Za-z0-9_-]{22})")
 

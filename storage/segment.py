@@ -21,7 +21,7 @@ from storage.errors import MissingFile, NotCached
 from storage.files import Buffer, File, FileSystem
 from storage.index_files import read_index_files, write_index_files
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
-from storage.paths import LOG, OFFSET_INDEX, TIME_INDEX
+from storage.paths import KEYS, LOG, OFFSET_INDEX, TIME_INDEX
 from storage.rebuild import rebuild_index
 from storage.sealed_index import SealedIndex
 from storage.segment_files import Background, SegmentFiles
@@ -70,7 +70,6 @@ class Segment:
 
     __slots__ = (
         "_bytes_since_entry",
-        "_fs",
         "_has_index_files",
         "_index",
         "_kept_entries",
@@ -83,6 +82,7 @@ class Segment:
         "files",
         "first_append_ms",
         "flags",
+        "fs",
         "is_sealed",
         "last_append_ms",
         "least_delete_horizon_ms",
@@ -102,7 +102,7 @@ class Segment:
         background: Background,
     ) -> None:
         # Constant after construction
-        self._fs = fs
+        self.fs = fs
         self.files = SegmentFiles(
             fs,
             directory,
@@ -346,7 +346,7 @@ class Segment:
         if sealed is None:
             try:
                 index_files = SealedIndex(
-                    self._fs,
+                    self.fs,
                     self.path(OFFSET_INDEX),
                     self.path(TIME_INDEX),
                     size=self.size,
@@ -398,7 +398,7 @@ class Segment:
     def _load_index(self, *, may_be_longer: bool) -> SegmentIndex:
         try:
             index = read_index_files(
-                self._fs,
+                self.fs,
                 self._index_paths,
                 size=self.size,
                 span=self.end_offset - self.base_offset,
@@ -424,14 +424,14 @@ class Segment:
     def write_index_up_to(self, index: SegmentIndex, end: IndexMark) -> None:
         """Write the entries up to `end` of what was this segment's index, while it may grow."""
         kept = self._kept_entries if index is self._index else EMPTY_MARK
-        write_index_files(self._fs, self._index_paths, index, end, kept=kept)
+        write_index_files(self.fs, self._index_paths, index, end, kept=kept)
         if index is self._index:
             self._kept_entries = end
 
     def remove_index(self) -> None:
-        """Remove the index files; a reader who needs one makes it anew, in memory."""
+        """Remove what is made anew where it is needed: the index files and the key sidecar."""
         self._sealed_index = None
-        self.files.unlink((OFFSET_INDEX, TIME_INDEX))
+        self.files.unlink((OFFSET_INDEX, TIME_INDEX, KEYS))
 
     def drop_index(self) -> None:
         """Free the memory of the indexes; the next reader loads them again."""
@@ -494,6 +494,7 @@ class Segment:
 
     def cut(self, position: int, end_offset: int) -> None:
         """Forget everything from `position` on; the segment then ends at `end_offset`."""
+        self.files.unlink((KEYS,))
         with self.pinned() as file:
             file.truncate(position)
         index = self.index()

@@ -17,7 +17,7 @@ from storage.cleaned_segment import CleanedSegment
 from storage.errors import SwapRefused
 from storage.files import FileSystem
 from storage.manifest import SegmentRow
-from storage.paths import SEGMENT_KINDS
+from storage.paths import KEYS, SEGMENT_KINDS
 from storage.segment import Segment
 
 
@@ -43,7 +43,8 @@ def place_files(fs: FileSystem, directory: str, cleaned: Sequence[CleanedSegment
     """Give the files of committed segments their final names, durably."""
     for each in cleaned:
         for kind in SEGMENT_KINDS:
-            fs.rename(each.staged_path(kind), each.final_path(kind))
+            if kind != KEYS or fs.exists(each.staged_path(KEYS)):
+                fs.rename(each.staged_path(kind), each.final_path(kind))
     fs.sync_directory(directory)
 
 

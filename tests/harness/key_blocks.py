@@ -1,0 +1,162 @@
+"""Key sidecars in plain Python, from a segment's batches: the oracle of the format.
+
+Nothing of `storage/key_sidecar.py` or the kernel is used but the hash, so that each is held to what
+ARCHITECTURE.md draws, and not to the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import xxhash
+
+from cleaner.kernel import siphash128
+from protocol.compression import decompress
+from protocol.record import Record, read_record
+from protocol.record_batch import BatchHeader, read_header
+from tests.harness.log_builder import PLENTY
+
+Sized = tuple[Record, int]
+"""A record and its size, with its length field."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchKeys:
+    """One batch, as a sidecar speaks of it."""
+
+    header: BatchHeader
+    kind: int
+    """0: it has no special row."""
+    keyed: tuple[Sized, ...]
+    unkeyed_records: int
+    has_marker: bool
+
+    @property
+    def tombstones(self) -> int:
+        return sum(record.value is None for record, _ in self.keyed)
+
+    def special_row(self, base_offset: int) -> bytes:
+        """Its special row, if it has one."""
+        header = self.header
+        flags = header.is_transactional | header.is_control << 1
+        flags |= (header.delete_horizon_ms is not None) << 2
+        first, last = header.base_offset - base_offset, header.last_offset - base_offset
+        producer = header.producer_id, header.producer_epoch
+        return struct.pack(">IIqhBBI", first, last, *producer, self.kind, flags, 0)
+
+    def entries(self, base_offset: int, hash_key: bytes) -> Iterator[bytes]:
+        for record, size in self.keyed:
+            offset = record.offset - base_offset | (record.value is None) << 31
+            assert record.key is not None
+            yield siphash128(hash_key, record.key) + struct.pack(">II", offset, size)
+
+
+def keys_of(data: bytes) -> list[BatchKeys]:
+    """What the batches of a segment say to a sidecar."""
+    batches = []
+    position = 0
+    while position < len(data):
+        header = read_header(data, position)
+        batches.append(_batch_keys(data[position : position + header.size_bytes], header))
+        position += header.size_bytes
+    return batches
+
+
+def _batch_keys(batch: bytes, header: BatchHeader) -> BatchKeys:
+    records = list(_records(batch, header))
+    data = () if header.is_control else tuple(records)
+    return BatchKeys(
+        header=header,
+        kind=_kind(header, records),
+        keyed=tuple((record, size) for record, size in data if record.key is not None),
+        unkeyed_records=sum(record.key is None for record, _ in data),
+        has_marker=header.is_control and bool(records),
+    )
+
+
+def _records(batch: bytes, header: BatchHeader) -> Iterator[Sized]:
+    if header.record_count == 0:
+        return
+    plain = memoryview(decompress(header.codec, batch[61:], bytes_max=PLENTY))
+    bases = {"base_offset": header.base_offset, "base_timestamp": header.base_timestamp}
+    position = 0
+    for _ in range(header.record_count):
+        record, end = read_record(plain, position, **bases)
+        yield record, end - position
+        position = end
+
+
+def _kind(header: BatchHeader, records: Sequence[Sized]) -> int:
+    if not records:
+        return 5
+    if not header.is_control:
+        return 1 if header.is_transactional else 0
+    key = records[0][0].key
+    control_type = struct.unpack_from(">h", key, 2)[0] if key and len(key) >= 4 else -1
+    return {1: 2, 0: 3}.get(control_type, 4)
+
+
+def block_of(batches: Sequence[BatchKeys], *, base_offset: int, hash_key: bytes) -> bytes:
+    """The block that speaks for these batches."""
+    rows = [batch.special_row(base_offset) for batch in batches if batch.kind]
+    entries = [entry for batch in batches for entry in batch.entries(base_offset, hash_key)]
+    head = struct.pack(
+        ">IIII",
+        sum(batch.header.size_bytes for batch in batches),
+        len(rows),
+        len(entries),
+        sum(batch.unkeyed_records for batch in batches),
+    )
+    return _with_checksum(b"".join((head, *rows, *entries)))
+
+
+def blocks_of(
+    data: bytes, *, base_offset: int, hash_key: bytes, batches_a_block: int = 2
+) -> list[bytes]:
+    """The blocks of a segment that holds `data`."""
+    batches = keys_of(data)
+    starts = range(0, len(batches), batches_a_block)
+    groups = (batches[start : start + batches_a_block] for start in starts)
+    return [block_of(group, base_offset=base_offset, hash_key=hash_key) for group in groups]
+
+
+def totals_of(data: bytes) -> dict[str, int]:
+    """The totals of a segment that holds `data`, by the names of `KeyTotals`."""
+    batches = keys_of(data)
+    horizons = [
+        batch.header.delete_horizon_ms
+        for batch in batches
+        if batch.header.delete_horizon_ms is not None and (batch.tombstones or batch.has_marker)
+    ]
+    return {
+        "entries": sum(len(batch.keyed) for batch in batches),
+        "unstamped_tombstones": sum(
+            batch.tombstones for batch in batches if batch.header.delete_horizon_ms is None
+        ),
+        "unkeyed_records": sum(batch.unkeyed_records for batch in batches),
+        "special_rows": sum(batch.kind != 0 for batch in batches),
+        "batches": len(batches),
+        "least_delete_horizon_ms": min(horizons, default=-1),
+    }
+
+
+def sidecar_of(
+    data: bytes, *, base_offset: int, version: int, hash_key: bytes, batches_a_block: int = 2
+) -> bytes:
+    """The whole sidecar of a segment that holds `data`."""
+    blocks = blocks_of(
+        data, base_offset=base_offset, hash_key=hash_key, batches_a_block=batches_a_block
+    )
+    totals = totals_of(data)
+    header = b"KKEY" + struct.pack(">HHHHHHqq", 1, 48, 24, 24, 88, 0, base_offset, version)
+    header += hashlib.sha256(hash_key).digest()[:8]
+    entries, *rest = totals.values()
+    trailer = bytes(16) + struct.pack(">8q", len(data), len(blocks), entries, *rest)
+    return b"".join((_with_checksum(header), *blocks, _with_checksum(trailer)))
+
+
+def _with_checksum(data: bytes) -> bytes:
+    return data + xxhash.xxh3_64_digest(data)
