@@ -5,10 +5,10 @@
              | special row size: uint16 = 24 | entry size: uint16 = 24 | trailer size: uint16 = 88
              | reserved: uint16 | base offset: int64 | file version: int64
              | hash key check: the first 8 bytes of SHA-256 of hash.key
-             | xxh3-64 of the 40 bytes before it: uint64
+             | checksum: uint64
     block   := data bytes: uint32 (of the segment: whole batches, right behind the last block's)
              | special rows: uint32 | entries: uint32 | unkeyed records: uint32
-             | special row{special rows} | entry{entries} | xxh3-64 of the block so far: uint64
+             | special row{special rows} | entry{entries} | checksum: uint64
     special := first offset - base offset: uint32 | last offset - base offset: uint32
              | producer id: int64 | producer epoch: int16 | kind: uint8 | flags: uint8
              | reserved: uint32
@@ -18,12 +18,13 @@
     trailer := 0: uint32{4} | segment size: int64 | blocks | entries
              | tombstones in batches without a delete horizon | unkeyed records | special rows
              | batches | least delete horizon of batches that hold a tombstone or a marker, -1: none
-             (each int64) | xxh3-64 of the trailer so far: uint64
+             (each int64) | checksum: uint64
 
-Integers are big-endian. A batch has a special row if it is transactional (kind 1), a marker (2 COMMIT,
-3 ABORT, 4 any other control batch) or holds no records (5, whatever else it is); flags: bit 0
-transactional, bit 1 control, bit 2 it has a delete horizon. Each keyed record of a batch that is not a
-control batch has an entry. Rows and entries are in offset order.
+Integers are big-endian. A checksum is the low 64 bits of XXH3-128 of its header, block or trailer up
+to there. A batch has a special row if it is transactional (kind 1), a marker (2 COMMIT, 3 ABORT, 4 any
+other control batch) or holds no records (5, whatever else it is); flags: bit 0 transactional, bit 1
+control, bit 2 it has a delete horizon. Each keyed record of a batch that is not a control batch has an
+entry. Rows and entries are in offset order.
 
 It is derived and never synced: whatever a crash leaves of it is noticed, by the checksums and by the
 sizes that must agree, and who notices removes it and makes it anew from the segment. It speaks for the
@@ -44,33 +45,20 @@ import xxhash
 
 from storage.errors import DamagedSidecar, DiskError, MissingFile, NoSpace, StorageError
 from storage.files import File, FileSystem, unlink_if_there
+from storage.key_totals import KeyTotals
 from storage.manifest import SegmentRow
 
 HEADER = struct.Struct(">4sHHHHHHqq8s")
 HEAD = struct.Struct(">IIII")
 TRAILER = struct.Struct(">16xqqqqqqqq")
-CHECKSUM = struct.Struct(">Q")
+CHECKSUM_BYTES = 8
 MAGIC = b"KKEY"
 FORMAT = 1
-HEADER_BYTES = HEADER.size + CHECKSUM.size
+HEADER_BYTES = HEADER.size + CHECKSUM_BYTES
 SPECIAL_BYTES = 24
 ENTRY_BYTES = 24
-TRAILER_BYTES = TRAILER.size + CHECKSUM.size
+TRAILER_BYTES = TRAILER.size + CHECKSUM_BYTES
 assert (HEADER_BYTES, TRAILER_BYTES) == (48, 88)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyTotals:
-    """What a sidecar says of its whole segment."""
-
-    entries: int
-    unstamped_tombstones: int
-    """Tombstones in batches that have no delete horizon."""
-    unkeyed_records: int
-    special_rows: int
-    batches: int
-    least_delete_horizon_ms: int
-    """Of the batches that hold a tombstone or a marker; -1: there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,13 +84,13 @@ class Head(NamedTuple):
     data_bytes: int
     special_rows: int
     entries: int
-    unkeyed_records: int
+    unkeyed: int
 
     @property
     def block_bytes(self) -> int:
         """The size of the whole block."""
         rows = self.special_rows * SPECIAL_BYTES + self.entries * ENTRY_BYTES
-        return HEAD.size + rows + CHECKSUM.size
+        return HEAD.size + rows + CHECKSUM_BYTES
 
 
 class BlockSums(NamedTuple):
@@ -112,7 +100,7 @@ class BlockSums(NamedTuple):
     data_bytes: int = 0
     special_rows: int = 0
     entries: int = 0
-    unkeyed_records: int = 0
+    unkeyed: int = 0
 
     def plus(self, head: Head) -> BlockSums:
         """The sums with one more block."""
@@ -121,7 +109,7 @@ class BlockSums(NamedTuple):
             self.data_bytes + head.data_bytes,
             self.special_rows + head.special_rows,
             self.entries + head.entries,
-            self.unkeyed_records + head.unkeyed_records,
+            self.unkeyed + head.unkeyed,
         )
 
 
@@ -211,7 +199,7 @@ class KeySidecar:
             first_entry=passed.entries,
             special_count=head.special_rows,
             entry_count=head.entries,
-            unkeyed_count=head.unkeyed_records,
+            unkeyed_count=head.unkeyed,
             data=data,
         )
 
@@ -277,7 +265,7 @@ class KeySidecarWriter:
         """
         with self._discarding():
             self._check(segment_size, totals)
-            self._file.append((_trailer(self._sums, totals),))
+            self._file.append((_trailer(segment_size, totals),))
             if self._placed_as is not None:
                 # A truncation removes what is staged, and then there is nothing to speak for.
                 with suppress(MissingFile):
@@ -292,7 +280,7 @@ class KeySidecarWriter:
             self._end()
 
     def _check(self, segment_size: int, totals: KeyTotals) -> None:
-        told = _sums_of(self._sums.blocks, segment_size, totals)
+        told = _sums_of(segment_size, totals)
         if self._sums != told:
             raise ValueError(f"{self._path}: its blocks hold {self._sums}, and should {told}")
 
@@ -314,14 +302,16 @@ class KeySidecarWriter:
 
 def sealed(body: bytes) -> bytes:
     """The bytes with their checksum behind them."""
-    return body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body))
+    return body + _checksum(body)
 
 
 def is_sealed(data: bytes | memoryview) -> bool:
     """Whether the checksum at the end is that of what is before it."""
-    body_bytes = len(data) - CHECKSUM.size
-    (checksum,) = CHECKSUM.unpack_from(data, body_bytes)
-    return bool(checksum == xxhash.xxh3_64_intdigest(data[:body_bytes]))
+    return _checksum(data[:-CHECKSUM_BYTES]) == data[-CHECKSUM_BYTES:]
+
+
+def _checksum(data: bytes | memoryview) -> bytes:
+    return xxhash.xxh3_128_digest(data)[8:]
 
 
 def _header(base_offset: int, file_version: int, hash_key: bytes) -> bytes:
@@ -331,14 +321,14 @@ def _header(base_offset: int, file_version: int, hash_key: bytes) -> bytes:
     return sealed(HEADER.pack(MAGIC, FORMAT, *sizes, 0, base_offset, file_version, check))
 
 
-def _trailer(sums: BlockSums, totals: KeyTotals) -> bytes:
+def _trailer(segment_size: int, totals: KeyTotals) -> bytes:
     return sealed(
         TRAILER.pack(
-            sums.data_bytes,
-            sums.blocks,
+            segment_size,
+            totals.blocks,
             totals.entries,
-            totals.unstamped_tombstones,
-            totals.unkeyed_records,
+            totals.tombstones,
+            totals.unkeyed,
             totals.special_rows,
             totals.batches,
             totals.least_delete_horizon_ms,
@@ -349,28 +339,29 @@ def _trailer(sums: BlockSums, totals: KeyTotals) -> bytes:
 def _read_trailer(path: str, trailer: bytes) -> tuple[BlockSums, KeyTotals]:
     if len(trailer) < TRAILER_BYTES or any(trailer[:16]) or not is_sealed(trailer):
         raise DamagedSidecar(path, "its trailer is missing or damaged")
-    size, blocks, entries, unstamped, unkeyed, specials, batches, horizon = TRAILER.unpack_from(
-        trailer
-    )
+    size, *counts, horizon = TRAILER.unpack_from(trailer)
+    blocks, entries, tombstones, unkeyed, special_rows, batches = counts
     totals = KeyTotals(
+        blocks=blocks,
         entries=entries,
-        unstamped_tombstones=unstamped,
-        unkeyed_records=unkeyed,
-        special_rows=specials,
+        tombstones=tombstones,
+        unkeyed=unkeyed,
+        special_rows=special_rows,
         batches=batches,
         least_delete_horizon_ms=horizon,
     )
-    return _sums_of(blocks, size, totals), totals
+    return _sums_of(size, totals), totals
 
 
-def _sums_of(blocks: int, segment_size: int, totals: KeyTotals) -> BlockSums:
-    rows = totals.special_rows, totals.entries, totals.unkeyed_records
-    return BlockSums(blocks, segment_size, *rows)
+def _sums_of(segment_size: int, totals: KeyTotals) -> BlockSums:
+    """What the blocks of a segment of that size hold together."""
+    rows = totals.special_rows, totals.entries, totals.unkeyed
+    return BlockSums(totals.blocks, segment_size, *rows)
 
 
 def _file_bytes(sums: BlockSums) -> int:
     """How long a file with such blocks is."""
-    ends = HEADER_BYTES + TRAILER_BYTES + sums.blocks * (HEAD.size + CHECKSUM.size)
+    ends = HEADER_BYTES + TRAILER_BYTES + sums.blocks * (HEAD.size + CHECKSUM_BYTES)
     return ends + sums.special_rows * SPECIAL_BYTES + sums.entries * ENTRY_BYTES
 
 

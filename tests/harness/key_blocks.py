@@ -1,11 +1,12 @@
 """Key sidecars in plain Python, from a segment's batches: the oracle of the format.
 
-Nothing of `storage/key_sidecar.py` or the kernel is used but the hash, so that each is held to what
-ARCHITECTURE.md draws, and not to the other.
+Nothing of `storage/key_sidecar.py` or the kernel is used, so that each is held to what ARCHITECTURE.md
+draws, and not to the other.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import struct
 from collections.abc import Iterator, Sequence
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 
 import xxhash
 
-from cleaner.kernel import siphash128
 from protocol.compression import decompress
 from protocol.record import Record, read_record
 from protocol.record_batch import BatchHeader, read_header
+from storage.key_totals import KeyTotals
 from tests.harness.log_builder import PLENTY
+from tests.harness.siphash import siphash128_by_the_paper
 
 Sized = tuple[Record, int]
 """A record and its size, with its length field."""
@@ -31,7 +33,7 @@ class BatchKeys:
     kind: int
     """0: it has no special row."""
     keyed: tuple[Sized, ...]
-    unkeyed_records: int
+    unkeyed: int
     has_marker: bool
 
     @property
@@ -51,7 +53,7 @@ class BatchKeys:
         for record, size in self.keyed:
             offset = record.offset - base_offset | (record.value is None) << 31
             assert record.key is not None
-            yield siphash128(hash_key, record.key) + struct.pack(">II", offset, size)
+            yield siphash128_by_the_paper(hash_key, record.key) + struct.pack(">II", offset, size)
 
 
 def keys_of(data: bytes) -> list[BatchKeys]:
@@ -72,7 +74,7 @@ def _batch_keys(batch: bytes, header: BatchHeader) -> BatchKeys:
         header=header,
         kind=_kind(header, records),
         keyed=tuple((record, size) for record, size in data if record.key is not None),
-        unkeyed_records=sum(record.key is None for record, _ in data),
+        unkeyed=sum(record.key is None for record, _ in data),
         has_marker=header.is_control and bool(records),
     )
 
@@ -108,7 +110,7 @@ def block_of(batches: Sequence[BatchKeys], *, base_offset: int, hash_key: bytes)
         sum(batch.header.size_bytes for batch in batches),
         len(rows),
         len(entries),
-        sum(batch.unkeyed_records for batch in batches),
+        sum(batch.unkeyed for batch in batches),
     )
     return _with_checksum(b"".join((head, *rows, *entries)))
 
@@ -123,24 +125,25 @@ def blocks_of(
     return [block_of(group, base_offset=base_offset, hash_key=hash_key) for group in groups]
 
 
-def totals_of(data: bytes) -> dict[str, int]:
-    """The totals of a segment that holds `data`, by the names of `KeyTotals`."""
+def totals_of(data: bytes, *, batches_a_block: int = 2) -> KeyTotals:
+    """The totals of a segment that holds `data`."""
     batches = keys_of(data)
     horizons = [
         batch.header.delete_horizon_ms
         for batch in batches
         if batch.header.delete_horizon_ms is not None and (batch.tombstones or batch.has_marker)
     ]
-    return {
-        "entries": sum(len(batch.keyed) for batch in batches),
-        "unstamped_tombstones": sum(
+    return KeyTotals(
+        blocks=-(-len(batches) // batches_a_block),
+        entries=sum(len(batch.keyed) for batch in batches),
+        tombstones=sum(
             batch.tombstones for batch in batches if batch.header.delete_horizon_ms is None
         ),
-        "unkeyed_records": sum(batch.unkeyed_records for batch in batches),
-        "special_rows": sum(batch.kind != 0 for batch in batches),
-        "batches": len(batches),
-        "least_delete_horizon_ms": min(horizons, default=-1),
-    }
+        unkeyed=sum(batch.unkeyed for batch in batches),
+        special_rows=sum(batch.kind != 0 for batch in batches),
+        batches=len(batches),
+        least_delete_horizon_ms=min(horizons, default=-1),
+    )
 
 
 def sidecar_of(
@@ -150,13 +153,12 @@ def sidecar_of(
     blocks = blocks_of(
         data, base_offset=base_offset, hash_key=hash_key, batches_a_block=batches_a_block
     )
-    totals = totals_of(data)
+    totals = dataclasses.astuple(totals_of(data, batches_a_block=batches_a_block))
     header = b"KKEY" + struct.pack(">HHHHHHqq", 1, 48, 24, 24, 88, 0, base_offset, version)
     header += hashlib.sha256(hash_key).digest()[:8]
-    entries, *rest = totals.values()
-    trailer = bytes(16) + struct.pack(">8q", len(data), len(blocks), entries, *rest)
+    trailer = bytes(16) + struct.pack(">8q", len(data), *totals)
     return b"".join((_with_checksum(header), *blocks, _with_checksum(trailer)))
 
 
 def _with_checksum(data: bytes) -> bytes:
-    return data + xxhash.xxh3_64_digest(data)
+    return data + xxhash.xxh3_128_digest(data)[8:]

@@ -11,7 +11,7 @@ from protocol.control_record import ControlType
 from protocol.record_batch import build_empty_batch, read_header, stamp
 from storage.errors import DamagedSidecar, DiskError, MissingFile, NoSpace
 from storage.files import FileSystem
-from storage.key_sidecar import KeySidecar, KeySidecarWriter, KeyTotals
+from storage.key_sidecar import KeySidecar, KeySidecarWriter
 from storage.manifest import SegmentRow
 from tests.harness.key_blocks import blocks_of, sidecar_of, totals_of
 from tests.harness.log_builder import batch_of, marker_of
@@ -61,7 +61,7 @@ def write(fs: FileSystem, data: bytes, *, batches_a_block: int = 2) -> bytes:
         data, base_offset=BASE, hash_key=HASH_KEY, batches_a_block=batches_a_block
     ):
         writer.append(block)
-    writer.finish(len(data), KeyTotals(**totals_of(data)))
+    writer.finish(len(data), totals_of(data, batches_a_block=batches_a_block))
     return fs.read_bytes(PATH)
 
 
@@ -105,7 +105,7 @@ def test_what_is_written_is_what_the_format_says_and_is_read_again(
         batches_a_block=batches_a_block,
     )
     sidecar = opened(fs, data)
-    assert sidecar.totals == KeyTotals(**totals_of(data))
+    assert sidecar.totals == totals_of(data, batches_a_block=batches_a_block)
     assert sidecar.size == len(written)
     position = entries = 0
     for block, expected in zip(
@@ -267,7 +267,7 @@ def test_totals_that_the_blocks_do_not_have_are_refused() -> None:
     fs = disk()
     writer = new_writer(fs)
     with pytest.raises(ValueError, match="its blocks hold"):
-        writer.finish(len(DATA), KeyTotals(**totals_of(DATA)))
+        writer.finish(len(DATA), totals_of(DATA))
     assert fs.list("/log") == []
 
 
@@ -285,7 +285,7 @@ def write_in_another_place(fs: FileSystem, ended: list[bool]) -> None:
     for block in blocks_of(DATA, base_offset=BASE, hash_key=HASH_KEY):
         assert not fs.exists(PATH)
         writer.append(block)
-    writer.finish(len(DATA), KeyTotals(**totals_of(DATA)))
+    writer.finish(len(DATA), totals_of(DATA))
 
 
 def test_a_sidecar_has_its_name_once_it_is_whole() -> None:
