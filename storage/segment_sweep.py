@@ -1,7 +1,9 @@
 """Bring a log's segment files in line with its manifest, before any of them is read.
 
 What no manifest lists and a listed segment covers, or the cleaner was still writing, goes. What
-continues the last listed segment stays: a crash came between a roll and its commit.
+continues the last listed segment stays: a crash came between a roll and its commit. But the key
+sidecars of that one and of those behind it go: their segments may lose bytes and grow again, to the
+size that such a sidecar speaks for.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from storage.cut_files import CutFiles
 from storage.errors import CorruptLog
 from storage.files import FileSystem
 from storage.manifest import UNKNOWN, Manifest, SegmentRow
-from storage.paths import LOG, SegmentFile, join, parse_segment_file, segment_file
+from storage.paths import KEYS, LOG, SegmentFile, join, parse_segment_file, segment_file
 
 
 def segment_files(fs: FileSystem, directory: str) -> list[SegmentFile]:
@@ -22,7 +24,7 @@ def segment_files(fs: FileSystem, directory: str) -> list[SegmentFile]:
 class SegmentSweep:
     """The files of one log, and the manifest that they must agree with."""
 
-    __slots__ = ("_cut_files", "_directory", "_fs", "_manifest")
+    __slots__ = ("_cut_files", "_directory", "_fs", "_listed", "_manifest")
 
     def __init__(
         self, fs: FileSystem, directory: str, manifest: Manifest, cut_files: CutFiles
@@ -31,25 +33,26 @@ class SegmentSweep:
         self._directory = directory
         self._manifest = manifest
         self._cut_files = cut_files
+        self._listed = set(map(_name_of, manifest.segments))
 
     def _files(self) -> list[SegmentFile]:
         return segment_files(self._fs, self._directory)
 
-    def _listed(self) -> set[tuple[int, int]]:
-        return {(row.base_offset, row.file_version) for row in self._manifest.segments}
+    def _is_listed(self, file: SegmentFile) -> bool:
+        """Whether it is a listed segment's; of the last, which is active, no key sidecar is."""
+        name = _name_of(file)
+        is_active = name == _name_of(self._manifest.segments[-1])
+        return name in self._listed and not (is_active and file.kind == KEYS)
 
     def is_in_order(self) -> bool:
         """Whether there is nothing to do: all files are those that the manifest lists."""
-        listed = self._listed()
         return self._manifest.truncate_to == UNKNOWN and all(
-            not file.is_cleaned and (file.base_offset, file.version) in listed
-            for file in self._files()
+            not file.is_cleaned and self._is_listed(file) for file in self._files()
         )
 
     def finish_renames(self) -> None:
-        """Do the renames of a swap whose manifest is committed."""
-        listed = self._listed()
-        owed = [f for f in self._files() if f.is_cleaned and (f.base_offset, f.version) in listed]
+        """Do the renames of a swap whose manifest is committed, or of a key sidecar."""
+        owed = [file for file in self._files() if file.is_cleaned and self._is_listed(file)]
         for file in owed:
             staged = segment_file(file.base_offset, file.version, file.kind, cleaned=True)
             final = segment_file(file.base_offset, file.version, file.kind)
@@ -59,11 +62,10 @@ class SegmentSweep:
 
     def remove_leftovers(self) -> dict[int, SegmentFile]:
         """Remove what is not the log's; the unlisted segments that may continue it, by base."""
-        listed = self._listed()
         tail = self._manifest.segments[-1]
         candidates: dict[int, SegmentFile] = {}
         for file in self._files():
-            if not file.is_cleaned and (file.base_offset, file.version) in listed:
+            if not file.is_cleaned and self._is_listed(file):
                 continue
             continues = file.base_offset > tail.base_offset and not file.is_cleaned
             if not continues or self._manifest.truncate_to != UNKNOWN or self._is_empty(file):
@@ -119,3 +121,8 @@ class SegmentSweep:
 
     def _log_path(self, row: SegmentRow) -> str:
         return join(self._directory, segment_file(row.base_offset, row.file_version, LOG))
+
+
+def _name_of(each: SegmentFile | SegmentRow) -> tuple[int, int]:
+    version = each.version if isinstance(each, SegmentFile) else each.file_version
+    return each.base_offset, version

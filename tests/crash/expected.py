@@ -9,8 +9,9 @@ from protocol.record_batch import read_header
 from storage.findings import Severity
 from storage.log import PartitionLog
 from storage.manifest import decode
-from storage.paths import LOG, parse_segment_file
+from storage.paths import KEYS, LOG, parse_segment_file
 from storage.verify_log import verify_log
+from tests.harness.key_blocks import check_sidecar
 from tests.harness.log_home import LogHome, read_all
 
 Content = dict[int, tuple[int, bytes | None, bytes | None]]
@@ -90,9 +91,18 @@ def check_files(home: LogHome, log: PartitionLog) -> None:
     assert not any(f.is_cleaned for f in files if f is not None)
     listed = {(row.base_offset, row.file_version) for row in manifest.segments}
     assert there == listed, f"files {sorted(there)} and manifest {sorted(listed)}"
+    # A segment that may be appended to again has no key sidecar.
+    sealed = {(row.base_offset, row.file_version) for row in manifest.segments[:-1]}
+    assert {(f.base_offset, f.version) for f in files if f is not None and f.kind == KEYS} <= sealed
     for segment, row in zip(log.segments, manifest.segments, strict=True):
         size = home.fs.size(segment.path(LOG))
         assert size == (row.size if segment.is_sealed else segment.size), segment
+
+
+def check_keys(home: LogHome, log: PartitionLog) -> int:
+    """What a key sidecar says is so, or it is known to be no good; how many can be used."""
+    segments = log.cleaning_view().segments
+    return sum(check_sidecar(segment, home.identity.hash_key) for segment in segments)
 
 
 def check_verified(home: LogHome) -> None:

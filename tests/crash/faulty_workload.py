@@ -14,7 +14,7 @@ import pytest
 
 from storage.errors import LogOffline, StorageError
 from storage.reader import Isolation
-from tests.crash.expected import check_content, check_files, read_content
+from tests.crash.expected import check_content, check_files, check_keys, read_content
 from tests.crash.workload import Workload
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import LogHome
@@ -81,6 +81,7 @@ class FaultyWorkload(Workload):
             log = home.open(epoch=self.epoch + 1, now_ms=self.now_ms)
             check_content(log, self.possible())
             check_files(home, log)
+            check_keys(home, log)
         self.home.failures.clear()
         self.random.choice([self.crash_and_go_on, self.end_process_and_go_on])()
 

@@ -18,6 +18,7 @@ from tests.crash.expected import (
     check_epochs,
     check_files,
     check_in_order,
+    check_keys,
     check_timestamps,
     check_verified,
     read_content,
@@ -44,6 +45,8 @@ class Sweep:
         self.states = 0
         self.nested_states = 0
         """Crashes in the middle of a recovery, which are not among `states`."""
+        self.sidecars = 0
+        """Key sidecars that recoveries have found, and that are whole."""
         self.workload = Workload(seed, self._crash)
 
     def run(self) -> int:
@@ -81,6 +84,7 @@ class Sweep:
         content = self._check_log(log)
         assert not home.failures, home.failures
         check_files(home, log)
+        self.sidecars += check_keys(home, log)
         if self.states % 8 == 1:
             check_in_order(home)
         # Whatever was recovered is safe, and recovering it again finds the same.
@@ -118,8 +122,10 @@ class Sweep:
 
 
 def damage_indexes(disk: MemoryFileSystem, directory: str, random: Random) -> None:
-    """Let the index files lie, as after a damage that nobody noticed or a backup put back in part."""
-    names = [name for name in disk.list(directory) if name.endswith(("index", "index.cleaned"))]
+    """Let indexes and key sidecars lie: damage that nobody noticed, a backup put back in part."""
+    names = [
+        name for name in disk.list(directory) if name.endswith(("index", "index.cleaned", "keys"))
+    ]
     for name in names:
         path = f"{directory}/{name}"
         data = disk.read_bytes(path)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from storage import key_sidecar
+from storage.files import FileSystem
+from storage.key_sidecar import KeySidecar
 from storage.leader_epochs import LeaderEpochs
 from storage.log_start import LogStart
 from storage.log_states import LogStates
-from storage.manifest import UNKNOWN
+from storage.manifest import UNKNOWN, SegmentRow
 from storage.paths import SEGMENT_KINDS
 from storage.segment import Segment
 from storage.segment_list import SegmentList
@@ -133,6 +137,29 @@ def segments_removed_before_the_log_start_is_committed(patch: Patch) -> None:
     patch.setattr(SegmentList, "advance_start", hasty)
 
 
+def torn_key_sidecar_believed(patch: Patch) -> None:
+    patch.setattr(key_sidecar, "is_sealed", lambda _: True)
+
+
+def key_sidecar_kept_where_its_segment_may_grow_again(patch: Patch) -> None:
+    patch.setattr(
+        SegmentSweep,
+        "_is_listed",
+        lambda self, file: (file.base_offset, file.version) in self._listed,
+    )
+
+
+def key_sidecar_of_another_size_believed(patch: Patch) -> None:
+    """As a crash leaves it in the middle of a truncation, which would remove it."""
+    open_sidecar = KeySidecar.open
+
+    def careless(fs: FileSystem, path: str, row: SegmentRow, hash_key: bytes) -> KeySidecar:
+        size = int.from_bytes(fs.read_bytes(path)[-72:-64])
+        return open_sidecar(fs, path, replace(row, size=size), hash_key)
+
+    patch.setattr(KeySidecar, "open", careless)
+
+
 BUGS = [
     directories_are_never_synced,
     swap_without_generation,
@@ -151,6 +178,9 @@ BUGS = [
     producers_ahead_of_the_log,
     log_start_past_what_is_synced,
     segments_removed_before_the_log_start_is_committed,
+    torn_key_sidecar_believed,
+    key_sidecar_kept_where_its_segment_may_grow_again,
+    key_sidecar_of_another_size_believed,
 ]
 
 

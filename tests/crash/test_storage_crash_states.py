@@ -1,14 +1,15 @@
 """Stop a log at every write, rename, removal and sync, lose what was not synced, and recover it.
 
-Random workloads of append, sync, roll, checkpoint, swap, retention, DeleteRecords, truncate and restart
-run on a disk in memory. After each operation of the disk the machine "loses power" in several ways:
-everything unsynced is gone, nothing is, or some sectors and names are. The log is opened from what is
-left, and must hold
+Random workloads of append, sync, roll, checkpoint, swap, key sidecars, retention, DeleteRecords,
+truncate and restart run on a disk in memory. After each operation of the disk the machine "loses power"
+in several ways: everything unsynced is gone, nothing is, or some sectors and names are. The log is
+opened from what is left, and must hold
 
   - all that was acknowledged (synced) and, beyond it, only what was appended, in order, unmoved;
   - of a swap, a truncation or a move of its start that was under way, all or nothing;
   - the last batches of every idempotent producer it still has, and its leader epochs;
   - no file that its manifest does not know, and nothing that `dump-log --verify` calls an error;
+  - of its segments' key sidecars, which are never synced, none that says what is not so;
 
 and a second crash right after the recovery changes nothing.
 
@@ -34,14 +35,16 @@ SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
 def test_every_crash_state_recovers_what_was_acknowledged(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    states, nested, seed = 0, 0, SEED
+    states, nested, sidecars, seed = 0, 0, 0, SEED
     while states < STATES:
         sweep = Sweep(seed, states_max=STATES - states)
         states += sweep.run()
         nested += sweep.nested_states
+        sidecars += sweep.sidecars
         seed += 1
     with capsys.disabled():
         sys.stdout.write(
             f"\n{states} crash states, and {nested} in the middle of a recovery,"
-            f" seeds {SEED} to {seed - 1}\n"
+            f" seeds {SEED} to {seed - 1}; {sidecars} whole key sidecars\n"
         )
+    assert sidecars > states // 20

@@ -16,12 +16,14 @@ from random import Random
 from protocol.record_batch import BatchHeader, read_header
 from storage.cleaned_segment import CleanedSegment, discard_staged
 from storage.errors import SwapRefused
+from storage.key_sidecar import KeySidecarWriter
 from storage.log import Appended, PartitionLog
 from storage.manifest import SegmentRow
 from storage.producer_state import Duplicate
 from storage.retention import decide_retention
 from tests.crash.expected import Content, Possible, check_content, read_content
 from tests.harness.hand_cleaning import recopied, write_cleaned
+from tests.harness.key_blocks import blocks_of, check_sidecar, totals_of
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import Deferred, LogHome
 from tests.harness.memory_fs import Loss, MemoryFileSystem
@@ -68,6 +70,7 @@ class Workload:
         self.disk = MemoryFileSystem()
         self.background = Deferred(inline=False)
         self.home = LogHome(self.disk, background=self.background)
+        self.hash_key = self.home.identity.hash_key
         self.epoch = 1
         self.now_ms = 10_000
         self.what = "create"
@@ -79,6 +82,8 @@ class Workload:
         self.log_end = 0
         """The log's end when the operation under way began."""
         self.planned: PlannedPass | None = None
+        self.indexing: tuple[KeySidecarWriter, bytes] | None = None
+        """A key sidecar that has its blocks, but no trailer yet; and what its segment held."""
         self.changes = 0
         """How often the log was truncated or changed its policy: what a planned pass cannot outlive."""
         self.sequences: dict[int, int] = {}
@@ -97,6 +102,9 @@ class Workload:
             (self.swap, 7),
             (self.plan_pass, 7),
             (self.commit_pass, 6),
+            (self.begin_keys, 6),
+            (self.finish_keys, 9),
+            (self.drop_keys, 2),
             (self.change_policy, 4),
             (self.checkpoint, 6),
             (self.retain, 3),
@@ -201,7 +209,8 @@ class Workload:
             sources, lambda _: self.random.random() < 0.6, view.producer_last_offsets
         )
         cut = self.random.randrange(len(batches) + 1)
-        cleaned = write_cleaned(self.log, sources, batches, cut=cut)
+        has_keys = self.random.random() < 0.7
+        cleaned = write_cleaned(self.log, sources, batches, cut=cut, has_keys=has_keys)
         rows = [each.row for each in sources]
         self.planned = PlannedPass(rows, cleaned, dropped, view.generation, self.changes)
 
@@ -219,6 +228,32 @@ class Workload:
             with contextlib.suppress(SwapRefused):
                 planned.swap(self.log, None)
             planned.discard(self.home)
+
+    def begin_keys(self) -> None:
+        """Write a segment's key sidecar but for its trailer; much may come before that."""
+        segments = self.log.cleaning_view().segments
+        segment = self.random.choice(segments) if segments else None
+        if segment is None or self.indexing is not None or check_sidecar(segment, self.hash_key):
+            return
+        data = segment.read_at(0, segment.row.size)
+        writer = segment.new_key_sidecar(self.hash_key)
+        for block in blocks_of(data, base_offset=segment.row.base_offset, hash_key=self.hash_key):
+            writer.append(block)
+        self.indexing = writer, data
+
+    def finish_keys(self) -> None:
+        """Give a key sidecar its trailer and its name, whatever has become of its segment."""
+        self.begin_keys()
+        indexing, self.indexing = self.indexing, None
+        if indexing is not None:
+            writer, data = indexing
+            writer.finish(len(data), totals_of(data))
+
+    def drop_keys(self) -> None:
+        """Keep no sidecar of a segment, as with log.cleaner.key.sidecar.enable=false."""
+        segments = self.log.cleaning_view().segments
+        if segments:
+            self.random.choice(segments).drop_key_sidecar()
 
     def change_policy(self) -> None:
         """Stop or begin to compact: no pass that was planned before may drop anything any more."""
@@ -294,6 +329,9 @@ class Workload:
         planned, self.planned = self.planned, None
         if planned is not None:
             planned.discard(self.home)
+        indexing, self.indexing = self.indexing, None
+        if indexing is not None:
+            indexing[0].discard()
         self.log.close()
         self.synced_end = self.log.log_end_offset
         self.disk = self.home.fs = self.disk.after_crash(Loss.EVERYTHING, self.crash_random)
@@ -314,7 +352,7 @@ class Workload:
 
     def _go_on(self) -> None:
         self.background.waiting.clear()
-        self.planned = None
+        self.planned = self.indexing = None
         self._reopen(is_clean=False)
         self.records = check_content(self.log, self.possible())
         self.start, self.other = self.log.log_start_offset, None

@@ -17,6 +17,7 @@ from storage.cleaned_segment import CleanedSegment
 from storage.cleaning_view import CleanableSegment
 from storage.log import PartitionLog
 from storage.manifest import SegmentRow
+from tests.harness.key_blocks import blocks_of, totals_of
 from tests.harness.log_builder import PLENTY
 
 
@@ -62,15 +63,24 @@ def _rebuilt(kept: list[Record], header: BatchHeader) -> bytes:
 
 
 def write_cleaned(
-    log: PartitionLog, sources: Sequence[CleanableSegment], batches: list[bytes], *, cut: int
+    log: PartitionLog,
+    sources: Sequence[CleanableSegment],
+    batches: list[bytes],
+    *,
+    cut: int,
+    has_keys: bool = True,
 ) -> list[CleanedSegment]:
-    """Write the batches as up to two segments, the second from batch `cut` on, over [base, end)."""
+    """Write the batches as up to two segments, the second from batch `cut` on, over [base, end).
+
+    Args:
+        has_keys: whether they get key sidecars.
+    """
     groups = [group for group in (batches[:cut], batches[cut:]) if group]
     bases = [sources[0].row.base_offset]
     bases += [read_header(group[0]).base_offset for group in groups[1:]]
     ends = [*bases[1:], sources[-1].row.end_offset]
     return [
-        _write(log, sources, group, base, end)
+        _write(log, sources, group, base, end, has_keys=has_keys)
         for group, base, end in zip(groups, bases, ends, strict=False)
     ]
 
@@ -81,6 +91,8 @@ def _write(
     batches: list[bytes],
     base_offset: int,
     end_offset: int,
+    *,
+    has_keys: bool,
 ) -> CleanedSegment:
     writer = log.new_cleaned_segment(base_offset)
     record_count, youngest, youngest_offset = 0, -1, -1
@@ -93,6 +105,12 @@ def _write(
         if writer.size and youngest >= 0:
             entry.extend((header.last_offset, writer.size, youngest, youngest_offset))
         writer.append(batch, memoryview(entry))
+    totals = None
+    if has_keys:
+        data, hash_key = b"".join(batches), log.identity.hash_key
+        for block in blocks_of(data, base_offset=base_offset, hash_key=hash_key):
+            writer.append_keys(block)
+        totals = totals_of(data)
     return writer.finish(
         SegmentRow(
             base_offset=base_offset,
@@ -104,5 +122,6 @@ def _write(
             first_append_ms=min(source.row.first_append_ms for source in sources),
             last_append_ms=max(source.row.last_append_ms for source in sources),
             record_count=record_count,
-        )
+        ),
+        totals,
     )

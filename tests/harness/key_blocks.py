@@ -1,7 +1,7 @@
 """Key sidecars in plain Python, from a segment's batches: the oracle of the format.
 
-Nothing of `storage/key_sidecar.py` or the kernel is used, so that each is held to what ARCHITECTURE.md
-draws, and not to the other.
+Nothing of `storage/key_sidecar.py` or the kernel makes these bytes, so that each is held to what
+ARCHITECTURE.md draws, and not to the other.
 """
 
 from __future__ import annotations
@@ -11,15 +11,21 @@ import hashlib
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import xxhash
 
 from protocol.compression import decompress
 from protocol.record import Record, read_record
 from protocol.record_batch import BatchHeader, read_header
+from storage.cleaning_view import CleanableSegment
+from storage.errors import DamagedSidecar
+from storage.key_sidecar import KeySidecarWriter
 from storage.key_totals import KeyTotals
 from tests.harness.log_builder import PLENTY
 from tests.harness.siphash import siphash128_by_the_paper
+
+hash_of = lru_cache(maxsize=4096)(siphash128_by_the_paper)
 
 Sized = tuple[Record, int]
 """A record and its size, with its length field."""
@@ -53,7 +59,7 @@ class BatchKeys:
         for record, size in self.keyed:
             offset = record.offset - base_offset | (record.value is None) << 31
             assert record.key is not None
-            yield siphash128_by_the_paper(hash_key, record.key) + struct.pack(">II", offset, size)
+            yield hash_of(hash_key, record.key) + struct.pack(">II", offset, size)
 
 
 def keys_of(data: bytes) -> list[BatchKeys]:
@@ -158,6 +164,35 @@ def sidecar_of(
     header += hashlib.sha256(hash_key).digest()[:8]
     trailer = bytes(16) + struct.pack(">8q", len(data), *totals)
     return b"".join((_with_checksum(header), *blocks, _with_checksum(trailer)))
+
+
+def index(segment: CleanableSegment, hash_key: bytes) -> None:
+    """Make a segment's sidecar, as a pass does that first meets it."""
+    writer = segment.new_key_sidecar(hash_key)
+    fill(writer, segment.read_at(0, segment.row.size), segment.row.base_offset, hash_key)
+
+
+def fill(writer: KeySidecarWriter, data: bytes, base_offset: int, hash_key: bytes) -> None:
+    """Write all that a sidecar says of a segment that holds `data`."""
+    for block in blocks_of(data, base_offset=base_offset, hash_key=hash_key):
+        writer.append(block)
+    writer.finish(len(data), totals_of(data))
+
+
+def check_sidecar(segment: CleanableSegment, hash_key: bytes) -> bool:
+    """Whether a segment has a sidecar that can be read to its end; it then says what is there."""
+    sidecar = segment.key_sidecar(hash_key)
+    try:
+        blocks = [bytes(block.data) for block in sidecar.blocks()] if sidecar else None
+    except DamagedSidecar:
+        segment.drop_key_sidecar()
+        return False
+    if blocks is None or sidecar is None:
+        return False
+    data = segment.read_at(0, segment.row.size)
+    assert blocks == blocks_of(data, base_offset=segment.row.base_offset, hash_key=hash_key)
+    assert sidecar.totals == totals_of(data)
+    return True
 
 
 def _with_checksum(data: bytes) -> bytes:
