@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from storage.files import Buffer, File, FileSystem, unlink_if_there
-from storage.key_sidecar import KeySidecarWriter
+from storage.key_sidecar_writer import KeySidecarWriter
 from storage.key_totals import KeyTotals
 from storage.manifest import FLAG_CLEANED, SegmentRow
 from storage.paths import KEYS, LOG, OFFSET_INDEX, SEGMENT_KINDS, TIME_INDEX, join, segment_file

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from storage.errors import DamagedSidecar, MissingFile, StorageError
 from storage.files import unlink_if_there
-from storage.key_sidecar import KeySidecar, KeySidecarWriter
+from storage.key_sidecar import KeySidecar
+from storage.key_sidecar_writer import KeySidecarWriter
 from storage.log_config import LogConfig
 from storage.manifest import UNKNOWN, SegmentRow
 from storage.paths import CLEANED, KEYS

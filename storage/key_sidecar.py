@@ -36,29 +36,52 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import xxhash
 
-from storage.errors import DamagedSidecar, DiskError, MissingFile, NoSpace, StorageError
-from storage.files import File, FileSystem, unlink_if_there
+from storage.errors import DamagedSidecar, DiskError, MissingFile, NoSpace
+from storage.files import File, FileSystem
 from storage.key_totals import KeyTotals
 from storage.manifest import SegmentRow
 
 HEADER = struct.Struct(">4sHHHHHHqq8s")
 HEAD = struct.Struct(">IIII")
+SPECIAL = struct.Struct(">IIqhBB4x")
+ENTRY = struct.Struct(">16sII")
 TRAILER = struct.Struct(">16xqqqqqqqq")
 CHECKSUM_BYTES = 8
 MAGIC = b"KKEY"
 FORMAT = 1
 HEADER_BYTES = HEADER.size + CHECKSUM_BYTES
-SPECIAL_BYTES = 24
-ENTRY_BYTES = 24
+TOMBSTONE = 1 << 31
 TRAILER_BYTES = TRAILER.size + CHECKSUM_BYTES
-assert (HEADER_BYTES, TRAILER_BYTES) == (48, 88)
+assert (HEADER_BYTES, SPECIAL.size, ENTRY.size, TRAILER_BYTES) == (48, 24, 24, 88)
+
+
+class SpecialRow(NamedTuple):
+    """A batch that is more than data. Offsets are relative to the segment's base offset."""
+
+    first_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    kind: int
+    """1 data of a transaction, 2 COMMIT, 3 ABORT, 4 another control batch, 5 without records."""
+    flags: int
+    """Bit 0: transactional, 1: control, 2: it has a delete horizon."""
+
+
+class KeyEntry(NamedTuple):
+    """A keyed record."""
+
+    key_hash: bytes
+    offset: int
+    """Relative to the segment's base offset; bit 31 says that it is a tombstone."""
+    size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +100,19 @@ class KeyBlock:
     data: memoryview
     """The whole block, as the kernel takes it."""
 
+    def special_rows(self) -> Iterator[SpecialRow]:
+        """Its special rows, for tools; the cleaner's kernel reads them itself."""
+        return map(SpecialRow._make, SPECIAL.iter_unpack(self.data[HEAD.size : self._entries_at]))
+
+    def entries(self) -> Iterator[KeyEntry]:
+        """Its entries, for tools."""
+        rows = self.data[self._entries_at : -CHECKSUM_BYTES]
+        return map(KeyEntry._make, ENTRY.iter_unpack(rows))
+
+    @property
+    def _entries_at(self) -> int:
+        return HEAD.size + self.special_count * SPECIAL.size
+
 
 class Head(NamedTuple):
     """How a block begins."""
@@ -89,7 +125,7 @@ class Head(NamedTuple):
     @property
     def block_bytes(self) -> int:
         """The size of the whole block."""
-        rows = self.special_rows * SPECIAL_BYTES + self.entries * ENTRY_BYTES
+        rows = self.special_rows * SPECIAL.size + self.entries * ENTRY.size
         return HEAD.size + rows + CHECKSUM_BYTES
 
 
@@ -116,15 +152,27 @@ class BlockSums(NamedTuple):
 class KeySidecar:
     """A sidecar whose header and trailer were read; holds no file open between reads."""
 
-    __slots__ = ("_fs", "path", "size", "sums", "totals")
+    __slots__ = ("_fs", "base_offset", "file_version", "path", "size", "sums", "totals")
 
     def __init__(
-        self, fs: FileSystem, path: str, size: int, sums: BlockSums, totals: KeyTotals
+        self,
+        fs: FileSystem,
+        path: str,
+        *,
+        size: int,
+        base_offset: int,
+        file_version: int,
+        sums: BlockSums,
+        totals: KeyTotals,
     ) -> None:
         self._fs = fs
         self.path = path
         self.size = size
         """Bytes of the sidecar itself."""
+        self.base_offset = base_offset
+        """Of the segment that it says it is of."""
+        self.file_version = file_version
+        """Of the segment, too."""
         self.sums = sums
         """What its blocks must hold together."""
         self.totals = totals
@@ -138,23 +186,18 @@ class KeySidecar:
             DamagedSidecar: it is damaged, or speaks for other bytes or another hash key.
             NoSpace: no descriptor is left.
         """
-        with _reading(path, passes=(NoSpace, MissingFile)):
-            file = fs.open(path)
-        try:
-            with _reading(path):
-                header = file.read_at(0, HEADER_BYTES)
-                trailer = file.read_at(max(0, file.size - TRAILER_BYTES), TRAILER_BYTES)
-        finally:
-            file.close()
-        if header != _header(row.base_offset, row.file_version, hash_key):
+        sidecar, header = _open(fs, path)
+        if header != header_of(row.base_offset, row.file_version, hash_key):
             raise DamagedSidecar(path, "its header is not that of this segment and hash key")
-        sums, totals = _read_trailer(path, trailer)
-        if sums.data_bytes != row.size:
-            reason = f"it speaks for {sums.data_bytes} bytes, its segment has {row.size}"
-            raise DamagedSidecar(path, reason)
-        if file.size != _file_bytes(sums):
-            raise DamagedSidecar(path, f"it has {file.size} bytes instead of {_file_bytes(sums)}")
-        return KeySidecar(fs, path, file.size, sums, totals)
+        size = sidecar.sums.data_bytes
+        if size != row.size:
+            raise DamagedSidecar(path, f"it speaks for {size} bytes, its segment has {row.size}")
+        return sidecar
+
+    @staticmethod
+    def open_any(fs: FileSystem, path: str) -> KeySidecar:
+        """Read the header and the totals of a sidecar, whatever segment it is of. Raises as `open`."""
+        return _open(fs, path)[0]
 
     def blocks(self, start: int = 0) -> Iterator[KeyBlock]:
         """The blocks that speak for the segment from byte `start` on, one in memory at a time.
@@ -204,102 +247,6 @@ class KeySidecar:
         )
 
 
-class KeySidecarWriter:
-    """Writes one sidecar, block by block; `finish` or `discard` ends it, and so does a failure."""
-
-    __slots__ = ("_file", "_fs", "_on_end", "_path", "_placed_as", "_sums")
-
-    def __init__(
-        self,
-        fs: FileSystem,
-        path: str,
-        *,
-        base_offset: int,
-        file_version: int,
-        hash_key: bytes,
-        placed_as: str | None = None,
-        on_end: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Begin the sidecar of the segment of that base offset and version.
-
-        Args:
-            path: its name while it is written; what has it is replaced.
-            placed_as: the name that `finish` gives it; None: it keeps `path`.
-            on_end: called when the writer, once it was made, is done with its file.
-
-        Raises:
-            NoSpace, DiskError: there is no file.
-        """
-        self._fs = fs
-        self._path = path
-        self._placed_as = placed_as
-        self._on_end: Callable[[], None] = lambda: None
-        self._sums = BlockSums()
-        unlink_if_there(fs, path)
-        self._file = fs.open(path, create=True)
-        with self._discarding():
-            self._file.append((_header(base_offset, file_version, hash_key),))
-        self._on_end = on_end
-
-    @property
-    def size(self) -> int:
-        """Bytes written so far."""
-        return self._file.size
-
-    def append(self, block: bytes | memoryview) -> None:
-        """Write a finished block, checksum included.
-
-        Raises:
-            NoSpace, DiskError: nothing is left of the file.
-        """
-        self._sums = self._sums.plus(Head(*HEAD.unpack_from(block)))
-        with self._discarding():
-            self._file.append((block,))
-
-    def finish(self, segment_size: int, totals: KeyTotals) -> None:
-        """Write the trailer: from now on the sidecar is one.
-
-        Raises:
-            ValueError: the blocks that were appended do not sum up to `totals` and the size.
-            NoSpace, DiskError: as `append`.
-        """
-        with self._discarding():
-            self._check(segment_size, totals)
-            self._file.append((_trailer(segment_size, totals),))
-            if self._placed_as is not None:
-                # A truncation removes what is staged, and then there is nothing to speak for.
-                with suppress(MissingFile):
-                    self._fs.rename(self._path, self._placed_as)
-        self._end()
-
-    def discard(self) -> None:
-        """Remove what was written."""
-        try:
-            unlink_if_there(self._fs, self._path)
-        finally:
-            self._end()
-
-    def _check(self, segment_size: int, totals: KeyTotals) -> None:
-        told = _sums_of(segment_size, totals)
-        if self._sums != told:
-            raise ValueError(f"{self._path}: its blocks hold {self._sums}, and should {told}")
-
-    @contextmanager
-    def _discarding(self) -> Iterator[None]:
-        """Leave nothing of the file behind if this fails."""
-        try:
-            yield
-        except (StorageError, ValueError):
-            with suppress(StorageError):
-                self.discard()
-            raise
-
-    def _end(self) -> None:
-        self._file.close()
-        on_end, self._on_end = self._on_end, lambda: None
-        on_end()
-
-
 def sealed(body: bytes) -> bytes:
     """The bytes with their checksum behind them."""
     return body + _checksum(body)
@@ -314,14 +261,52 @@ def _checksum(data: bytes | memoryview) -> bytes:
     return xxhash.xxh3_128_digest(data)[8:]
 
 
-def _header(base_offset: int, file_version: int, hash_key: bytes) -> bytes:
-    sizes = HEADER_BYTES, SPECIAL_BYTES, ENTRY_BYTES, TRAILER_BYTES
+def _open(fs: FileSystem, path: str) -> tuple[KeySidecar, bytes]:
+    """A sidecar that is sound as far as its ends say, and its header."""
+    with _reading(path, passes=(NoSpace, MissingFile)):
+        file = fs.open(path)
+    try:
+        with _reading(path):
+            header = file.read_at(0, HEADER_BYTES)
+            trailer = file.read_at(max(0, file.size - TRAILER_BYTES), TRAILER_BYTES)
+    finally:
+        file.close()
+    base_offset, file_version = _read_header(path, header)
+    sums, totals = _read_trailer(path, trailer)
+    if file.size != _file_bytes(sums):
+        raise DamagedSidecar(path, f"it has {file.size} bytes instead of {_file_bytes(sums)}")
+    sidecar = KeySidecar(
+        fs,
+        path,
+        size=file.size,
+        base_offset=base_offset,
+        file_version=file_version,
+        sums=sums,
+        totals=totals,
+    )
+    return sidecar, header
+
+
+def header_of(base_offset: int, file_version: int, hash_key: bytes) -> bytes:
+    """The header of the sidecar of that segment."""
+    sizes = HEADER_BYTES, SPECIAL.size, ENTRY.size, TRAILER_BYTES
     # Nothing from which the key could be found.
     check = hashlib.sha256(hash_key).digest()[:8]
     return sealed(HEADER.pack(MAGIC, FORMAT, *sizes, 0, base_offset, file_version, check))
 
 
-def _trailer(segment_size: int, totals: KeyTotals) -> bytes:
+def _read_header(path: str, header: bytes) -> tuple[int, int]:
+    """The base offset and the file version that a header says."""
+    if len(header) < HEADER_BYTES or not is_sealed(header):
+        raise DamagedSidecar(path, "its header is missing or damaged")
+    magic, format_, *_, base_offset, file_version, _ = HEADER.unpack_from(header)
+    if (magic, format_) != (MAGIC, FORMAT):
+        raise DamagedSidecar(path, f"it is of another format ({magic!r}, {format_})")
+    return base_offset, file_version
+
+
+def trailer_of(segment_size: int, totals: KeyTotals) -> bytes:
+    """The trailer of a sidecar with these totals."""
     return sealed(
         TRAILER.pack(
             segment_size,
@@ -350,11 +335,11 @@ def _read_trailer(path: str, trailer: bytes) -> tuple[BlockSums, KeyTotals]:
         batches=batches,
         least_delete_horizon_ms=horizon,
     )
-    return _sums_of(size, totals), totals
+    return sums_of(size, totals), totals
 
 
-def _sums_of(segment_size: int, totals: KeyTotals) -> BlockSums:
-    """What the blocks of a segment of that size hold together."""
+def sums_of(segment_size: int, totals: KeyTotals) -> BlockSums:
+    """What the blocks of a sidecar with these totals must hold together."""
     rows = totals.special_rows, totals.entries, totals.unkeyed
     return BlockSums(totals.blocks, segment_size, *rows)
 
@@ -362,7 +347,7 @@ def _sums_of(segment_size: int, totals: KeyTotals) -> BlockSums:
 def _file_bytes(sums: BlockSums) -> int:
     """How long a file with such blocks is."""
     ends = HEADER_BYTES + TRAILER_BYTES + sums.blocks * (HEAD.size + CHECKSUM_BYTES)
-    return ends + sums.special_rows * SPECIAL_BYTES + sums.entries * ENTRY_BYTES
+    return ends + sums.special_rows * SPECIAL.size + sums.entries * ENTRY.size
 
 
 @contextmanager

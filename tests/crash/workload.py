@@ -16,7 +16,7 @@ from random import Random
 from protocol.record_batch import BatchHeader, read_header
 from storage.cleaned_segment import CleanedSegment, discard_staged
 from storage.errors import SwapRefused
-from storage.key_sidecar import KeySidecarWriter
+from storage.key_sidecar_writer import KeySidecarWriter
 from storage.log import Appended, PartitionLog
 from storage.manifest import SegmentRow
 from storage.producer_state import Duplicate

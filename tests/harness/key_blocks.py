@@ -20,7 +20,7 @@ from protocol.record import Record, read_record
 from protocol.record_batch import BatchHeader, read_header
 from storage.cleaning_view import CleanableSegment
 from storage.errors import DamagedSidecar
-from storage.key_sidecar import KeySidecarWriter
+from storage.key_sidecar_writer import KeySidecarWriter
 from storage.key_totals import KeyTotals
 from tests.harness.log_builder import PLENTY
 from tests.harness.siphash import siphash128_by_the_paper

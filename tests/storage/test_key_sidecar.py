@@ -11,7 +11,8 @@ from protocol.control_record import ControlType
 from protocol.record_batch import build_empty_batch, read_header, stamp
 from storage.errors import DamagedSidecar, DiskError, MissingFile, NoSpace
 from storage.files import FileSystem
-from storage.key_sidecar import KeySidecar, KeySidecarWriter
+from storage.key_sidecar import KeySidecar
+from storage.key_sidecar_writer import KeySidecarWriter
 from storage.manifest import SegmentRow
 from tests.harness.key_blocks import blocks_of, sidecar_of, totals_of
 from tests.harness.log_builder import batch_of, marker_of
