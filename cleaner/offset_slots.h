@@ -2,8 +2,10 @@
  *
  *     slot: hash low uint64 | hash high uint64 | offset + 1 uint64     (0: the slot is empty)
  *
- * A hash's home is its low word scaled to [0, home_count), so homes rise with hashes, and each run
- * of slots is kept in the order of its hashes. A search therefore ends at the first larger hash:
+ * The map takes one of `parts` equal parts of the hash space: the hashes whose low word, as a fraction
+ * of 2^64, times `parts` has the whole part `part`. What is behind the point, scaled to
+ * [0, home_count), is a hash's home, so homes rise with hashes, and each run of slots is kept in the
+ * order of its hashes. A search therefore ends at the first larger hash:
  * at load 0.9 a key that is absent costs about 5 slots instead of the 50 of plain linear
  * probing. What runs over the last home goes into the spill, up to 1024 more slots; that more
  * would be needed has odds of e^-107 at load 0.95, as nobody without the key can choose hashes.
@@ -34,6 +36,7 @@ typedef struct {
     kp_slot *slots;
     size_t slot_count; /* all slots; home_count + spill <= slot_count */
     size_t home_count; /* where hashes may live; changes only while the map is empty */
+    uint64_t part, parts; /* which hashes may be put; changes only while the map is empty */
     size_t size;       /* slots taken */
     uint64_t offset_sum; /* of all offsets held, modulo 2^64; counted as they are put, to be
                           * compared with the slots */
@@ -61,10 +64,13 @@ static inline int kp_slots_map(kp_offset_slots *map) {
     return 0;
 }
 
-/* Give all pages back and spread what is to come over `home_count` slots. */
-static inline int kp_slots_clear(kp_offset_slots *map, size_t home_count) {
+/* Give all pages back and spread what is to come, hashes of one part, over `home_count` slots. */
+static inline int kp_slots_clear(
+    kp_offset_slots *map, size_t home_count, uint64_t part, uint64_t parts) {
     if (map->size != 0 && kp_slots_map(map) != 0) return -1;
     map->home_count = home_count;
+    map->part = part;
+    map->parts = parts;
 #ifdef MADV_HUGEPAGE
     /* Slots are met in random order: with huge pages a probe seldom misses the TLB. A small map
      * stays with small pages, or a few keys would take megabytes. It is a hint and may fail. */
@@ -80,8 +86,13 @@ static inline void kp_slots_unmap(kp_offset_slots *map) {
     map->slots = NULL;
 }
 
+/* Whether the hash is of the map's part. */
+static inline int kp_slots_take(const kp_offset_slots *map, kp_sip_hash hash) {
+    return (uint64_t)(((unsigned __int128)hash.low * map->parts) >> 64) == map->part;
+}
+
 static inline size_t kp_slots_home(const kp_offset_slots *map, kp_sip_hash hash) {
-    return (size_t)(((unsigned __int128)hash.low * map->home_count) >> 64);
+    return (size_t)(((unsigned __int128)(hash.low * map->parts) * map->home_count) >> 64);
 }
 
 static inline void kp_slots_prefetch(const kp_offset_slots *map, kp_sip_hash hash) {

@@ -2,7 +2,7 @@
 #
 # A transaction is the transactional batches of one producer up to its marker, a control batch whose
 # record's key says COMMIT or ABORT. Nothing in the batches themselves tells which of the two it will
-# be, so the section is walked once, header by header, before its keys are mapped.
+# be, so the special rows of the section's sidecars are walked once, before its keys are mapped.
 #
 # Source: Apache Kafka, CleanedTransactionMetadata.java, ControlRecordType.java.
 
@@ -18,12 +18,13 @@ cdef struct Place:
     # A transactional data batch; no batch has base offset -1.
     int64_t producer_id
     int64_t base_offset
+    int64_t end_offset
 
 
 cdef struct ProducerRow:
     int64_t producer_id
     int64_t number
-    # Of an open transaction: the batch before its first one.
+    # Of an open transaction: the batch right before its first one.
     Place before
 
 
@@ -39,6 +40,10 @@ cdef struct AbortedRange:
     int64_t producer_id
     int64_t first_offset
     int64_t marker_offset
+
+
+cdef inline Place nowhere() noexcept nogil:
+    return Place(-1, -1, -1)
 
 
 cdef size_t row_place(const ProducerTable *table, int64_t producer_id) noexcept nogil:
@@ -74,7 +79,7 @@ cdef int put_row(ProducerTable *table, int64_t producer_id, int64_t number) exce
             table.rows + place + 1, table.rows + place, (table.count - place) * sizeof(ProducerRow)
         )
         table.count += 1
-    table.rows[place] = ProducerRow(producer_id, number, Place(-1, -1))
+    table.rows[place] = ProducerRow(producer_id, number, nowhere())
     return 0
 
 
@@ -102,6 +107,7 @@ cdef int compare_aborted(const void *a, const void *b) noexcept nogil:
     return (left.first_offset > right.first_offset) - (left.first_offset < right.first_offset)
 
 
+@final
 cdef class Transactions:
     # Constant after construction
     cdef int64_t start_offset
@@ -113,89 +119,60 @@ cdef class Transactions:
     cdef size_t range_count
     cdef size_t range_capacity
     cdef bint is_sorted
-    # Of one walk, reused
-    cdef Records records
 
-    def __cinit__(
-        self, *, int64_t start_offset, int64_t end_offset, int64_t decompressed_bytes_max
-    ):
+    def __cinit__(self, *, int64_t start_offset, int64_t end_offset):
         self.start_offset = start_offset
         self.bound_offset = end_offset
-        self.before = Place(-1, -1)
+        self.before = nowhere()
         self.is_sorted = True
-        self.records = Records(decompressed_bytes_max)
 
     def __dealloc__(self):
         free(self.undecided.rows)
         free(self.ranges)
 
-    def walk(self, chunk not None, *, int64_t position=0):
-        cdef const unsigned char[::1] view = chunk
-        cdef const uint8_t *start = bytes_of(view)
-        cdef const uint8_t *at = start
-        cdef const uint8_t *end = start + view.shape[0]
-        cdef int64_t needed = 0
-        cdef bint is_over
-        self.records.read_from(chunk, start)
-        try:
-            with nogil:
-                is_over = self.walk_chunk(&at, end, position, &needed)
-        finally:
-            self.records.release()
-        return WalkStep(consumed_bytes=at - start, needed_bytes=needed, is_over=is_over)
+    def walk(self, block not None, *, int64_t base_offset):
+        cdef KeyBlock keys
+        cdef bint goes_on
+        read_key_block(block, &keys)
+        with nogil:
+            goes_on = self.walk_rows(&keys, base_offset)
+        return goes_on
 
-    cdef int walk_chunk(
-        self, const uint8_t **at, const uint8_t *end, int64_t position, int64_t *needed
-    ) except -1 nogil:
-        """Walk batch by batch: 1 at the section's end, 0 at the chunk's."""
-        cdef const uint8_t *start = at[0]
-        cdef batch_header header
-        cdef int64_t batch_position
-        while True:
-            batch_position = position + (at[0] - start)
-            if not next_batch(at[0], end, batch_position, &header, needed):
-                return 0
-            if header.last_offset >= self.bound_offset:
-                return 1
-            if header.last_offset >= self.start_offset:
-                self.take(at[0], &header, batch_position)
-            at[0] += header.size
+    cdef bint walk_rows(self, const KeyBlock *keys, int64_t base_offset) except -1 nogil:
+        """Walk row by row: 0 at the section's end, 1 at the block's."""
+        cdef SpecialRow row
+        cdef int64_t i
+        for i in range(keys.row_count):
+            read_special_row(keys, i, base_offset, &row)
+            if row.last_offset >= self.bound_offset:
+                return False
+            if row.last_offset >= self.start_offset:
+                self.take(&row)
+        return True
 
-    cdef int take(
-        self, const uint8_t *batch, const batch_header *header, int64_t position
-    ) except -1 nogil:
-        if header.attributes & ATTRIBUTE_CONTROL:
-            self.before.base_offset = -1
-            if header.record_count > 0:
-                self.take_control(batch, header, position)
-        elif header.attributes & ATTRIBUTE_TRANSACTIONAL:
-            if find_row(&self.undecided, header.producer_id) == NULL:
-                put_row(&self.undecided, header.producer_id, header.base_offset)
-                find_row(&self.undecided, header.producer_id).before = self.before
-            self.before = Place(header.producer_id, header.base_offset)
-        else:
-            self.before.base_offset = -1
+    cdef int take(self, const SpecialRow *row) except -1 nogil:
+        if not is_transactional_data(row):
+            self.before = nowhere()
+            if is_marker_kind(row.kind):
+                self.end_transaction(row)
+            return 0
+        if find_row(&self.undecided, row.producer_id) == NULL:
+            put_row(&self.undecided, row.producer_id, row.first_offset)
+            # Plain data has no rows: only offsets that follow tell that there is none between.
+            if self.before.end_offset == row.first_offset:
+                find_row(&self.undecided, row.producer_id).before = self.before
+        self.before = Place(
+            row.producer_id, row.first_offset, wrapping_add(row.last_offset, 1)
+        )
         return 0
 
-    cdef int take_control(
-        self, const uint8_t *batch, const batch_header *header, int64_t position
-    ) except -1 nogil:
-        cdef ProducerRow *row
-        cdef const uint8_t *at
-        cdef record_view record
-        cdef int32_t last_delta = -1
-        cdef int marker
-        memset(&record, 0, sizeof(record))
-        self.records.open(batch, header, position)
-        at = self.records.start
-        next_record(self.records, &at, 0, &last_delta, header, position, &record)
-        marker = marker_of(&record)
-        row = find_row(&self.undecided, header.producer_id)
-        if marker == MARKER_NONE or row == NULL:
+    cdef int end_transaction(self, const SpecialRow *marker) except -1 nogil:
+        cdef ProducerRow *row = find_row(&self.undecided, marker.producer_id)
+        if row == NULL:
             return 0
-        if marker == MARKER_ABORT:
-            self.add_aborted(row, header.base_offset)
-        drop_row(&self.undecided, header.producer_id)
+        if marker.kind == ROW_ABORT:
+            self.add_aborted(row, marker.first_offset)
+        drop_row(&self.undecided, marker.producer_id)
         return 0
 
     cdef int add_aborted(self, const ProducerRow *row, int64_t marker_offset) except -1 nogil:
