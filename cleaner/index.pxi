@@ -1,11 +1,6 @@
 # A segment's key sidecar, made from its bytes; a part of kernel.pyx.
 
 
-cdef enum:
-    # A chunk has no more than a block can speak for, and room for the largest batch.
-    CHUNK_BYTES_MAX = (1 << 31) + 4096
-
-
 @final
 cdef class KeyIndexer:
     # Constant after construction
@@ -41,12 +36,13 @@ cdef class KeyIndexer:
         cdef const unsigned char[::1] view = chunk
         cdef const uint8_t *start = bytes_of(view)
         cdef const uint8_t *at = start
-        cdef const uint8_t *end = start + min(<int64_t>view.shape[0], <int64_t>CHUNK_BYTES_MAX)
+        # No more than a block can speak for, with room for the largest batch.
+        cdef int64_t size = min(<int64_t>view.shape[0], <int64_t>INT32_MAX + 4096)
         cdef int64_t needed = 0
         self.records.read_from(chunk, start)
         try:
             with nogil:
-                self.index_chunk(&at, end, position, &needed)
+                self.index_chunk(&at, start + size, position, &needed)
         finally:
             self.records.release()
         return IndexStep(

@@ -42,10 +42,6 @@ cdef struct AbortedRange:
     int64_t marker_offset
 
 
-cdef inline Place nowhere() noexcept nogil:
-    return Place(-1, -1, -1)
-
-
 cdef size_t row_place(const ProducerTable *table, int64_t producer_id) noexcept nogil:
     """Where the producer's row stands or would stand."""
     cdef size_t low = 0
@@ -79,7 +75,7 @@ cdef int put_row(ProducerTable *table, int64_t producer_id, int64_t number) exce
             table.rows + place + 1, table.rows + place, (table.count - place) * sizeof(ProducerRow)
         )
         table.count += 1
-    table.rows[place] = ProducerRow(producer_id, number, nowhere())
+    table.rows[place] = ProducerRow(producer_id, number, Place(-1, -1, -1))
     return 0
 
 
@@ -123,7 +119,7 @@ cdef class Transactions:
     def __cinit__(self, *, int64_t start_offset, int64_t end_offset):
         self.start_offset = start_offset
         self.bound_offset = end_offset
-        self.before = nowhere()
+        self.before = Place(-1, -1, -1)
         self.is_sorted = True
 
     def __dealloc__(self):
@@ -152,7 +148,7 @@ cdef class Transactions:
 
     cdef int take(self, const SpecialRow *row) except -1 nogil:
         if not is_transactional_data(row):
-            self.before = nowhere()
+            self.before = Place(-1, -1, -1)
             if is_marker_kind(row.kind):
                 self.end_transaction(row)
             return 0

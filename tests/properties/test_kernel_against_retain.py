@@ -15,14 +15,21 @@ from protocol.control_record import ControlType
 from tests.cleaner.kernel_log import (
     HASH_KEY,
     INFLATED_BYTES_MAX,
+    CleanedSegment,
+    IndexedLog,
     LogBatch,
     LogRecord,
+    Marked,
     PlainOffsetMap,
+    assert_blocks_hold,
     encode,
     expected_outputs,
     filter_log,
+    index_log,
     map_log,
+    mark_log,
     marker_batch,
+    parts_of,
     plain_map,
     plain_transactions,
     walk_log,
@@ -56,23 +63,55 @@ class Pass:
             aborted=self.bounds.aborted,
         )
 
-    def transactions(self, *, chunk_bytes: int = 1 << 20) -> Transactions:
-        return walk_log(
-            self.log,
+    def indexed(self, *, chunk_bytes: int = 1 << 20) -> IndexedLog:
+        return index_log(self.log, chunk_bytes=chunk_bytes)
+
+    def transactions(self, indexed: IndexedLog) -> Transactions:
+        return walk_log(indexed, start_offset=self.start_offset, end_offset=self.section_end)
+
+    def marked(self, indexed: IndexedLog, *, parts: int = 1) -> Marked:
+        return mark_log(
+            indexed,
             start_offset=self.start_offset,
-            end_offset=self.section_end,
-            chunk_bytes=chunk_bytes,
+            end_offset=self.bounds.end_offset,
+            transactions=self.transactions(indexed),
+            parts=parts,
         )
 
-    def batch_filter(
+    def whole_map(self, indexed: IndexedLog) -> OffsetMap:
+        offset_map = OffsetMap(1 << 16, HASH_KEY)
+        map_log(
+            indexed,
+            offset_map,
+            start_offset=self.start_offset,
+            end_offset=self.bounds.end_offset,
+            transactions=self.transactions(indexed),
+        )
+        return offset_map
+
+    def filtered(
         self,
-        offset_map: OffsetMap,
         *,
+        chunk_bytes: int = 1 << 20,
+        parts: int = 1,
         segment_bytes_max: int = 2**31 - 1,
         index_interval_bytes: int = 4096,
+    ) -> tuple[list[CleanedSegment], BatchFilter]:
+        """What the kernel leaves of the log, and the filter that did it."""
+        indexed = self.indexed(chunk_bytes=chunk_bytes)
+        batch_filter = self.batch_filter(
+            indexed,
+            segment_bytes_max=segment_bytes_max,
+            index_interval_bytes=index_interval_bytes,
+        )
+        marked = self.marked(indexed, parts=parts)
+        return filter_log(indexed, marked.marks, batch_filter), batch_filter
+
+    def batch_filter(
+        self, indexed: IndexedLog, *, segment_bytes_max: int, index_interval_bytes: int
     ) -> BatchFilter:
         return BatchFilter(
-            offset_map,
+            HASH_KEY,
             end_offset=self.bounds.end_offset,
             tail_offset=self.bounds.tail_offset,
             now_ms=self.bounds.now_ms,
@@ -83,8 +122,9 @@ class Pass:
             index_interval_bytes=index_interval_bytes,
             keeps_unkeyed=self.bounds.keeps_unkeyed,
             producer_marker_epochs=self.bounds.producer_marker_epochs,
-            transactions=self.transactions(),
+            transactions=self.transactions(indexed),
             stamps_markers=self.bounds.stamps_markers,
+            is_verified=True,
         )
 
 
@@ -179,28 +219,13 @@ def passes(draw: st.DrawFn) -> Pass:
     )
 
 
-def mapped(a_pass: Pass, *, chunk_bytes: int = 1 << 20) -> OffsetMap:
-    offset_map = OffsetMap(1 << 16, HASH_KEY)
-    map_log(
-        a_pass.log,
-        offset_map,
-        start_offset=a_pass.start_offset,
-        end_offset=a_pass.bounds.end_offset,
-        chunk_bytes=chunk_bytes,
-        transactions=a_pass.transactions(),
-    )
-    # Where offsets are missing before the end, what is not there is mapped.
-    offset_map.end_offset = a_pass.bounds.end_offset
-    return offset_map
-
-
 bounded = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @bounded
 @given(passes(), st.integers(1, 700))
 def test_the_walk_learns_what_became_of_every_transaction(a_pass: Pass, chunk_bytes: int) -> None:
-    transactions = a_pass.transactions(chunk_bytes=chunk_bytes)
+    transactions = a_pass.transactions(a_pass.indexed(chunk_bytes=chunk_bytes))
 
     expected = plain_transactions(
         a_pass.batches, start_offset=a_pass.start_offset, end_offset=a_pass.section_end
@@ -211,20 +236,54 @@ def test_the_walk_learns_what_became_of_every_transaction(a_pass: Pass, chunk_by
 
 @bounded
 @given(passes(), st.integers(1, 700))
-def test_the_map_holds_the_last_offset_of_every_key(a_pass: Pass, chunk_bytes: int) -> None:
-    offset_map = mapped(a_pass, chunk_bytes=chunk_bytes)
+def test_an_index_holds_every_keyed_record_and_every_special_batch(
+    a_pass: Pass, chunk_bytes: int
+) -> None:
+    indexed = a_pass.indexed(chunk_bytes=chunk_bytes)
 
-    expected = a_pass.plain_map()
-    assert offset_map.end_offset == expected.end_offset
-    assert {key: offset_map.get(key) for key in KEYS} == {key: expected.get(key) for key in KEYS}
-    assert offset_map.size == len(expected.offsets)
+    assert_blocks_hold(indexed, a_pass.batches)
 
 
 @bounded
-@given(passes(), st.integers(1, 700))
-def test_the_filter_writes_what_the_rule_leaves(a_pass: Pass, chunk_bytes: int) -> None:
-    batch_filter = a_pass.batch_filter(mapped(a_pass))
-    (segment,) = filter_log(a_pass.log, batch_filter, chunk_bytes=chunk_bytes)
+@given(passes(), st.integers(1, 700), st.integers(1, 5))
+def test_the_parts_of_the_map_hold_the_last_offset_of_every_key(
+    a_pass: Pass, chunk_bytes: int, parts: int
+) -> None:
+    indexed, held = a_pass.indexed(chunk_bytes=chunk_bytes), dict[bytes, int]()
+    offset_map = OffsetMap(1 << 16, HASH_KEY)
+    for part in range(parts):
+        offset_map.clear(part=part, parts=parts)
+        map_log(
+            indexed,
+            offset_map,
+            start_offset=a_pass.start_offset,
+            end_offset=a_pass.bounds.end_offset,
+            transactions=a_pass.transactions(indexed),
+        )
+        found = {key: offset for key in KEYS if (offset := offset_map.get(key)) is not None}
+        assert not held.keys() & found.keys()
+        held |= found
+
+    assert held == a_pass.plain_map().offsets
+
+
+@bounded
+@given(passes(), st.integers(1, 700), st.integers(1, 5))
+def test_every_entry_of_the_map_is_met_once_over_all_parts(
+    a_pass: Pass, chunk_bytes: int, parts: int
+) -> None:
+    marked = a_pass.marked(a_pass.indexed(chunk_bytes=chunk_bytes), parts=parts)
+
+    offsets = a_pass.plain_map().offsets.values()
+    assert (marked.met, marked.met_offset_sum) == (len(offsets), sum(offsets))
+    assert marked.unknown == 0
+    assert marked.superseded == sum(byte.bit_count() for byte in marked.marks)
+
+
+@bounded
+@given(passes(), st.integers(1, 700), st.integers(1, 5))
+def test_the_filter_writes_what_the_rule_leaves(a_pass: Pass, chunk_bytes: int, parts: int) -> None:
+    (segment,), batch_filter = a_pass.filtered(chunk_bytes=chunk_bytes, parts=parts)
 
     outcomes = list(expected_outputs(a_pass.batches, a_pass.plain_map(), a_pass.bounds))
     assert segment.data == b"".join(output for _, _, output in outcomes)
@@ -238,32 +297,50 @@ def test_the_filter_writes_what_the_rule_leaves(a_pass: Pass, chunk_bytes: int) 
 
 
 @bounded
+@given(passes(), st.integers(1, 700), st.integers(0, 600))
+def test_the_filters_key_blocks_are_those_of_its_output(
+    a_pass: Pass, chunk_bytes: int, segment_bytes_max: int
+) -> None:
+    segments, _ = a_pass.filtered(chunk_bytes=chunk_bytes, segment_bytes_max=segment_bytes_max)
+
+    for segment in segments:
+        again = index_log(segment.data, base_offset=segment.summary.base_offset)
+        assert parts_of(segment.as_indexed) == parts_of(again)
+        assert replace(segment.totals, blocks=0) == replace(again.totals, blocks=0)
+        assert segment.totals.blocks == len(segment.blocks)
+
+
+@bounded
+@given(passes(), st.integers(1, 700))
+def test_the_filter_accounts_for_every_mark(a_pass: Pass, chunk_bytes: int) -> None:
+    indexed = a_pass.indexed(chunk_bytes=chunk_bytes)
+    _, batch_filter = a_pass.filtered(chunk_bytes=chunk_bytes)
+
+    account = batch_filter.account
+    assert account.marked == a_pass.marked(indexed).superseded
+    kept_for_the_tail = account.marked - account.records_by_verdict[Verdict.DROPPED_SUPERSEDED]
+    assert 0 <= kept_for_the_tail <= account.records_by_verdict[Verdict.KEPT_TAIL]
+
+
+@bounded
 @given(passes())
 def test_the_summary_says_what_the_segment_holds(a_pass: Pass) -> None:
-    (segment,) = filter_log(a_pass.log, a_pass.batch_filter(mapped(a_pass)), chunk_bytes=1 << 20)
+    (segment,), _ = a_pass.filtered()
 
     outcomes = list(expected_outputs(a_pass.batches, a_pass.plain_map(), a_pass.bounds))
     kept = [(batch, remains) for batch, remains, output in outcomes if output]
     assert segment.summary.end_offset == (kept[-1][0].last_offset + 1 if kept else 0)
-    assert segment.summary.tombstones == (
-        -1
-        if any(is_unlooked(batch, remains) for batch, remains in kept)
-        else sum(len(kept_tombstones(batch, remains)) for batch, remains in kept)
+    assert segment.summary.tombstones == sum(
+        len(kept_tombstones(batch, remains)) for batch, remains in kept
     )
     horizons = [
         remains.stamped_horizon_ms or batch.delete_horizon_ms
         for batch, remains in kept
-        if kept_tombstones(batch, remains)
-        or Verdict.KEPT_UNMAPPED in remains.verdicts
-        or is_kept_marker(batch, remains)
+        if kept_tombstones(batch, remains) or is_kept_marker(batch, remains)
     ]
     assert segment.summary.delete_horizon_ms_min == min(
         (horizon for horizon in horizons if horizon is not None), default=-1
     )
-
-
-def is_unlooked(batch: LogBatch, remains: Remains[LogRecord]) -> bool:
-    return Verdict.KEPT_UNMAPPED in remains.verdicts and not batch.is_control
 
 
 def is_kept_marker(batch: LogBatch, remains: Remains[LogRecord]) -> bool:
@@ -284,12 +361,11 @@ def kept_tombstones(batch: LogBatch, remains: Remains[LogRecord]) -> list[LogRec
 def test_full_segments_hold_together_what_one_would(
     a_pass: Pass, chunk_bytes: int, segment_bytes_max: int, index_interval_bytes: int
 ) -> None:
-    batch_filter = a_pass.batch_filter(
-        mapped(a_pass),
+    segments, batch_filter = a_pass.filtered(
+        chunk_bytes=chunk_bytes,
         segment_bytes_max=segment_bytes_max,
         index_interval_bytes=index_interval_bytes,
     )
-    segments = filter_log(a_pass.log, batch_filter, chunk_bytes=chunk_bytes)
 
     outcomes = list(expected_outputs(a_pass.batches, a_pass.plain_map(), a_pass.bounds))
     assert b"".join(segment.data for segment in segments) == b"".join(o for _, _, o in outcomes)
@@ -318,11 +394,23 @@ def assert_entries_lead_to_batches(
 def test_a_second_pass_finds_nothing_to_do_until_a_horizon_passes(a_pass: Pass) -> None:
     if a_pass.bounds.delete_retention_ms == 0:
         return  # Its tombstones are due at once.
-    (first,) = filter_log(a_pass.log, a_pass.batch_filter(mapped(a_pass)), chunk_bytes=1 << 20)
+    (first,), _ = a_pass.filtered()
+    indexed = a_pass.indexed()
+    marked = Marked(bytearray(first.totals.entries // 8 + 1))
+    marked.set_of(
+        first.as_indexed,
+        a_pass.whole_map(indexed),
+        start_offset=a_pass.start_offset,
+        end_offset=a_pass.bounds.end_offset,
+    )
+    second_filter = a_pass.batch_filter(
+        indexed, segment_bytes_max=2**31 - 1, index_interval_bytes=4096
+    )
 
-    (second,) = filter_log(first.data, a_pass.batch_filter(mapped(a_pass)), chunk_bytes=1 << 20)
+    (second,) = filter_log(first.as_indexed, marked.marks, second_filter)
 
     assert second.data == first.data
+    assert parts_of(second.as_indexed) == parts_of(first.as_indexed)
 
 
 def test_timestamps_wrap_as_the_rule_says() -> None:
