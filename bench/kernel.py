@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 from bench.batches import keyed_batch
 from bench.figure import Figure, interleaved
 from bench.processes import resident_bytes
-from cleaner.kernel import BatchFilter, OffsetMap, map_batches
+from cleaner.kernel import BatchFilter, KeyIndexer, OffsetMap, map_keys, mark_keys
 from cleaner.settings import MAP_ENTRY_BYTES
 from protocol.batch_scan import crc32c
 from protocol.record_batch import stamp
@@ -24,13 +26,14 @@ MAP_BYTES = 128 << 20
 
 
 def kernel_figures(pairs: int) -> list[Figure]:
-    """Both passes of the kernel over 10 M records of 100 B, at two counts of keys; the map's size."""
+    """All steps of the kernel over 10 M records of 100 B, at two counts of keys; the map's size."""
     figures = [kernel_figure(keys, pairs) for keys in (200_000, 1_000_000)]
     return [*figures, map_figure(pairs)]
 
 
 def kernel_figure(keys: int, pairs: int) -> Figure:
-    """Map and filter, on one thread, from memory; the probe checksums and copies the bytes twice."""
+    """Index, map, mark and filter, on one thread, from memory; the probe checksums and copies the
+    bytes twice."""
     templates = [
         keyed_batch(records=RECORDS_EACH_BATCH, value_bytes=VALUE_BYTES, keys=keys, seed=seed)
         for seed in range(DIFFERENT_BATCHES)
@@ -38,11 +41,11 @@ def kernel_figure(keys: int, pairs: int) -> Figure:
     chunks = list(chunked(templates, repeats=5))
     records = len(chunks) * BATCHES_EACH_CHUNK * RECORDS_EACH_BATCH
     offset_map = OffsetMap(keys * 27 + 4096, HASH_KEY)
+    steps: list[dict[str, float]] = []
 
     def measure() -> float:
-        started = time.thread_time()
-        run_kernel(chunks, offset_map, end_offset=records)
-        return records / (time.thread_time() - started) / 1e6
+        steps.append(kernel_seconds(chunks, offset_map, records=records))
+        return records / sum(steps[-1].values()) / 1e6
 
     def probe() -> float:
         target = bytearray(max(map(len, chunks)))
@@ -52,14 +55,21 @@ def kernel_figure(keys: int, pairs: int) -> Figure:
             target[: len(chunk)] = chunk
         return records / (time.thread_time() - started) / 1e6
 
-    return interleaved(
-        f"kernel, map and filter, {keys // 1000} k keys",
+    figure = interleaved(
+        f"kernel, index, map, mark and filter, {keys // 1000} k keys",
         "M records/CPU-s",
         measure,
         probe,
         limit_is="CRC-32C and copy of the same bytes, twice",
         pairs=pairs,
-        note=f"{records / 1e6:.0f} M records, 16 B keys, {VALUE_BYTES} B values",
+    )
+    each = ", ".join(
+        f"{name} {records / sorted(step[name] for step in steps)[len(steps) // 2] / 1e6:.1f}"
+        for name in steps[0]
+    )
+    return replace(
+        figure,
+        note=f"{records / 1e6:.0f} M records, 16 B keys, {VALUE_BYTES} B values; {each}",
     )
 
 
@@ -76,28 +86,64 @@ def chunked(templates: list[bytes], *, repeats: int) -> Iterator[bytes]:
             chunk.clear()
 
 
-def run_kernel(chunks: list[bytes], offset_map: OffsetMap, *, end_offset: int) -> None:
+def kernel_seconds(chunks: list[bytes], offset_map: OffsetMap, *, records: int) -> dict[str, float]:
+    """CPU seconds of each step over the chunks, which are one segment's."""
+    seconds: dict[str, float] = {}
+    blocks: list[bytes] = []
+    marks = bytearray(records // 8 + 1)
     offset_map.clear()
+    for name, step in (
+        ("index", partial(index_chunks, chunks, blocks)),
+        ("map", partial(map_blocks, blocks, offset_map, records)),
+        ("mark", partial(mark_blocks, blocks, offset_map, marks, records)),
+        ("filter", partial(filter_chunks, chunks, blocks, marks, records)),
+    ):
+        started = time.thread_time()
+        step()
+        seconds[name] = time.thread_time() - started
+    return seconds
+
+
+def index_chunks(chunks: list[bytes], blocks: list[bytes]) -> None:
+    indexer = KeyIndexer(HASH_KEY, base_offset=0, decompressed_bytes_max=INFLATED_BYTES_MAX)
     for chunk in chunks:
-        step = map_batches(
-            chunk,
+        block = indexer.feed(chunk).block
+        assert block is not None
+        blocks.append(block)
+
+
+def map_blocks(blocks: list[bytes], offset_map: OffsetMap, records: int) -> None:
+    for block in blocks:
+        map_keys(block, offset_map, base_offset=0, start_offset=0, end_offset=records)
+
+
+def mark_blocks(blocks: list[bytes], offset_map: OffsetMap, marks: bytearray, records: int) -> None:
+    for number, block in enumerate(blocks):
+        mark_keys(
+            block,
             offset_map,
+            marks,
+            base_offset=0,
+            first_entry=number * BATCHES_EACH_CHUNK * RECORDS_EACH_BATCH,
             start_offset=0,
-            end_offset=end_offset,
-            decompressed_bytes_max=INFLATED_BYTES_MAX,
+            end_offset=records,
         )
-        assert step.consumed_bytes == len(chunk)
+
+
+def filter_chunks(chunks: list[bytes], blocks: list[bytes], marks: bytearray, records: int) -> None:
     batch_filter = BatchFilter(
-        offset_map,
-        end_offset=end_offset,
-        tail_offset=end_offset - 1,
+        HASH_KEY,
+        end_offset=records,
+        tail_offset=records - 1,
         now_ms=1_700_000_000_000,
         delete_retention_ms=86_400_000,
         decompressed_bytes_max=INFLATED_BYTES_MAX,
+        is_verified=True,
     )
+    batch_filter.start_source(0, marks)
     batch_filter.start_segment(0)
-    for chunk in chunks:
-        batch_filter.feed(chunk)
+    for chunk, block in zip(chunks, blocks, strict=True):
+        batch_filter.feed(chunk, block)
 
 
 def map_figure(pairs: int) -> Figure:
