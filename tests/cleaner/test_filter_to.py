@@ -11,10 +11,18 @@ from dataclasses import replace
 import pytest
 from aiokafka.record import MemoryRecords
 
-from cleaner.kernel import BatchFilter, OffsetMap, map_batches
+from cleaner.kernel import BatchFilter
 from cleaner.step import FilterStep
 from protocol.record_batch import BatchHeader, Codec, TimestampType, read_header, read_records
-from tests.cleaner.kernel_log import HASH_KEY, INFLATED_BYTES_MAX, LogBatch, encode, log_batch
+from tests.cleaner.kernel_log import (
+    HASH_KEY,
+    INFLATED_BYTES_MAX,
+    LogBatch,
+    encode,
+    index_log,
+    log_batch,
+    mark_log,
+)
 
 NOW_MS = 50_000
 RETENTION_MS = 1_000
@@ -27,30 +35,25 @@ def filtered(
     now_ms: int = NOW_MS,
 ) -> FilterStep:
     """Filter back-to-back batches as if later records of the `superseding` keys were in the log."""
-    chunk = b"".join(map(encode, batches))
-    offset_map = OffsetMap(1 << 16, HASH_KEY)
-    offset_map.clear()
-    map_batches(
-        chunk,
-        offset_map,
-        start_offset=0,
-        end_offset=1_000,
-        decompressed_bytes_max=INFLATED_BYTES_MAX,
-    )
-    for key in superseding:
-        offset_map.put(key, 999)
-    offset_map.end_offset = 1_000
+    later = [log_batch(900 + number, (key, b"later")) for number, key in enumerate(superseding)]
+    indexed = index_log(b"".join(map(encode, [*batches, *later])))
     batch_filter = BatchFilter(
-        offset_map,
+        HASH_KEY,
         end_offset=1_000,
         tail_offset=-1,
         now_ms=now_ms,
         delete_retention_ms=RETENTION_MS,
         decompressed_bytes_max=INFLATED_BYTES_MAX,
         producer_last_offsets=tuple(producers),
+        is_verified=True,
     )
+    marked = mark_log(indexed, end_offset=1_000)
+    # The marks of the batches are the first; those that supersede are not fed.
+    fed = index_log(b"".join(map(encode, batches)))
+    batch_filter.start_source(0, marked.marks)
     batch_filter.start_segment(0)
-    return batch_filter.feed(chunk)
+    (block,) = fed.blocks
+    return batch_filter.feed(fed.data, block)
 
 
 def headers_of(step: FilterStep) -> list[BatchHeader]:

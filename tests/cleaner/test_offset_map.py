@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import count, islice, pairwise
 from pathlib import Path
 
 import pytest
@@ -98,14 +98,57 @@ def test_a_negative_offset_is_refused() -> None:
         OffsetMap(1 << 12, HASH_KEY).put(b"k", -1)
 
 
-def test_clear_forgets_keys_and_end() -> None:
+def test_clear_forgets_keys() -> None:
     offset_map = OffsetMap(1 << 12, HASH_KEY)
     offset_map.put(b"k", 3)
-    offset_map.end_offset = 4
 
     offset_map.clear()
 
-    assert (offset_map.get(b"k"), offset_map.size, offset_map.end_offset) == (None, 0, 0)
+    assert (offset_map.get(b"k"), offset_map.size) == (None, 0)
+
+
+@settings(deadline=None)
+@given(st.sets(st.binary(max_size=3), max_size=60), st.integers(1, 2**40))
+def test_each_key_is_of_exactly_one_part(keys: set[bytes], parts: int) -> None:
+    offset_map = OffsetMap(1 << 12, HASH_KEY)
+
+    for key in keys:
+        part = part_of(key, parts)
+        offset_map.clear(part=part, parts=parts)
+        offset_map.put(key, 7)
+        assert offset_map.get(key) == 7
+        if parts > 1:
+            offset_map.clear(part=(part + 1) % parts, parts=parts)
+            assert offset_map.get(key) is None
+            with pytest.raises(ValueError, match="not of part"):
+                offset_map.put(key, 7)
+
+
+def part_of(key: bytes, parts: int) -> int:
+    """The whole part of the hash's low word, as a fraction of 2^64, times `parts`."""
+    return int.from_bytes(siphash128(HASH_KEY, key)[:8], "little") * parts >> 64
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 40])
+def test_a_part_fills_the_map_as_evenly_as_all_keys_do(parts: int) -> None:
+    """Homes are what is behind the point, so a part is spread over all slots."""
+    offset_map = OffsetMap(memory_bytes_for(2_000), HASH_KEY)
+    names = (b"%d" % number for number in count())
+    for part in {0, parts // 2, parts - 1}:
+        offset_map.clear(part=part, parts=parts)
+        own = [name for name in islice(names, 3_000 * parts) if part_of(name, parts) == part]
+        for offset, name in enumerate(own[: offset_map.capacity]):
+            offset_map.put(name, offset)
+        assert offset_map.size == offset_map.capacity
+        assert all(
+            offset_map.get(name) == offset for offset, name in enumerate(own[: offset_map.capacity])
+        )
+
+
+@pytest.mark.parametrize(("part", "parts"), [(0, 0), (1, 1), (5, 4)])
+def test_a_part_that_is_none_is_refused(part: int, parts: int) -> None:
+    with pytest.raises(ValueError, match="there is no part"):
+        OffsetMap(1 << 12, HASH_KEY).clear(part=part, parts=parts)
 
 
 def test_capacity_is_bounded_by_the_keys_to_come() -> None:
