@@ -80,7 +80,8 @@ def dump_log(
         typer.Argument(
             metavar="FILE|DIRECTORY...",
             exists=True,
-            help="Segments, indexes, manifests, snapshots, checkpoints, metadata; or directories.",
+            help="Segments, indexes, key sidecars, manifests, snapshots, checkpoints, metadata; or"
+            " directories.",
         ),
     ],
     verify: Annotated[
@@ -95,7 +96,11 @@ def dump_log(
         bool, typer.Option("--json", help="Print one JSON object a line, for programs.")
     ] = False,
     records: Annotated[
-        bool, typer.Option("--records", help="Print the records of each batch as well.")
+        bool,
+        typer.Option(
+            "--records",
+            help="Print the records of each batch as well; of a key sidecar its entries.",
+        ),
     ] = False,
     offset: Annotated[
         int, typer.Option(min=0, help="Of a segment, begin with the batch that holds this offset.")

@@ -40,7 +40,7 @@ class Section:
 
 
 def section_of(fs: FileSystem, path: str, kind: Kind) -> Section:
-    """Read a file of any kind but a segment.
+    """Read a file of any kind but a segment and a key sidecar.
 
     Raises:
         DamagedFile, FormatFromTheFuture: it is not what its name says.

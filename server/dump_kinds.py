@@ -6,7 +6,7 @@ import enum
 import re
 
 from server import metadata_files
-from storage import manifest, producer_state
+from storage import key_sidecar, manifest, producer_state
 from storage.files import FileSystem
 from storage.paths import (
     CLEAN_SHUTDOWN,
@@ -14,6 +14,7 @@ from storage.paths import (
     COMPACTION_HISTORY,
     COMPACTION_HISTORY_OLD,
     HASH_KEY,
+    KEYS,
     LEADER_EPOCH_CHECKPOINT,
     LOCK,
     LOG,
@@ -35,6 +36,7 @@ class Kind(enum.Enum):
     SEGMENT = "segment"
     OFFSET_INDEX = "offset index"
     TIME_INDEX = "time index"
+    KEY_SIDECAR = "key sidecar"
     MANIFEST = "manifest"
     PRODUCER_SNAPSHOT = "producer snapshot"
     LEADER_EPOCHS = "leader epoch checkpoint"
@@ -57,9 +59,14 @@ BY_NAME = {
     COMPACTION_HISTORY: Kind.COMPACTION_HISTORY,
     COMPACTION_HISTORY_OLD: Kind.COMPACTION_HISTORY,
 }
-BY_SUFFIX = {OFFSET_INDEX: Kind.OFFSET_INDEX, TIME_INDEX: Kind.TIME_INDEX}
+BY_SUFFIX = {
+    OFFSET_INDEX: Kind.OFFSET_INDEX,
+    TIME_INDEX: Kind.TIME_INDEX,
+    KEYS: Kind.KEY_SIDECAR,
+}
 BY_MAGIC = {
     manifest.MAGIC: Kind.MANIFEST,
+    key_sidecar.MAGIC: Kind.KEY_SIDECAR,
     producer_state.MAGIC: Kind.PRODUCER_SNAPSHOT,
     metadata_files.MAGIC: Kind.METADATA_SNAPSHOT,
 }

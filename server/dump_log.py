@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from server.dump_files import directory_section, logs_section, section_of
+from server.dump_keys import keys_section
 from server.dump_kinds import Kind, kind_of
 from server.dump_output import JsonOutput, Output, TableOutput
 from server.dump_segment import Selection, segment_section
@@ -84,6 +85,8 @@ def _print_file(files: FileSystem, path: str, options: DumpOptions, output: Outp
     try:
         if kind is Kind.SEGMENT:
             output.section(segment_section(files, path, options.selection))
+        elif kind is Kind.KEY_SIDECAR:
+            output.section(keys_section(files, path, options.selection))
         else:
             output.section(section_of(files, path, kind))
     except (DamagedFile, FormatFromTheFuture) as error:

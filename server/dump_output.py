@@ -236,7 +236,7 @@ def _cell(name: str, value: Any, times: frozenset[str]) -> str:
         return time_text(value)
     if value is None:
         return "-"
-    if name == "batches":
+    if name == "batches" and isinstance(value, list):
         places = "{first_sequence}-{last_sequence} at {last_offset}"
         return ", ".join(places.format(**batch) for batch in value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
