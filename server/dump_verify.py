@@ -17,6 +17,7 @@ from rich.progress import (
 )
 
 from cleaner.verify_keys import verify_keys
+from cleaner.verify_sidecars import verify_sidecars
 from server.dump_output import Output
 from server.verify_metadata import verify_metadata
 from server.verify_topics import verify_topics
@@ -56,6 +57,7 @@ class Verification:
                 report = verify_log(
                     self._fs, identity, was_clean=found.was_clean, progress=progress
                 )
+                report.findings += verify_sidecars(self._fs, identity)
                 if self._key_map_bytes is not None:
                     report.findings += verify_keys(
                         self._fs, identity, map_bytes=self._key_map_bytes

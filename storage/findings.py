@@ -51,6 +51,8 @@ class Check(enum.Enum):
     """Producer snapshots are what a replay of the batches gives."""
     OFFSETS = "offsets"
     """Log start offset <= clean offset <= log end offset."""
+    SIDECAR = "key sidecar"
+    """A key sidecar says what its segment holds."""
     KEYS = "keys"
     """A cleaned section holds a key at most once."""
 

@@ -102,15 +102,16 @@ class KeyBlock:
 
     def special_rows(self) -> Iterator[SpecialRow]:
         """Its special rows, for tools; the cleaner's kernel reads them itself."""
-        return map(SpecialRow._make, SPECIAL.iter_unpack(self.data[HEAD.size : self._entries_at]))
+        return map(SpecialRow._make, SPECIAL.iter_unpack(self.data[HEAD.size : self.entries_at]))
 
     def entries(self) -> Iterator[KeyEntry]:
         """Its entries, for tools."""
-        rows = self.data[self._entries_at : -CHECKSUM_BYTES]
+        rows = self.data[self.entries_at : -CHECKSUM_BYTES]
         return map(KeyEntry._make, ENTRY.iter_unpack(rows))
 
     @property
-    def _entries_at(self) -> int:
+    def entries_at(self) -> int:
+        """Where the entries begin in the block."""
         return HEAD.size + self.special_count * SPECIAL.size
 
 
@@ -152,16 +153,23 @@ class BlockSums(NamedTuple):
 class KeySidecar:
     """A sidecar whose header and trailer were read; holds no file open between reads."""
 
-    __slots__ = ("_fs", "base_offset", "file_version", "path", "size", "sums", "totals")
+    __slots__ = (
+        "_fs",
+        "base_offset",
+        "file_version",
+        "hash_key_check",
+        "path",
+        "size",
+        "sums",
+        "totals",
+    )
 
     def __init__(
         self,
         fs: FileSystem,
         path: str,
-        *,
         size: int,
-        base_offset: int,
-        file_version: int,
+        name: tuple[int, int, bytes],
         sums: BlockSums,
         totals: KeyTotals,
     ) -> None:
@@ -169,10 +177,8 @@ class KeySidecar:
         self.path = path
         self.size = size
         """Bytes of the sidecar itself."""
-        self.base_offset = base_offset
-        """Of the segment that it says it is of."""
-        self.file_version = file_version
-        """Of the segment, too."""
+        self.base_offset, self.file_version, self.hash_key_check = name
+        """Of the segment that it says it is of, and of the hash key."""
         self.sums = sums
         """What its blocks must hold together."""
         self.totals = totals
@@ -186,9 +192,18 @@ class KeySidecar:
             DamagedSidecar: it is damaged, or speaks for other bytes or another hash key.
             NoSpace: no descriptor is left.
         """
-        sidecar, header = _open(fs, path)
-        if header != header_of(row.base_offset, row.file_version, hash_key):
-            raise DamagedSidecar(path, "its header is not that of this segment and hash key")
+        sidecar = KeySidecar.open_of(fs, path, row)
+        if sidecar.hash_key_check != hash_key_check(hash_key):
+            raise DamagedSidecar(path, "it was made under another hash key")
+        return sidecar
+
+    @staticmethod
+    def open_of(fs: FileSystem, path: str, row: SegmentRow) -> KeySidecar:
+        """As `open`, for who does not know the hash key."""
+        sidecar = KeySidecar.open_any(fs, path)
+        name = sidecar.base_offset, sidecar.file_version
+        if name != (row.base_offset, row.file_version):
+            raise DamagedSidecar(path, f"it is of segment {name[0]}.v{name[1]}")
         size = sidecar.sums.data_bytes
         if size != row.size:
             raise DamagedSidecar(path, f"it speaks for {size} bytes, its segment has {row.size}")
@@ -196,8 +211,20 @@ class KeySidecar:
 
     @staticmethod
     def open_any(fs: FileSystem, path: str) -> KeySidecar:
-        """Read the header and the totals of a sidecar, whatever segment it is of. Raises as `open`."""
-        return _open(fs, path)[0]
+        """As `open`, whatever segment it is of."""
+        with _reading(path, passes=(NoSpace, MissingFile)):
+            file = fs.open(path)
+        try:
+            with _reading(path):
+                header = file.read_at(0, HEADER_BYTES)
+                trailer = file.read_at(max(0, file.size - TRAILER_BYTES), TRAILER_BYTES)
+        finally:
+            file.close()
+        name = _read_header(path, header)
+        sums, totals = _read_trailer(path, trailer)
+        if file.size != _file_bytes(sums):
+            raise DamagedSidecar(path, f"it has {file.size} bytes instead of {_file_bytes(sums)}")
+        return KeySidecar(fs, path, file.size, name, sums, totals)
 
     def blocks(self, start: int = 0) -> Iterator[KeyBlock]:
         """The blocks that speak for the segment from byte `start` on, one in memory at a time.
@@ -261,48 +288,26 @@ def _checksum(data: bytes | memoryview) -> bytes:
     return xxhash.xxh3_128_digest(data)[8:]
 
 
-def _open(fs: FileSystem, path: str) -> tuple[KeySidecar, bytes]:
-    """A sidecar that is sound as far as its ends say, and its header."""
-    with _reading(path, passes=(NoSpace, MissingFile)):
-        file = fs.open(path)
-    try:
-        with _reading(path):
-            header = file.read_at(0, HEADER_BYTES)
-            trailer = file.read_at(max(0, file.size - TRAILER_BYTES), TRAILER_BYTES)
-    finally:
-        file.close()
-    base_offset, file_version = _read_header(path, header)
-    sums, totals = _read_trailer(path, trailer)
-    if file.size != _file_bytes(sums):
-        raise DamagedSidecar(path, f"it has {file.size} bytes instead of {_file_bytes(sums)}")
-    sidecar = KeySidecar(
-        fs,
-        path,
-        size=file.size,
-        base_offset=base_offset,
-        file_version=file_version,
-        sums=sums,
-        totals=totals,
-    )
-    return sidecar, header
+def hash_key_check(hash_key: bytes) -> bytes:
+    """What a header says of the hash key: nothing from which the key could be found."""
+    return hashlib.sha256(hash_key).digest()[:8]
 
 
 def header_of(base_offset: int, file_version: int, hash_key: bytes) -> bytes:
     """The header of the sidecar of that segment."""
     sizes = HEADER_BYTES, SPECIAL.size, ENTRY.size, TRAILER_BYTES
-    # Nothing from which the key could be found.
-    check = hashlib.sha256(hash_key).digest()[:8]
-    return sealed(HEADER.pack(MAGIC, FORMAT, *sizes, 0, base_offset, file_version, check))
+    name = base_offset, file_version, hash_key_check(hash_key)
+    return sealed(HEADER.pack(MAGIC, FORMAT, *sizes, 0, *name))
 
 
-def _read_header(path: str, header: bytes) -> tuple[int, int]:
-    """The base offset and the file version that a header says."""
+def _read_header(path: str, header: bytes) -> tuple[int, int, bytes]:
+    """The base offset, the file version and the hash key check that a header says."""
     if len(header) < HEADER_BYTES or not is_sealed(header):
         raise DamagedSidecar(path, "its header is missing or damaged")
-    magic, format_, *_, base_offset, file_version, _ = HEADER.unpack_from(header)
+    magic, format_, *_, base_offset, file_version, check = HEADER.unpack_from(header)
     if (magic, format_) != (MAGIC, FORMAT):
         raise DamagedSidecar(path, f"it is of another format ({magic!r}, {format_})")
-    return base_offset, file_version
+    return base_offset, file_version, check
 
 
 def trailer_of(segment_size: int, totals: KeyTotals) -> bytes:

@@ -74,9 +74,10 @@ def find_logs(fs: FileSystem, path: str) -> Found | None:
         return _data_directory(fs, path, names)
     if MANIFEST in names or any(map(parse_segment_file, names)):
         above = path.rpartition("/")[0].rpartition("/")[0]
-        return Found(path=path, logs=(_identity(fs, path),), was_clean=_was_clean(fs, above))
-    logs = _topic_logs(fs, path, names)
+        log = _identity(fs, path, _hash_key_in(fs, above))
+        return Found(path=path, logs=(log,), was_clean=_was_clean(fs, above))
     above = path.rpartition("/")[0]
+    logs = _topic_logs(fs, path, names, _hash_key_in(fs, above))
     return Found(path=path, logs=logs, was_clean=_was_clean(fs, above)) if logs else None
 
 
@@ -96,6 +97,7 @@ def _data_directory(fs: FileSystem, path: str, names: Sequence[str]) -> Found:
     _check_meta(fs, path, findings)
     start_counter = _read_start_counter(fs, path, findings)
     _check_hash_key(fs, path, findings)
+    hash_key = _hash_key_in(fs, path)
     logs: list[LogIdentity] = []
     for name in names:
         inside = join(path, name)
@@ -106,7 +108,7 @@ def _data_directory(fs: FileSystem, path: str, names: Sequence[str]) -> Found:
             text = "a topic that is deleted; the next start finishes it"
             findings.note(Check.DIRECTORY, inside, text)
         elif parse_topic_directory(name) is not None:
-            logs += _topic_logs(fs, inside, _names_in(fs, inside))
+            logs += _topic_logs(fs, inside, _names_in(fs, inside), hash_key)
         elif name not in OWN_FILES:
             is_staged = name.endswith(STAGING)
             text = "left of a write that a crash cut short" if is_staged else "not Kompakt's"
@@ -148,12 +150,23 @@ def _check_hash_key(fs: FileSystem, path: str, findings: Findings) -> None:
         findings.error(Check.DIRECTORY, file, text)
 
 
-def _topic_logs(fs: FileSystem, path: str, names: Sequence[str]) -> tuple[LogIdentity, ...]:
+def _hash_key_in(fs: FileSystem, path: str) -> bytes:
+    """The hash key of a data directory; none if it cannot be had, or has another size."""
+    try:
+        hash_key = fs.read_bytes(join(path, HASH_KEY))
+    except DiskError:
+        return b""
+    return hash_key if len(hash_key) == HASH_KEY_BYTES else b""
+
+
+def _topic_logs(
+    fs: FileSystem, path: str, names: Sequence[str], hash_key: bytes
+) -> tuple[LogIdentity, ...]:
     numbers = sorted(int(name) for name in names if PARTITION.fullmatch(name))
-    return tuple(_identity(fs, join(path, str(number))) for number in numbers)
+    return tuple(_identity(fs, join(path, str(number)), hash_key) for number in numbers)
 
 
-def _identity(fs: FileSystem, directory: str) -> LogIdentity:
+def _identity(fs: FileSystem, directory: str, hash_key: bytes) -> LogIdentity:
     """Which log a directory's path says it holds; where it says nothing, its manifest."""
     topic_path, _, number = directory.rpartition("/")
     name = topic_path.rpartition("/")[2]
@@ -173,7 +186,7 @@ def _identity(fs: FileSystem, directory: str) -> LogIdentity:
         topic_id=topic_id,
         directory=directory,
         directory_id="",
-        hash_key=b"",
+        hash_key=hash_key,
     )
 
 
