@@ -17,7 +17,7 @@
              | record's size, with its length field, uncompressed: uint32
     trailer := 0: uint32{4} | segment size: int64 | blocks | entries
              | tombstones in batches without a delete horizon | unkeyed records | special rows
-             | batches | least delete horizon of batches that hold a tombstone or a marker, -1: none
+             | batches | least delete horizon of batches with a tombstone or of kind 2 or 3, -1: none
              (each int64) | checksum: uint64
 
 Integers are big-endian. A checksum is the low 64 bits of XXH3-128 of its header, block or trailer up

@@ -81,7 +81,7 @@ def _batch_keys(batch: bytes, header: BatchHeader) -> BatchKeys:
         kind=_kind(header, records),
         keyed=tuple((record, size) for record, size in data if record.key is not None),
         unkeyed=sum(record.key is None for record, _ in data),
-        has_marker=header.is_control and bool(records),
+        has_marker=_kind(header, records) in (2, 3),
     )
 
 

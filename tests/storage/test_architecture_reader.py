@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import itertools
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +20,26 @@ from storage.paths import topic_id_text
 from tests.harness import architecture_reader
 from tests.harness.architecture_reader import (
     Log,
+    Segment,
+    SpecialRow,
     epoch_of,
+    expected_blocks,
     expected_indexes,
+    expected_totals,
     read_data_directory,
     read_epochs,
     read_log,
     read_offset_index,
+    read_sidecar,
     read_snapshot,
     read_time_index,
 )
 from tests.harness.hand_cleaning import recopied, write_cleaned
-from tests.harness.log_builder import batch_of, records_in, valid
+from tests.harness.key_blocks import index
+from tests.harness.log_builder import batch_of, marker_of, records_in, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome, read_all
 from tests.harness.served_broker import NOW_MS, ServedBroker, serving_broker
+from tests.harness.siphash import siphash128_by_the_paper
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD)
 INTERVAL_BYTES = 300
@@ -127,6 +136,7 @@ async def test_a_broker_s_directory_holds_what_the_broker_serves(tmp_path: Path)
         for key, log in found.logs.items():
             assert log.records() == expected[key]
             _check_log(log, ids[key[0]], key[1])
+            _check_sidecars(log, found.hash_key)
         assert found.properties["cluster.id"] == cluster_id
         assert found.properties["kompakt.format"] == "1"
         assert found.starts == 0
@@ -166,6 +176,14 @@ def _check_log(log: Log, topic_id: str, partition: int) -> None:
     if log.batches():
         epochs = read_epochs(log.directory) if manifest.rows[-1]["size"] > 0 else [(0, 0)]
         assert {batch.epoch for batch in log.batches()} == {epoch_of(epochs, 0)} == {0}
+
+
+def _check_sidecars(log: Log, hash_key: bytes) -> None:
+    """Each that there is, and a cleaned segment has one."""
+    for segment in log.segments[:-1]:
+        assert segment.row is not None
+        if segment.path.with_suffix(".keys").exists() or segment.row["flags"] & 1:
+            _check_sidecar(segment, hash_key)
 
 
 def _check_cleaned(log: Log) -> None:
@@ -220,6 +238,15 @@ class OnDisk:
             )
             assert isinstance(self.log.append_as_leader(valid(batch), now_ms=0), Appended)
         self.log.advance_high_watermark(self.log.sync())
+
+    def clean(self, keep: Callable[[Record], bool], *, clean_offset: int) -> int:
+        """Put one segment, with a key sidecar, in the place of all sealed ones; its version."""
+        view = self.log.cleaning_view()
+        batches, _ = recopied(view.segments, keep, view.producer_last_offsets)
+        (cleaned,) = write_cleaned(self.log, view.segments, batches, cut=99)
+        rows = [each.row for each in view.segments]
+        self.log.swap(rows, [cleaned], generation=view.generation, clean_offset=clean_offset)
+        return cleaned.row.file_version
 
     def offsets(self) -> list[int]:
         return [record[0] for record in read_log(self.directory).records()]
@@ -286,16 +313,9 @@ def test_a_swapped_log_is_read_before_and_after_its_renames(
     disk.log.roll(0)
     disk.append(3)
     disk.log.roll(0)
-    view = disk.log.cleaning_view()
-    batches, _ = recopied(
-        view.segments, lambda record: record.offset in (0, 4), view.producer_last_offsets
-    )
-    cleaned = write_cleaned(disk.log, view.segments, batches, cut=9)
-    disk.log.swap(
-        [each.row for each in view.segments], cleaned, generation=view.generation, clean_offset=6
-    )
+    version = disk.clean(lambda record: record.offset in (0, 4), clean_offset=6)
     if not is_renamed:
-        for path in disk.directory.glob(f"*.v{cleaned[0].row.file_version}.*"):
+        for path in disk.directory.glob(f"*.v{version}.*"):
             path.rename(path.with_name(path.name + ".cleaned"))
 
     log = read_log(disk.directory)
@@ -305,6 +325,52 @@ def test_a_swapped_log_is_read_before_and_after_its_renames(
     assert (empty.size, empty.base_timestamp, empty.last_offset) == (61, -1, 2)
     assert (empty.producer_id, empty.base_sequence) == (9, 2)
     assert log.manifest.rows[0]["end_offset"] == log.manifest.clean_offset == 6
+
+
+def test_key_sidecars_are_as_described(tmp_path: Path) -> None:
+    disk = OnDisk(tmp_path)
+    disk.append(2, producer_id=9, sequence=0)
+    for pairs in ([(b"a", None), (None, b"1"), (b"b", b"2")], [(b"a", b"3")]):
+        disk.log.append_as_leader(valid(batch_of(pairs, codec=Codec.GZIP)), now_ms=0)
+    transactional = batch_of(
+        [(b"c", None)],
+        producer_id=4,
+        producer_epoch=1,
+        base_sequence=0,
+        is_transactional=True,
+    )
+    disk.log.append_as_leader(valid(transactional), now_ms=0)
+    for kind in (ControlType.COMMIT, ControlType.ABORT):
+        disk.log.append_as_leader(valid(marker_of(kind, 4, 1)), now_ms=0)
+    disk.log.advance_high_watermark(disk.log.sync())
+    disk.log.roll(0)
+    disk.clean(lambda record: record.offset != 1, clean_offset=9)
+    disk.append(1)
+    disk.log.advance_end(disk.log.log_end_offset + 3)
+    disk.log.roll(0)
+    hash_key = disk.home.identity.hash_key
+    for cleanable in disk.log.cleaning_view().segments[-1:]:
+        index(cleanable, hash_key)
+
+    log = read_log(disk.directory)
+
+    rows = [row for segment in log.segments[:-1] for row in _check_sidecar(segment, hash_key)]
+    assert [row[4] for row in rows] == [5, 1, 2, 3, 5]
+    assert not log.segments[-1].path.with_suffix(".keys").exists()
+
+
+def _check_sidecar(segment: Segment, hash_key: bytes) -> list[SpecialRow]:
+    """Compare a segment's sidecar with what the text says; its special rows."""
+    sidecar = read_sidecar(segment.path.with_suffix(".keys"), hash_key)
+    assert segment.row is not None
+    assert sidecar.base_offset == segment.base_offset
+    assert sidecar.file_version == segment.row["file_version"]
+    ends = list(itertools.accumulate(block.data_bytes for block in sidecar.blocks))
+    assert ends[-1] == sidecar.totals["segment_size"] == segment.row["size"]
+    expected = expected_blocks(segment, lambda key: siphash128_by_the_paper(hash_key, key), ends)
+    assert sidecar.blocks == expected
+    assert sidecar.totals == expected_totals(segment, expected)
+    return [row for block in sidecar.blocks for row in block.special_rows]
 
 
 def test_truncation_start_and_epochs_are_read(tmp_path: Path) -> None:
