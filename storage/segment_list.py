@@ -358,7 +358,7 @@ class SegmentList:
         return gone
 
     def remove_indexes_below(self, start_offset: int) -> None:
-        """Remove the index files of sealed segments wholly below an offset, to make room."""
+        """Remove indexes and key sidecars of sealed segments wholly below an offset: make room."""
         for segment in self.segments[:-1]:
             if segment.end_offset <= start_offset:
                 segment.remove_index()

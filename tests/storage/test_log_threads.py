@@ -1,5 +1,7 @@
 """A log under all its threads at once: the loop's, the sync round's, the background's, a cleaner's.
 
+A second cleaner's thread makes key sidecars, drops them, and reads what others have made.
+
 The loop's thread appends, rolls and reads; nobody but it moves the high watermark. Every read is
 compared with what was appended, cleaned away or not, and so is the log after a crash at the end.
 """
@@ -11,15 +13,18 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 from protocol.record_batch import Record
-from storage.errors import SwapRefused
+from storage.errors import SegmentRemoved, SwapRefused
 from storage.files import LocalFileSystem
 from storage.log import Appended, PartitionLog
+from storage.paths import KEYS, parse_segment_file
 from storage.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
+from tests.harness.key_blocks import check_sidecar, index
 from tests.harness.log_builder import batch_of, end_of, records_in, valid
 from tests.harness.log_home import LogHome, read_all
 
@@ -97,6 +102,21 @@ def clean_some(log: PartitionLog, random: Random, dropped: set[int]) -> None:
         raise AssertionError("nobody else changes the log") from None
 
 
+def index_some(log: PartitionLog, random: Random) -> None:
+    """Make, check or drop a segment's key sidecar, whatever becomes of the segment meanwhile."""
+    time.sleep(0.005)
+    segments = log.cleaning_view().segments
+    if not segments:
+        return
+    segment = random.choice(segments)
+    # Swapped out, and with it its sidecar.
+    with suppress(SegmentRemoved):
+        if not check_sidecar(segment, log.identity.hash_key):
+            index(segment, log.identity.hash_key)
+        elif random.random() < 0.2:
+            segment.drop_key_sidecar()
+
+
 def read_from(log: PartitionLog, offset: int) -> list[Record]:
     result = log.read(
         offset,
@@ -124,11 +144,12 @@ def test_all_threads_of_a_log_agree(tmp_path: Path) -> None:
     log = home.create()
     synced: queue.SimpleQueue[int] = queue.SimpleQueue()
     dropped: set[int] = set()
-    clean_random = Random(6)
+    clean_random, index_random = Random(6), Random(7)
     workers = [
         Worker(lambda: synced.put(log.sync())),
         Worker(background.step),
         Worker(lambda: clean_some(log, clean_random, dropped)),
+        Worker(lambda: index_some(log, index_random)),
     ]
     for worker in workers:
         worker.start()
@@ -161,5 +182,11 @@ def test_all_threads_of_a_log_agree(tmp_path: Path) -> None:
     assert not home.failures
     assert set(values) - set(found) <= dropped
     assert len(log.segments) > 20
+    listed = {(each.base_offset, each.file_version) for each in log.segments[:-1]}
+    names = [path.name for path in (tmp_path / "log").iterdir()]
+    files = [file for file in map(parse_segment_file, names) if file]
+    assert {(file.base_offset, file.version) for file in files if file.kind == KEYS} <= listed
+    assert not any(file.is_cleaned for file in files)
+    assert sum(check_sidecar(each, bytes(16)) for each in log.cleaning_view().segments) > 10
     again = home.open()
     assert [record.offset for record in read_all(again, max_bytes=5000)] == found
