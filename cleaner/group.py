@@ -1,15 +1,21 @@
-"""Which neighbouring segments are recopied into one: small ones merge, none outgrows its bounds.
+"""Which segments a pass rewrites, and with which neighbours they become one. Pure.
 
-A group's sources together stay within `segment.bytes`, their indexes within `segment.index.bytes`,
-and the offsets within 2^31 - 1 of the group's base, because an index entry holds an int32. A single
-segment is a group whatever its size. Pure.
+A segment in which something changes is rewritten; one in which nothing changes is not touched, unless
+it is small beside its neighbours: segments that lie side by side are merged where the merged one is
+at least half as large again as any of them that would not have been rewritten for its own sake. So a
+byte is merged O(log n) times between two rewrites that it needs, as in a size-tiered LSM tree, and a
+log of small segments comes down to a few large ones.
 
-Source: Apache Kafka, Cleaner.java `groupSegmentsBySize`; KAFKA-4451, KAFKA-6264.
+Sizes are those that will be left. A group stays within `segment.bytes`, its index within
+`segment.index.bytes`, and its offsets within 2^31 - 1 of its base, because an index entry holds an
+int32. A segment that is rewritten alone may have any size.
+
+Source: Apache Kafka, Cleaner.java `groupSegmentsBySize`; KAFKA-4451, KAFKA-6264. Kafka rewrites all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from storage.manifest import SegmentRow
@@ -25,6 +31,17 @@ BATCH_BYTES_MIN = 61
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a pass would do to one sealed segment."""
+
+    row: SegmentRow
+    is_needed: bool
+    """Whether something in it changes."""
+    bytes_left: int
+    """About what its batches will take afterwards; what they take now if nothing changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBounds:
     """What a group of segments may not exceed, from the topic's configuration."""
 
@@ -37,24 +54,67 @@ class GroupBounds:
         distance = max(self.index_interval_bytes, BATCH_BYTES_MIN)
         return -(-segment_bytes // distance) * INDEX_ENTRY_BYTES_MAX
 
-    def admit(self, group: list[SegmentRow], row: SegmentRow) -> bool:
-        """Whether `row`, which follows `group`, may join it."""
-        size = sum(member.size for member in group) + row.size
+    def admit(self, segment: Work, run: Sequence[Work], run_bytes: int) -> bool:
+        """Whether `segment` and the run behind it, newest first, may become one."""
+        size = segment.bytes_left + run_bytes
         return (
             size <= self.segment_bytes
             and self.index_bytes(size) <= self.segment_index_bytes
-            and row.end_offset - 1 - group[0].base_offset <= OFFSET_SPAN_MAX
+            and run[0].row.end_offset - 1 - segment.row.base_offset <= OFFSET_SPAN_MAX
         )
 
 
 def group_segments(
-    rows: Iterable[SegmentRow], bounds: GroupBounds
+    segments: Sequence[Work], bounds: GroupBounds
 ) -> tuple[tuple[SegmentRow, ...], ...]:
-    """Cut sealed segments, given in offset order, into groups that become one segment each."""
-    groups: list[list[SegmentRow]] = []
-    for row in rows:
-        if groups and bounds.admit(groups[-1], row):
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return tuple(tuple(group) for group in groups)
+    """The groups to rewrite, each into one segment; what is in none is not touched.
+
+    Args:
+        segments: neighbours, in offset order.
+    """
+    groups: list[list[Work]] = []
+    run: list[Work] = []
+    size = 0
+    # From the newest on: there the small ones are, and what merges grows towards the old ones.
+    for segment in reversed(segments):
+        while run and not bounds.admit(segment, run, size):
+            run = _close(run, groups)
+            size = _bytes_left(run)
+        run.append(segment)
+        size += segment.bytes_left
+    while run:
+        run = _close(run, groups)
+    return tuple(
+        tuple(work.row for work in reversed(group))
+        for group in reversed(groups)
+        if len(group) > 1 or group[0].is_needed
+    )
+
+
+def _close(run: list[Work], groups: list[list[Work]]) -> list[Work]:
+    """Turn a run that fits into groups; what may still grow towards older segments.
+
+    That is what lies before a segment that is too large to be rewritten for the others' sake.
+    Runs and groups are newest first.
+    """
+    at = _dominant(run)
+    if at is None:
+        groups.append(run)
+        return []
+    newer = run[:at]
+    while newer:
+        newer = _close(newer, groups)
+    return run[at + 1 :]
+
+
+def _dominant(run: Sequence[Work]) -> int | None:
+    """The place of the segment that needs no work and has more than twice what all others have."""
+    total = _bytes_left(run)
+    for at, work in enumerate(run):
+        if not work.is_needed and work.bytes_left > 2 * (total - work.bytes_left):
+            return at
+    return None
+
+
+def _bytes_left(run: Sequence[Work]) -> int:
+    return sum(work.bytes_left for work in run)

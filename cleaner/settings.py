@@ -42,6 +42,8 @@ class CleanerSettings:
     """log.cleaner.io.max, .read and .write.bytes.per.second."""
     verify: bool = True
     """log.cleaner.verify.enable: whether a pass proves its output before it swaps it in."""
+    keeps_key_sidecars: bool = True
+    """log.cleaner.key.sidecar.enable: whether key sidecars stay for the next pass."""
     backoff_ms: int = 15_000
     """log.cleaner.backoff.ms: how long a worker that found nothing to clean waits."""
     decompressed_bytes_max: int = 256 << 20

@@ -279,6 +279,15 @@ class BrokerConfig(NetworkConfig):
         doc="Whether a cleaning pass reads what it wrote again and proves it against the source"
         " before it replaces anything. A property of Kompakt's own.",
     )
+    log_cleaner_key_sidecar_enable: bool = prop(
+        "log.cleaner.key.sidecar.enable",
+        BOOLEAN,
+        default=True,
+        dynamic=False,
+        doc="Whether the cleaner keeps, beside each sealed segment of a compacted topic, the hashes of"
+        " its keys, 24 bytes a record, so that the next pass reads only what it rewrites. A property"
+        " of Kompakt's own.",
+    )
     log_cleaner_backoff_ms: int = prop(
         "log.cleaner.backoff.ms",
         LONG,
@@ -355,6 +364,7 @@ class BrokerConfig(NetworkConfig):
                 write=_rate(self.log_cleaner_io_write_bytes_per_second),
             ),
             verify=self.log_cleaner_verify_enable,
+            keeps_key_sidecars=self.log_cleaner_key_sidecar_enable,
             backoff_ms=self.log_cleaner_backoff_ms,
             decompressed_bytes_max=self.log_cleaner_decompressed_batch_bytes_max,
         )

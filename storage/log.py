@@ -345,6 +345,14 @@ class PartitionLog(ReadableLog):
         with self._service.failing_with_the_disk(SwapRefused, NoSpace):
             self._list.swap(sources, cleaned, generation=generation, clean_offset=clean_offset)
 
+    def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None:
+        """Move the clean offset where no segment has to change for it. A worker thread.
+
+        Raises as `swap`; nothing has changed then.
+        """
+        with self._service.failing_with_the_disk(SwapRefused, NoSpace):
+            self._list.commit_clean_offset(clean_offset, generation=generation)
+
     # ---------------------------------------------------------------- changing and ending
 
     def update_config(self, config: LogConfig) -> None:

@@ -2,7 +2,7 @@
 
     roll        a new active segment at once; then, in the background, a commit that lists it
     checkpoint  how far the active segment is safe: the recovery point; in the background, too
-    swap        cleaned segments for their sources
+    swap        cleaned segments for their sources; or a later clean offset alone
     advance     a later log start, and none of the segments below it
     truncate    fewer segments, and a new active one
     close       a recovery point at the log's end
@@ -302,8 +302,7 @@ class SegmentList:
             try:
                 self._list_rolled()
                 with self.state_lock:
-                    if self.generation != generation:
-                        raise SwapRefused("the log was truncated, deleted or changed its policy")
+                    self._check_generation(generation)
                     check_swap(self.segments, sources)
                 new = [self._segment_of(each.row) for each in cleaned]
                 self._commit(swapped(self._listed, sources, new), clean_offset=clean_offset)
@@ -325,6 +324,19 @@ class SegmentList:
                     error.action, error.path, error.errno, "after the commit"
                 ) from error
             self._show_swap(sources, new)
+
+    def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None:
+        """Commit a clean offset alone. See `PartitionLog.commit_clean_offset`."""
+        with self.commit_lock:
+            self._service.check_online()
+            self._list_rolled()
+            with self.state_lock:
+                self._check_generation(generation)
+            self._commit(self._listed, clean_offset=clean_offset)
+
+    def _check_generation(self, generation: int) -> None:
+        if self.generation != generation:
+            raise SwapRefused("the log was truncated, deleted or changed its policy")
 
     def _show_swap(self, sources: Sequence[SegmentRow], new: Sequence[Segment]) -> None:
         """Let readers see the committed segments, and remove their sources behind the last one."""

@@ -116,6 +116,26 @@ def test_clean_offset_moves_with_the_swap_that_says_so_and_is_durable(cleaning: 
     assert left.open().clean_offset == 9
 
 
+def test_clean_offset_moves_alone_and_is_durable(cleaning: Pass) -> None:
+    names = cleaning.names()
+
+    cleaning.log.commit_clean_offset(9, generation=cleaning.view.generation)
+
+    assert (cleaning.log.clean_offset, cleaning.names()) == (9, names)
+    left = LogHome(cleaning.disk.after_crash(Loss.EVERYTHING, Random(0)))
+    assert left.open().clean_offset == 9
+
+
+def test_clean_offset_of_a_log_that_was_truncated_since_is_refused(cleaning: Pass) -> None:
+    cleaning.log.truncate_to(7)
+
+    with pytest.raises(SwapRefused, match="truncated"):
+        cleaning.log.commit_clean_offset(12, generation=cleaning.view.generation)
+
+    assert cleaning.log.clean_offset == 0
+    assert cleaning.home.failures == []
+
+
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean_stop", "crash"])
 @pytest.mark.parametrize("wrong", [2, 99], ids=["below_the_start", "beyond_the_end"])
 def test_a_clean_offset_outside_the_log_becomes_its_start_though_nobody_cleans_it(
