@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cleaner.clean import clean, plan_pass
+from cleaner.clean import clean
+from cleaner.cleaning_plan import plan_pass
 from cleaner.meter import PassMeter
 from cleaner.pick import assess
 from cleaner.probe import SilentProbe

@@ -3,6 +3,7 @@
     the view        the log as a roll would leave it: `now` rolls first, so the active segment counts as
                     sealed up to its end, and its bound is the high watermark as ever
     the log         takes swaps, and writes them down
+    sidecars        that it has to make are removed again, so that the pass makes them, too
     the segments    are written to `storage/null_files.py`, which only counts
     verification    is left out, for there is nothing to read again; its reading is added to the account
 
@@ -15,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from cleaner.clean import CleaningPlan, clean
+from cleaner.clean import clean
+from cleaner.cleaning_plan import CleaningPlan
 from cleaner.meter import PassMeter
 from cleaner.report import GroupReport, PassReport
 from cleaner.settings import CleanerSettings
@@ -76,7 +78,8 @@ class DryLog:
 
     def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter:
         self._version += 1
-        return CleanedSegmentWriter(self._fs, self._log.directory, base_offset, self._version)
+        directory, hash_key = self._log.directory, self._log.identity.hash_key
+        return CleanedSegmentWriter(self._fs, directory, base_offset, self._version, hash_key)
 
     def swap(
         self,
@@ -87,6 +90,9 @@ class DryLog:
         clean_offset: int | None,
     ) -> None:
         self.swapped.add(sources[0].base_offset)
+
+    def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None:
+        """Nothing is committed."""
 
 
 def dry_run(
@@ -104,7 +110,14 @@ def dry_run(
         rates: what holds passes at present; `math.inf` where nothing does.
     """
     dry_log = DryLog(log)
-    report = clean(dry_log, plan, replace(settings, verify=False), meter=meter, monotonic=monotonic)
+    report = clean(
+        dry_log,
+        plan,
+        replace(settings, verify=False),
+        meter=meter,
+        monotonic=monotonic,
+        is_rehearsal=True,
+    )
     predicted = predicted_report(report, is_verified=settings.verify, rates=rates)
     replaced = tuple(
         group for group in report.group_reports if group.sources[0].base_offset in dry_log.swapped
@@ -121,7 +134,7 @@ def dry_run(
 
 def predicted_report(rehearsed: PassReport, *, is_verified: bool, rates: IoRates) -> PassReport:
     """The report of the pass itself, from that of its rehearsal. Pure."""
-    read_again = rehearsed.bytes_written if is_verified else 0
+    read_again = rehearsed.bytes_after if is_verified else 0
     report = replace(
         rehearsed, bytes_read=rehearsed.bytes_read + read_again, is_verified=is_verified
     )

@@ -18,7 +18,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storage.manifest import SegmentRow
+from storage.key_totals import KeyTotals
+from storage.manifest import UNKNOWN, SegmentRow
 
 OFFSET_SPAN_MAX = (1 << 31) - 1
 """The largest last offset of a segment, relative to its base offset."""
@@ -39,6 +40,47 @@ class Work:
     """Whether something in it changes."""
     bytes_left: int
     """About what its batches will take afterwards; what they take now if nothing changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What is known of a segment before a pass decides whether to rewrite it."""
+
+    totals: KeyTotals
+    superseded: int
+    """Records that a later one of their key replaces."""
+    changed_batches: int
+    """Batches of transactions, markers and empty ones that go or get their delete horizon."""
+
+
+def work_on(row: SegmentRow, found: Findings, *, now_ms: int, keeps_unkeyed: bool) -> Work:
+    """Whether a segment needs to be rewritten, and about what will be left of it.
+
+    It does for a superseded record; a tombstone that has no delete horizon yet, a horizon that has
+    passed or that the manifest does not know; a record without a key that must go; and for what its
+    transactions and empty batches ask for.
+
+    Args:
+        now_ms: up to here delete horizons have passed.
+    """
+    totals = found.totals
+    unkeyed = 0 if keeps_unkeyed else totals.unkeyed
+    horizon_ms = totals.least_delete_horizon_ms
+    is_news = horizon_ms != UNKNOWN and row.least_delete_horizon_ms == UNKNOWN
+    is_needed = (
+        found.superseded + found.changed_batches + unkeyed + totals.tombstones > 0
+        or has_passed(horizon_ms, now_ms)
+        or is_news
+    )
+    records = totals.entries + totals.unkeyed
+    dead = found.superseded + unkeyed
+    bytes_left = row.size * (records - dead) // records if dead else row.size
+    return Work(row=row, is_needed=is_needed, bytes_left=bytes_left)
+
+
+def has_passed(horizon_ms: int, now_ms: int) -> bool:
+    """Whether there is a delete horizon, and it is over."""
+    return UNKNOWN < horizon_ms <= now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,6 +231,44 @@ class Transactions:
     def aborted(self) -> list[AbortedTransaction]:
         """The aborted transactions in the section, by producer, then by offset."""
 
+class BatchSurvey:
+    """Tells by the special rows of sidecars which batches a pass changes that no mark speaks of.
+
+    Those are aborted data, empty batches that nobody needs, and markers of whose transaction nothing
+    will be left. Look at the blocks of all segments from the log's start on, in order.
+    """
+
+    def __init__(
+        self,
+        *,
+        end_offset: int,
+        producer_last_offsets: Collection[int] = (),
+        producer_marker_epochs: Mapping[int, int] | None = None,
+        transactions: Transactions | None = None,
+        stamps_markers: bool = False,
+    ) -> None:
+        """The arguments are `BatchFilter`'s."""
+
+    def look(
+        self,
+        block: Buffer,
+        marks: Buffer,
+        *,
+        base_offset: int,
+        first_entry: int,
+        horizon_is_due: bool,
+    ) -> int:
+        """How many batches of a block change, or may.
+
+        Args:
+            marks, first_entry: see `mark_keys`, which has set them.
+            horizon_is_due: whether a delete horizon of the segment has passed: tombstones of
+                batches that have one count as gone.
+
+        Raises:
+            KeysDiffer: see the module.
+        """
+
 class BatchFilter:
     """Decides, batch by batch, what of a log goes into the cleaned segments, and builds it."""
 

@@ -9,6 +9,7 @@ A record is read by `read_record` of record_format.h, which checks every bound; 
 by what it read.
 """
 
+from cpython.array cimport array
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cython cimport final
@@ -163,6 +164,7 @@ include "key_block.pxi"
 include "transactions.pxi"
 include "index.pxi"
 include "mark.pxi"
+include "survey.pxi"
 include "judged.pxi"
 include "source_keys.pxi"
 include "batch_writer.pxi"

@@ -86,7 +86,8 @@ def search_segment(
     def step(chunk: bytes, position: int) -> ReadStep:
         return finder.feed(chunk, position=position)
 
-    scan_segment(segment, step, chunk_bytes=chunk_bytes, meter=meter)
+    for _ in scan_segment(segment, step, chunk_bytes=chunk_bytes, meter=meter):
+        pass
 
 
 def key_history(view: CleaningView, key: bytes, hits: Sequence[KeyHit], count: int) -> KeyHistory:

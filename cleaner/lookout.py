@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from cleaner.clean import CleaningPlan, plan_pass
+from cleaner.cleaning_plan import CleaningPlan, plan_pass
 from cleaner.clock import Clock, HorizonClock
 from cleaner.look import Look
 from cleaner.pick import Assessment, LogState, Reason, Remainder, assess
@@ -147,7 +147,7 @@ class Lookout:
             now_ms=plan.now_ms,
             is_stuck=report.end_offset == plan.start_offset < plan.end_offset,
         )
-        dirty_bytes = report.dirty_ratio * report.bytes_before
+        dirty_bytes = report.dirty_ratio * (report.bytes_before + report.bytes_untouched)
         if dirty_bytes > 0:
             freed = (report.bytes_before - report.bytes_after) / dirty_bytes
             self._gains[partition] = min(max(freed, 0.0), 1.0)

@@ -1,6 +1,6 @@
 """The offset map of a pass: key hash -> last offset, 24 bytes an entry.
 
-`OffsetMap` itself is compiled and lives in `cleaner/kernel.pyx`; `cleaner/map.py` fills it. Here is
+`OffsetMap` itself is compiled and lives in `cleaner/kernel.pyx`; `cleaner/mark.py` fills it. Here is
 how much memory it takes.
 """
 

@@ -22,13 +22,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from cleaner.clean import CleaningPlan
+from cleaner.cleaning_plan import CleaningPlan
 from cleaner.clock import Clock
 from cleaner.dry_run import DryRun
 from cleaner.key_search import KeyHistory
 from cleaner.look import Look
 from cleaner.lookout import Lookout
-from cleaner.map import MapTooSmall
 from cleaner.meter import CleaningAborted
 from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseScope
 from cleaner.pick import Assessment
@@ -172,8 +171,8 @@ class CleanerPool:
             ValueError: the log is not compacted.
             CleaningPaused: it is paused, and that is to be heeded.
             CleaningAborted: the pool stops, or the log was truncated, deleted or reconfigured.
-            SwapRefused, ProtocolError, StorageError, MapTooSmall: as `cleaner.clean.clean`; the
-                partition is in quarantine then, as after a pass that nobody asked for.
+            SwapRefused, ProtocolError, StorageError, VerificationFailed: as `cleaner.clean.clean`;
+                the partition is in quarantine then, as after a pass that nobody asked for.
         """
 
         def begin() -> tuple[CleaningPlan, RunningPass]:
@@ -193,8 +192,8 @@ class CleanerPool:
 
         Raises:
             ValueError: the log is not compacted.
-            CleaningAborted, ProtocolError, StorageError, MapTooSmall: as `clean_now`; the partition
-                is not put into quarantine for it.
+            CleaningAborted, ProtocolError, StorageError: as `clean_now`; the partition is not put
+                into quarantine for it.
         """
 
         def begin() -> tuple[CleaningPlan, RunningPass]:
@@ -323,7 +322,7 @@ class CleanerPool:
                     log, plan = picked
                     running = self._runner.claim(log, Task.CLEAN, plan.reason)
                 await self._run(log, plan, running)
-        except (CleaningAborted, ProtocolError, StorageError, MapTooSmall, VerificationFailed):
+        except (CleaningAborted, ProtocolError, StorageError, VerificationFailed):
             # Told and accounted for where it happened. What made it end may still be there.
             self._next_look_at = math.inf
             return False
@@ -379,7 +378,7 @@ class CleanerPool:
             _log.info("%s: cleaning stopped: %s", partition, reason)
             self._probe.pass_aborted(partition.topic, partition.partition, str(reason))
             raise
-        except (ProtocolError, StorageError, MapTooSmall, VerificationFailed) as error:
+        except (ProtocolError, StorageError, VerificationFailed) as error:
             self._fail(log.topic_partition, error, _reason_of(error))
             raise
         except Exception as error:

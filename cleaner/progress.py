@@ -1,12 +1,14 @@
 """How far a pass is: its phase, the bytes done of those planned, and when it may be over.
 
-    map      the dirty section is read once            |---- planned ----|
+    index    what has no key sidecar is read once      |---- planned ----|
+    mark     sidecars are scanned
     recopy   every group is read once, and written     |---------- planned ----------|
     verify   between groups, their output is read again
 
-Only bytes of the log that a phase goes through count as done, so that the total is known from the
-start and done never passes it. What is written, and read again to verify it, takes time all the same:
-`eta_seconds` has it from what the pass has measured of itself, throttle included.
+Only bytes of the log that a phase goes through count as done, so that done never passes the total; that
+shrinks once it is known which segments are rewritten. What is written, and read again to verify it,
+takes time all the same: `eta_seconds` has it from what the pass has measured of itself, throttle
+included.
 
 `PassProgress` is written by the one thread that runs the pass. Any thread reads it without a lock: each
 number is one object, and a picture that is a chunk old in one of them is good enough to be shown.
@@ -26,7 +28,8 @@ class Phase(enum.Enum):
     """What a pass is doing."""
 
     WAITING = "waiting"
-    MAP = "map"
+    INDEX = "index"
+    MARK = "mark"
     RECOPY = "recopy"
     VERIFY = "verify"
     SEARCH = "search"
@@ -39,7 +42,7 @@ class ProgressSnapshot:
 
     phase: Phase
     bytes_done: int
-    """Bytes of the log that its phases have gone through; those of the dirty section count twice."""
+    """Bytes of the log that its phases have gone through; those without a sidecar count twice."""
     bytes_planned: int
     """What `bytes_done` is at the end."""
     seconds: float
@@ -125,8 +128,8 @@ class PassProgress:
             eta_seconds=eta_seconds(
                 io_bytes=self.io_bytes,
                 seconds=seconds,
-                map_left=sum(
-                    self._planned[phase] - done[phase] for phase in (Phase.MAP, Phase.SEARCH)
+                index_left=sum(
+                    self._planned[phase] - done[phase] for phase in (Phase.INDEX, Phase.SEARCH)
                 ),
                 recopied=done[Phase.RECOPY],
                 recopy_left=self._planned[Phase.RECOPY] - done[Phase.RECOPY],
@@ -139,7 +142,7 @@ def eta_seconds(
     *,
     io_bytes: int,
     seconds: float,
-    map_left: int,
+    index_left: int,
     recopied: int,
     recopy_left: int,
     recopy_io_bytes: int,
@@ -148,4 +151,4 @@ def eta_seconds(
     if io_bytes <= 0 or seconds <= 0:
         return None
     per_byte = recopy_io_bytes / recopied if recopied else IO_PER_REWRITTEN_BYTE
-    return (map_left + recopy_left * per_byte) * seconds / io_bytes
+    return (index_left + recopy_left * per_byte) * seconds / io_bytes

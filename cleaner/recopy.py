@@ -10,17 +10,27 @@ Source: Apache Kafka, Cleaner.java `cleanSegments`, `cleanInto`; KAFKA-20036 (se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from cleaner.kernel import BatchFilter
+from cleaner.mark import Marked
 from cleaner.meter import PassMeter
-from cleaner.scan import ReadableSegment, scan_segment
+from cleaner.scan import ReadableSegment, read_exactly
 from cleaner.step import FilterStep, SegmentSummary
 from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 from storage.errors import StorageError
+from storage.key_sidecar import KeyBlock
+from storage.key_totals import KeyTotals
 from storage.manifest import UNKNOWN, SegmentRow
+
+
+class RecopiedSegment(ReadableSegment, Protocol):
+    """A segment with the blocks of its key sidecar."""
+
+    def blocks(self) -> Iterator[KeyBlock]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,24 +39,33 @@ class Output:
 
     writer: CleanedSegmentWriter
     summary: SegmentSummary
+    totals: KeyTotals
 
 
 class Recopy:
     """Writes the cleaned segments of one group. `run` or `discard` ends it."""
 
-    __slots__ = ("_filter", "_full", "_meter", "_open", "_writers", "is_verbatim")
+    __slots__ = (
+        "_filter", "_full", "_has_sidecars", "_meter", "_open", "_writers", "is_verbatim",
+    )  # fmt: skip
 
     def __init__(
         self,
         batch_filter: BatchFilter,
         new_segment: Callable[[int], CleanedSegmentWriter],
         *,
+        has_sidecars: bool,
         meter: PassMeter,
     ) -> None:
-        """`new_segment` makes the staged file of a cleaned segment with a base offset."""
+        """
+        Args:
+            new_segment: makes the staged file of a cleaned segment with a base offset.
+            has_sidecars: whether the cleaned segments get key sidecars.
+        """
         # Constant after construction.
         self._filter = batch_filter
         self._open = new_segment
+        self._has_sidecars = has_sidecars
         self._meter = meter
         # State: all outputs but the last are in `_full`, too, with their summaries.
         self._writers: list[CleanedSegmentWriter] = []
@@ -55,26 +74,31 @@ class Recopy:
         """Whether what was written so far is what was read, to the byte."""
 
     def run(
-        self, group: Sequence[ReadableSegment], *, chunk_bytes: int, now_ms: int
+        self, group: Sequence[tuple[RecopiedSegment, Marked]], *, now_ms: int
     ) -> tuple[CleanedSegment, ...]:
         """Recopy `group`; everything is synced when it returns, and nothing lists it yet.
 
         If anything is raised the caller discards.
 
         Raises:
+            KeysDiffer: a record is not what its segment's sidecar says of it.
             CorruptBatch, DecompressionTooLarge, CleaningAborted, StorageError: see `scan_segment`.
+            DamagedSidecar: see `IndexedSegment.blocks`.
         """
         self._filter.start_group()
-        self._start_segment(group[0].row.base_offset)
-        for segment in group:
-            scan_segment(segment, self._step, chunk_bytes=chunk_bytes, meter=self._meter)
-        outputs = [*self._full, Output(writer=self._writers[-1], summary=self._filter.segment)]
+        self._start_segment(group[0][0].row.base_offset)
+        for segment, its in group:
+            self._filter.start_source(segment.row.base_offset, its.marks)
+            for block in segment.blocks():
+                self._recopy_block(segment, block)
+        self._append_keys(self._filter.take_keys())
+        outputs = [*self._full, self._whole_output()]
         rows = cleaned_rows(
             [output.summary for output in outputs],
-            [segment.row for segment in group],
+            [segment.row for segment, _ in group],
             now_ms=now_ms,
         )
-        return tuple(output.writer.finish(row) for output, row in zip(outputs, rows, strict=True))
+        return tuple(self._finish(output, row) for output, row in zip(outputs, rows, strict=True))
 
     def discard(self) -> None:
         """Remove all that was written; only for segments that no manifest lists."""
@@ -87,17 +111,42 @@ class Recopy:
         self._writers.append(self._open(base_offset))
         self._filter.start_segment(base_offset)
 
-    def _step(self, chunk: bytes, position: int) -> FilterStep:
-        step = self._filter.feed(chunk, position=position)
+    def _whole_output(self) -> Output:
+        return Output(
+            writer=self._writers[-1],
+            summary=self._filter.segment,
+            totals=self._filter.key_totals,
+        )
+
+    def _recopy_block(self, segment: RecopiedSegment, block: KeyBlock) -> None:
+        """Feed the filter with a block and exactly the bytes that it speaks for."""
+        data = memoryview(read_exactly(segment, block.position, block.data_bytes))
+        self._meter.read(len(data))
+        consumed = 0
+        while consumed < len(data):
+            position = block.position + consumed
+            step = self._filter.feed(data[consumed:], block.data, position=position)
+            self._write(step, data[consumed : consumed + step.consumed_bytes])
+            consumed += step.consumed_bytes
+
+    def _write(self, step: FilterStep, source: memoryview) -> None:
         if self.is_verbatim:
-            self.is_verbatim = bytes(step.output) == chunk[: step.consumed_bytes]
+            self.is_verbatim = step.output == source
         if len(step.output):
             self._writers[-1].append(step.output, step.index_entries)
             self._meter.wrote(len(step.output))
+        self._append_keys(step.key_block)
         if step.segment_full:
-            self._full.append(Output(writer=self._writers[-1], summary=self._filter.segment))
+            self._full.append(self._whole_output())
             self._start_segment(step.next_base_offset)
-        return step
+
+    def _append_keys(self, block: bytes) -> None:
+        if block and self._has_sidecars:
+            self._writers[-1].append_keys(block)
+            self._meter.wrote(len(block))
+
+    def _finish(self, output: Output, row: SegmentRow) -> CleanedSegment:
+        return output.writer.finish(row, output.totals if self._has_sidecars else None)
 
 
 def cleaned_rows(

@@ -54,16 +54,16 @@ class PassReport:
     start_offset: int
     """The first dirty offset: where the offset map began."""
     end_offset: int
-    """The new clean offset; below what was planned when the offset map was full before."""
+    """The new clean offset; below what was planned where a transaction is not decided."""
     planned_end_offset: int
     """The first uncleanable offset when the pass was planned."""
     bytes_read: int
-    """All bytes read, those of the dirty section twice: for the map and for the recopy. The output,
-    too, if it was verified."""
+    """All bytes read: of segments, of key sidecars as often as they were scanned, and of the output
+    if it was verified."""
     bytes_written: int
-    """Segment bytes written, indexes excluded."""
+    """Segment bytes and key sidecars written, indexes excluded."""
     bytes_before: int
-    """Segment bytes of the groups that were looked at."""
+    """Segment bytes of the groups that were rewritten."""
     bytes_after: int
     """Segment bytes that stand in their place."""
     records_before: int
@@ -72,14 +72,21 @@ class PassReport:
     """Records recopied."""
     records_by_verdict: Mapping[str, int] = field(default_factory=dict)
     """How many records met each verdict of `retain.Verdict`; the keys are its values."""
+    bytes_untouched: int = 0
+    """Segment bytes in which nothing changed, which were neither read nor written."""
     keys_mapped: int = 0
-    """Distinct keys in the offset map."""
+    """Distinct keys of the dirty section."""
     keys_capacity: int = 0
-    """Keys that the offset map could hold."""
+    """Keys that the offset map could have held, over all its parts."""
+    parts: int = 0
+    """Parts of the hash space that the offset map took one after the other; 0: nothing was dirty."""
+    sidecars_built: int = 0
+    """Segments that were read because they had no sound key sidecar."""
     groups: int = 0
     """Groups of segments that were recopied and swapped in."""
     segments_before: int = 0
     segments_after: int = 0
+    segments_untouched: int = 0
     dirty_ratio: float = 0.0
     """The share of dirty bytes when the pass was planned."""
     seconds: float = 0.0
@@ -94,7 +101,7 @@ class PassReport:
 
     @property
     def is_partial(self) -> bool:
-        """Whether the offset map was full before the end; the next pass goes on from there."""
+        """Whether it ended before its plan's end, because a transaction there is not decided."""
         return self.end_offset < self.planned_end_offset
 
     def _fates(self, prefix: str) -> str:

@@ -19,7 +19,8 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TypeVar
 
-from cleaner.clean import CleaningPlan, clean
+from cleaner.clean import clean
+from cleaner.cleaning_plan import CleaningPlan
 from cleaner.clock import Clock
 from cleaner.dry_run import DryMeter, DryRun, dry_run
 from cleaner.key_search import KeyHistory, find_key

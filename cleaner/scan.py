@@ -1,4 +1,4 @@
-"""Read a segment from a position to its end in chunks that begin at a batch.
+"""Read a segment to its end in chunks that begin at a batch.
 
 The kernel says how many bytes of a chunk it took; the next chunk begins there, so a batch that a
 chunk cut is read again with the next one: from the page cache, so it is counted once. A batch larger
@@ -10,7 +10,8 @@ Source: Apache Kafka, Cleaner.java `growBuffersOrFail`; KAFKA-4298, KAFKA-6834.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Protocol, TypeVar
 
 from cleaner.meter import PassMeter
 from protocol.errors import CorruptBatch
@@ -27,7 +28,7 @@ class ReadableSegment(Protocol):
 
 
 class Advance(Protocol):
-    """How a step of the kernel went on: `MapStep` and `FilterStep` are such."""
+    """How a step of the kernel went on: `IndexStep` and `ReadStep` are such."""
 
     @property
     def consumed_bytes(self) -> int: ...
@@ -35,45 +36,49 @@ class Advance(Protocol):
     def needed_bytes(self) -> int: ...
 
 
-class Step(Protocol):
-    """Handles the whole batches of a chunk; None ends the scan."""
-
-    def __call__(self, chunk: bytes, position: int) -> Advance | None: ...
+A = TypeVar("A", bound=Advance)
 
 
 def scan_segment(
-    segment: ReadableSegment, step: Step, *, chunk_bytes: int, meter: PassMeter, position: int = 0
-) -> bool:
-    """Hand a segment to `step`, chunk by chunk; False if a step ended the scan.
-
-    Args:
-        position: where to begin; a batch begins there.
+    segment: ReadableSegment,
+    step: Callable[[bytes, int], A],
+    *,
+    chunk_bytes: int,
+    meter: PassMeter,
+) -> Iterator[A]:
+    """Hand a segment to `step`, chunk by chunk with its position, and yield how each one went on.
 
     Raises:
         CorruptBatch: the segment ends inside a batch or before its size.
         CleaningAborted: see `PassMeter`; within a chunk.
         StorageError: reading failed.
     """
-    end = segment.row.size
+    position, end = 0, segment.row.size
     wanted = chunk_bytes
-    stalls = 0
-    counted = position
+    counted = 0
     while position < end:
-        chunk = segment.read_at(position, min(wanted, end - position))
-        _check(len(chunk) == min(wanted, end - position), segment, position, "file ends early")
+        chunk = read_exactly(segment, position, min(wanted, end - position))
         meter.read(max(position + len(chunk) - counted, 0))
         counted = max(position + len(chunk), counted)
         advance = step(chunk, position)
-        if advance is None:
-            return False
         position += advance.consumed_bytes
         needed = advance.needed_bytes
         _check(needed <= end - position, segment, position, f"batch claims {needed} bytes")
+        assert advance.consumed_bytes or needed > len(chunk), "a step made no progress"
         wanted = max(chunk_bytes, needed)
-        # A step may stop before its first batch once, to begin an output segment with it.
-        stalls = 0 if advance.consumed_bytes or needed > len(chunk) else stalls + 1
-        assert stalls < 2, "a step made no progress"
-    return True
+        yield advance
+
+
+def read_exactly(segment: ReadableSegment, position: int, size: int) -> bytes:
+    """Bytes of a segment.
+
+    Raises:
+        CorruptBatch: the segment ends before.
+        StorageError: reading failed.
+    """
+    data = segment.read_at(position, size)
+    _check(len(data) == size, segment, position, "file ends early")
+    return data
 
 
 def _check(holds: bool, segment: ReadableSegment, position: int, problem: str) -> None:

@@ -15,6 +15,12 @@ MAP_ENTRY_BYTES = 24
 MAP_BYTES_MIN = 16 * MAP_ENTRY_BYTES
 """The least that an offset map takes."""
 
+MARKS_SHARE = 8
+"""The marks take at most this part of the map's memory"""
+
+MARKS_BYTES_MIN = 1 << 16
+"""but may always take this much: half a million records."""
+
 LOAD_FACTOR_MAX = 0.95
 """A fuller map would search for ever longer; Kafka allows more."""
 
@@ -64,6 +70,11 @@ class CleanerSettings:
     def map_bytes(self) -> int:
         """Memory of one worker's offset map."""
         return max(min(self.dedupe_buffer_size // self.threads, MAP_BYTES_MAX), MAP_BYTES_MIN)
+
+    @property
+    def marks_bytes(self) -> int:
+        """The part of the map's memory that the marks of a pass may take."""
+        return max(self.map_bytes // MARKS_SHARE, MARKS_BYTES_MIN)
 
     @property
     def map_load_factor(self) -> float:

@@ -1,28 +1,29 @@
-"""Whether a cleaned section holds each key at most once: the cleaner's own map and filter say it.
+"""Whether a cleaned section holds each key at most once: the cleaner's own map and marks say it.
 
-Memory is bounded by the map: it takes the section in as many stretches as it needs, and for each the
-filter goes through everything up to the stretch's end and counts what a later record has superseded.
+Memory is bounded by the map: it takes the hash space in as many parts as it needs, and for each the
+section is read twice: into the map, and to count what a later record has superseded.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cleaner.kernel import BatchFilter, OffsetMap
-from cleaner.map import DirtySection, MapTooSmall, map_dirty_section
+from cleaner.index import indexed_blocks
+from cleaner.kernel import KeyIndexer, OffsetMap, mark_keys
+from cleaner.mark import DirtySection, KeyParts, marks_bytes
 from cleaner.meter import PassMeter
 from cleaner.probe import SilentProbe
-from cleaner.retain import Verdict
-from cleaner.scan import scan_segment
 from cleaner.settings import CHUNK_BYTES_MIN
-from cleaner.step import FilterStep
 from cleaner.throttle import Throttle
 from protocol.errors import ProtocolError
 from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.findings import Check, Finding, Findings
+from storage.key_sidecar import KeyBlock, key_block
+from storage.key_totals import KeyTotals
 from storage.log_directory import HASH_KEY_BYTES
 from storage.log_identity import LogIdentity
 from storage.manifest import UNKNOWN, Manifest, SegmentRow, decode
@@ -49,6 +50,39 @@ class SegmentOnDisk:
             file.close()
 
 
+@dataclass(frozen=True, slots=True)
+class ScannedKeys:
+    """The keys of a segment, read from it as often as they are asked for: nothing is written."""
+
+    segment: SegmentOnDisk
+    hash_key: bytes
+
+    @property
+    def row(self) -> SegmentRow:
+        return self.segment.row
+
+    @property
+    def totals(self) -> KeyTotals:
+        """As many entries as the segment may have records."""
+        return KeyTotals(
+            entries=max(self.row.record_count, self.row.end_offset - self.row.base_offset)
+        )
+
+    def blocks(self) -> Iterator[KeyBlock]:
+        """Raises CorruptBatch, DecompressionTooLarge, StorageError: see `scan_segment`."""
+        indexer = KeyIndexer(
+            self.hash_key,
+            base_offset=self.row.base_offset,
+            decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
+        )
+        position = first_entry = 0
+        for data in indexed_blocks(self.segment, indexer, chunk_bytes=CHUNK_BYTES, meter=_meter()):
+            block = key_block(data, position=position, first_entry=first_entry)
+            position += block.data_bytes
+            first_entry += block.entry_count
+            yield block
+
+
 def verify_keys(
     fs: FileSystem,
     identity: LogIdentity,
@@ -69,7 +103,7 @@ def verify_keys(
         manifest = decode(fs.read_bytes(path), path)
         segments = _cleaned_segments(fs, identity.directory, manifest)
         _look(segments, manifest, map_bytes, findings, progress)
-    except (StorageError, ProtocolError, MapTooSmall) as error:
+    except (StorageError, ProtocolError) as error:
         findings.note(Check.KEYS, path, f"its keys were not looked at: {error}")
     return findings.all()
 
@@ -92,58 +126,48 @@ def _look(
     findings: Findings,
     progress: Callable[[int], None],
 ) -> None:
-    offset_map = OffsetMap(map_bytes, os.urandom(HASH_KEY_BYTES))
-    start = manifest.log_start_offset
-    while start < manifest.clean_offset:
-        section = DirtySection(
-            segments=[each for each in segments if each.row.end_offset > start],
-            start_offset=start,
-            end_offset=manifest.clean_offset,
-            is_settled=True,
-        )
-        mapped = map_dirty_section(
-            section,
-            offset_map,
-            decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
-            chunk_bytes=CHUNK_BYTES,
-            meter=_meter(),
-        )
-        for segment in segments:
-            if segment.row.base_offset < mapped.end_offset:
-                _count_superseded(segment, offset_map, mapped.end_offset, findings)
-                progress(segment.row.size)
-        start = mapped.end_offset
-
-
-def _count_superseded(
-    segment: SegmentOnDisk, offset_map: OffsetMap, end_offset: int, findings: Findings
-) -> None:
-    """Say how many records of a segment have a key that is in the map at a later offset."""
-    batch_filter = BatchFilter(
-        offset_map,
-        end_offset=end_offset,
-        tail_offset=-1,
-        now_ms=0,
-        delete_retention_ms=0,
-        decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
+    hash_key = os.urandom(HASH_KEY_BYTES)
+    sources = [ScannedKeys(segment, hash_key) for segment in segments]
+    section = DirtySection(
+        sources=sources,
+        start_offset=manifest.log_start_offset,
+        end_offset=manifest.clean_offset,
+        # What a pass went through and left of transactions was committed.
+        transactions=None,
     )
-    first: int | None = None
+    parts = KeyParts(section, OffsetMap(map_bytes, hash_key))
+    superseded: Counter[ScannedKeys] = Counter()
+    first: dict[ScannedKeys, int] = {}
+    for offset_map in parts.each(section.start_offset):
+        for source in sources:
+            for block in source.blocks():
+                count = _superseded_in(source, block, section, offset_map)
+                superseded[source] += count
+                if count:
+                    first[source] = min(block.position, first.get(source, block.position))
+            progress(source.row.size)
+    for source in sources:
+        if superseded[source]:
+            text = (
+                f"{superseded[source]} records of the cleaned section have a later one of their key"
+                " there"
+            )
+            findings.warn(Check.KEYS, source.segment.path, text, first[source])
 
-    def step(chunk: bytes, position: int) -> FilterStep:
-        nonlocal first
-        done = batch_filter.feed(chunk, position=position)
-        if first is None and batch_filter.counts[Verdict.DROPPED_SUPERSEDED].records:
-            first = position
-        if done.segment_full:
-            batch_filter.start_segment(done.next_base_offset)
-        return done
 
-    batch_filter.start_segment(segment.row.base_offset)
-    scan_segment(segment, step, chunk_bytes=CHUNK_BYTES, meter=_meter())
-    superseded = batch_filter.counts[Verdict.DROPPED_SUPERSEDED].records
-    if superseded:
-        text = f"{superseded} records of the cleaned section have a later one of their key there"
-        findings.warn(Check.KEYS, segment.path, text, first)
+def _superseded_in(
+    source: ScannedKeys, block: KeyBlock, section: DirtySection, offset_map: OffsetMap
+) -> int:
+    """How many records of a block have a key that is in the map at a later offset."""
+    return mark_keys(
+        block.data,
+        offset_map,
+        bytearray(marks_bytes(block.entry_count)),
+        base_offset=source.row.base_offset,
+        first_entry=0,
+        start_offset=section.start_offset,
+        end_offset=section.end_offset,
+    ).superseded
 
 
 def _meter() -> PassMeter:

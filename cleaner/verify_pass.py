@@ -1,30 +1,38 @@
 """What must hold before a group of cleaned segments may take the place of its sources.
 
-    the map      its slots hold what was put into it; every offset that it holds in the group was met
-                 as a record; no record has a key that the map should know and does not
-    the account  the records read are those kept and those dropped, by reason
+    the map      its slots hold what was put into it; every offset that it holds in a window was met
+                 as an entry of a sidecar; no entry has a key that the map should know and does not
+    the account  the records read are those kept and those dropped, by reason; those dropped as
+                 superseded are those that were marked
     the output   read again from the synced files: its digest, its batches and its offsets are those
                  that the filter told from the source, and each manifest row says what its file holds
 
-The filter's account comes from what it read and judged, the rest from `cleaner/verify_output.pyx`,
+Every key is hashed again when its batch is recopied, and must be its sidecar's entry: that is the
+filter's part. Its account comes from what it read and judged, the rest from `cleaner/verify_output.pyx`,
 which shares none of its code: a wrong map, a lost or changed record, a bit that flipped on the way to
-the file cannot pass. Cost: a hash of each record that is written anew, and one more read of the output.
+the file cannot pass. Cost: a hash of each record that is recopied, and one more read of the output.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from cleaner.kernel import BatchFilter, OffsetMap
+from cleaner.kernel import OffsetMap
 from cleaner.meter import PassMeter
+from cleaner.retain import Verdict
 from cleaner.scan import ReadableSegment, scan_segment
 from cleaner.settings import CleanerSettings
-from cleaner.step import GroupAccount, MapTally, OutputFound, ReadStep, SegmentSummary
+from cleaner.step import (
+    GroupAccount,
+    MapTally,
+    MarkStep,
+    OutputFound,
+    ReadStep,
+    SegmentSummary,
+)
 from cleaner.verify_output import OutputReader
 from protocol.errors import CorruptBatch, DecompressionTooLarge
 from storage.manifest import UNKNOWN, SegmentRow
-
-Group = Sequence[ReadableSegment]
 
 
 class VerificationFailed(Exception):
@@ -35,96 +43,113 @@ class VerificationFailed(Exception):
 
 
 class PassVerifier:
-    """Verifies the groups of one pass, if the settings say so; used by the pass's one thread."""
+    """Verifies the steps of one pass, if the settings say so; used by the pass's one thread."""
 
-    __slots__ = ("_filter", "_meter", "_monotonic", "_settings", "_tallies", "seconds")
+    __slots__ = ("_meter", "_monotonic", "_settings", "seconds")
 
     def __init__(
-        self,
-        batch_filter: BatchFilter,
-        settings: CleanerSettings,
-        *,
-        meter: PassMeter,
-        monotonic: Callable[[], float],
+        self, settings: CleanerSettings, *, meter: PassMeter, monotonic: Callable[[], float]
     ) -> None:
         # Constant after construction.
-        self._filter = batch_filter
         self._settings = settings
         self._meter = meter
         self._monotonic = monotonic
-        # State: what the map holds of each group, by the group's base offset.
-        self._tallies: dict[int, MapTally] = {}
+        # State.
         self.seconds = 0.0
         """Wall time so far; time spent throttled is part of it."""
 
-    def check_map(self, offset_map: OffsetMap, groups: Sequence[Group]) -> None:
-        """Compare the map with what was put into it, and note what it holds of each group.
+    def check_part(
+        self, offset_map: OffsetMap, window: Sequence[SegmentRow], steps: Sequence[MarkStep]
+    ) -> None:
+        """Compare a part of the map with what was put into it and met in a window of segments.
 
         Raises:
-            VerificationFailed: an entry was lost or changed.
+            VerificationFailed: they differ.
         """
-        if not self._settings.verify:
-            return
-        started = self._monotonic()
-        self._tallies = map_tallies(offset_map, groups)
-        self.seconds += self._monotonic() - started
+        if self._settings.verify:
+            started = self._monotonic()
+            check_part(offset_map, window, steps)
+            self.seconds += self._monotonic() - started
 
-    def check_group(self, group: Group, cleaned: Sequence[ReadableSegment]) -> None:
+    def check_group(
+        self,
+        account: GroupAccount,
+        sources: Sequence[SegmentRow],
+        cleaned: Sequence[ReadableSegment],
+        *,
+        marked: int,
+    ) -> None:
         """Compare a group's finished, synced output with the filter's account of it.
+
+        Args:
+            marked: how many of its records were found superseded.
 
         Raises:
             VerificationFailed: they differ, or the output is damaged.
             CleaningAborted, StorageError: as `scan_segment`.
         """
-        if not self._settings.verify:
-            return
-        started = self._monotonic()
-        account = self._filter.account
-        check_account(account, self._tallies[group[0].row.base_offset], group)
-        check_output(account, cleaned, settings=self._settings, meter=self._meter)
-        self.seconds += self._monotonic() - started
+        if self._settings.verify:
+            started = self._monotonic()
+            check_account(account, sources, marked)
+            check_output(account, cleaned, settings=self._settings, meter=self._meter)
+            self.seconds += self._monotonic() - started
 
 
-def map_tallies(offset_map: OffsetMap, groups: Sequence[Group]) -> dict[int, MapTally]:
-    """What the map's slots hold of each group's offsets, by the group's base offset.
+def check_part(
+    offset_map: OffsetMap, window: Sequence[SegmentRow], steps: Sequence[MarkStep]
+) -> None:
+    """Whether the map holds what was put into it, and a window's entries are what it says of them.
+
+    Args:
+        steps: how each block of the window was marked.
 
     Raises:
-        VerificationFailed: all slots together do not hold what was put into the map.
+        VerificationFailed: an entry was lost or changed.
     """
-    bounds = [
-        bound for group in groups for bound in (group[0].row.base_offset, group[-1].row.end_offset)
-    ]
-    tallies = offset_map.tally_slots(bounds)
-    held = MapTally(
-        count=sum(tally.count for tally in tallies),
-        offset_sum=sum(tally.offset_sum for tally in tallies) % 2**64,
+    name = _offsets(window)
+    tallies = offset_map.tally_slots([window[0].base_offset, window[-1].end_offset])
+    held, put = _sum(tallies), offset_map.tally
+    _expect(held == put, f"the offset map holds {held}, but got {put}")
+    unknown = sum(step.unknown for step in steps)
+    _expect(
+        unknown == 0,
+        f"{name}: {unknown} records are later than the offset map says of their keys",
     )
-    _expect(held == offset_map.tally, f"the offset map holds {held}, but got {offset_map.tally}")
-    # Between two bounds of one group: below the first, the group, up to the next group, the next.
-    return {
-        group[0].row.base_offset: tally for group, tally in zip(groups, tallies[1::2], strict=False)
-    }
+    met = _sum(step.met for step in steps)
+    _expect(
+        met == tallies[1],
+        f"{name}: the offset map holds {tallies[1]}, but {met} were met as records",
+    )
 
 
-def check_account(account: GroupAccount, mapped: MapTally, group: Group) -> None:
+def _sum(tallies: Iterable[MapTally]) -> MapTally:
+    each = tuple(tallies)
+    return MapTally(
+        count=sum(tally.count for tally in each),
+        offset_sum=sum(tally.offset_sum for tally in each) % 2**64,
+    )
+
+
+def check_account(account: GroupAccount, sources: Sequence[SegmentRow], marked: int) -> None:
     """Whether all that was read of a group is accounted for, once. Pure.
 
     Raises:
-        VerificationFailed: a record or an entry of the map is not.
+        VerificationFailed: a record or a mark is not.
     """
-    name = _offsets([segment.row for segment in group])
+    name = _offsets(sources)
     judged = sum(account.records_by_verdict.values())
     _expect(
         judged == account.records_read,
         f"{name}: {account.records_read} records were read, but {judged} kept or dropped",
     )
+    by_verdict = account.records_by_verdict
+    dropped = by_verdict.get(Verdict.DROPPED_SUPERSEDED, 0)
+    # The last record of a pass stays, whatever it is.
+    kept = account.marked - dropped
     _expect(
-        account.unknown == 0,
-        f"{name}: {account.unknown} records are later than the offset map says of their keys",
-    )
-    _expect(
-        account.met == mapped,
-        f"{name}: the offset map holds {mapped}, but {account.met} were met as records",
+        account.marked == marked and 0 <= kept <= by_verdict.get(Verdict.KEPT_TAIL, 0),
+        f"{name}: {marked} records were found superseded, {account.marked} marked,"
+        f" {dropped} dropped as such",
     )
 
 
@@ -154,7 +179,8 @@ def check_output(
     for segment in cleaned:
         reader.start_segment(segment.row.base_offset)
         try:
-            scan_segment(segment, step, chunk_bytes=settings.chunk_bytes, meter=meter)
+            for _ in scan_segment(segment, step, chunk_bytes=settings.chunk_bytes, meter=meter):
+                pass
         except (CorruptBatch, DecompressionTooLarge) as error:
             raise VerificationFailed(f"{_name(segment.row)}: {error}") from error
         summaries.append(reader.segment)

@@ -263,15 +263,21 @@ class KeySidecar:
             data = memoryview(file.read_at(place, head.block_bytes))
         if len(data) != head.block_bytes or not is_sealed(data):
             raise DamagedSidecar(self.path, f"the checksum of the block at byte {place} differs")
-        return KeyBlock(
-            position=passed.data_bytes,
-            data_bytes=head.data_bytes,
-            first_entry=passed.entries,
-            special_count=head.special_rows,
-            entry_count=head.entries,
-            unkeyed_count=head.unkeyed,
-            data=data,
-        )
+        return key_block(data, position=passed.data_bytes, first_entry=passed.entries)
+
+
+def key_block(data: bytes | memoryview, *, position: int, first_entry: int) -> KeyBlock:
+    """A block with what its head says; the blocks before it end at `position` with so many entries."""
+    head = Head(*HEAD.unpack_from(data))
+    return KeyBlock(
+        position=position,
+        data_bytes=head.data_bytes,
+        first_entry=first_entry,
+        special_count=head.special_rows,
+        entry_count=head.entries,
+        unkeyed_count=head.unkeyed,
+        data=memoryview(data),
+    )
 
 
 def sealed(body: bytes) -> bytes:

@@ -8,7 +8,7 @@ from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.log_builder import KeyValue
 from tests.harness.transactional_producer import TransactionalProducer
 
-RACE_CONFIG = replace(CONFIG, segment_bytes=330)
+RACE_CONFIG = replace(CONFIG, segment_bytes=200)
 
 
 def uncleaned_log() -> CompactedLog:

@@ -60,6 +60,7 @@ class Scene:
         self.fs = self.compacted.fs = prepared.fs.after_crash(Loss.NOTHING, Random(0))
         self.log: PartitionLog = self.open(self.fs, event.config)
         self.compacted.log = self.log
+        self.compacted.sidecars = prepared.sidecars
         self.appended: list[Entry] = []
         self.is_stopping = False
         self.swaps = 0

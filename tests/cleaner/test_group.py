@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -197,13 +197,14 @@ def test_a_byte_is_merged_o_log_n_times_over_a_long_history_and_few_segments_are
     sizes_of: str,
 ) -> None:
     random = Random(sizes_of)
-    size_of = {
+    kinds: dict[str, Callable[[int], int]] = {
         "equal": lambda number: 100,
         "random": lambda number: random.randint(1, 200),
         "falling": lambda number: 3000 - number,
         "growing": lambda number: 1 + number,
         "spread": lambda number: int(random.paretovariate(0.5)) % 5000 + 1,
-    }[sizes_of]
+    }
+    size_of = kinds[sizes_of]
     segment_bytes = 50_000
     bounds = replace(WIDE, segment_bytes=segment_bytes)
     log: list[Work] = []

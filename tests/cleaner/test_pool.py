@@ -909,7 +909,7 @@ async def test_a_running_pass_says_how_far_it_is(house: House) -> None:
         await until(lambda: pool.status().running[0].progress.bytes_done > 0)
         (status,) = pool.status().running
 
-        assert status.progress.phase is Phase.MAP
+        assert status.progress.phase is Phase.INDEX
         assert status.progress.bytes_planned == 2 * log.segments[0].size
         assert status.progress.eta_seconds is not None
 

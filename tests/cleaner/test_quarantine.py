@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cleaner.map import MapTooSmall
 from cleaner.quarantine import Quarantine, kind_of
+from cleaner.verify_pass import VerificationFailed
 from storage.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 3)
@@ -63,6 +63,6 @@ def test_partitions_that_are_gone_are_named() -> None:
 def test_an_error_s_name_is_one_word_for_metrics() -> None:
     class CRCWrong(Exception): ...
 
-    assert kind_of(MapTooSmall()) == "map_too_small"
+    assert kind_of(VerificationFailed()) == "verification_failed"
     assert kind_of(ValueError("orders-3")) == "value_error"
     assert kind_of(CRCWrong()).isidentifier()

@@ -6,12 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.kernel import BatchFilter, OffsetMap
+from cleaner.index import IndexedSegment, SegmentIndex
+from cleaner.kernel import BatchFilter
+from cleaner.mark import Marked, marks_bytes
 from cleaner.recopy import Recopy, cleaned_rows
 from cleaner.step import SegmentSummary
 from storage.errors import DiskError
 from storage.manifest import UNKNOWN, SegmentRow
-from tests.harness.compacted_log import HASH_KEY, CompactedLog, meter_of
+from storage.paths import KEYS
+from tests.harness.compacted_log import HASH_KEY, SETTINGS, CompactedLog, meter_of
 
 SUMMARY = SegmentSummary(
     base_offset=10,
@@ -63,12 +66,10 @@ def test_several_outputs_cover_the_groups_offsets_without_a_gap() -> None:
     assert [(row.base_offset, row.end_offset) for row in rows] == [(10, 17), (17, 20)]
 
 
-def filter_of(log: CompactedLog, *, segment_bytes_max: int) -> BatchFilter:
-    """A filter that drops nothing: its map is empty."""
-    offset_map = OffsetMap(24 * 100, HASH_KEY)
-    offset_map.end_offset = log.log.log_end_offset
-    return BatchFilter(
-        offset_map,
+def recopy_of(log: CompactedLog, *, segment_bytes_max: int) -> Recopy:
+    """A recopy that drops nothing: nothing is marked."""
+    batch_filter = BatchFilter(
+        HASH_KEY,
         end_offset=log.log.log_end_offset,
         tail_offset=log.log.log_end_offset - 1,
         now_ms=0,
@@ -76,6 +77,20 @@ def filter_of(log: CompactedLog, *, segment_bytes_max: int) -> BatchFilter:
         decompressed_bytes_max=1 << 20,
         segment_bytes_max=segment_bytes_max,
     )
+    return Recopy(
+        batch_filter,
+        log.log.new_cleaned_segment,
+        has_sidecars=True,
+        meter=meter_of(log.log, log.log.generation),
+    )
+
+
+def unmarked(log: CompactedLog) -> list[tuple[IndexedSegment, Marked]]:
+    meter = meter_of(log.log, log.log.generation)
+    segments = SegmentIndex(HASH_KEY, SETTINGS, meter).of(log.log.cleaning_view().segments)
+    return [
+        (segment, Marked(bytearray(marks_bytes(segment.totals.entries)))) for segment in segments
+    ]
 
 
 @pytest.mark.parametrize(
@@ -95,13 +110,8 @@ def test_an_output_that_is_full_is_followed_by_another(
     log.roll()
     before = log.pairs()
     view = log.log.cleaning_view()
-    recopy = Recopy(
-        filter_of(log, segment_bytes_max=segment_bytes_max),
-        log.log.new_cleaned_segment,
-        meter=meter_of(log.log, log.log.generation),
-    )
 
-    cleaned = recopy.run(view.segments, chunk_bytes=1 << 20, now_ms=0)
+    cleaned = recopy_of(log, segment_bytes_max=segment_bytes_max).run(unmarked(log), now_ms=0)
     rows = [segment.row for segment in view.segments]
     log.log.swap(rows, cleaned, generation=view.generation, clean_offset=10)
 
@@ -110,6 +120,12 @@ def test_an_output_that_is_full_is_followed_by_another(
     assert [segment.base_offset for segment in log.log.segments[1:]] == [
         segment.end_offset for segment in log.log.segments[:-1]
     ]
+    # Each output has a sidecar that is what one made from it would be.
+    made = [log.fs.read_bytes(segment.path(KEYS)) for segment in log.log.segments[:-1]]
+    for segment in log.log.segments[:-1]:
+        log.fs.unlink(segment.path(KEYS))
+    unmarked(log)
+    assert made == [log.fs.read_bytes(segment.path(KEYS)) for segment in log.log.segments[:-1]]
 
 
 def test_a_discard_removes_every_output_finished_or_not() -> None:
@@ -117,13 +133,8 @@ def test_a_discard_removes_every_output_finished_or_not() -> None:
     for number in range(4):
         log.append((b"%02d" % number, b"v" * 30))
     log.roll()
-    view = log.log.cleaning_view()
-    recopy = Recopy(
-        filter_of(log, segment_bytes_max=1),
-        log.log.new_cleaned_segment,
-        meter=meter_of(log.log, log.log.generation),
-    )
-    recopy.run(view.segments, chunk_bytes=1 << 20, now_ms=0)
+    recopy = recopy_of(log, segment_bytes_max=1)
+    recopy.run(unmarked(log), now_ms=0)
     assert [name for name in log.files() if name.endswith(".cleaned")]
 
     recopy.discard()

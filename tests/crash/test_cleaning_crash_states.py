@@ -17,7 +17,6 @@ from random import Random
 
 import pytest
 
-from cleaner.clean import plan_groups
 from cleaner.kernel import BatchFilter
 from cleaner.meter import CleaningAborted
 from protocol.control_record import ControlType, TransactionMarker
@@ -36,8 +35,10 @@ from tests.harness.compacted_log import (
     records_of,
     run_at_once,
 )
+from tests.harness.groups import watched_swaps
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.memory_fs import Loss, MemoryFileSystem
+from tests.harness.sidecar_mode import SidecarMode
 
 RETENTION_MS = CONFIG.delete_retention_ms
 KEYS = [b"key-%d" % number for number in range(8)]
@@ -57,12 +58,13 @@ class Scenario:
     """A log made ready, and how it is cleaned."""
 
     batches_count: int = 24
-    segment_bytes: int = 400
+    segment_bytes: int = 300
     codec: Codec = Codec.NONE
     tombstones: bool = False
     tombstones_are_due: bool = False
     transactions: bool = False
     map_slots: int = 1000
+    sidecars: SidecarMode = SidecarMode.KEPT
     output_bytes_max: int = (1 << 31) - 1
     """Where a group's output goes on in another segment."""
     seed: int = 0
@@ -73,6 +75,7 @@ class Scenario:
             replace(CONFIG, segment_bytes=self.segment_bytes),
             replace(SETTINGS, dedupe_buffer_size=24 * self.map_slots),
             background=background,
+            sidecars=self.sidecars,
         )
         random = Random(self.seed)
         for number in range(self.batches_count):
@@ -129,7 +132,15 @@ SCENARIOS = [
     pytest.param(Scenario(codec=Codec.LZ4, seed=1), id="compressed"),
     pytest.param(Scenario(tombstones=True, seed=2), id="tombstones"),
     pytest.param(Scenario(tombstones=True, tombstones_are_due=True, seed=3), id="tombstones_due"),
-    pytest.param(Scenario(map_slots=16, seed=4), id="partial_map"),
+    pytest.param(Scenario(map_slots=16, seed=4), id="keys_in_parts"),
+    pytest.param(
+        Scenario(batches_count=15, sidecars=SidecarMode.OFF, tombstones=True, seed=10),
+        id="sidecars_off",
+    ),
+    pytest.param(
+        Scenario(sidecars=SidecarMode.DAMAGED, tombstones=True, tombstones_are_due=True, seed=11),
+        id="sidecars_damaged",
+    ),
     pytest.param(Scenario(batches_count=12, segment_bytes=1, seed=5), id="one_segment_a_group"),
     pytest.param(Scenario(segment_bytes=1 << 20, seed=6), id="one_group"),
     pytest.param(
@@ -174,21 +185,20 @@ class Sweep:
         self.states_count = 0
         self.random = Random(0)
         self.continued: set[frozenset[tuple[str, bytes]]] = set()
-        plan = log.plan(requested=False)
         self.before = entries_of(log.log)
         undisturbed = CompactedLog()
         undisturbed.fs = log.fs.after_crash(Loss.NOTHING, self.random)
         undisturbed.now_ms = log.now_ms
         undisturbed.settings = log.settings
         undisturbed.log = self.open(undisturbed.fs)
-        report = undisturbed.execute(undisturbed.plan(requested=False))
+        undisturbed.sidecars = log.sidecars
+        with watched_swaps() as groups:
+            undisturbed.execute(undisturbed.plan(requested=False))
         self.after = entries_of(undisturbed.log)
         self.end_offset = undisturbed.log.log_end_offset
         undisturbed.clean_until_idle()
         self.finally_ = entries_of(undisturbed.log)
-        groups = plan_groups(plan, report.end_offset, 0)
-        starts = [group[0].row.base_offset for group in groups]
-        self.bounds = [starts[0], *starts[1:], groups[-1][-1].row.end_offset]
+        self.bounds = [*(group[0].base_offset for group in groups), groups[-1][-1].end_offset]
         self.allowed = swapped_states(self.before, self.after, self.bounds)
 
     def open(self, fs: MemoryFileSystem) -> PartitionLog:
@@ -228,6 +238,7 @@ class Sweep:
         again = CompactedLog()
         again.fs, again.log = fs, log
         again.now_ms, again.settings = self.log.now_ms, self.log.settings
+        again.sidecars = self.log.sidecars
         again.clean_until_idle()
         assert entries_of(log) == self.finally_
         assert not [name for name in fs.list(DIRECTORY) if name.endswith(".cleaned")]
@@ -238,7 +249,7 @@ def test_a_crash_at_any_operation_of_a_pass_loses_and_resurrects_nothing(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bounded = partial(BatchFilter, segment_bytes_max=scenario.output_bytes_max)
-    monkeypatch.setattr("cleaner.clean.BatchFilter", bounded)
+    monkeypatch.setattr("cleaner.rewrite.BatchFilter", bounded)
     sweep = Sweep(scenario.build())
 
     sweep.run()
@@ -343,14 +354,14 @@ def test_an_aborted_pass_can_be_crashed_too() -> None:
     def stop_late(_seconds: float) -> bool:
         nonlocal looks
         looks += 1
-        return looks > 30
+        return looks > 50
 
     log.fs.on_operation = lambda action, path: sweep.crash_here()
     with pytest.raises(CleaningAborted):
         log.execute(log.plan(requested=False), stop=stop_late)
     log.fs.on_operation = None
 
-    assert sweep.states_count > 400
+    assert sweep.states_count > 300
     assert entries_of(log.log) in sweep.allowed
 
 
@@ -385,7 +396,7 @@ class SweepWithTruncation(Sweep):
         assert not [name for name in fs.list(DIRECTORY) if name.endswith(".cleaned")]
 
 
-@pytest.mark.parametrize("looks", [2, 9, 16, 30])
+@pytest.mark.parametrize("looks", [2, 16, 30, 45, 60])
 def test_a_truncation_in_the_middle_of_a_pass_can_be_crashed_too(looks: int) -> None:
     sweep = SweepWithTruncation(Scenario(tombstones=True, seed=2).build(), looks)
 

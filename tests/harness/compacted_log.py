@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from random import Random
 
-from cleaner.clean import CleaningPlan, clean, plan_pass
+from cleaner.clean import clean
+from cleaner.cleaning_plan import CleaningPlan, plan_pass
 from cleaner.meter import PassMeter
 from cleaner.pick import Assessment, Remainder, assess
 from cleaner.probe import SilentProbe
@@ -28,6 +30,7 @@ from storage.topic_partition import TopicPartition
 from storage.validate import ValidBatch
 from tests.harness.log_builder import KeyValue, batch_of, records_in, valid
 from tests.harness.memory_fs import Loss, MemoryFileSystem
+from tests.harness.sidecar_mode import SidecarMode
 
 START_MS = 1_700_000_000_000
 DIRECTORY = "data/orders/0"
@@ -135,7 +138,9 @@ class CompactedLog:
         settings: CleanerSettings = SETTINGS,
         *,
         background: Background = run_at_once,
+        sidecars: SidecarMode = SidecarMode.KEPT,
     ) -> None:
+        """`sidecars`: what becomes of them before each pass."""
         self.fs = MemoryFileSystem()
         self.log = create_log(self.fs, identity(), config, opening(background=background))
         for path in ("/", "data", "data/orders"):
@@ -143,6 +148,8 @@ class CompactedLog:
         self.settings = settings
         self.now_ms = START_MS
         self.remainder: Remainder | None = None
+        self.sidecars = sidecars
+        self.sidecar_random = Random(0)
 
     # ---------------------------------------------------------------- writing
 
@@ -219,10 +226,12 @@ class CompactedLog:
     def execute(
         self, plan: CleaningPlan, *, stop: Callable[[float], bool] = never_stop
     ) -> PassReport:
+        self.sidecars.happen(self.fs, DIRECTORY, self.sidecar_random)
+        keeps = self.settings.keeps_key_sidecars and self.sidecars is not SidecarMode.OFF
         report = clean(
             self.log,
             plan,
-            self.settings,
+            replace(self.settings, keeps_key_sidecars=keeps),
             meter=meter_of(self.log, plan.view.generation, stop),
             monotonic=lambda: self.now_ms / 1000,
         )

@@ -37,7 +37,7 @@ class Recorder(Faults):
 def test_the_disk_gets_the_output_as_it_comes_and_is_never_far_behind(piece: int) -> None:
     disk = MemoryFileSystem()
     disk.make_directory("/log")
-    writer = CleanedSegmentWriter(disk, "/log", 0, 1)
+    writer = CleanedSegmentWriter(disk, "/log", 0, 1, bytes(16))
     disk.faults = recorder = Recorder()
 
     while writer.size < 11 * MIB:

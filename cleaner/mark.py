@@ -1,0 +1,246 @@
+"""Mark what is superseded: one bit for each keyed record of the log, by parts of the hash space.
+
+For each part of the hash space the dirty section's sidecars are scanned into the offset map, then the
+sidecars of all segments: a record below the map's offset of its key gets its mark. So a map of any size
+serves any number of keys; how many parts that takes is told by a sample, and a part that does not fit
+after all is halved. The marks themselves are kept for a window of segments, oldest first, that they do
+not outgrow an eighth of the memory: each window is marked, and rewritten, before the next one.
+
+What became of the dirty section's transactions is known before: aborted records are never in the map,
+and a pass ends before the first that is not decided.
+
+Source: Apache Kafka, Cleaner.java `buildOffsetMap`. KAFKA-3894 (a full map ends a pass early) and the
+passes that follow it have no place here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Protocol
+
+from cleaner.kernel import OffsetMap, Transactions, map_keys, mark_keys
+from cleaner.step import MarkStep
+from cleaner.verify_pass import PassVerifier
+from storage.key_sidecar import KeyBlock
+from storage.key_totals import KeyTotals
+from storage.manifest import SegmentRow
+
+PARTS_MARGIN = 1.1
+"""Parts are chosen a tenth smaller than the sample says, so that few have to be halved."""
+
+
+class KeySource(Protocol):
+    """A segment whose keys can be read as blocks, as often as needed."""
+
+    @property
+    def row(self) -> SegmentRow: ...
+    @property
+    def totals(self) -> KeyTotals: ...
+    def blocks(self) -> Iterator[KeyBlock]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The hashes that begin with number `number` of `count` equal parts of the hash space."""
+
+    number: int
+    count: int
+
+    def halves(self) -> tuple[Part, Part]:
+        return Part(2 * self.number, 2 * self.count), Part(2 * self.number + 1, 2 * self.count)
+
+
+WHOLE = Part(0, 1)
+
+
+@dataclass(slots=True)
+class Marked:
+    """What is superseded in one segment: bit i of `marks` says it of the segment's entry i."""
+
+    marks: bytearray
+    superseded: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirtySection:
+    """What is mapped: the offsets [start_offset, end_offset), which lie in these segments."""
+
+    sources: Sequence[KeySource]
+    start_offset: int
+    end_offset: int
+    """Where the pass ends: below it no transaction is undecided."""
+    transactions: Transactions | None
+    """What became of those in it; None if it has none."""
+
+    @property
+    def entries_max(self) -> int:
+        """An upper bound of its distinct keys."""
+        return sum(source.totals.entries for source in self.sources)
+
+
+def dirty_section(
+    sources: Sequence[KeySource], *, start_offset: int, end_offset: int
+) -> DirtySection:
+    """Learn what became of the transactions, and so where the pass ends."""
+    dirty = [
+        source
+        for source in sources
+        if source.row.end_offset > start_offset and source.row.base_offset < end_offset
+    ]
+    transactions = None
+    if any(source.totals.special_rows for source in dirty):
+        transactions = Transactions(start_offset=start_offset, end_offset=end_offset)
+        _walk(transactions, dirty)
+    return DirtySection(
+        sources=dirty,
+        start_offset=start_offset,
+        end_offset=transactions.end_offset if transactions else end_offset,
+        transactions=transactions,
+    )
+
+
+def _walk(transactions: Transactions, sources: Iterable[KeySource]) -> None:
+    for source in sources:
+        for block in source.blocks():
+            if not transactions.walk(block.data, base_offset=source.row.base_offset):
+                return
+
+
+class KeyParts:
+    """The keys of a dirty section, part by part in one offset map."""
+
+    __slots__ = ("_filled", "_map", "_parts", "_section", "capacity", "keys")
+
+    def __init__(self, section: DirtySection, offset_map: OffsetMap) -> None:
+        # Constant after construction.
+        self._section = section
+        self._map = offset_map
+        # State: the parts of the hash space as far as they are known, and the one in the map.
+        self._parts: list[Part] = []
+        self._filled: Part | None = None
+        self.keys = 0
+        """Distinct keys in the parts seen so far, each counted once."""
+        self.capacity = 0
+        """How many the map could have held in these parts."""
+
+    @property
+    def count(self) -> int:
+        """Into how many parts the hash space was divided; 0 while that is not known."""
+        return len(self._parts)
+
+    def each(self, from_offset: int) -> Iterator[OffsetMap]:
+        """The map, filled with one part after the other until all keys were in it once.
+
+        Args:
+            from_offset: segments that end there or before are left out: nothing that lies in them is
+                superseded by them alone, and they may have been replaced already.
+        """
+        is_first = not self._parts
+        to_do = list(reversed(self._parts or self._first_parts()))
+        done: list[Part] = []
+        while to_do:
+            part = to_do.pop()
+            if part != self._filled and not self._fill(part, from_offset):
+                to_do += reversed(part.halves())
+                continue
+            self._filled = part
+            done.append(part)
+            if is_first:
+                self.keys += self._map.size
+                self.capacity += self._map.capacity
+            yield self._map
+        self._parts = done
+
+    def _first_parts(self) -> list[Part]:
+        """As many as the keys need, by those of a sample of the hash space."""
+        self._map.clear()
+        samples = ceil(self._section.entries_max / self._map.capacity)
+        if samples <= 1:
+            return [WHOLE]
+        while not self._fill(Part(0, samples), 0):
+            samples *= 2
+        keys = self._map.size * samples
+        count = max(ceil(keys * PARTS_MARGIN / self._map.capacity), 1)
+        return [Part(number, count) for number in range(count)]
+
+    def _fill(self, part: Part, from_offset: int) -> bool:
+        """Empty the map and put a part's keys into it; False if they do not fit."""
+        section = self._section
+        self._filled = None
+        keys_max = section.entries_max if part.count == 1 else None
+        self._map.clear(keys_max, part=part.number, parts=part.count)
+        for source in section.sources:
+            if source.row.end_offset <= from_offset:
+                continue
+            for block in source.blocks():
+                step = map_keys(
+                    block.data,
+                    self._map,
+                    base_offset=source.row.base_offset,
+                    start_offset=section.start_offset,
+                    end_offset=section.end_offset,
+                    transactions=section.transactions,
+                )
+                if step.is_full:
+                    return False
+        return True
+
+
+def mark_window(
+    window: Sequence[KeySource], section: DirtySection, parts: KeyParts, verifier: PassVerifier
+) -> list[Marked]:
+    """Mark what is superseded in some neighbouring segments.
+
+    Raises:
+        VerificationFailed: the map does not hold what was put into it, or what the sidecars say.
+    """
+    marked = [Marked(bytearray(marks_bytes(source.totals.entries))) for source in window]
+    if section.start_offset < section.end_offset and any(its.marks for its in marked):
+        for offset_map in parts.each(window[0].row.base_offset):
+            steps = [
+                step
+                for source, its in zip(window, marked, strict=True)
+                for step in _mark(source, its, section, offset_map)
+            ]
+            verifier.check_part(offset_map, [source.row for source in window], steps)
+    return marked
+
+
+def _mark(
+    source: KeySource, its: Marked, section: DirtySection, offset_map: OffsetMap
+) -> Iterator[MarkStep]:
+    """Mark one segment's records of the keys that are in the map."""
+    for block in source.blocks():
+        step = mark_keys(
+            block.data,
+            offset_map,
+            its.marks,
+            base_offset=source.row.base_offset,
+            first_entry=block.first_entry,
+            start_offset=section.start_offset,
+            end_offset=section.end_offset,
+            transactions=section.transactions,
+        )
+        its.superseded += step.superseded
+        yield step
+
+
+def marks_bytes(entries: int) -> int:
+    """What the marks of so many entries take."""
+    return -(-entries // 8)
+
+
+def windows(counts: Sequence[int], bytes_max: int) -> list[slice]:
+    """Cut segments with so many entries into windows whose marks fit; one segment always does. Pure."""
+    found: list[slice] = []
+    size = 0
+    for number, count in enumerate(counts):
+        size += marks_bytes(count)
+        if found and size <= bytes_max:
+            found[-1] = slice(found[-1].start, number + 1)
+        else:
+            found.append(slice(number, number + 1))
+            size = marks_bytes(count)
+    return found

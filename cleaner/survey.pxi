@@ -1,0 +1,149 @@
+# What the special rows of a key sidecar alone ask of a pass; a part of kernel.pyx.
+#
+# Before any segment is read it must be known which ones need to be rewritten. Superseded records are
+# marked; what is left are batches that go or change for their transaction's or their producer's sake:
+# aborted data, empty batches that nobody needs any more, and markers of whose transaction nothing will
+# be left. The rule is that of the filter, told from rows, entries and marks.
+
+
+cdef struct DataScan:
+    # The entries of a block, on the way to those of a batch.
+    KeyBlock block
+    int64_t base_offset
+    int64_t first_entry
+    int64_t next_entry
+    const uint8_t *marks
+    bint horizon_is_due
+
+
+cdef bint has_survivor(DataScan *scan, const SpecialRow *row) noexcept nogil:
+    """Whether a record of the batch stays; rows are asked for in order."""
+    cdef bint survives = False
+    cdef bint may_expire = scan.horizon_is_due and row.flags & ROW_FLAG_DELETE_HORIZON
+    cdef const uint8_t *entry
+    cdef int64_t ordinal
+    cdef int64_t offset
+    while scan.next_entry < scan.block.entry_count:
+        entry = scan.block.entries + scan.next_entry * ENTRY_SIZE
+        offset = entry_offset(entry, scan.base_offset)
+        if offset > row.last_offset:
+            break
+        ordinal = scan.first_entry + scan.next_entry
+        scan.next_entry += 1
+        if offset >= row.first_offset and not scan.marks[ordinal >> 3] >> (ordinal & 7) & 1:
+            survives = survives or not (may_expire and entry_is_tombstone(entry))
+    return survives
+
+
+@final
+cdef class BatchSurvey:
+    # Constant after construction
+    cdef int64_t end_offset
+    cdef bint stamps_markers
+    cdef Transactions transactions
+    cdef const int64_t[::1] last_offsets
+    cdef ProducerTable marker_epochs
+    # State: the producers of whose transaction, since their last marker, something will be left
+    cdef ProducerTable remaining
+
+    def __cinit__(
+        self,
+        *,
+        int64_t end_offset,
+        producer_last_offsets=(),
+        producer_marker_epochs=None,
+        Transactions transactions=None,
+        bint stamps_markers=False,
+    ):
+        self.end_offset = end_offset
+        self.stamps_markers = stamps_markers
+        self.transactions = transactions
+        self.last_offsets = array("q", sorted(producer_last_offsets))
+        for producer_id, epoch in (producer_marker_epochs or {}).items():
+            put_row(&self.marker_epochs, producer_id, epoch)
+
+    def __dealloc__(self):
+        free(self.marker_epochs.rows)
+        free(self.remaining.rows)
+
+    def look(
+        self,
+        block not None,
+        const unsigned char[::1] marks not None,
+        *,
+        int64_t base_offset,
+        int64_t first_entry,
+        bint horizon_is_due,
+    ):
+        cdef DataScan scan
+        cdef SpecialRow row
+        cdef int64_t changed = 0
+        cdef int64_t i
+        memset(&scan, 0, sizeof(DataScan))
+        read_key_block(block, &scan.block)
+        if not marks_reach(marks.shape[0], first_entry, scan.block.entry_count):
+            raise ValueError(f"{marks.shape[0]} bytes of marks are too few for the block's entries")
+        scan.base_offset = base_offset
+        scan.first_entry = first_entry
+        scan.marks = &marks[0] if marks.shape[0] > 0 else NULL
+        scan.horizon_is_due = horizon_is_due
+        with nogil:
+            for i in range(scan.block.row_count):
+                read_special_row(&scan.block, i, base_offset, &row)
+                changed += self.changes(&scan, &row)
+        return changed
+
+    cdef int changes(self, DataScan *scan, const SpecialRow *row) except -1 nogil:
+        """Whether the batch goes or is written anew; follows what will be left of transactions."""
+        cdef bint looked = row.last_offset < self.end_offset
+        cdef bint changes = False
+        cdef bint stays = True
+        if looked and row.kind == ROW_EMPTY:
+            stays = self.must_stay(row)
+            changes = not stays
+        elif looked and is_marker_kind(row.kind):
+            changes = self.becomes_idle(row)
+            drop_row(&self.remaining, row.producer_id)
+        elif looked and row.kind == ROW_TRANSACTIONAL_DATA:
+            changes = self.is_aborted(row)
+            stays = self.must_stay(row) or (not changes and has_survivor(scan, row))
+        if stays and is_transactional_data(row):
+            put_row(&self.remaining, row.producer_id, row.first_offset)
+        return changes
+
+    cdef bint is_aborted(self, const SpecialRow *row) noexcept nogil:
+        return self.transactions is not None and self.transactions.is_aborted(
+            row.producer_id, row.first_offset
+        )
+
+    cdef bint becomes_idle(self, const SpecialRow *marker) noexcept nogil:
+        """Whether nothing of its transaction will be left, and it has no delete horizon yet."""
+        return (
+            self.stamps_markers
+            and not marker.flags & ROW_FLAG_DELETE_HORIZON
+            and find_row(&self.remaining, marker.producer_id) == NULL
+        )
+
+    cdef bint must_stay(self, const SpecialRow *row) noexcept nogil:
+        """Whether the batch is the pass's last or the last that an active producer has."""
+        cdef const ProducerRow *marked
+        if row.last_offset == self.end_offset - 1:
+            return True
+        if row.producer_id < 0:
+            return False
+        if row.flags & ROW_FLAG_CONTROL:
+            marked = find_row(&self.marker_epochs, row.producer_id)
+            return marked != NULL and marked.number == row.producer_epoch
+        return self.is_last_of_producer(row.last_offset)
+
+    cdef bint is_last_of_producer(self, int64_t offset) noexcept nogil:
+        cdef Py_ssize_t low = 0
+        cdef Py_ssize_t high = self.last_offsets.shape[0]
+        cdef Py_ssize_t middle
+        while low < high:
+            middle = low + (high - low) // 2
+            if self.last_offsets[middle] < offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low < self.last_offsets.shape[0] and self.last_offsets[low] == offset
