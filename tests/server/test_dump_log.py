@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from server.dump_text import bytes_text, name_text, time_text
 from server.metadata_files import State
 from server.metadata_log import MetadataLog
 from storage.files import LocalFileSystem, ReadOnlyFileSystem
+from storage.key_sidecar import sealed
 from storage.log import PartitionLog
 from storage.pass_history import HEADER, encode_line
 from tests.harness.served_broker import NOW_MS, serving_broker
@@ -325,6 +327,38 @@ def test_notes_alone_end_with_0(stopped: Path, tmp_path: Path) -> None:
     (copy / "lost+found").mkdir()
 
     assert run_command(["dump-log", "--verify", str(copy)]) == 0
+
+
+def test_a_key_sidecar_that_is_damaged_is_a_note_and_one_that_lies_an_error(
+    stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy"
+    subprocess.run(["cp", "-a", stopped, copy], check=True)
+    (path,) = copy.glob("table.*/0/*.keys")
+    sound = path.read_bytes()
+
+    path.write_bytes(sound[:-1])
+    (found,) = _sidecar_findings(capsys, copy, code=0)
+    assert (found["severity"], found["path"]) == ("note", str(path))
+
+    lie = bytearray(sound)
+    rows = sum(struct.unpack_from(">4xII", lie, 48))
+    end = 48 + 16 + 24 * rows
+    lie[end - 1] ^= 1  # the size of the first block's last record
+    path.write_bytes(bytes(lie[:48]) + sealed(bytes(lie[48:end])) + bytes(lie[end + 8 :]))
+    (found,) = _sidecar_findings(capsys, copy, code=1)
+    assert (found["severity"], found["path"]) == ("error", str(path))
+
+    path.write_bytes(sound)
+    assert _sidecar_findings(capsys, copy, code=0) == []
+
+
+def _sidecar_findings(
+    capsys: pytest.CaptureFixture[str], path: Path, *, code: int
+) -> list[dict[str, Any]]:
+    assert run_command(["dump-log", "--verify", "--json", str(path)]) == code
+    rows = map(json.loads, capsys.readouterr().out.splitlines())
+    return [row for row in rows if row.get("check") == "key sidecar"]
 
 
 @pytest.mark.parametrize(

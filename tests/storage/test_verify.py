@@ -46,6 +46,7 @@ def test_a_data_directory_a_topic_and_a_partition_can_be_verified(path: str) -> 
     (identity,) = found.logs
     assert (identity.topic_partition.topic, identity.topic_partition.partition) == ("orders", 0)
     assert identity.topic_id == TOPIC_ID
+    assert identity.hash_key == disk.read_bytes(f"/data/{HASH_KEY}")
     report = verify_log(disk, identity, was_clean=found.was_clean)
     assert (report.findings, report.records) == ((), 3)
 
