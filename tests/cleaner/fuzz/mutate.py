@@ -1,12 +1,15 @@
-"""Feed the kernel and the reader of outputs with damaged batches; run by test_kernel_under_asan.py.
+"""Feed the kernel and the reader of outputs with damage; run by test_kernel_under_asan.py.
 
     python -m tests.cleaner.fuzz.mutate <kernel.so> <verify_output.so> <seed> <runs> <seconds>
 
-A run damages one batch in one of three ways and gives it to the map, the filter and the reader:
+A run damages one batch in one of three ways and gives it to the indexer, the filter and the reader:
 
     records   the uncompressed records, compressed and summed again: reaches the record parser
     header    the header's fields, summed again
     bytes     anything, the CRC left as it was
+
+It also damages the block of a sound batch, in its counts, rows and entries, and gives that to all that
+read one: the walk, the map, the marks, the filter and its skipping.
 
 Only the errors that the contracts name may come back, and what the filter writes the reader must
 find as the filter has told. Prints the counts as JSON.
@@ -22,6 +25,7 @@ import time
 from array import array
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader
 
 
@@ -39,8 +43,15 @@ if __name__ == "__main__":
     load_instrumented("cleaner.kernel", sys.argv[1])
     load_instrumented("cleaner.verify_output", sys.argv[2])
 
-from cleaner.kernel import BatchFilter, OffsetMap, Transactions, map_batches  # noqa: E402
-from cleaner.step import OutputFound  # noqa: E402
+from cleaner.kernel import (  # noqa: E402
+    BatchFilter,
+    KeyIndexer,
+    OffsetMap,
+    Transactions,
+    map_keys,
+    mark_keys,
+)
+from cleaner.step import KeysDiffer, OutputFound  # noqa: E402
 from cleaner.verify_output import OutputReader  # noqa: E402
 from protocol.batch_scan import crc32c  # noqa: E402
 from protocol.compression import Codec, compress  # noqa: E402
@@ -58,6 +69,9 @@ from tests.cleaner.kernel_log import (  # noqa: E402
 
 HEADER_BYTES = 61
 INFLATED_BYTES_MAX = 1 << 16
+BLOCK_BYTES_MIN = 24
+MAX_ENTRIES = 1 << 20
+REFUSALS = (CorruptBatch, DecompressionTooLarge, KeysDiffer)
 NASTY = (
     b"\x00", b"\x01", b"\x7e", b"\x7f", b"\x80", b"\xff",
     b"\xfe\xff\xff\xff\x0f",  # the largest varint
@@ -156,48 +170,109 @@ def exact(data: bytes) -> array[int]:
     return array("B", data)
 
 
-def run_map(source: random.Random, data: bytes, _: LogBatch) -> None:
+def run_index(source: random.Random, data: bytes, batch: LogBatch) -> None:
+    indexer = KeyIndexer(
+        HASH_KEY,
+        base_offset=max(0, batch.base_offset - source.choice((0, 9))),
+        decompressed_bytes_max=INFLATED_BYTES_MAX,
+    )
+    step = indexer.feed(exact(data))
+    assert step.block is None or len(step.block) >= BLOCK_BYTES_MIN
+    assert indexer.totals.entries <= MAX_ENTRIES
+
+
+def sound_block(data: bytes, base_offset: int) -> bytes:
+    indexer = KeyIndexer(
+        HASH_KEY, base_offset=base_offset, decompressed_bytes_max=INFLATED_BYTES_MAX
+    )
+    return indexer.feed(data).block or bytes(BLOCK_BYTES_MIN)
+
+
+def run_filter(source: random.Random, data: bytes, batch: LogBatch) -> None:
+    """A damaged batch with the block that it had when it was sound, or with one of its own."""
+    block = sound_block(encode(batch), batch.base_offset)
+    if source.random() < 0.5:
+        with suppress(CorruptBatch, DecompressionTooLarge):
+            block = sound_block(data, batch.base_offset)
+    filter_with(source, data, batch, block)
+
+
+def run_filter_with_a_damaged_block(source: random.Random, _: bytes, batch: LogBatch) -> None:
+    data = encode(batch)
+    filter_with(source, data, batch, damaged_block(source, data, batch))
+
+
+def run_entries(source: random.Random, _: bytes, batch: LogBatch) -> None:
+    block = exact(damaged_block(source, encode(batch), batch))
     offset_map = OffsetMap(1 << 14, HASH_KEY)
-    if source.random() < 0.3:
-        offset_map.clear(source.randrange(1, 90))
-    map_batches(
-        exact(data),
+    offset_map.clear(
+        source.choice((None, 1, 30)), part=source.randrange(2), parts=source.choice((2, 2**63))
+    )
+    transactions = walked(source, batch)
+    start_offset, end_offset = source.choice((0, 9)), source.choice((9, 2**62))
+    map_keys(
+        block,
         offset_map,
-        start_offset=source.choice((0, 9)),
-        end_offset=2**62,
-        decompressed_bytes_max=INFLATED_BYTES_MAX,
-        transactions=source.choice((None, walked(source, data))),
+        base_offset=batch.base_offset,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        transactions=transactions,
+    )
+    mark_keys(
+        block,
+        offset_map,
+        exact(bytes(len(block) // 24 // 8 + 1)),
+        base_offset=batch.base_offset,
+        first_entry=0,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        transactions=transactions,
     )
 
 
-def walked(source: random.Random, data: bytes) -> Transactions:
-    transactions = Transactions(
-        start_offset=source.choice((0, 9)),
-        end_offset=2**62,
-        decompressed_bytes_max=INFLATED_BYTES_MAX,
-    )
+def damaged_block(source: random.Random, data: bytes, batch: LogBatch) -> bytes:
+    """A block that storage would take for sound; nobody here looks at its checksum."""
+    block = sound_block(data, batch.base_offset)
+    match source.randrange(4):
+        case 0:
+            return damage(source, block)
+        case 1:
+            # Inside the rows and the entries, where the counts stay right.
+            inside = damage(source, block[16:-8])[: len(block) - 24]
+            return block[:16] + inside.ljust(len(block) - 24, b"\0") + block[-8:]
+        case 2:
+            row, entry = source.randbytes(24), source.randbytes(24)
+            counts = (len(data).to_bytes(4), bytes((0, 0, 0, 1)), bytes((0, 0, 0, 2)), bytes(4))
+            return b"".join((*counts, row, entry, entry, bytes(8)))
+        case _:
+            return block
+
+
+def walked(source: random.Random, batch: LogBatch) -> Transactions:
+    transactions = Transactions(start_offset=source.choice((0, 9)), end_offset=2**62)
     # Whatever transaction the batch begins is aborted behind it.
     marker = LogBatch(
-        base_offset=2**50 + 3,
-        last_offset=2**50 + 3,
-        records=(LogRecord(offset=2**50 + 3, key=ABORT),),
+        base_offset=batch.last_offset + 3,
+        last_offset=batch.last_offset + 3,
+        records=(LogRecord(offset=batch.last_offset + 3, key=ABORT),),
         is_control=True,
         producer_id=5,
     )
-    transactions.walk(exact(data))
-    transactions.walk(exact(encode(marker)))
+    for each in (encode(batch), encode(marker)):
+        block = exact(sound_block(each, batch.base_offset))
+        if source.random() < 0.3:
+            with suppress(KeysDiffer):
+                block = exact(damaged_block(source, each, batch))
+        with suppress(KeysDiffer):
+            transactions.walk(block, base_offset=batch.base_offset)
     assert transactions.end_offset <= 2**62
     return transactions
 
 
-def run_filter(source: random.Random, data: bytes, batch: LogBatch) -> None:
-    offset_map = OffsetMap(1 << 14, HASH_KEY)
-    for key in (b"a", b"b"):
-        offset_map.put(key, source.choice((0, batch.base_offset + 20, 2**50)))
-    offset_map.end_offset = 2**62
+def filter_with(source: random.Random, data: bytes, batch: LogBatch, block: bytes) -> None:
     batch_filter = BatchFilter(
-        offset_map,
-        end_offset=2**62,
+        HASH_KEY,
+        end_offset=source.choice((2**62, 2**62, 9)),
         tail_offset=source.choice((-1, batch.last_offset)),
         now_ms=5_000,
         delete_retention_ms=source.choice((0, 700, 2**63 - 1)),
@@ -205,25 +280,27 @@ def run_filter(source: random.Random, data: bytes, batch: LogBatch) -> None:
         producer_last_offsets=source.choice(((), (batch.last_offset,))),
         segment_bytes_max=source.choice((0, 2**31 - 1)),
         producer_marker_epochs=source.choice(({}, {5: -1})),
-        transactions=source.choice((None, walked(source, data))),
+        transactions=source.choice((None, walked(source, batch))),
         stamps_markers=source.random() < 0.5,
         index_interval_bytes=source.choice((0, 4096)),
         is_verified=(is_verified := source.random() < 0.8),
     )
-    batch_filter.start_segment(0)
-    step = batch_filter.feed(exact(data))
-    output = exact(bytes(step.output))
+    with suppress(KeysDiffer):
+        batch_filter.skip(exact(block), base_offset=source.choice((0, batch.base_offset)))
+    batch_filter.start_source(batch.base_offset, exact(source.randbytes(len(block) // 24 // 8 + 1)))
+    batch_filter.start_segment(source.choice((0, batch.base_offset)))
+    # The pass reads as many bytes as the block says.
+    block, output = len(data).to_bytes(4) + block[4:], b""
+    while True:
+        step = batch_filter.feed(exact(data), exact(block))
+        output, data = output + bytes(step.output), data[step.consumed_bytes :]
+        if not step.segment_full:
+            break
+        batch_filter.start_segment(step.next_base_offset)
     if is_verified:
-        check_output(batch_filter, output)
-    # Whatever was written must be readable: the map of the output is built without an error.
-    map_batches(
-        output,
-        OffsetMap(1 << 14, HASH_KEY),
-        start_offset=0,
-        end_offset=2**62,
-        decompressed_bytes_max=2 * INFLATED_BYTES_MAX,
-        transactions=walked(source, b""),
-    )
+        check_output(batch_filter, exact(output))
+    # Whatever was written must be readable: it is indexed without an error.
+    sound_block(output, batch.base_offset)
 
 
 def check_output(batch_filter: BatchFilter, output: array[int]) -> None:
@@ -256,7 +333,13 @@ def run_reader(source: random.Random, data: bytes, _: LogBatch) -> None:
     assert reader.found.batches <= batches
 
 
-RUNS = (("map", run_map), ("filter", run_filter), ("reader", run_reader))
+RUNS: tuple[tuple[str, Callable[[random.Random, bytes, LogBatch], None]], ...] = (
+    ("index", run_index),
+    ("filter", run_filter),
+    ("entries", run_entries),
+    ("filter by block", run_filter_with_a_damaged_block),
+    ("reader", run_reader),
+)
 
 
 def fuzz(seed: int, runs: int, seconds: float) -> Counter[str]:
@@ -268,13 +351,13 @@ def fuzz(seed: int, runs: int, seconds: float) -> Counter[str]:
         source = random.Random(f"{seed}/{number}")
         batch, kind = sound_batch(source), source.choice(KINDS)
         data = kind(source, batch)
-        neighbour = encode(log_batch(2**50, (b"a", b"1"), (b"b", None)))
+        neighbour = encode(log_batch(batch.last_offset + 9, (b"a", b"1"), (b"b", None)))
         data += source.choice((b"", neighbour, neighbour[: source.randrange(len(neighbour))]))
         for name, run in RUNS:
             try:
                 run(source, data, batch)
                 counts[f"{kind.__name__} {name} accepted"] += 1
-            except (CorruptBatch, DecompressionTooLarge):
+            except REFUSALS:
                 counts[f"{kind.__name__} {name} refused"] += 1
             except BaseException:
                 sys.stderr.write(f"seed {seed}, run {number}: {kind.__name__}\n")

@@ -1,7 +1,7 @@
-"""The kernel reads clients' bytes: damaged ones must never make it read or write out of bounds.
+"""The kernel reads clients' bytes and sidecars: damage never makes it read or write out of bounds.
 
 The kernel and the reader of its output are compiled once more with AddressSanitizer and UBSan and fed
-with mutated batches in a process of its own. `KOMPAKT_FUZZ_RUNS` asks for a longer soak,
+with mutated batches and blocks in a process of its own. `KOMPAKT_FUZZ_RUNS` asks for a longer soak,
 `KOMPAKT_FUZZ_SEED` for other inputs.
 """
 
@@ -59,10 +59,12 @@ def test_damaged_batches_never_take_the_kernel_out_of_bounds(tmp_path: Path) -> 
     counts = json.loads(outcome.stdout)
     assert counts["runs"] >= 200
     # The mutations reach the record parser, and not all of them stop there.
-    for step in ("map", "filter", "reader"):
+    for step in ("index", "filter", "reader"):
         assert counts[f"with_damaged_records {step} refused"] > 0
         assert counts[f"with_damaged_records {step} accepted"] > 0
         assert counts[f"with_damaged_header {step} accepted"] > 0
-    # The reader may be told of fewer batches than there are.
-    for step in ("map", "filter"):
-        assert f"undamaged {step} refused" not in counts
+        assert counts[f"undamaged {step} accepted"] > 0
+    assert "undamaged index refused" not in counts
+    for step in ("entries", "filter by block"):
+        assert counts[f"undamaged {step} refused"] > 0
+        assert counts[f"undamaged {step} accepted"] > 0
