@@ -102,6 +102,7 @@ class Workload:
             (self.swap, 7),
             (self.plan_pass, 7),
             (self.commit_pass, 6),
+            (self.commit_clean_offset, 2),
             (self.begin_keys, 6),
             (self.finish_keys, 9),
             (self.drop_keys, 2),
@@ -228,6 +229,15 @@ class Workload:
             with contextlib.suppress(SwapRefused):
                 planned.swap(self.log, None)
             planned.discard(self.home)
+
+    def commit_clean_offset(self) -> None:
+        """A pass that has found nothing to rewrite."""
+        view = self.log.cleaning_view()
+        ends = [each.row.end_offset for each in view.segments]
+        clean_offset = max((end for end in ends if end <= view.high_watermark), default=-1)
+        if clean_offset > view.clean_offset:
+            self.log.commit_clean_offset(clean_offset, generation=view.generation)
+            assert self.log.clean_offset == clean_offset
 
     def begin_keys(self) -> None:
         """Write a segment's key sidecar but for its trailer; much may come before that."""
