@@ -14,15 +14,8 @@ from aiokafka.record import MemoryRecords
 from cleaner.kernel import BatchFilter
 from cleaner.step import FilterStep
 from protocol.record_batch import BatchHeader, Codec, TimestampType, read_header, read_records
-from tests.cleaner.kernel_log import (
-    HASH_KEY,
-    INFLATED_BYTES_MAX,
-    LogBatch,
-    encode,
-    index_log,
-    log_batch,
-    mark_log,
-)
+from tests.cleaner.kernel_log import HASH_KEY, INFLATED_BYTES_MAX, LogBatch, encode, log_batch
+from tests.cleaner.kernel_steps import index_log, mark_log
 
 NOW_MS = 50_000
 RETENTION_MS = 1_000

@@ -34,16 +34,13 @@ from tests.cleaner.kernel_log import (
     INFLATED_BYTES_MAX,
     LogBatch,
     LogRecord,
-    assert_blocks_hold,
     encode,
     encode_record,
-    index_log,
     log_batch,
-    mark_log,
     marker_batch,
     seal,
-    walk_log,
 )
+from tests.cleaner.kernel_steps import assert_blocks_hold, index_log, mark_log, walk_log
 
 NOW_MS = 50_000
 ATTRIBUTES, BASE_TIMESTAMP, MAX_TIMESTAMP, COUNT = 21, 27, 35, 57
@@ -139,7 +136,7 @@ def test_a_block_speaks_for_the_whole_batches_of_a_chunk() -> None:
     indexed = index_log(data)
 
     assert len(indexed.blocks) == 1
-    assert_blocks_hold(indexed, batches)
+    assert_blocks_hold(indexed)
     assert index_chunk(data + b"cut").consumed_bytes == len(data)
 
 

@@ -14,20 +14,22 @@ from protocol.control_record import ControlType
 from tests.cleaner.kernel_log import (
     HASH_KEY,
     INFLATED_BYTES_MAX,
-    CleanedSegment,
-    IndexedLog,
     LogBatch,
     LogRecord,
-    Marked,
     PlainOffsetMap,
     encode,
+    marker_batch,
+    plain_map,
+    plain_transactions,
+)
+from tests.cleaner.kernel_steps import (
+    CleanedSegment,
+    IndexedLog,
+    Marked,
     filter_log,
     index_log,
     map_log,
     mark_log,
-    marker_batch,
-    plain_map,
-    plain_transactions,
     walk_log,
 )
 

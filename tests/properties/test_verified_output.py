@@ -18,17 +18,14 @@ from protocol.compression import Codec
 from protocol.errors import CorruptBatch, DecompressionTooLarge
 from tests.cleaner.kernel_log import (
     INFLATED_BYTES_MAX,
-    CleanedSegment,
-    IndexedLog,
     LogBatch,
     LogRecord,
     emptied,
     encode_record,
     expected_outputs,
-    filter_log,
-    mark_log,
     rebuilt,
 )
+from tests.cleaner.kernel_steps import CleanedSegment, IndexedLog, filter_log, mark_log
 from tests.properties.kernel_passes import Pass, bounded, passes
 
 HEADER_IMAGE = struct.Struct(

@@ -1,0 +1,210 @@
+"""The steps of the kernel over a log of one segment: index, walk, map, mark, filter, each in a call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from typing_extensions import Buffer
+
+from cleaner.kernel import (
+    BatchFilter,
+    KeyIndexer,
+    OffsetMap,
+    Transactions,
+    map_keys,
+    mark_keys,
+)
+from cleaner.step import FilterStep, SegmentSummary
+from storage.key_totals import KeyTotals
+from tests.cleaner.kernel_log import HASH_KEY, INFLATED_BYTES_MAX
+from tests.harness.key_blocks import block_of, keys_of, totals_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedLog:
+    """A log in one segment, and the blocks of its key sidecar."""
+
+    data: bytes
+    base_offset: int
+    blocks: tuple[bytes, ...]
+    totals: KeyTotals
+
+
+def index_log(data: bytes, *, base_offset: int = 0, chunk_bytes: int = 1 << 20) -> IndexedLog:
+    """Index a log in chunks, each grown to the batch that does not fit."""
+    indexer = KeyIndexer(
+        HASH_KEY, base_offset=base_offset, decompressed_bytes_max=INFLATED_BYTES_MAX
+    )
+    position, size, blocks = 0, chunk_bytes, list[bytes]()
+    while position < len(data):
+        step = indexer.feed(data[position : position + size], position=position)
+        blocks += [] if step.block is None else [step.block]
+        position += step.consumed_bytes
+        size = max(chunk_bytes, step.needed_bytes)
+        assert position + step.needed_bytes <= len(data), "the log ends inside a batch"
+    return IndexedLog(
+        data=data, base_offset=base_offset, blocks=tuple(blocks), totals=indexer.totals
+    )
+
+
+def assert_blocks_hold(indexed: IndexedLog) -> None:
+    """Compare the blocks and their totals with the plain oracle's, byte for byte."""
+    position = 0
+    for block in indexed.blocks:
+        end = position + data_bytes(block)
+        batches = keys_of(indexed.data[position:end])
+        assert block == block_of(batches, base_offset=indexed.base_offset, hash_key=HASH_KEY)
+        position = end
+    assert position == len(indexed.data)
+    assert indexed.totals == replace(totals_of(indexed.data), blocks=len(indexed.blocks))
+
+
+def walk_log(indexed: IndexedLog, *, start_offset: int, end_offset: int) -> Transactions:
+    """Learn what became of a log's transactions."""
+    transactions = Transactions(start_offset=start_offset, end_offset=end_offset)
+    for block in indexed.blocks:
+        if not transactions.walk(block, base_offset=indexed.base_offset):
+            break
+    return transactions
+
+
+def map_log(
+    indexed: IndexedLog,
+    offset_map: OffsetMap,
+    *,
+    start_offset: int,
+    end_offset: int,
+    transactions: Transactions | None = None,
+) -> None:
+    """Map a log, or its part that the map takes; it must fit."""
+    for block in indexed.blocks:
+        step = map_keys(
+            block,
+            offset_map,
+            base_offset=indexed.base_offset,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            transactions=transactions,
+        )
+        assert not step.is_full
+
+
+@dataclass(slots=True)
+class Marked:
+    """The marks of a log, and what was counted while they were set."""
+
+    marks: bytearray
+    superseded: int = 0
+    met: int = 0
+    met_offset_sum: int = 0
+    unknown: int = 0
+
+    def set_of(self, indexed: IndexedLog, offset_map: OffsetMap, **section: Any) -> None:
+        """Mark what the map, of one part of the keys, says."""
+        first_entry = 0
+        for block in indexed.blocks:
+            step = mark_keys(
+                block,
+                offset_map,
+                self.marks,
+                base_offset=indexed.base_offset,
+                first_entry=first_entry,
+                **section,
+            )
+            first_entry += entry_count(block)
+            self.superseded += step.superseded
+            self.met += step.met.count
+            self.met_offset_sum = (self.met_offset_sum + step.met.offset_sum) % 2**64
+            self.unknown += step.unknown
+
+
+def entry_count(block: bytes) -> int:
+    return int.from_bytes(block[8:12])
+
+
+def data_bytes(block: bytes) -> int:
+    return int.from_bytes(block[:4])
+
+
+def mark_log(
+    indexed: IndexedLog,
+    *,
+    start_offset: int = 0,
+    end_offset: int,
+    transactions: Transactions | None = None,
+    parts: int = 1,
+) -> Marked:
+    """Map a log part by part, and mark what is superseded in it."""
+    marked = Marked(bytearray((indexed.totals.entries + 7) // 8))
+    offset_map = OffsetMap(1 << 16, HASH_KEY)
+    for part in range(parts):
+        offset_map.clear(part=part, parts=parts)
+        map_log(
+            indexed,
+            offset_map,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            transactions=transactions,
+        )
+        marked.set_of(
+            indexed,
+            offset_map,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            transactions=transactions,
+        )
+    return marked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedSegment:
+    summary: SegmentSummary
+    data: bytes
+    index_entries: tuple[tuple[int, int, int, int], ...]
+    blocks: tuple[bytes, ...]
+    totals: KeyTotals
+
+    @property
+    def as_indexed(self) -> IndexedLog:
+        return IndexedLog(
+            data=self.data,
+            base_offset=self.summary.base_offset,
+            blocks=self.blocks,
+            totals=self.totals,
+        )
+
+
+def filter_log(
+    indexed: IndexedLog, marks: Buffer, batch_filter: BatchFilter
+) -> list[CleanedSegment]:
+    """Filter a log, block by block, into as many segments as it asks for."""
+    segments, steps = list[CleanedSegment](), list[FilterStep]()
+    position = 0
+    batch_filter.start_source(indexed.base_offset, marks)
+    batch_filter.start_segment(indexed.base_offset)
+    for block in indexed.blocks:
+        end = position + data_bytes(block)
+        while position < end:
+            step = batch_filter.feed(indexed.data[position:end], block, position=position)
+            steps.append(step)
+            position += step.consumed_bytes
+            if step.segment_full:
+                segments.append(cleaned_segment(batch_filter, steps))
+                batch_filter.start_segment(step.next_base_offset)
+                steps = []
+    segments.append(cleaned_segment(batch_filter, steps))
+    return segments
+
+
+def cleaned_segment(batch_filter: BatchFilter, steps: list[FilterStep]) -> CleanedSegment:
+    numbers = [number for step in steps for number in step.index_entries.tolist()]
+    entries = tuple(zip(numbers[0::4], numbers[1::4], numbers[2::4], numbers[3::4], strict=True))
+    blocks = [*(step.key_block for step in steps), batch_filter.take_keys()]
+    return CleanedSegment(
+        summary=batch_filter.segment,
+        data=b"".join(step.output for step in steps),
+        index_entries=entries,
+        blocks=tuple(block for block in blocks if block),
+        totals=batch_filter.key_totals,
+    )
