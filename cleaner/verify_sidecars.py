@@ -6,15 +6,15 @@ noted. One that is sound, and says what is not so, would let the cleaner drop wh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from cleaner.kernel import KeyIndexer
 from protocol.errors import ProtocolError
 from storage.errors import DamagedFile, DamagedSidecar, DiskError, FormatFromTheFuture, MissingFile
-from storage.files import File, FileSystem
-from storage.findings import Check, Finding, Findings
+from storage.files import FileSystem
+from storage.findings import Check, Finding, Severity
 from storage.key_sidecar import ENTRY, KeyBlock, KeySidecar
 from storage.key_totals import KeyTotals
 from storage.log_directory import HASH_KEY_BYTES
@@ -37,17 +37,22 @@ def verify_sidecars(
     Args:
         progress: gets the bytes of segments as they are read.
     """
-    findings = Findings()
+    found = []
+    for row in _sealed_rows(fs, identity):
+        # A directory in use: what is gone meanwhile has nothing to say, nor has what was cut.
+        with suppress(DiskError):
+            finding = _Comparison(fs, identity, row, progress).run()
+            if finding is not None and row in _sealed_rows(fs, identity):
+                found.append(finding)
+    return tuple(found)
+
+
+def _sealed_rows(fs: FileSystem, identity: LogIdentity) -> Sequence[SegmentRow]:
     try:
         path = join(identity.directory, MANIFEST)
-        rows = decode(fs.read_bytes(path), path).segments
+        return decode(fs.read_bytes(path), path).segments[:-1]
     except (DiskError, DamagedFile, FormatFromTheFuture):
         return ()
-    for row in rows[:-1]:
-        # A directory in use: what is gone meanwhile has nothing to say.
-        with suppress(DiskError):
-            _Comparison(fs, identity, row, findings, progress).run()
-    return findings.all()
 
 
 class _Comparison:
@@ -58,13 +63,11 @@ class _Comparison:
         fs: FileSystem,
         identity: LogIdentity,
         row: SegmentRow,
-        findings: Findings,
         progress: Callable[[int], None],
     ) -> None:
         self._fs = fs
         self._row = row
         self._hash_key = identity.hash_key
-        self._findings = findings
         self._progress = progress
         self._log_path, self._path = (
             join(identity.directory, segment_file(row.base_offset, row.file_version, kind))
@@ -76,52 +79,44 @@ class _Comparison:
             decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
         )
 
-    def run(self) -> None:
-        """Say whether they agree. Raises DiskError."""
+    def run(self) -> Finding | None:
+        """What there is to say of the sidecar, if anything. Raises DiskError."""
         try:
-            sidecar = self._open()
-            file = self._fs.open(self._log_path)
-        except MissingFile:
-            return
+            lie = self._lie_of(self._open())
         except DamagedSidecar as error:
-            self._note(error)
-            return
-        try:
-            self._compare(sidecar, file)
-        except DamagedSidecar as error:
-            self._note(error)
-        except ProtocolError:
-            # The segment is damaged, so that it cannot be told what its sidecar should say.
-            return
-        finally:
-            file.close()
+            return self._finding(Severity.NOTE, f"{error.reason}; it is made anew from its segment")
+        except (MissingFile, ProtocolError):
+            # No sidecar, or a segment so damaged that nobody knows what its sidecar should say.
+            return None
+        return None if lie is None else self._finding(Severity.ERROR, lie)
 
     def _open(self) -> KeySidecar:
         if self._hash_key:
             return KeySidecar.open(self._fs, self._path, self._row, self._hash_key)
         return KeySidecar.open_of(self._fs, self._path, self._row)
 
-    def _compare(self, sidecar: KeySidecar, file: File) -> None:
-        for block in sidecar.blocks():
-            data = file.read_at(block.position, block.data_bytes)
-            self._progress(len(data))
-            made = self._indexer.feed(data, position=block.position).block
-            if made is None or not self._is_same(block, made):
-                text = f"it does not say what its segment holds from byte {block.position} on"
-                self._findings.error(Check.SIDECAR, self._path, text)
-                return
+    def _lie_of(self, sidecar: KeySidecar) -> str | None:
+        file = self._fs.open(self._log_path)
+        try:
+            for block in sidecar.blocks():
+                data = file.read_at(block.position, block.data_bytes)
+                self._progress(len(data))
+                made = self._indexer.feed(data, position=block.position).block
+                if made is None or not self._is_same(block, made):
+                    return f"it does not say what its segment holds from byte {block.position} on"
+        finally:
+            file.close()
         if _counted(self._indexer.totals) != _counted(sidecar.totals):
-            text = f"its totals are {sidecar.totals}, its segment's {self._indexer.totals}"
-            self._findings.error(Check.SIDECAR, self._path, text)
+            return f"its totals are {sidecar.totals}, its segment's {self._indexer.totals}"
+        return None
 
     def _is_same(self, block: KeyBlock, made: bytes) -> bool:
         if self._hash_key:
             return block.data == made
         return _without_hashes(block, block.data) == _without_hashes(block, made)
 
-    def _note(self, error: DamagedSidecar) -> None:
-        text = f"{error.reason}; it is made anew from its segment"
-        self._findings.note(Check.SIDECAR, self._path, text)
+    def _finding(self, severity: Severity, text: str) -> Finding:
+        return Finding(severity=severity, check=Check.SIDECAR, path=self._path, text=text)
 
 
 def _counted(totals: KeyTotals) -> KeyTotals:

@@ -165,3 +165,17 @@ def test_a_damaged_segment_is_left_to_those_who_look_at_batches(machine: Machine
 def test_what_is_gone_meanwhile_has_nothing_to_say(machine: Machine) -> None:
     machine.disk.unlink(machine.path(0, LOG))
     assert machine.findings() == ()
+
+
+def test_a_log_that_is_truncated_meanwhile_has_no_sidecar_that_lies(machine: Machine) -> None:
+    """As where a broker is using the directory."""
+    machine.lie(ENTRIES, bytes(16))
+    sizes: list[int] = []
+
+    def truncate(size: int) -> None:
+        if not sizes:
+            machine.log.truncate_to(1)
+        sizes.append(size)
+
+    assert verify_sidecars(machine.disk, machine.identity, progress=truncate) == ()
+    assert sizes

@@ -31,6 +31,7 @@ from storage.validate import ValidBatch
 from tests.harness.log_builder import KeyValue, batch_of, records_in, valid
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.sidecar_mode import SidecarMode
+from tests.harness.verification import lies_in
 
 START_MS = 1_700_000_000_000
 DIRECTORY = "data/orders/0"
@@ -235,6 +236,7 @@ class CompactedLog:
             meter=meter_of(self.log, plan.view.generation, stop),
             monotonic=lambda: self.now_ms / 1000,
         )
+        assert not (lies := lies_in(self.fs, identity())), lies
         self.remainder = Remainder(
             first_uncleanable_offset=plan.end_offset,
             now_ms=plan.now_ms,
