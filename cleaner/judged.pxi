@@ -74,7 +74,6 @@ cdef void keep_unlooked(
     """All of a batch stays, and nothing in it was looked at but its entries."""
     judged.kept = header.record_count
     judged.tombstones = <int32_t>tombstones
-    judged.max_timestamp = header.max_timestamp
     judged.records[KEPT_UNMAPPED] = header.record_count
     if header.record_count > 0:
         judged.bytes[KEPT_UNMAPPED] = header.size - BATCH_HEADER_SIZE

@@ -23,7 +23,7 @@ from libc.stdint cimport (
     uint32_t,
     uint64_t,
 )
-from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memmove, memset
 
 from cleaner.digest cimport (
@@ -162,6 +162,7 @@ include "batches.pxi"
 include "offset_map.pxi"
 include "key_block.pxi"
 include "transactions.pxi"
+include "producers.pxi"
 include "index.pxi"
 include "mark.pxi"
 include "survey.pxi"
@@ -170,4 +171,5 @@ include "source_keys.pxi"
 include "batch_writer.pxi"
 include "account.pxi"
 include "output_segment.pxi"
+include "judge.pxi"
 include "filter.pxi"

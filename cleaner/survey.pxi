@@ -41,8 +41,7 @@ cdef class BatchSurvey:
     cdef int64_t end_offset
     cdef bint stamps_markers
     cdef Transactions transactions
-    cdef const int64_t[::1] last_offsets
-    cdef ProducerTable marker_epochs
+    cdef ActiveProducers producers
     # State: the producers of whose transaction, since their last marker, something will be left
     cdef ProducerTable remaining
 
@@ -58,12 +57,9 @@ cdef class BatchSurvey:
         self.end_offset = end_offset
         self.stamps_markers = stamps_markers
         self.transactions = transactions
-        self.last_offsets = array("q", sorted(producer_last_offsets))
-        for producer_id, epoch in (producer_marker_epochs or {}).items():
-            put_row(&self.marker_epochs, producer_id, epoch)
+        self.producers = ActiveProducers(producer_last_offsets, producer_marker_epochs)
 
     def __dealloc__(self):
-        free(self.marker_epochs.rows)
         free(self.remaining.rows)
 
     def look(
@@ -126,24 +122,11 @@ cdef class BatchSurvey:
 
     cdef bint must_stay(self, const SpecialRow *row) noexcept nogil:
         """Whether the batch is the pass's last or the last that an active producer has."""
-        cdef const ProducerRow *marked
         if row.last_offset == self.end_offset - 1:
             return True
-        if row.producer_id < 0:
-            return False
-        if row.flags & ROW_FLAG_CONTROL:
-            marked = find_row(&self.marker_epochs, row.producer_id)
-            return marked != NULL and marked.number == row.producer_epoch
-        return self.is_last_of_producer(row.last_offset)
-
-    cdef bint is_last_of_producer(self, int64_t offset) noexcept nogil:
-        cdef Py_ssize_t low = 0
-        cdef Py_ssize_t high = self.last_offsets.shape[0]
-        cdef Py_ssize_t middle
-        while low < high:
-            middle = low + (high - low) // 2
-            if self.last_offsets[middle] < offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low < self.last_offsets.shape[0] and self.last_offsets[low] == offset
+        return self.producers.need(
+            row.producer_id,
+            row.producer_epoch,
+            row.last_offset,
+            row.flags & ROW_FLAG_CONTROL != 0,
+        )

@@ -9,7 +9,7 @@ A run damages one batch in one of three ways and gives it to the indexer, the fi
     bytes     anything, the CRC left as it was
 
 It also damages the block of a sound batch, in its counts, rows and entries, and gives that to all that
-read one: the walk, the map, the marks, the filter and its skipping.
+read one: the walk, the map, the marks, the survey, the filter and its skipping.
 
 Only the errors that the contracts name may come back, and what the filter writes the reader must
 find as the filter has told. Prints the counts as JSON.
@@ -45,6 +45,7 @@ if __name__ == "__main__":
 
 from cleaner.kernel import (  # noqa: E402
     BatchFilter,
+    BatchSurvey,
     KeyIndexer,
     OffsetMap,
     Transactions,
@@ -218,15 +219,30 @@ def run_entries(source: random.Random, _: bytes, batch: LogBatch) -> None:
         end_offset=end_offset,
         transactions=transactions,
     )
+    marks = exact(bytes(len(block) // 24 // 8 + 1))
     mark_keys(
         block,
         offset_map,
-        exact(bytes(len(block) // 24 // 8 + 1)),
+        marks,
         base_offset=batch.base_offset,
         first_entry=0,
         start_offset=start_offset,
         end_offset=end_offset,
         transactions=transactions,
+    )
+    survey = BatchSurvey(
+        end_offset=end_offset,
+        producer_last_offsets=source.choice(((), (batch.last_offset,))),
+        producer_marker_epochs=source.choice(({}, {5: -1})),
+        transactions=transactions,
+        stamps_markers=source.random() < 0.5,
+    )
+    survey.look(
+        block,
+        marks,
+        base_offset=batch.base_offset,
+        first_entry=0,
+        horizon_is_due=source.random() < 0.5,
     )
 
 
