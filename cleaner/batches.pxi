@@ -40,7 +40,7 @@ cdef int next_batch(
         return corrupt(position, base_offset, b"its CRC differs from its bytes")
     if status != BATCH_OK or base_offset < 0:
         return corrupt(position, base_offset, b"its offsets or its record count are impossible")
-    if header.attributes & ATTRIBUTE_CODEC_MASK > CODEC_MAX:
+    if header.attributes & ATTRIBUTE_CODEC_MASK > ATTRIBUTE_CODEC_MAX:
         return corrupt(position, base_offset, b"its compression type does not exist")
     return 1
 

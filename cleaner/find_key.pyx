@@ -8,6 +8,7 @@ from libc.string cimport memcmp
 
 from protocol.record_format cimport (
     ATTRIBUTE_CODEC_MASK,
+    ATTRIBUTE_CODEC_MAX,
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_DELETE_HORIZON,
     ATTRIBUTE_LOG_APPEND_TIME,
@@ -121,6 +122,10 @@ cdef class KeyFinder:
                 return refuse(position + (at[0] - start), b"its header is damaged")
             if batch_crc(at[0], header.size) != header.crc:
                 return refuse(position + (at[0] - start), b"its CRC differs from its bytes")
+            if header.attributes & ATTRIBUTE_CODEC_MASK > ATTRIBUTE_CODEC_MAX:
+                return refuse(
+                    position + (at[0] - start), b"its compression type does not exist"
+                )
             self.read_batch(at[0], &header, position + (at[0] - start))
             at[0] += header.size
         return 0

@@ -36,6 +36,7 @@ from cleaner.digest cimport (
 )
 from protocol.record_format cimport (
     ATTRIBUTE_CODEC_MASK,
+    ATTRIBUTE_CODEC_MAX,
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_DELETE_HORIZON,
     ATTRIBUTE_LOG_APPEND_TIME,
@@ -128,7 +129,6 @@ cdef enum:
     WINDOW = 32
     VERDICT_COUNT = 10
     RECORD_BYTES_MIN = 7
-    CODEC_MAX = 4
 
 # The verdicts' numbers inside the kernel: their places in `Verdict`.
 cdef enum:

@@ -39,7 +39,7 @@ class OutputReader:
             position: where `chunk` begins in its segment; for error messages only.
 
         Raises:
-            CorruptBatch: a length, a CRC or a record is damaged, offsets do not grow, or there are
+            CorruptBatch: a length, CRC, codec or record is damaged, offsets do not grow, or there are
                 more batches than were written.
             DecompressionTooLarge: a batch inflates beyond `decompressed_bytes_max`.
         """

@@ -18,6 +18,7 @@ from cleaner.digest cimport (
 )
 from protocol.record_format cimport (
     ATTRIBUTE_CODEC_MASK,
+    ATTRIBUTE_CODEC_MAX,
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_DELETE_HORIZON,
     BATCH_CUT,
@@ -131,6 +132,8 @@ cdef class OutputReader:
     ) except -1 nogil:
         if batch_crc(batch, header.size) != header.crc:
             return refuse(position, b"its CRC differs from its bytes")
+        if header.attributes & ATTRIBUTE_CODEC_MASK > ATTRIBUTE_CODEC_MAX:
+            return refuse(position, b"its compression type does not exist")
         if header.base_offset < self.segment_found.end_offset:
             return refuse(position, b"its offsets do not follow the batch before it")
         if self.batches == self.batches_expected:

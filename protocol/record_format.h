@@ -68,6 +68,7 @@
 #define BATCH_MAGIC_SERVED 2
 
 #define ATTRIBUTE_CODEC_MASK 0x07
+#define ATTRIBUTE_CODEC_MAX 4 /* zstd: the numbers above it name no codec. */
 #define ATTRIBUTE_LOG_APPEND_TIME 0x08
 #define ATTRIBUTE_TRANSACTIONAL 0x10
 #define ATTRIBUTE_CONTROL 0x20

@@ -22,6 +22,7 @@ cdef extern from "record_format.h" nogil:
         BATCH_LENGTH_OVERHEAD
         BATCH_MAGIC_SERVED
         ATTRIBUTE_CODEC_MASK
+        ATTRIBUTE_CODEC_MAX
         ATTRIBUTE_LOG_APPEND_TIME
         ATTRIBUTE_TRANSACTIONAL
         ATTRIBUTE_CONTROL

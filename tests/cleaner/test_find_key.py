@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from cleaner.find_key import KeyFinder
 from cleaner.step import Decision, KeyHit
+from protocol.batch_scan import crc32c
 from protocol.control_record import ControlType
 from protocol.errors import CorruptBatch, DecompressionTooLarge
 from protocol.record_batch import Codec, build_batch, read_records
 from tests.harness.log_builder import KeyValue, batch_of, marker_of
 
 PLENTY = 1 << 20
+ATTRIBUTES_LOW_BYTE = 22
+CRC = slice(17, 21)
 KEYS = st.sampled_from([b"", b"a", b"b", b"ab", None])
 VALUES = st.sampled_from([b"", b"1", b"2" * 300, None])
 BATCHES = st.lists(
@@ -103,6 +106,15 @@ def test_a_flipped_bit_is_damage() -> None:
     batch[-1] ^= 1
 
     with pytest.raises(CorruptBatch, match="position 7: its CRC"):
+        finder().feed(bytes(batch), position=7)
+
+
+def test_a_codec_that_nobody_knows_is_damage() -> None:
+    batch = batch_of([(b"a", b"1")])
+    batch[ATTRIBUTES_LOW_BYTE] |= 5
+    batch[CRC] = crc32c(batch[CRC.stop :]).to_bytes(4)
+
+    with pytest.raises(CorruptBatch, match="position 7: its compression type"):
         finder().feed(bytes(batch), position=7)
 
 
