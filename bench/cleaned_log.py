@@ -19,6 +19,7 @@ from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
 from protocol.record_batch import stamp
+from server.background import Background
 from storage.files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
@@ -31,6 +32,8 @@ SEGMENT_BYTES = 128 << 20
 CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=SEGMENT_BYTES)
 TOPIC = TopicPartition("bench", 0)
 TOPIC_ID = uuid.UUID(int=1)
+BACKGROUND = Background()
+"""Where replaced segments are removed, as in the broker: beside the pass."""
 
 
 def now_ms() -> int:
@@ -50,7 +53,7 @@ def identity(directory: Path) -> LogIdentity:
 def opening(*, is_clean: bool) -> LogOpening:
     return LogOpening(
         leader_epoch=1,
-        background=lambda work: work(),
+        background=BACKGROUND.submit,
         on_failure=lambda error: None,
         now_ms=now_ms(),
         is_clean=is_clean,
@@ -81,6 +84,7 @@ def _write(log: PartitionLog, batches: Iterable[bytes]) -> None:
         assert not isinstance(valid, Refused), valid.message
         log.append_as_leader(valid, now_ms=now_ms())
     log.roll(now_ms())
+    BACKGROUND.drain()
     log.close()
 
 
@@ -99,7 +103,10 @@ def copy_of(directory: Path, number: int = 0) -> Iterator[PartitionLog]:
 
 
 def clean_whole(log: PartitionLog, *, verify: bool = True) -> PassReport:
-    """One pass over all that is dirty, in this thread, at no throttle."""
+    """One pass over all that is dirty, in this thread, at no throttle.
+
+    It is over when what it has replaced is removed, too.
+    """
     view = log.cleaning_view()
     assessment = assess(view, view.config, now_ms(), requested=True)
     plan = plan_pass(view, assessment, now_ms=now_ms(), stamp_ms=now_ms())
@@ -109,4 +116,7 @@ def clean_whole(log: PartitionLog, *, verify: bool = True) -> PassReport:
         sleep=lambda _: False,
         is_stale=lambda: False,
     )
-    return clean(log, plan, CleanerSettings(verify=verify), meter=meter, monotonic=time.monotonic)
+    settings = CleanerSettings(verify=verify)
+    report = clean(log, plan, settings, meter=meter, monotonic=time.monotonic)
+    BACKGROUND.drain()
+    return report
