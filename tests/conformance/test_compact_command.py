@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -160,6 +159,8 @@ def test_ctrl_c_leaves_the_pass_running_and_says_so(tmp_path: Path) -> None:
         operator = Operator(broker)
         operator.create("slow")
         operator.produce("slow", 10, 1)
+        # Whoever started the tests in the background left them deaf to it, and so their children.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         typed = subprocess.Popen(
             operator.command("now", "slow-0"), cwd=CHECKOUT, stderr=subprocess.PIPE, text=True
         )
@@ -192,7 +193,7 @@ def test_the_commands_of_the_readme_work_as_they_stand_there(operator: Operator)
     for line in typed:
         command = line.replace(".venv/bin/kompakt", f"{sys.executable} -m server")
         done = subprocess.run(
-            shlex.split(command.replace("http://127.0.0.1:9644", url), comments=True),
+            ["bash", "-o", "pipefail", "-c", command.replace("http://127.0.0.1:9644", url)],
             cwd=CHECKOUT,
             env={**os.environ, "KOMPAKT_URL": url},
             capture_output=True,
