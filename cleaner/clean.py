@@ -47,12 +47,8 @@ def clean(
     *,
     meter: PassMeter,
     monotonic: Callable[[], float],
-    is_rehearsal: bool = False,
 ) -> PassReport:
     """Execute a plan, in the calling thread, and say what was done.
-
-    Args:
-        is_rehearsal: whether the key sidecars that it makes are removed again.
 
     Raises:
         CleaningAborted: the meter was told to stop, or the log's generation moved; also where that
@@ -69,11 +65,7 @@ def clean(
         attempt += 1
         try:
             with SegmentIndex(
-                plan.view.hash_key,
-                settings,
-                meter,
-                is_thorough=attempt > 1,
-                drops_built=is_rehearsal,
+                plan.view.hash_key, settings, meter, is_thorough=attempt > 1
             ) as index:
                 return _execute(log, plan, settings, index, meter, monotonic)
         except DamagedSidecar:

@@ -3,7 +3,8 @@
     the view        the log as a roll would leave it: `now` rolls first, so the active segment counts as
                     sealed up to its end, and its bound is the high watermark as ever
     the log         takes swaps, and writes them down
-    sidecars        that it has to make are removed again, so that the pass makes them, too
+    sidecars        that it has to make are scratch files, so that the pass makes them, too; those that
+                    are damaged stay where they are, so that the pass meets them, too
     the segments    are written to `storage/null_files.py`, which only counts
     verification    is left out, for there is nothing to read again; its reading is added to the account
 
@@ -14,11 +15,14 @@ the same code finds that would do it; only times are estimated.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 from cleaner.clean import clean
 from cleaner.cleaning_plan import CleaningPlan
 from cleaner.meter import PassMeter
+from cleaner.progress import Phase
+from cleaner.rehearsed_segment import Rehearsal, RehearsedSegment
 from cleaner.report import GroupReport, PassReport
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import IoRates
@@ -26,6 +30,8 @@ from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 from storage.log import PartitionLog
 from storage.manifest import UNKNOWN, SegmentRow
 from storage.null_files import NullFileSystem
+from storage.paths import KEYS, join, segment_file
+from storage.scratch_files import ScratchFileSystem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +51,16 @@ class DryRun:
 
 
 class DryMeter(PassMeter):
-    """The account of a rehearsal: it reads for real, and pays for that only."""
+    """The account of a rehearsal: it pays for what it reads, and for the sidecars that it writes."""
 
     __slots__ = ()
 
     def wrote(self, bytes_count: int) -> None:
-        self.bytes_written += bytes_count
-        self.check()
+        if self.progress.phase is Phase.INDEX:
+            super().wrote(bytes_count)
+        else:
+            self.bytes_written += bytes_count
+            self.check()
 
 
 class DryLog:
@@ -110,14 +119,14 @@ def dry_run(
         rates: what holds passes at present; `math.inf` where nothing does.
     """
     dry_log = DryLog(log)
-    report = clean(
-        dry_log,
-        plan,
-        replace(settings, verify=False),
-        meter=meter,
-        monotonic=monotonic,
-        is_rehearsal=True,
-    )
+    with closing(_scratch_files(log)) as scratch:
+        report = clean(
+            dry_log,
+            _rehearsed(plan, Rehearsal(scratch)),
+            replace(settings, verify=False),
+            meter=meter,
+            monotonic=monotonic,
+        )
     predicted = predicted_report(report, is_verified=settings.verify, rates=rates)
     replaced = tuple(
         group for group in report.group_reports if group.sources[0].base_offset in dry_log.swapped
@@ -130,6 +139,21 @@ def dry_run(
         rolls=plan.view.active_row.file_version == UNKNOWN,
         map_bytes=settings.map_bytes,
     )
+
+
+def _scratch_files(log: PartitionLog) -> ScratchFileSystem:
+    """Beside the log, on its disk; what a crash leaves is swept as the active segment's sidecar."""
+    active = log.segments[-1]
+    name = segment_file(active.base_offset, active.file_version, KEYS, cleaned=True)
+    return ScratchFileSystem(active.fs, join(log.directory, name))
+
+
+def _rehearsed(plan: CleaningPlan, rehearsal: Rehearsal) -> CleaningPlan:
+    """The plan over segments whose sidecars stay as they are."""
+    segments = tuple(
+        RehearsedSegment(segment.row, segment.segment, rehearsal) for segment in plan.view.segments
+    )
+    return replace(plan, view=replace(plan.view, segments=segments))
 
 
 def predicted_report(rehearsed: PassReport, *, is_verified: bool, rates: IoRates) -> PassReport:

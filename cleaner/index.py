@@ -84,7 +84,6 @@ class SegmentIndex:
 
     __slots__ = (
         "_dropped",
-        "_drops_built",
         "_hash_key",
         "_is_thorough",
         "_meter",
@@ -99,19 +98,13 @@ class SegmentIndex:
         meter: PassMeter,
         *,
         is_thorough: bool = False,
-        drops_built: bool = False,
     ) -> None:
-        """
-        Args:
-            is_thorough: each sidecar is read to its end now; else a block when it is needed.
-            drops_built: those that are made are removed at the end, and no others.
-        """
+        """`is_thorough`: each sidecar is read to its end now; else a block when it is needed."""
         # Constant after construction.
         self._hash_key = hash_key
         self._settings = settings
         self._meter = meter
         self._is_thorough = is_thorough
-        self._drops_built = drops_built
         # State.
         self._dropped: list[CleanableSegment] = []
         """Those whose sidecars go at the end."""
@@ -141,7 +134,7 @@ class SegmentIndex:
         progress = self._meter.progress
         progress.enter(Phase.INDEX)
         progress.expect(Phase.RECOPY, sum(segment.row.size for segment in segments))
-        if not (self._settings.keeps_key_sidecars or self._drops_built):
+        if not self._settings.keeps_key_sidecars:
             self._dropped += segments
         found = [self._find(segment) for segment in segments]
         missing = [segment for segment, its in zip(segments, found, strict=True) if its is None]
@@ -168,8 +161,6 @@ class SegmentIndex:
 
     def _build(self, segment: CleanableSegment) -> KeySidecar:
         """Read a segment, and write its sidecar."""
-        if self._drops_built:
-            self._dropped.append(segment)
         indexer = KeyIndexer(
             self._hash_key,
             base_offset=segment.row.base_offset,

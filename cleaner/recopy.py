@@ -18,6 +18,7 @@ from typing import Protocol
 from cleaner.kernel import BatchFilter
 from cleaner.mark import Marked
 from cleaner.meter import PassMeter
+from cleaner.report import Counts, counts_between
 from cleaner.scan import ReadableSegment, read_exactly
 from cleaner.step import FilterStep, SegmentSummary
 from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
@@ -46,7 +47,7 @@ class Recopy:
     """Writes the cleaned segments of one group. `run` or `discard` ends it."""
 
     __slots__ = (
-        "_filter", "_full", "_has_sidecars", "_meter", "_open", "_writers", "is_verbatim",
+        "_filter", "_full", "_has_sidecars", "_meter", "_open", "_writers", "by_source", "is_verbatim",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +71,8 @@ class Recopy:
         # State: all outputs but the last are in `_full`, too, with their summaries.
         self._writers: list[CleanedSegmentWriter] = []
         self._full: list[Output] = []
+        self.by_source: list[Counts] = []
+        """What became of each source's records."""
         self.is_verbatim = True
         """Whether what was written so far is what was read, to the byte."""
 
@@ -88,9 +91,11 @@ class Recopy:
         self._filter.start_group()
         self._start_segment(group[0][0].row.base_offset)
         for segment, its in group:
+            before = self._filter.counts
             self._filter.start_source(segment.row.base_offset, its.marks)
             for block in segment.blocks():
                 self._recopy_block(segment, block)
+            self.by_source.append(counts_between(before, self._filter.counts))
         self._append_keys(self._filter.take_keys())
         outputs = [*self._full, self._whole_output()]
         rows = cleaned_rows(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cleaner.retain import Verdict
 from cleaner.step import VerdictCount
 from storage.manifest import SegmentRow
+
+Counts = Mapping[Verdict, VerdictCount]
+"""Records, and their uncompressed bytes, by verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,29 +21,37 @@ class GroupReport:
     """The segments as they were, in offset order."""
     outputs: tuple[SegmentRow, ...]
     """The segments that were written in their place."""
-    by_verdict: Mapping[Verdict, VerdictCount]
-    """Records, and their uncompressed bytes, that met each verdict; those that none did are left out."""
+    by_source: tuple[Counts, ...]
+    """What each source's records met; verdicts that none did are left out."""
+
+    @property
+    def by_verdict(self) -> Counts:
+        """What the records of all sources met."""
+        return sum_counts(self.by_source)
 
 
-def group_report(
-    sources: Sequence[SegmentRow],
-    outputs: Sequence[SegmentRow],
-    before: Mapping[Verdict, VerdictCount],
-    after: Mapping[Verdict, VerdictCount],
-) -> GroupReport:
-    """The report of a group, from the pass's counts at its begin and at its end. Pure."""
-    return GroupReport(
-        sources=tuple(sources),
-        outputs=tuple(outputs),
-        by_verdict={
-            verdict: VerdictCount(
-                records=count.records - before[verdict].records,
-                bytes=count.bytes - before[verdict].bytes,
+def counts_between(before: Counts, after: Counts) -> Counts:
+    """What was counted between two looks at growing counts; what was not is left out. Pure."""
+    return {
+        verdict: VerdictCount(
+            records=count.records - before[verdict].records,
+            bytes=count.bytes - before[verdict].bytes,
+        )
+        for verdict, count in after.items()
+        if count.records > before[verdict].records
+    }
+
+
+def sum_counts(each: Iterable[Counts]) -> Counts:
+    """Counts by verdict, added up. Pure."""
+    total: dict[Verdict, VerdictCount] = {}
+    for counts in each:
+        for verdict, count in counts.items():
+            so_far = total.get(verdict, VerdictCount(records=0, bytes=0))
+            total[verdict] = VerdictCount(
+                records=so_far.records + count.records, bytes=so_far.bytes + count.bytes
             )
-            for verdict, count in after.items()
-            if count.records > before[verdict].records
-        },
-    )
+    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

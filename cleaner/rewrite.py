@@ -19,7 +19,7 @@ from cleaner.mark import DirtySection, Marked
 from cleaner.meter import PassMeter
 from cleaner.progress import Phase
 from cleaner.recopy import Recopy
-from cleaner.report import GroupReport, group_report
+from cleaner.report import GroupReport
 from cleaner.settings import CleanerSettings
 from cleaner.step import KeysDiffer
 from cleaner.verify_pass import PassVerifier, VerificationFailed
@@ -139,11 +139,15 @@ class Rewriting:
             has_sidecars=self._settings.keeps_key_sidecars,
             meter=self._meter,
         )
-        before = self.batch_filter.counts
         cleaned = self._recopy(group, recopy)
         self._swap(group, recopy, cleaned, self._end_offset if takes_offset else None)
-        rows = [segment.row for segment, _ in group], [segment.row for segment in cleaned]
-        self.group_reports.append(group_report(*rows, before, self.batch_filter.counts))
+        self.group_reports.append(
+            GroupReport(
+                sources=tuple(segment.row for segment, _ in group),
+                outputs=tuple(segment.row for segment in cleaned),
+                by_source=tuple(recopy.by_source),
+            )
+        )
         self.tally["groups"] += 1
         self.tally["segments_before"] += len(group)
         self.tally["segments_after"] += len(cleaned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -59,31 +59,55 @@ def print_plan(plan: Json) -> None:
         typer.echo(
             f"  {reason}: {count['records']} records, {size_text(count['record_bytes'])} uncompressed"
         )
-    typer.echo(
-        f"  reads {size_text(report['bytes_read'])}, writes {size_text(report['bytes_written'])},"
-        f" takes about {duration_text(report['seconds'])};"
-        f" {report['keys_mapped']} keys, at most {size_text(plan['map_bytes_max'])} for their map"
-    )
+    for line in _cost(plan):
+        typer.echo(f"  {line}")
     if plan["groups"]:
         print_table(
             ("offsets", "segments", "bytes", "left", "dies", "segments after"),
-            [_group_row(group) for group in plan["groups"]],
+            [row for group in plan["groups"] for row in _group_rows(group)],
         )
     if plan["untouched_segments"]:
-        typer.echo(f"  {len(plan['untouched_segments'])} segments stay as they are")
+        size = sum(row["bytes"] for row in plan["untouched_segments"])
+        typer.echo(
+            f"  {len(plan['untouched_segments'])} segments ({size_text(size)}) stay as they are"
+        )
 
 
-def _group_row(group: Json) -> tuple[str, ...]:
+def _cost(plan: Json) -> Iterator[str]:
+    """What the pass takes: I/O, time, memory."""
+    report = plan["report"]
+    moved, seconds = report["bytes_read"] + report["bytes_written"], report["seconds"]
+    rate = f" ({size_text(moved / seconds)}/s)" if seconds else ""
+    yield (
+        f"reads {size_text(report['bytes_read'])}, writes {size_text(report['bytes_written'])},"
+        f" takes about {duration_text(seconds)}{rate}"
+    )
+    yield (
+        f"{report['keys_mapped']} keys in {report['parts']} parts of the map, which takes at most"
+        f" {size_text(plan['map_bytes_max'])};"
+        f" {report['sidecars_built']} segments have no key sidecar yet, and are read for it"
+    )
+
+
+def _group_rows(group: Json) -> Iterator[tuple[str, ...]]:
+    """A group, and its segments where it has several."""
     sources = group["sources"]
-    dies = ", ".join(f"{count['records']} {reason}" for reason, count in group["dies"].items())
-    return (
+    yield (
         f"[{sources[0]['base_offset']}, {sources[-1]['end_offset']})",
         str(len(sources)),
         size_text(group["bytes_before"]),
         size_text(group["bytes_after"]),
-        dies or "nothing",
+        _deaths(group),
         str(len(group["outputs"])) if group["is_replaced"] else "unchanged",
     )
+    for source in sources if len(sources) > 1 else ():
+        offsets = f"  [{source['base_offset']}, {source['end_offset']})"
+        yield (offsets, "", size_text(source["bytes"]), "", _deaths(source), "")
+
+
+def _deaths(part: Json) -> str:
+    counts = (f"{count['records']} {reason}" for reason, count in part["dies"].items())
+    return ", ".join(counts) or "nothing"
 
 
 def print_key(name: str, key: Json) -> None:

@@ -7,7 +7,7 @@ Sizes are bytes, times are seconds or ms as their names say, and null stands for
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from cleaner.dry_run import DryRun
@@ -16,7 +16,7 @@ from cleaner.latency_guard import GuardState
 from cleaner.pool_status import PoolStatus, RunningStatus
 from cleaner.progress import ProgressSnapshot
 from cleaner.quarantine import Quarantined
-from cleaner.report import GroupReport, PassReport
+from cleaner.report import Counts, GroupReport, PassReport, sum_counts
 from cleaner.situation import Explanation
 from cleaner.urgency import Candidate
 from server.compaction_jobs import Job, Part
@@ -82,14 +82,18 @@ def report_json(report: PassReport) -> Json:
         "bytes_written": report.bytes_written,
         "bytes_before": report.bytes_before,
         "bytes_after": report.bytes_after,
+        "bytes_untouched": report.bytes_untouched,
         "records_before": report.records_before,
         "records_after": report.records_after,
         "records_by_verdict": dict(report.records_by_verdict),
         "keys_mapped": report.keys_mapped,
         "keys_capacity": report.keys_capacity,
+        "parts": report.parts,
+        "sidecars_built": report.sidecars_built,
         "groups": report.groups,
         "segments_before": report.segments_before,
         "segments_after": report.segments_after,
+        "segments_untouched": report.segments_untouched,
         "dirty_ratio": round(report.dirty_ratio, 6),
         "seconds": round(report.seconds, 3),
         "throttled_seconds": round(report.throttled_seconds, 3),
@@ -99,39 +103,38 @@ def report_json(report: PassReport) -> Json:
 
 
 def plan_json(dry_run: DryRun) -> Json:
-    """What a pass would do: its report, and group by group what dies why."""
+    """What a pass would do: its report, and segment by segment what dies why."""
+    groups = dry_run.report.group_reports
     return {
         "report": report_json(dry_run.report),
         "rolls_active_segment": dry_run.rolls,
         "map_bytes_max": dry_run.map_bytes,
-        "dies": _dies(dry_run.report.group_reports),
-        "groups": [_group_json(group, dry_run) for group in dry_run.report.group_reports],
+        "dies": _dies(group.by_verdict for group in groups),
+        "groups": [_group_json(group, dry_run) for group in groups],
         "untouched_segments": [_row_json(row) for row in dry_run.untouched],
     }
 
 
-def _dies(groups: Sequence[GroupReport]) -> Json:
+def _dies(counts: Iterable[Counts]) -> Json:
     """Records, and their uncompressed bytes, by the reason for which they die."""
-    found: dict[str, Json] = {}
-    for group in groups:
-        for verdict, count in group.by_verdict.items():
-            if not verdict.is_kept:
-                reason = found.setdefault(
-                    verdict.value.removeprefix(DEAD), {"records": 0, "record_bytes": 0}
-                )
-                reason["records"] += count.records
-                reason["record_bytes"] += count.bytes
-    return found
+    return {
+        verdict.value.removeprefix(DEAD): {"records": count.records, "record_bytes": count.bytes}
+        for verdict, count in sum_counts(counts).items()
+        if not verdict.is_kept
+    }
 
 
 def _group_json(group: GroupReport, dry_run: DryRun) -> Json:
     return {
         "is_replaced": group in dry_run.replaced,
-        "sources": [_row_json(row) for row in group.sources],
+        "sources": [
+            {**_row_json(row), "dies": _dies([counts])}
+            for row, counts in zip(group.sources, group.by_source, strict=True)
+        ],
         "outputs": [_row_json(row) for row in group.outputs],
         "bytes_before": sum(row.size for row in group.sources),
         "bytes_after": sum(row.size for row in group.outputs),
-        "dies": _dies([group]),
+        "dies": _dies(group.by_source),
     }
 
 

@@ -35,6 +35,10 @@ class CleanableSegment:
         with self.segment.pinned() as file:
             return file.read_at(position, min(size, max(0, self.row.size - position)))
 
+    def open_key_sidecar(self, hash_key: bytes) -> KeySidecar:
+        """The segment's key sidecar, for who changes nothing. Raises as `KeySidecar.open`."""
+        return KeySidecar.open(self.segment.fs, self.segment.path(KEYS), self.row, hash_key)
+
     def key_sidecar(self, hash_key: bytes) -> KeySidecar | None:
         """The segment's key sidecar; None if there is none. One that is no good is removed.
 
@@ -43,7 +47,7 @@ class CleanableSegment:
             DiskError: a damaged one cannot be removed.
         """
         try:
-            return KeySidecar.open(self.segment.fs, self.segment.path(KEYS), self.row, hash_key)
+            return self.open_key_sidecar(hash_key)
         except MissingFile:
             return None
         except DamagedSidecar as error:

@@ -8,70 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner.cleaning_plan import plan_pass
-from cleaner.dry_run import DryMeter, DryRun, dry_run, throttle_seconds
+from cleaner.dry_run import DryMeter, dry_run, throttle_seconds
 from cleaner.meter import CleaningAborted
-from cleaner.pick import assess
 from cleaner.probe import SilentProbe
-from cleaner.report import PassReport
 from cleaner.retain import Verdict
 from cleaner.throttle import IoRates, Throttle
 from protocol.record_batch import Codec
-from storage.manifest import SegmentRow
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog, never_stop
+from tests.harness.rehearsal import check_prediction, rehearse
 from tests.harness.transactional_producer import TransactionalProducer
-
-
-def rehearse(log: CompactedLog, rates: IoRates = IoRates()) -> DryRun:  # noqa: B008 - frozen
-    view = log.log.cleaning_view(as_if_rolled=True)
-    assessment = assess(view, log.log.config, log.now_ms, remainder=log.remainder, requested=True)
-    plan = plan_pass(view, assessment, now_ms=log.now_ms, stamp_ms=log.now_ms)
-    meter = DryMeter(
-        throttle=Throttle(clock=lambda: 0.0),
-        probe=SilentProbe(),
-        sleep=never_stop,
-        is_stale=lambda: log.log.generation != view.generation,
-    )
-    return dry_run(log.log, plan, log.settings, meter=meter, monotonic=lambda: 0.0, rates=rates)
-
-
-def without_times_and_names(report: PassReport) -> PassReport:
-    groups = tuple(
-        replace(
-            group,
-            sources=tuple(nameless(row) for row in group.sources),
-            outputs=tuple(nameless(row) for row in group.outputs),
-        )
-        for group in report.group_reports
-    )
-    return replace(
-        report, group_reports=groups, seconds=0.0, throttled_seconds=0.0, verify_seconds=0.0
-    )
-
-
-def nameless(row: SegmentRow) -> SegmentRow:
-    """A row without what only a real file has: the number in its name."""
-    return replace(row, file_version=0)
-
-
-def segments_of(log: CompactedLog) -> list[SegmentRow]:
-    return [segment.full_row() for segment in log.log.segments]
-
-
-def check_prediction(log: CompactedLog) -> tuple[DryRun, PassReport]:
-    """Rehearse, then clean: both say the same, and only the pass changes the log."""
-    before, files = segments_of(log), log.files()
-    predicted = rehearse(log)
-    assert (segments_of(log), log.files()) == (before, files)
-
-    done = log.clean()
-
-    assert without_times_and_names(done) == without_times_and_names(predicted.report)
-    replaced = [row for group in predicted.replaced for row in group.outputs]
-    expected = sorted([*replaced, *predicted.untouched], key=lambda row: row.base_offset)
-    assert [nameless(row) for row in segments_of(log)[:-1]] == [nameless(row) for row in expected]
-    assert log.log.clean_offset == predicted.report.end_offset
-    return predicted, done
 
 
 def test_it_says_what_dies_by_reason_and_group_and_what_the_pass_reads_and_writes() -> None:
