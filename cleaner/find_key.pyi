@@ -38,6 +38,8 @@ class KeyFinder:
         """
 
     @property
+    def key(self) -> bytes: ...
+    @property
     def count(self) -> int:
         """How many records of the key were met."""
 

@@ -53,7 +53,7 @@ cdef struct Hit:
 
 cdef class KeyFinder:
     # Constant after construction
-    cdef bytes key
+    cdef readonly bytes key
     cdef const uint8_t *key_bytes
     cdef int32_t key_size
     cdef int64_t bytes_max

@@ -1,23 +1,28 @@
 """A key's records that are still on disk, and what becomes of them.
 
-The whole log is read, segment by segment, in bounded memory: `search_segment` is the one place that
-knows how, so that an index of a segment's keys can take its place.
+Where a segment has a sound key sidecar, that tells where the key's records are, and only these are read
+(`cleaner/sidecar_search.py`); other segments are read as a whole, in bounded memory. Nothing is changed.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from cleaner.find_key import KeyFinder
+from cleaner.kernel import siphash128
+from cleaner.key_fate import COUNTING, fate
 from cleaner.meter import PassMeter
 from cleaner.progress import Phase
 from cleaner.scan import ReadableSegment, scan_segment
 from cleaner.settings import CleanerSettings
+from cleaner.sidecar_search import SidecarNotBelieved, SidecarSearch
 from cleaner.step import Decision, KeyHit, ReadStep
-from cleaner.text import moment_text
-from storage.cleaning_view import CleaningView
+from storage.cleaning_view import CleanableSegment, CleaningView
+from storage.errors import DamagedSidecar, MissingFile
+from storage.key_sidecar import KeySidecar
 from storage.manifest import SegmentRow
 from storage.topic_partition import TopicPartition
 
@@ -60,28 +65,63 @@ class KeyHistory:
 
 
 def find_key(
-    view: CleaningView, key: bytes, settings: CleanerSettings, *, meter: PassMeter
+    view: CleaningView, key: bytes, settings: CleanerSettings, *, meter: PassMeter, now_ms: int
 ) -> KeyHistory:
-    """Read the log of a view `as_if_rolled` for a key; a worker thread.
+    """Look through the log of a view `as_if_rolled` for a key; a worker thread.
 
     Raises:
         CorruptBatch, DecompressionTooLarge, CleaningAborted, StorageError: as `scan_segment`.
         SegmentRemoved: a pass has swapped a segment meanwhile; take another view.
     """
-    finder = KeyFinder(
-        key, decompressed_bytes_max=settings.decompressed_bytes_max, hits_max=HITS_MAX
-    )
-    meter.progress.expect(Phase.SEARCH, sum(row.size for row in view.sealed_rows))
+    not_believed: set[int] = set()
+    while True:
+        finder = KeyFinder(
+            key, decompressed_bytes_max=settings.decompressed_bytes_max, hits_max=HITS_MAX
+        )
+        try:
+            _search(view, finder, settings, meter, not_believed)
+        except SidecarNotBelieved as reason:
+            not_believed.add(reason.base_offset)
+        else:
+            return key_history(view, key, finder.hits, finder.count, now_ms=now_ms)
+
+
+def _search(
+    view: CleaningView,
+    finder: KeyFinder,
+    settings: CleanerSettings,
+    meter: PassMeter,
+    not_believed: Container[int],
+) -> None:
+    sources = [
+        (segment, _sidecar_of(segment, view.hash_key, not_believed)) for segment in view.segments
+    ]
+    size = sum(sidecar.size if sidecar else segment.row.size for segment, sidecar in sources)
+    meter.progress.expect(Phase.SEARCH, size)
     meter.progress.enter(Phase.SEARCH)
-    for segment in view.segments:
-        search_segment(segment, finder, chunk_bytes=settings.chunk_bytes, meter=meter)
-    return key_history(view, key, finder.hits, finder.count)
+    key_hash = siphash128(view.hash_key, finder.key)
+    for segment, sidecar in sources:
+        if sidecar is not None:
+            SidecarSearch(segment, sidecar, finder, key_hash=key_hash, meter=meter).run()
+        else:
+            read_segment(segment, finder, chunk_bytes=settings.chunk_bytes, meter=meter)
 
 
-def search_segment(
+def _sidecar_of(
+    segment: CleanableSegment, hash_key: bytes, not_believed: Container[int]
+) -> KeySidecar | None:
+    """The sidecar, if it is there and sound as far as one can tell; nothing is removed."""
+    if segment.row.base_offset in not_believed:
+        return None
+    with suppress(MissingFile, DamagedSidecar):
+        return segment.open_key_sidecar(hash_key)
+    return None
+
+
+def read_segment(
     segment: ReadableSegment, finder: KeyFinder, *, chunk_bytes: int, meter: PassMeter
 ) -> None:
-    """Let `finder` meet what a segment has of its key. Raises as `find_key`."""
+    """Let `finder` meet all of a segment. Raises as `find_key`."""
 
     def step(chunk: bytes, position: int) -> ReadStep:
         return finder.feed(chunk, position=position)
@@ -90,7 +130,9 @@ def search_segment(
         pass
 
 
-def key_history(view: CleaningView, key: bytes, hits: Sequence[KeyHit], count: int) -> KeyHistory:
+def key_history(
+    view: CleaningView, key: bytes, hits: Sequence[KeyHit], count: int, *, now_ms: int
+) -> KeyHistory:
     """What the hits come to. Pure."""
     hits = [_settled(hit, view.clean_offset) for hit in hits]
     last = _last_that_counts(hits)
@@ -102,7 +144,7 @@ def key_history(view: CleaningView, key: bytes, hits: Sequence[KeyHit], count: i
         records=tuple(_records(view.sealed_rows, hits, last)),
         tombstone_offset=tombstone.offset if tombstone else None,
         tombstone_goes_at_ms=tombstone.delete_horizon_ms if tombstone else None,
-        fate=tuple(_fate(view, hits, last, count)),
+        fate=tuple(fate(view, hits, last, count, now_ms)),
     )
 
 
@@ -114,8 +156,7 @@ def _settled(hit: KeyHit, clean_offset: int) -> KeyHit:
 
 
 def _last_that_counts(hits: Sequence[KeyHit]) -> KeyHit | None:
-    counting = (None, Decision.COMMITTED)
-    return next((hit for hit in reversed(hits) if hit.decision in counting), None)
+    return next((hit for hit in reversed(hits) if hit.decision in COUNTING), None)
 
 
 def _records(
@@ -130,41 +171,3 @@ def _records(
             segment_file_version=row.file_version,
             superseded_by=last.offset if last is not None and hit.offset < last.offset else None,
         )
-
-
-def _fate(
-    view: CleaningView, hits: Sequence[KeyHit], last: KeyHit | None, count: int
-) -> Iterator[str]:
-    """What becomes of the key's records, in sentences."""
-    if count == 0:
-        yield "no record of this key is on disk: it never was there, or is physically gone"
-        return
-    if last is not None:
-        older = count - sum(hit.offset >= last.offset for hit in hits)
-        if older:
-            yield (
-                f"{older} superseded records go with the first pass that reaches offset"
-                f" {last.offset}; the log is clean up to {view.clean_offset}"
-            )
-        yield _fate_of_last(view, last)
-    undecided = sum(hit.decision is Decision.OPEN for hit in hits)
-    if undecided:
-        yield f"{undecided} records belong to a transaction that is still open, and wait for its end"
-    aborted = sum(hit.decision is Decision.ABORTED for hit in hits)
-    if aborted:
-        yield f"{aborted} records were aborted, and go with the next pass that reaches them"
-
-
-def _fate_of_last(view: CleaningView, last: KeyHit) -> str:
-    if last.value_bytes is not None:
-        return f"its last value, at offset {last.offset}, stays"
-    name = f"its tombstone, at offset {last.offset},"
-    if last.offset == view.log_end_offset - 1:
-        return f"{name} is the log's last record, and stays until something follows it"
-    if last.delete_horizon_ms is not None:
-        return f"{name} goes with the first pass after {moment_text(last.delete_horizon_ms)}"
-    retention = view.config.delete_retention_ms
-    return (
-        f"{name} waits for a first pass over it, which lets it stay for"
-        f" delete.retention.ms={retention} more; the log is clean up to {view.clean_offset}"
-    )

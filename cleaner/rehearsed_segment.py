@@ -1,4 +1,4 @@
-"""A segment as a rehearsal meets it: its key sidecar is made and dropped, and the disk stays as it is."""
+"""A segment as a rehearsal meets it: its key sidecar is made and dropped, the disk stays as it is."""
 
 from __future__ import annotations
 

@@ -172,10 +172,11 @@ class Runner:
         if self._is_stopping:
             raise CleaningAborted(STOPS)
         view, settings = running.log.cleaning_view(as_if_rolled=True), self.settings
+        now_ms = self._clock.now_ms()
 
         def work() -> KeyHistory:
             meter = self._meter(running, view.generation, PassMeter)
-            return find_key(view, key, settings, meter=meter)
+            return find_key(view, key, settings, meter=meter, now_ms=now_ms)
 
         return await asyncio.get_running_loop().run_in_executor(self._search_executor, work)
 

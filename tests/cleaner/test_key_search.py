@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cleaner.key_search import KeyHistory, find_key
 from tests.harness.compacted_log import CONFIG, CompactedLog, meter_of
 from tests.harness.transactional_producer import TransactionalProducer
@@ -9,7 +11,8 @@ from tests.harness.transactional_producer import TransactionalProducer
 
 def history(log: CompactedLog, key: bytes = b"a") -> KeyHistory:
     view = log.log.cleaning_view(as_if_rolled=True)
-    return find_key(view, key, log.settings, meter=meter_of(log.log, view.generation))
+    meter = meter_of(log.log, view.generation)
+    return find_key(view, key, log.settings, meter=meter, now_ms=log.now_ms)
 
 
 def offsets(found: KeyHistory) -> list[tuple[int, int | None]]:
@@ -27,7 +30,7 @@ def test_each_record_is_listed_with_its_segment_and_what_supersedes_it() -> None
     assert [record.segment_base_offset for record in found.records] == [0, 2]
     assert [record.hit.value_bytes for record in found.records] == [1, 2]
     assert found.fate == (
-        "1 superseded records go with the first pass that reaches offset 2;"
+        "1 superseded record goes with the first pass that reaches offset 2;"
         " the log is clean up to 0",
         "its last value, at offset 2, stays",
     )
@@ -38,7 +41,10 @@ def test_a_tombstone_waits_for_a_pass_then_for_its_horizon_and_is_physically_gon
     log.append_segment((b"a", b"1"), (b"a", None), (b"b", b"1"))
     fresh = history(log)
     assert (fresh.tombstone_offset, fresh.tombstone_goes_at_ms) == (1, None)
-    assert "waits for a first pass over it" in fresh.fate[-1]
+    assert (
+        "waits for a first pass over it, which lets it stay for delete.retention.ms=1000 (1.0 s)"
+        in fresh.fate[1]
+    )
 
     log.clean()
     stamped = history(log)
@@ -47,6 +53,7 @@ def test_a_tombstone_waits_for_a_pass_then_for_its_horizon_and_is_physically_gon
     assert offsets(stamped) == [(1, None)]
 
     log.now_ms += CONFIG.delete_retention_ms
+    assert "may go since 20" in history(log).fate[-1]
     log.clean()
     assert history(log).is_gone
     assert "physically gone" in history(log).fate[0]
@@ -56,7 +63,13 @@ def test_a_tombstone_at_the_end_stays_until_something_follows() -> None:
     log = CompactedLog()
     log.append((b"a", None))
 
-    assert "stays until something follows it" in history(log).fate[-1]
+    last, waits, active = history(log).fate
+    assert "stays until something follows it" in last
+    assert "waits for a first pass over it" in waits
+    assert active == (
+        "offset 0 is in the active segment, which has to roll first:"
+        " kompakt compact now orders-0 does both"
+    )
 
 
 def test_an_aborted_record_supersedes_nothing_and_an_open_one_waits() -> None:
@@ -71,8 +84,8 @@ def test_an_aborted_record_supersedes_nothing_and_an_open_one_waits() -> None:
 
     assert offsets(found) == [(0, None), (1, None), (3, None)]
     assert "its last value, at offset 0, stays" in found.fate
-    assert any("still open" in sentence for sentence in found.fate)
-    assert any("1 records were aborted" in sentence for sentence in found.fate)
+    assert any("producer 7 that is still open: 1" in sentence for sentence in found.fate)
+    assert any("1 aborted record goes with the next pass" in sentence for sentence in found.fate)
 
 
 def test_what_is_left_below_the_clean_offset_was_committed() -> None:
@@ -86,3 +99,20 @@ def test_what_is_left_below_the_clean_offset_was_committed() -> None:
     log.clean()
 
     assert history(log).fate == ("its last value, at offset 0, stays",)
+
+
+def test_a_tombstone_that_no_pass_may_reach_says_what_holds_it() -> None:
+    log = CompactedLog(replace(CONFIG, min_compaction_lag_ms=10_000))
+    log.append_segment((b"a", None), (b"b", b"1"))
+
+    assert history(log).fate[-1] == (
+        "no pass may reach offset 0 now: what is dirty is younger than min.compaction.lag.ms;"
+        " kompakt compact explain orders-0 says more"
+    )
+
+
+def test_nothing_is_promised_of_a_log_that_is_not_compacted() -> None:
+    log = CompactedLog(replace(CONFIG, cleanup_policy=("delete",), retention_ms=-1))
+    log.append((b"a", b"1"), (b"a", b"2"))
+
+    assert history(log).fate == ("cleanup.policy is delete: no pass drops any of them",)
