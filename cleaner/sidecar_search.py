@@ -121,19 +121,26 @@ class SidecarSearch:
 
 def entries_of(block: KeyBlock, key_hash: bytes) -> list[int]:
     """The offsets of a key's records in a block, relative to the segment's base offset. Pure."""
-    rows = bytes(block.data[block.entries_at : -CHECKSUM_BYTES])
+    data = bytes_of(block.data)
     return [
-        int.from_bytes(rows[at + HASH_BYTES : at + HASH_BYTES + 4], "big") & ~TOMBSTONE
-        for at in _places(rows, key_hash)
-        if at % ENTRY.size == 0
+        int.from_bytes(data[at + HASH_BYTES : at + HASH_BYTES + 4], "big") & ~TOMBSTONE
+        for at in _places(data, key_hash, block.entries_at)
+        if (at - block.entries_at) % ENTRY.size == 0
     ]
 
 
-def _places(data: bytes, sought: bytes) -> Iterator[int]:
-    at = data.find(sought)
+def bytes_of(view: memoryview) -> bytes:
+    """The bytes of a view, not copied where it is one of all bytes of a bytes object."""
+    whole = view.obj
+    return whole if isinstance(whole, bytes) and len(whole) == len(view) else bytes(view)
+
+
+def _places(data: bytes, sought: bytes, start: int) -> Iterator[int]:
+    end = len(data) - CHECKSUM_BYTES
+    at = data.find(sought, start, end)
     while at >= 0:
         yield at
-        at = data.find(sought, at + 1)
+        at = data.find(sought, at + 1, end)
 
 
 def has_marker_of(block: KeyBlock, producers: Collection[int]) -> bool:
