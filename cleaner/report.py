@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from cleaner.retain import Verdict
 from cleaner.step import VerdictCount
+from cleaner.text import count_text, duration_text, size_text
 from storage.manifest import SegmentRow
 
 Counts = Mapping[Verdict, VerdictCount]
@@ -125,24 +126,47 @@ class PassReport:
         by_count = sorted(counts.items(), key=lambda item: -item[1])
         return ", ".join(f"{count} {verdict}" for verdict, count in by_count) or "none"
 
-    def _verification(self) -> str:
-        return f"{self.verify_seconds:.1f} s verifying" if self.is_verified else "not verified"
+    def _rewritten(self) -> str:
+        if not self.groups:
+            return "nothing rewritten"
+        return (
+            f"{size_text(self.bytes_before)} -> {size_text(self.bytes_after)}"
+            f", {count_text(self.segments_before, 'segment')} -> {self.segments_after}"
+        )
+
+    def _cost(self) -> str:
+        return (
+            f"read {size_text(self.bytes_read)}, wrote {size_text(self.bytes_written)}"
+            f" in {duration_text(self.seconds)}, "
+            + (
+                f"{duration_text(self.verify_seconds)} of it to verify"
+                if self.is_verified
+                else "not verified"
+            )
+            + (
+                f", throttled for {duration_text(self.throttled_seconds)}"
+                if self.throttled_seconds
+                else ""
+            )
+        )
+
+    def _remarks(self) -> str:
+        """What is said only where there is something to say."""
+        untouched, built = self.segments_untouched, self.sidecars_built
+        size = size_text(self.bytes_untouched)
+        remarks = (
+            (untouched, f"{count_text(untouched, 'segment')} ({size}) left as they were"),
+            (built, f"{count_text(built, 'key sidecar')} made"),
+            (self.parts > 1, f"keys mapped in {self.parts} parts"),
+        )
+        return "".join(f"; {remark}" for is_said, remark in remarks if is_said)
 
     def __str__(self) -> str:
         """What an operator wants to know of a pass, in one line; why it was picked first."""
+        reason = self.reason.lower().replace("_", " ")
         return (
-            f"{self.topic}-{self.partition}: cleaned [{self.start_offset}, {self.end_offset})"
-            f" {_size(self.bytes_before)} -> {_size(self.bytes_after)}"
-            f" ({self.reason.lower()}, {self.dirty_ratio:.0%} dirty);"
+            f"{self.topic}-{self.partition}: cleaned [{self.start_offset}, {self.end_offset}),"
+            f" {self._rewritten()} ({reason}, dirty ratio {self.dirty_ratio:.2f});"
             f" dropped {self._fates('dropped_')}; kept {self._fates('kept_')};"
-            f" read {_size(self.bytes_read)}, wrote {_size(self.bytes_written)} in {self.seconds:.1f} s"
-            f" ({self._verification()}, {self.throttled_seconds:.1f} s throttled)"
+            f" {self._cost()}{self._remarks()}"
         )
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count /= 1000
-    return f"{count:.1f} TB"

@@ -18,6 +18,8 @@ def size_text(count: float) -> str:
 
 def duration_text(seconds: float) -> str:
     """Seconds with a unit."""
+    if 0 < seconds < 0.9995:
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.001 else "< 1 ms"
     if seconds < 120:
         return f"{seconds:.1f} s"
     if seconds < 7200:
@@ -31,3 +33,8 @@ def moment_text(ms: int) -> str:
         return (EPOCH + timedelta(milliseconds=ms)).strftime("%Y-%m-%d %H:%M:%S UTC")
     except OverflowError:
         return f"{ms} ms after 1970"
+
+
+def count_text(count: int, noun: str, plural: str = "") -> str:
+    """So many of something, in the singular or plural: "1 segment", "12,000 segments"."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

@@ -60,13 +60,14 @@ async def _look(
 
 async def _follow(client: CompactionClient, job: Json, *, as_json: bool) -> Json:
     """Look at a job until it is over, and show how far it is."""
+    console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
         TextColumn("{task.fields[told]}"),
-        console=Console(stderr=True),
-        disable=as_json,
+        console=console,
+        disable=as_json or not console.is_terminal,
         transient=True,
     ) as bars:
         tasks = {

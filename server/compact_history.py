@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from cleaner.text import duration_text, moment_text, size_text
-from server.compact_client import TARGET, CompactionClient, connected
-from server.compact_output import Json, name_of, print_json, print_table
+import typer
 
-DROPPED = "dropped_"
-TITLES = ("ended", "partition", "result", "took", "before", "after", "dropped", "why")
+from cleaner.text import duration_text, moment_text
+from server.compact_client import TARGET, CompactionClient, connected
+from server.compact_output import PASS_TITLES, Json, name_of, pass_row, print_json, print_table
+
+TITLES = ("ended (UTC)", *PASS_TITLES)
 
 
 async def show_history(url: str, target: str | None, *, limit: int, as_json: bool) -> int:
@@ -19,7 +20,7 @@ async def show_history(url: str, target: str | None, *, limit: int, as_json: boo
     if as_json:
         print_json(answer)
     else:
-        print_history(answer["passes"])
+        print_history(answer["passes"], target)
     return 0
 
 
@@ -33,20 +34,23 @@ async def _ask(client: CompactionClient, target: str | None, limit: int) -> dict
     return await client.call("GET", "/history", query | match.groupdict())
 
 
-def print_history(passes: list[Json]) -> None:
-    """One row a pass, newest first."""
-    print_table(TITLES, [_row(each) for each in passes], wraps_last=True)
+def print_history(passes: list[Json], of: str | None) -> None:
+    """One row a pass, newest first; below them what the failed and stopped ones said."""
+    if not passes:
+        typer.echo(f"no pass over {of} has ended yet" if of else "no pass has ended yet")
+        return
+    print_table(TITLES, [_row(each) for each in passes])
+    for entry in passes:
+        if entry["result"] != "completed":
+            typer.echo(f"{_ended(entry)}  {name_of(entry)} {entry['result']}: {entry['error']}")
 
 
 def _row(entry: Json) -> tuple[str, ...]:
-    begin = moment_text(entry["ended_ms"]), name_of(entry), str(entry["result"])
+    if entry["result"] == "completed":
+        return _ended(entry), *pass_row(entry)
     took = duration_text(entry["seconds"])
-    if entry["result"] != "completed":
-        return *begin, took, "", "", "", str(entry.get("error", ""))
-    dropped = sum(
-        count
-        for verdict, count in entry["records_by_verdict"].items()
-        if verdict.startswith(DROPPED)
-    )
-    sizes = size_text(entry["bytes_before"]), size_text(entry["bytes_after"])
-    return *begin, took, *sizes, str(dropped), str(entry["reason"]).lower()
+    return _ended(entry), name_of(entry), took, "", "", "", entry["result"]
+
+
+def _ended(entry: Json) -> str:
+    return moment_text(entry["ended_ms"]).removesuffix(" UTC")

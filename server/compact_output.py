@@ -10,11 +10,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from cleaner.text import duration_text, moment_text, size_text
+from cleaner.text import count_text, duration_text, moment_text, size_text
 
 Json = Mapping[str, Any]
 
-WIDTH_UNLESS_TERMINAL = 160
+WIDTH = 10_000
+"""Tables are not squeezed into a terminal: long lines wrap there, and nothing is cut off."""
+
+DROPPED = "dropped_"
+LEFT_ALIGNED = {"partition", "why", "ended (UTC)", "offsets", "dies", "value", "", "transaction"}
 
 
 def print_json(answer: Json) -> None:
@@ -33,12 +37,52 @@ def print_report(report: Json) -> None:
         typer.echo(f"{name}: nothing may be cleaned now; kompakt compact explain {name} says why")
         return
     typer.echo(
-        f"{name}: cleaned [{report['start_offset']}, {report['end_offset']}),"
+        f"{name}: cleaned [{report['start_offset']}, {report['end_offset']})"
+        f" in {duration_text(report['seconds'])},"
         f" {size_text(report['bytes_before'])} -> {size_text(report['bytes_after'])},"
-        f" {report['records_before']} -> {report['records_after']} records,"
-        f" read {size_text(report['bytes_read'])}, written {size_text(report['bytes_written'])},"
-        f" {duration_text(report['seconds'])} ({duration_text(report['throttled_seconds'])} throttled)"
+        f" {report['records_before']:,} -> {report['records_after']:,} records"
     )
+    for verdict, count in _dropped(report):
+        typer.echo(f"  {verdict}: {count_text(count, 'record')} dropped")
+    typer.echo(
+        f"  {count_text(report['segments_before'], 'segment')} -> {report['segments_after']},"
+        f" {report['segments_untouched']:,} ({size_text(report['bytes_untouched'])}) untouched;"
+        f" {count_text(report['sidecars_built'], 'key sidecar')} made"
+    )
+    throttled = report["throttled_seconds"]
+    typer.echo(
+        f"  read {size_text(report['bytes_read'])}, wrote {size_text(report['bytes_written'])}"
+        + (f", throttled for {duration_text(throttled)}" if throttled else "")
+    )
+
+
+def _dropped(report: Json) -> list[tuple[str, int]]:
+    """The records that a pass dropped, by reason."""
+    return [
+        (verdict.removeprefix(DROPPED), count)
+        for verdict, count in report["records_by_verdict"].items()
+        if count and verdict.startswith(DROPPED)
+    ]
+
+
+PASS_TITLES = ("partition", "took", "before", "after", "dropped", "why")
+
+
+def pass_row(report: Json) -> tuple[str, ...]:
+    """A completed pass as a row under `PASS_TITLES`."""
+    return (
+        name_of(report),
+        duration_text(report["seconds"]),
+        size_text(report["bytes_before"]),
+        size_text(report["bytes_after"]),
+        f"{sum(count for _, count in _dropped(report)):,}",
+        reason_text(report),
+    )
+
+
+def reason_text(report: Json) -> str:
+    """Why its log was picked."""
+    return str(report["reason"]).lower().replace("_", " ")
 
 
 def print_plan(plan: Json) -> None:
@@ -175,15 +219,17 @@ def print_status(status: Json) -> None:
             f" tried again in {duration_text(entry['retry_in_seconds'])}: {entry['reason']}"
         )
     if status["last_passes"]:
-        typer.echo("the last pass of each partition")
-        for report in status["last_passes"]:
-            typer.echo("  ", nl=False)
-            print_report(report)
+        typer.echo("the last pass over each partition since the start:")
+        print_table(PASS_TITLES, [pass_row(report) for report in status["last_passes"]])
+        left_out = status["last_passes_count"] - len(status["last_passes"])
+        if left_out:
+            typer.echo(f" and {left_out:,} more, which kompakt compact history TOPIC[-N] has")
 
 
 def _throttle(throttle: Json, threads: int) -> str:
+    told = count_text(threads, "thread")
     if throttle["is_lifted_for_disk_pressure"]:
-        return f"{threads} threads; a disk is nearly full, so that no budget holds"
+        return f"{told}; a disk is nearly full, so that no budget holds"
     limits = [
         f"{name} {size_text(throttle[key])}/s"
         for name, key in (
@@ -196,7 +242,7 @@ def _throttle(throttle: Json, threads: int) -> str:
     guard = throttle["latency_guard"]
     if guard["bytes_per_second"] is not None:
         limits.append(f"latency guard {size_text(guard['bytes_per_second'])}/s")
-    told = f"{threads} threads; limits: {', '.join(limits) or 'none'}"
+    told = f"{told}; limits: {', '.join(limits) or 'none'}"
     return told if guard["is_enabled"] else f"{told}; the latency guard is off"
 
 
@@ -223,15 +269,12 @@ def _queue_row(waiting: Json) -> tuple[str, ...]:
     )
 
 
-def print_table(
-    titles: Sequence[str], rows: Sequence[Sequence[str]], *, wraps_last: bool = False
-) -> None:
-    table = Table(box=None, pad_edge=True)
+def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a row a line."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for title in titles:
-        table.add_column(title, no_wrap=not (wraps_last and title is titles[-1]))
+        is_text = title in LEFT_ALIGNED
+        table.add_column(title, no_wrap=True, justify="left" if is_text else "right")
     for row in rows:
         table.add_row(*row)
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=WIDTH_UNLESS_TERMINAL)
-    console.print(table)
+    Console(width=WIDTH, highlight=False).print(table)

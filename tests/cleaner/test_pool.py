@@ -183,7 +183,7 @@ async def test_a_dirty_log_is_cleaned_and_reported_in_one_line(
     assert keys_of(log) == CLEANED
     lines = [record.getMessage() for record in caplog.records if record.name == "cleaner.pool"]
     assert len(lines) == 1
-    assert lines[0].startswith("orders-0: cleaned [0, 3) ")
+    assert lines[0].startswith("orders-0: cleaned [0, 3), ")
     assert "dropped 1 superseded; kept 2 latest" in lines[0]
 
 

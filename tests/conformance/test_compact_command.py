@@ -85,7 +85,7 @@ def test_plan_then_now_then_status_agree(operator: Operator) -> None:
     assert {key: planned[key] for key in planned.keys() - times} == {
         key: done[key] for key in done.keys() - times
     }
-    assert "orders-0: cleaned [0, 3000)" in operator.told("status")
+    assert re.search(r"^orders-0 .* 2,990  requested", operator.told("status"), re.MULTILINE)
 
 
 def test_now_of_a_topic_says_what_it_did_to_each_partition(operator: Operator) -> None:
@@ -93,8 +93,9 @@ def test_now_of_a_topic_says_what_it_did_to_each_partition(operator: Operator) -
     operator.produce("pairs", 100, 5, partition=0)
     operator.produce("pairs", 100, 5, partition=1)
 
-    lines = operator.told("now", "pairs").splitlines()
+    told = operator.told("now", "pairs")
 
+    lines = [line for line in told.splitlines() if not line.startswith(" ")]
     assert [line.split(":")[0] for line in lines] == ["pairs-0", "pairs-1"]
     assert all("100 -> 5 records" in line for line in lines)
 

@@ -1,0 +1,111 @@
+"""What `kompakt compact ...` prints, from the broker's JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cleaner.report import PassReport
+from server.compact_history import print_history
+from server.compact_output import print_report, print_status
+from server.compaction_json import report_json
+
+REPORT = PassReport(
+    topic="orders",
+    partition=0,
+    reason="TOMBSTONES_DUE",
+    start_offset=0,
+    end_offset=161_314,
+    planned_end_offset=161_314,
+    bytes_read=36_700_000,
+    bytes_written=4_900_000,
+    bytes_before=12_200_000,
+    bytes_after=766_800,
+    records_before=161_314,
+    records_after=10_000,
+    records_by_verdict={
+        "kept_latest": 10_000,
+        "dropped_superseded": 151_313,
+        "dropped_tombstone": 1,
+    },
+    bytes_untouched=2_000_000_000,
+    sidecars_built=1,
+    groups=1,
+    segments_before=3,
+    segments_after=1,
+    segments_untouched=12,
+    seconds=0.128,
+)
+FAILED = {
+    "ended_ms": 0,
+    "result": "failed",
+    "topic": "orders",
+    "partition": 1,
+    "seconds": 0.01,
+    "error": "segment 0.v1: the CRC of the batch at byte 71 differs",
+}
+
+
+def completed() -> dict[str, Any]:
+    """As the history has it."""
+    return {**report_json(REPORT), "ended_ms": 1_795_279_808_607, "result": "completed"}
+
+
+def status() -> dict[str, Any]:
+    guard = {"is_enabled": True, "bytes_per_second": None, "quiet_p99_seconds": None}
+    rates = dict.fromkeys(f"{each}_bytes_per_second" for each in ("total", "read", "write"))
+    return {
+        "threads": 1,
+        "throttle": {**rates, "is_lifted_for_disk_pressure": False, "latency_guard": guard},
+        "running": [],
+        "queue_length": 0,
+        "queue": [],
+        "quarantined": [],
+        "paused": {"everything_since_ms": None, "named": []},
+        "last_passes_count": 3,
+        "last_passes": [report_json(REPORT)],
+    }
+
+
+def test_a_report_says_what_died_why_and_what_was_left_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_report(report_json(REPORT))
+
+    assert capsys.readouterr().out.splitlines() == [
+        "orders-0: cleaned [0, 161314) in 128 ms, 12.2 MB -> 766.8 kB, 161,314 -> 10,000 records",
+        "  superseded: 151,313 records dropped",
+        "  tombstone: 1 record dropped",
+        "  3 segments -> 1, 12 (2.0 GB) untouched; 1 key sidecar made",
+        "  read 36.7 MB, wrote 4.9 MB",
+    ]
+
+
+def test_the_history_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    print_history([completed(), FAILED], None)
+
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "ended (UTC)          partition    took   before     after  dropped  why",
+        "2026-11-21 16:50:08  orders-0   128 ms  12.2 MB  766.8 kB  151,314  tombstones due",
+        "1970-01-01 00:00:00  orders-1    10 ms                              failed",
+        "1970-01-01 00:00:00  orders-1 failed: segment 0.v1: the CRC of the batch at byte 71 differs",
+    ]
+
+
+def test_an_empty_history_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    print_history([], "orders-7")
+    print_history([], None)
+
+    assert capsys.readouterr().out == (
+        "no pass over orders-7 has ended yet\nno pass has ended yet\n"
+    )
+
+
+def test_the_status_says_how_many_passes_it_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
+    print_status(status())
+
+    told = capsys.readouterr().out
+    assert told.startswith("1 thread; limits: none\nnothing is paused\nnothing runs\n")
+    assert told.endswith(" and 2 more, which kompakt compact history TOPIC[-N] has\n")
