@@ -1,0 +1,416 @@
+"""Keys and values of `__consumer_offsets`: what a group is and has committed, as Kafka writes it.
+
+    key    type: int16 | the fields of that key                 never flexible
+    value  version: int16 | the fields in that version          absent in a tombstone
+
+    type    key                                      value (versions; the one written)
+    0, 1    OffsetCommitKey                          OffsetCommitValue (0-4; 4, or 1 with an expiry)
+    2       GroupMetadataKey                         GroupMetadataValue (0-4; 3)
+    3       ConsumerGroupMetadataKey                 ConsumerGroupMetadataValue (0)
+    4       ConsumerGroupPartitionMetadataKey        ConsumerGroupPartitionMetadataValue (0)
+    5       ConsumerGroupMemberMetadataKey           ConsumerGroupMemberMetadataValue (0)
+    6       ConsumerGroupTargetAssignmentMetadataKey ConsumerGroupTargetAssignmentMetadataValue (0)
+    7       ConsumerGroupTargetAssignmentMemberKey   ConsumerGroupTargetAssignmentMemberValue (0)
+    8       ConsumerGroupCurrentMemberAssignmentKey  ConsumerGroupCurrentMemberAssignmentValue (0)
+    16      ConsumerGroupRegularExpressionKey        ConsumerGroupRegularExpressionValue (0)
+
+Types 3 to 16 are KIP-848's. Type 0 is read only. Other types (share and streams groups) and later
+versions are not known here: `UnknownGroupRecord` says so, and who reads such a record leaves it alone.
+
+Source: Apache Kafka 4.3, group-coordinator/src/main/resources/common/message,
+CoordinatorRecordSerde.java; KIP-211, KIP-848, KIP-915.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import dataclass
+from typing import ClassVar
+
+from protocol.decode import decode
+from protocol.encode import encode
+from protocol.errors import DecodeError
+from protocol.primitives import ZERO_UUID
+from protocol.schema import (
+    BYTES,
+    INT8,
+    INT32,
+    INT64,
+    NEVER,
+    STRING,
+    UUID,
+    Message,
+    Payload,
+    array,
+    wire,
+    wire_class,
+)
+
+PREFIX = struct.Struct(">h")
+"""A key's type, a value's version."""
+
+LEGACY_OFFSET_COMMIT, OFFSET_COMMIT = 0, 1
+"""Types of keys that are read alike."""
+
+NO_TIMESTAMP = -1
+
+
+class UnknownGroupRecord(DecodeError):
+    """A key's type, or a value's version, that this release does not know: a later one wrote it."""
+
+
+class GroupKey(Message):
+    """What a record is about."""
+
+    __slots__ = ()
+    versions = (0, 0)
+    flexible_since = NEVER
+    record_type: ClassVar[int]
+
+
+class GroupValue(Message):
+    """What a record says."""
+
+    __slots__ = ()
+    versions = (0, 0)
+    flexible_since = 0
+
+    @property
+    def written_version(self) -> int:
+        """The version that Kafka 4.3 writes."""
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """One record; with no value a tombstone."""
+
+    key: GroupKey
+    value: GroupValue | None
+
+
+# Offsets.
+
+
+@wire_class
+class OffsetCommitKey(GroupKey):
+    """A group's offset in one partition."""
+
+    record_type = OFFSET_COMMIT
+
+    group: str = wire(STRING)
+    topic: str = wire(STRING)
+    partition: int = wire(INT32)
+
+
+@wire_class
+class OffsetCommitValue(GroupValue):
+    """What was committed."""
+
+    versions = (0, 4)
+    flexible_since = 4
+
+    offset: int = wire(INT64)
+    leader_epoch: int = wire(INT32, since=3, default=-1, ignorable=True)
+    """Of the record before the offset; -1: not told."""
+    metadata: str = wire(STRING)
+    """The client's own."""
+    commit_timestamp: int = wire(INT64)
+    expire_timestamp: int = wire(INT64, since=1, until=1, default=NO_TIMESTAMP, ignorable=True)
+    """When it expires, where the commit said how long it is to be kept (OffsetCommit v2-v4)."""
+    topic_id: uuid.UUID = wire(UUID, since=4, tag=0, default=ZERO_UUID, ignorable=True)
+    """Zero: the commit named the topic."""
+
+    @property
+    def written_version(self) -> int:
+        return 4 if self.expire_timestamp == NO_TIMESTAMP else 1
+
+
+# Groups of the classic protocol.
+
+
+@wire_class
+class GroupMetadataKey(GroupKey):
+    """A group."""
+
+    record_type = 2
+
+    group: str = wire(STRING)
+
+
+@wire_class
+class MemberMetadata:
+    """A member, as of the last assignment."""
+
+    member_id: str = wire(STRING)
+    group_instance_id: str | None = wire(
+        STRING, since=3, nullable_since=3, default=None, ignorable=True
+    )
+    client_id: str = wire(STRING)
+    client_host: str = wire(STRING)
+    rebalance_timeout: int = wire(INT32, since=1, default=-1, ignorable=True)
+    session_timeout: int = wire(INT32)
+    subscription: Payload = wire(BYTES)
+    """Its metadata for the protocol that was selected."""
+    assignment: Payload = wire(BYTES)
+
+
+@wire_class
+class GroupMetadataValue(GroupValue):
+    """A generation and its assignment."""
+
+    versions = (0, 4)
+    flexible_since = 4
+
+    protocol_type: str = wire(STRING)
+    """Empty: the group only commits offsets."""
+    generation: int = wire(INT32)
+    protocol: str | None = wire(STRING, nullable_since=0)
+    leader: str | None = wire(STRING, nullable_since=0)
+    current_state_timestamp: int = wire(INT64, since=2, default=NO_TIMESTAMP, ignorable=True)
+    """When the group came into its state, milliseconds since the epoch."""
+    members: tuple[MemberMetadata, ...] = wire(array(MemberMetadata))
+
+    @property
+    def written_version(self) -> int:
+        return 3
+
+
+# Groups of the consumer protocol (KIP-848).
+
+
+@wire_class
+class ConsumerGroupMetadataKey(GroupKey):
+    """A group."""
+
+    record_type = 3
+
+    group_id: str = wire(STRING)
+
+
+@wire_class
+class ConsumerGroupMetadataValue(GroupValue):
+    """The group's epoch."""
+
+    epoch: int = wire(INT32)
+    metadata_hash: int = wire(INT64, tag=0, default=0)
+    """Of the topics that it is subscribed to (KIP-1101)."""
+
+
+@wire_class
+class ConsumerGroupPartitionMetadataKey(GroupKey):
+    """The topics of a group, as releases before 4.1 kept them."""
+
+    record_type = 4
+
+    group_id: str = wire(STRING)
+
+
+@wire_class
+class PartitionRacks:
+    """Where a partition's replicas are."""
+
+    partition: int = wire(INT32)
+    racks: tuple[str, ...] = wire(array(STRING))
+
+
+@wire_class
+class TopicMetadata:
+    """A topic that a group is subscribed to."""
+
+    topic_id: uuid.UUID = wire(UUID)
+    topic_name: str = wire(STRING)
+    num_partitions: int = wire(INT32)
+    partition_metadata: tuple[PartitionRacks, ...] = wire(array(PartitionRacks))
+
+
+@wire_class
+class ConsumerGroupPartitionMetadataValue(GroupValue):
+    """What the group knew of its topics."""
+
+    topics: tuple[TopicMetadata, ...] = wire(array(TopicMetadata))
+
+
+@wire_class
+class ConsumerGroupMemberMetadataKey(GroupKey):
+    """A member's subscription."""
+
+    record_type = 5
+
+    group_id: str = wire(STRING)
+    member_id: str = wire(STRING)
+
+
+@wire_class
+class ConsumerGroupMemberMetadataValue(GroupValue):
+    """Who a member is and what it subscribes to."""
+
+    instance_id: str | None = wire(STRING, nullable_since=0)
+    rack_id: str | None = wire(STRING, nullable_since=0)
+    client_id: str = wire(STRING)
+    client_host: str = wire(STRING)
+    subscribed_topic_names: tuple[str, ...] = wire(array(STRING))
+    subscribed_topic_regex: str | None = wire(STRING, nullable_since=0)
+    rebalance_timeout_ms: int = wire(INT32, default=-1)
+    server_assignor: str | None = wire(STRING, nullable_since=0)
+
+
+@wire_class
+class ConsumerGroupTargetAssignmentMetadataKey(GroupKey):
+    """A group's target assignment."""
+
+    record_type = 6
+
+    group_id: str = wire(STRING)
+
+
+@wire_class
+class ConsumerGroupTargetAssignmentMetadataValue(GroupValue):
+    """The group's epoch that the target assignment was made for."""
+
+    assignment_epoch: int = wire(INT32)
+    assignment_timestamp: int = wire(INT64, tag=0, default=0)
+
+
+@wire_class
+class ConsumerGroupTargetAssignmentMemberKey(GroupKey):
+    """A member's target assignment."""
+
+    record_type = 7
+
+    group_id: str = wire(STRING)
+    member_id: str = wire(STRING)
+
+
+@wire_class
+class AssignedTopic:
+    """Partitions of one topic."""
+
+    topic_id: uuid.UUID = wire(UUID)
+    partitions: tuple[int, ...] = wire(array(INT32))
+
+
+@wire_class
+class ConsumerGroupTargetAssignmentMemberValue(GroupValue):
+    """What a member shall have."""
+
+    topic_partitions: tuple[AssignedTopic, ...] = wire(array(AssignedTopic))
+
+
+@wire_class
+class ConsumerGroupCurrentMemberAssignmentKey(GroupKey):
+    """A member's current assignment."""
+
+    record_type = 8
+
+    group_id: str = wire(STRING)
+    member_id: str = wire(STRING)
+
+
+@wire_class
+class OwnedTopic:
+    """Partitions of one topic that a member has."""
+
+    topic_id: uuid.UUID = wire(UUID)
+    partitions: tuple[int, ...] = wire(array(INT32))
+    assignment_epochs: tuple[int, ...] | None = wire(
+        array(INT32), tag=0, nullable_since=0, default=None
+    )
+    """Since which of its epochs the member has each of `partitions` (KIP-1251)."""
+
+
+@wire_class
+class ConsumerGroupCurrentMemberAssignmentValue(GroupValue):
+    """What a member has and must give up, and its epochs."""
+
+    member_epoch: int = wire(INT32)
+    previous_member_epoch: int = wire(INT32)
+    state: int = wire(INT8)
+    assigned_partitions: tuple[OwnedTopic, ...] = wire(array(OwnedTopic))
+    partitions_pending_revocation: tuple[OwnedTopic, ...] = wire(array(OwnedTopic))
+
+
+@wire_class
+class ConsumerGroupRegularExpressionKey(GroupKey):
+    """A regular expression that members subscribe to."""
+
+    record_type = 16
+
+    group_id: str = wire(STRING)
+    regular_expression: str = wire(STRING)
+
+
+@wire_class
+class ConsumerGroupRegularExpressionValue(GroupValue):
+    """The topics that it was resolved to."""
+
+    topics: tuple[str, ...] = wire(array(STRING))
+    version: int = wire(INT64)
+    """Of the metadata that it was resolved against."""
+    timestamp: int = wire(INT64)
+
+
+RECORD_TYPES: dict[int, tuple[type[GroupKey], type[GroupValue]]] = {
+    LEGACY_OFFSET_COMMIT: (OffsetCommitKey, OffsetCommitValue),
+    OFFSET_COMMIT: (OffsetCommitKey, OffsetCommitValue),
+    2: (GroupMetadataKey, GroupMetadataValue),
+    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+}
+"""Key and value by the key's type. On disk: types never change."""
+
+
+def write_key(key: GroupKey) -> bytes:
+    """A key's bytes.
+
+    Raises:
+        EncodeError: a string of it is longer than 32,767 bytes.
+    """
+    return _written(key, PREFIX.pack(key.record_type), 0)
+
+
+def write_value(value: GroupValue) -> bytes:
+    """A value's bytes, in the version that Kafka 4.3 writes. Raises as `write_key`."""
+    version = value.written_version
+    return _written(value, PREFIX.pack(version), version)
+
+
+def _written(message: Message, prefix: bytes, version: int) -> bytes:
+    return b"".join((prefix, *encode(message, version)))  # type: ignore[arg-type]
+
+
+def read_record(key: bytes, value: bytes | None) -> GroupRecord:
+    """The record that these bytes are.
+
+    Raises:
+        UnknownGroupRecord: a later release wrote it.
+        DecodeError: the bytes are no such record.
+    """
+    record_type = _prefix(key, "key")
+    if record_type not in RECORD_TYPES:
+        raise UnknownGroupRecord(f"key of type {record_type}")
+    key_class, value_class = RECORD_TYPES[record_type]
+    return GroupRecord(
+        decode(key_class, 0, memoryview(key), PREFIX.size),
+        None if value is None else _read_value(value_class, value),
+    )
+
+
+def _read_value(value_class: type[GroupValue], value: bytes) -> GroupValue:
+    version = _prefix(value, "value")
+    if not 0 <= version <= value_class.versions[1]:
+        raise UnknownGroupRecord(f"{value_class.__name__} of version {version}")
+    return decode(value_class, version, memoryview(value), PREFIX.size)
+
+
+def _prefix(data: bytes, what: str) -> int:
+    if len(data) < PREFIX.size:
+        raise DecodeError(f"a {what} of {len(data)} bytes")
+    prefix: int = PREFIX.unpack_from(data)[0]
+    return prefix
