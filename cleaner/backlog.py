@@ -39,6 +39,8 @@ class Backlog:
     """Wall time at which max.compaction.lag.ms is over for the oldest dirty record; LONG_MAX: never."""
     tombstones_count: int
     """In segments that were cleaned; others are not counted."""
+    key_sidecar_bytes: int
+    """What the key sidecars of its segments take on disk, beside the segments."""
     horizon_ms: int | None
     """The earliest delete horizon, wall time; None if no segment has one."""
 
@@ -111,6 +113,7 @@ def _assess(log: PartitionLog, state: State, now_ms: int) -> Kept:
         offset_lag=max(drawn.log_end_offset - first_dirty, 0),
         deadline_ms=found.deadline_ms,
         tombstones_count=sum(max(each.tombstone_count, 0) for each in segments),
+        key_sidecar_bytes=sum(each.key_sidecar_bytes() for each in log.segments[:-1]),
         horizon_ms=min(horizons, default=None),
     )
     return Kept(state, min(found.wake_ms, now_ms + KEPT_MS_MAX, LONG_MAX), backlog)

@@ -111,19 +111,21 @@ def _walk(transactions: Transactions, sources: Iterable[KeySource]) -> None:
 class KeyParts:
     """The keys of a dirty section, part by part in one offset map."""
 
-    __slots__ = ("_filled", "_map", "_parts", "_section", "capacity", "keys")
+    __slots__ = ("_capacity", "_filled", "_map", "_parts", "_section", "capacity", "keys")
 
     def __init__(self, section: DirtySection, offset_map: OffsetMap) -> None:
         # Constant after construction.
         self._section = section
         self._map = offset_map
+        self._capacity = offset_map.capacity
+        """Keys that the memory has room for; a map that is cleared for fewer takes less of it."""
         # State: the parts of the hash space as far as they are known, and the one in the map.
         self._parts: list[Part] = []
         self._filled: Part | None = None
         self.keys = 0
         """Distinct keys in the parts seen so far, each counted once."""
         self.capacity = 0
-        """How many the map could have held in these parts."""
+        """How many the map's memory could have held in these parts."""
 
     @property
     def count(self) -> int:
@@ -149,7 +151,7 @@ class KeyParts:
             done.append(part)
             if is_first:
                 self.keys += self._map.size
-                self.capacity += self._map.capacity
+                self.capacity += self._capacity
             yield self._map
         self._parts = done
 

@@ -89,7 +89,7 @@ class PassReport:
     keys_mapped: int = 0
     """Distinct keys of the dirty section."""
     keys_capacity: int = 0
-    """Keys that the offset map could have held, over all its parts."""
+    """Keys that the offset map's memory could have held, over all its parts."""
     parts: int = 0
     """Parts of the hash space that the offset map took one after the other; 0: nothing was dirty."""
     sidecars_built: int = 0

@@ -43,6 +43,9 @@ def _collect_passes(cleaner: CleanerCounts) -> Iterator[Family]:
     yield counter(names.CLEANER_WRITTEN, [((), cleaner.bytes_written_total)])
     yield counter(names.CLEANER_RECORDS, [((each,), count) for each, count in verdicts])
     yield counter(names.CLEANER_RECLAIMED, [((), cleaner.bytes_reclaimed_total)])
+    yield counter(names.CLEANER_UNTOUCHED_BYTES, [((), cleaner.bytes_untouched_total)])
+    yield counter(names.CLEANER_UNTOUCHED_SEGMENTS, [((), cleaner.segments_untouched_total)])
+    yield counter(names.CLEANER_SIDECARS, [((), cleaner.sidecars_built_total)])
     yield counter(names.CLEANER_VERIFIED, [((), cleaner.verify_seconds)])
 
 
@@ -61,6 +64,7 @@ def _collect_threads(cleaner: CleanerCounts, broker: BrokerFacts) -> Iterator[Fa
     read = sum(each.bytes_before for each in last)
     written = sum(each.bytes_after for each in last)
     yield gauge(names.MAX_BUFFER_UTILIZATION, [((), 100 * buffer)])
+    yield gauge(names.CLEANER_MAP_PARTS, [((), max((each.parts for each in last), default=0))])
     yield gauge(names.RECOPY_PERCENT, [((), 100 * written / max(read, 1))])
     yield gauge(names.MAX_CLEAN_TIME, [((), max((each.seconds for each in last), default=0))])
     yield gauge(names.DEAD_THREADS, [((), broker.dead_cleaner_workers)])

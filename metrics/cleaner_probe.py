@@ -31,6 +31,14 @@ class CompletedPass(Protocol):
     @property
     def keys_capacity(self) -> int: ...
     @property
+    def parts(self) -> int: ...
+    @property
+    def bytes_untouched(self) -> int: ...
+    @property
+    def segments_untouched(self) -> int: ...
+    @property
+    def sidecars_built(self) -> int: ...
+    @property
     def seconds(self) -> float: ...
     @property
     def verify_seconds(self) -> float: ...
@@ -81,6 +89,7 @@ class CleanerCounts:
         "_started_at",
         "bytes_read_total",
         "bytes_reclaimed_total",
+        "bytes_untouched_total",
         "bytes_written_total",
         "directories_short_of_space",
         "free_bytes_by_directory",
@@ -92,6 +101,8 @@ class CleanerCounts:
         "passes_by_result",
         "quarantine",
         "records_by_verdict",
+        "segments_untouched_total",
+        "sidecars_built_total",
         "throttled_seconds",
         "verify_seconds",
         "worker_failures",
@@ -109,6 +120,9 @@ class CleanerCounts:
         self.throttled_seconds = 0.0
         self.verify_seconds = 0.0
         self.bytes_reclaimed_total = 0
+        self.bytes_untouched_total = 0
+        self.segments_untouched_total = 0
+        self.sidecars_built_total = 0
         self.passes_by_result = dict(NO_PASSES)
         self.records_by_verdict: defaultdict[str, int] = defaultdict(int)
         self.pass_seconds = Histogram(LONG_SECONDS)
@@ -158,6 +172,9 @@ class CleanerCounts:
         self.pass_seconds.observe(report.seconds)
         self.verify_seconds += report.verify_seconds
         self.bytes_reclaimed_total += reclaimed
+        self.bytes_untouched_total += report.bytes_untouched
+        self.segments_untouched_total += report.segments_untouched
+        self.sidecars_built_total += report.sidecars_built
         for verdict, count in report.records_by_verdict.items():
             self.records_by_verdict[verdict] += count
 

@@ -189,6 +189,15 @@ TOMBSTONES = _gauge(
     "partition",
 )
 TOPIC_TOMBSTONES = _gauge("kompakt_topic_tombstones", "Tombstones of a topic.", "topic")
+SIDECAR_BYTES = _gauge(
+    "kompakt_log_key_sidecar_bytes",
+    "Bytes of the key sidecars beside a log's segments, which kafka_log_log_size does not count.",
+    "topic",
+    "partition",
+)
+TOPIC_SIDECAR_BYTES = _gauge(
+    "kompakt_topic_key_sidecar_bytes", "Bytes of a topic's key sidecars.", "topic"
+)
 DELETE_HORIZON = _gauge(
     "kompakt_log_delete_horizon_timestamp_seconds",
     "Unix time at which the log's earliest tombstone or marker may go.",
@@ -243,13 +252,33 @@ OLDEST_PASS = _gauge(
     "kompakt_cleaner_oldest_pass_seconds",
     "How long the oldest running pass has been running; one that grows for hours is stuck or starved.",
 )
-CLEANER_READ = _counter("kompakt_cleaner_read_bytes_total", "Segment bytes that passes read.")
-CLEANER_WRITTEN = _counter("kompakt_cleaner_written_bytes_total", "Segment bytes passes wrote.")
+CLEANER_READ = _counter(
+    "kompakt_cleaner_read_bytes_total",
+    "Bytes that passes read: segments, key sidecars, and outputs to verify them.",
+)
+CLEANER_WRITTEN = _counter(
+    "kompakt_cleaner_written_bytes_total", "Bytes of segments and key sidecars that passes wrote."
+)
 CLEANER_RECORDS = _counter(
     "kompakt_cleaner_records_total", "Records that passes kept or dropped, and why.", "verdict"
 )
 CLEANER_RECLAIMED = _counter(
     "kompakt_cleaner_reclaimed_bytes_total", "Bytes that completed passes made room for."
+)
+CLEANER_UNTOUCHED_BYTES = _counter(
+    "kompakt_cleaner_untouched_bytes_total",
+    "Bytes of segments that passes left as they were, because nothing in them changes.",
+)
+CLEANER_UNTOUCHED_SEGMENTS = _counter(
+    "kompakt_cleaner_untouched_segments_total", "Segments that passes left as they were."
+)
+CLEANER_SIDECARS = _counter(
+    "kompakt_cleaner_key_sidecars_made_total",
+    "Key sidecars that passes made by reading a segment that had none, or one that was no good.",
+)
+CLEANER_MAP_PARTS = _gauge(
+    "kompakt_cleaner_map_parts_max",
+    "The most parts in which one of the threads' last passes mapped its keys; 1: they fit at once.",
 )
 CLEANER_VERIFIED = _counter(
     "kompakt_cleaner_verify_seconds_total", "Time in which passes proved what they had written."
@@ -271,7 +300,7 @@ CLEANER_WORKER_FAILURES = _counter(
 # Kafka's names for the cleaner, with Kafka's meanings.
 MAX_BUFFER_UTILIZATION = _gauge(
     "kafka_log_logcleaner_max_buffer_utilization_percent",
-    "How full the fullest offset map of the threads' last passes was.",
+    "How full the fullest offset map of the threads' last passes was, of its memory.",
 )
 RECOPY_PERCENT = _gauge(
     "kafka_log_logcleaner_cleaner_recopy_percent",

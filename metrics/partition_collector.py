@@ -70,6 +70,12 @@ COLUMNS = (
     Column(
         names.TOMBSTONES, names.TOPIC_TOMBSTONES, sum, lambda each: each.backlog.tombstones_count
     ),
+    Column(
+        names.SIDECAR_BYTES,
+        names.TOPIC_SIDECAR_BYTES,
+        sum,
+        lambda each: each.backlog.key_sidecar_bytes,
+    ),
     Column(names.DELETE_HORIZON, names.TOPIC_HORIZON, min, lambda each: each.horizon_seconds),
     Column(names.RECLAIMED, names.TOPIC_RECLAIMED, sum, lambda each: each.bytes_reclaimed),
 )

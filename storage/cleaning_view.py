@@ -47,13 +47,16 @@ class CleanableSegment:
             DiskError: a damaged one cannot be removed.
         """
         try:
-            return self.open_key_sidecar(hash_key)
+            sidecar = self.open_key_sidecar(hash_key)
         except MissingFile:
+            self.segment.key_sidecar_size = 0
             return None
         except DamagedSidecar as error:
             _log.info("it will be made anew: %s", error)
             self.drop_key_sidecar()
             return None
+        self.segment.key_sidecar_size = sidecar.size
+        return sidecar
 
     def new_key_sidecar(self, hash_key: bytes) -> KeySidecarWriter:
         """Begin the segment's key sidecar; one at a time. It has its name once it is finished.
@@ -81,6 +84,7 @@ class CleanableSegment:
     def drop_key_sidecar(self) -> None:
         """Remove the segment's key sidecar, if there is one."""
         unlink_if_there(self.segment.fs, self.segment.path(KEYS))
+        self.segment.key_sidecar_size = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from typing import TypeAlias
 from protocol.batch_tally import BatchTally
 from storage.batch_walk import HEADER_BYTES, PLACE, walk_batches
 from storage.cached_reads import CachedReads, Reads, WaitingReads
-from storage.errors import MissingFile, NotCached
+from storage.errors import DiskError, MissingFile, NotCached
 from storage.files import Buffer, File, FileSystem
 from storage.index_files import read_index_files, write_index_files
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
@@ -84,6 +84,7 @@ class Segment:
         "flags",
         "fs",
         "is_sealed",
+        "key_sidecar_size",
         "last_append_ms",
         "least_delete_horizon_ms",
         "max_timestamp",
@@ -135,6 +136,8 @@ class Segment:
         self.record_count = max(row.record_count, 0)
         self.tombstone_count = row.tombstone_count
         self.least_delete_horizon_ms = row.least_delete_horizon_ms
+        self.key_sidecar_size: int | None = None
+        """What its key sidecar takes, 0 if there is none; None: nobody has looked yet."""
 
     def __repr__(self) -> str:
         return f"Segment({self.path(LOG)}, [{self.base_offset}, {self.end_offset}), {self.size} B)"
@@ -431,6 +434,7 @@ class Segment:
     def remove_index(self) -> None:
         """Remove what is made anew where it is needed: the index files and the key sidecar."""
         self._sealed_index = None
+        self.key_sidecar_size = None
         self.files.unlink((OFFSET_INDEX, TIME_INDEX, KEYS))
 
     def drop_index(self) -> None:
@@ -494,6 +498,7 @@ class Segment:
 
     def cut(self, position: int, end_offset: int) -> None:
         """Forget everything from `position` on; the segment then ends at `end_offset`."""
+        self.key_sidecar_size = None
         self.files.unlink((KEYS,))
         with self.pinned() as file:
             file.truncate(position)
@@ -506,6 +511,18 @@ class Segment:
             # An upper bound: the largest timestamp of what is left is not looked for.
             self.offset_of_max_timestamp = max(end_offset - 1, self.base_offset)
         self._bytes_since_entry = position - self.boundary_before(position)
+
+    def key_sidecar_bytes(self) -> int:
+        """What its key sidecar takes, for onlookers; the disk is asked once, passes tell of changes."""
+        size = self.key_sidecar_size
+        if size is None:
+            try:
+                size = self.fs.size(self.path(KEYS))
+            except DiskError:
+                size = 0
+            if self.key_sidecar_size is None:
+                self.key_sidecar_size = size
+        return size
 
     @property
     def is_cleaned(self) -> bool:

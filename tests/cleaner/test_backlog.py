@@ -12,6 +12,7 @@ from cleaner import backlog as module
 from cleaner.backlog import Backlog, Backlogs
 from cleaner.pick import Assessment, assess
 from storage.config_property import LONG_MAX
+from storage.paths import KEYS
 from tests.harness.compacted_log import CONFIG, CompactedLog
 
 
@@ -70,6 +71,24 @@ def test_tombstones_are_told_with_the_earliest_horizon_once_a_pass_has_counted_t
 
     after = backlog_of(compacted)
     assert (after.tombstones_count, after.horizon_ms) == (2, compacted.now_ms + 1000)
+
+
+def test_key_sidecars_are_counted_beside_the_log_and_only_while_they_are_there() -> None:
+    compacted = CompactedLog()
+    compacted.append_segment((b"a", b"1"), (b"b", b"1"))
+    compacted.append_segment((b"c", b"1"))
+    assert backlog_of(compacted).key_sidecar_bytes == 0
+
+    compacted.execute(compacted.plan())
+
+    def on_disk() -> int:
+        sealed = compacted.log.segments[:-1]
+        return sum(compacted.fs.size(segment.path(KEYS)) for segment in sealed)
+
+    assert backlog_of(compacted).key_sidecar_bytes == on_disk() > 0
+    for segment in compacted.log.cleaning_view().segments:
+        segment.drop_key_sidecar()
+    assert backlog_of(compacted).key_sidecar_bytes == 0
 
 
 def test_a_log_that_is_not_compacted_has_no_backlog_and_one_that_is_empty_an_empty_one() -> None:

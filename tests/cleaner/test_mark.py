@@ -105,10 +105,12 @@ def test_a_map_of_sixteen_slots_takes_any_number_of_keys_in_parts() -> None:
 
 def test_keys_that_fit_take_one_part_and_no_more_memory_than_they_need() -> None:
     offset_map = OffsetMap(24 * 1000, HASH_KEY)
+    memory_has_room_for = offset_map.capacity
 
     _, parts = mark(log_of(range(40)), offset_map, 0)
 
     assert (parts.count, parts.keys, offset_map.capacity) == (1, 40, 40)
+    assert parts.capacity == memory_has_room_for, "the utilization is told of the memory"
 
 
 def test_repeated_keys_need_no_part_of_their_own() -> None:

@@ -24,6 +24,7 @@ class Waiting:
     dirty_ratio: float = 0.0
     offset_lag: int = 0
     tombstones_count: int = 0
+    key_sidecar_bytes: int = 0
     horizon_ms: int | None = None
 
 
@@ -40,6 +41,10 @@ class Report:
     )
     keys_mapped: int = 30
     keys_capacity: int = 100
+    parts: int = 1
+    bytes_untouched: int = 5000
+    segments_untouched: int = 3
+    sidecars_built: int = 2
     seconds: float = 0.7
     verify_seconds: float = 0.25
 

@@ -28,6 +28,9 @@ def test_the_cleaner_shows_its_passes_and_verdicts() -> None:
     assert samples["kompakt_cleaner_read_bytes_total",] == 2000
     assert samples["kompakt_cleaner_written_bytes_total",] == 400
     assert samples["kompakt_cleaner_reclaimed_bytes_total",] == 600
+    assert samples["kompakt_cleaner_untouched_bytes_total",] == 5000
+    assert samples["kompakt_cleaner_untouched_segments_total",] == 3
+    assert samples["kompakt_cleaner_key_sidecars_made_total",] == 2
     assert samples["kompakt_cleaner_throttled_seconds_total",] == 0.5
     assert samples["kompakt_cleaner_verify_seconds_total",] == 0.25
     assert samples["kompakt_cleaner_directories_short_of_space",] == 1
@@ -40,7 +43,7 @@ def test_kafka_s_gauges_of_threads_tell_of_the_last_pass_of_each() -> None:
     world.cleaner.pass_completed(Report(keys_mapped=90, seconds=100.0))
     world.cleaner.pass_completed(Report(keys_mapped=30, seconds=2.0))
     world.cleaner.pass_completed(
-        Report(keys_mapped=50, seconds=1.0, bytes_before=3000, bytes_after=600)
+        Report(keys_mapped=50, seconds=1.0, bytes_before=3000, bytes_after=600, parts=4)
     )
 
     samples = world.samples()
@@ -49,6 +52,7 @@ def test_kafka_s_gauges_of_threads_tell_of_the_last_pass_of_each() -> None:
     assert samples["kafka_log_logcleaner_max_buffer_utilization_percent",] == 50
     assert samples["kafka_log_logcleaner_max_clean_time_secs",] == 2
     assert samples["kafka_log_logcleaner_cleaner_recopy_percent",] == 25
+    assert samples["kompakt_cleaner_map_parts_max",] == 4
 
 
 def test_kafka_s_gauges_are_there_and_zero_before_the_first_pass() -> None:

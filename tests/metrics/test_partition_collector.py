@@ -36,6 +36,7 @@ def test_a_compacted_partition_shows_what_waits_for_the_cleaner_and_another_does
         dirty_ratio=0.25,
         offset_lag=35,
         tombstones_count=4,
+        key_sidecar_bytes=240,
         horizon_ms=1_700_000_000_500,
     )
     compacted = partition("c", 1, clean_offset=7, backlog=backlog, overdue_ms=1500)
@@ -49,6 +50,8 @@ def test_a_compacted_partition_shows_what_waits_for_the_cleaner_and_another_does
     assert samples["kompakt_log_clean_offset_lag", "c", "1"] == 35
     assert samples["kompakt_log_overdue_seconds", "c", "1"] == 1.5
     assert samples["kompakt_log_tombstones", "c", "1"] == 4
+    assert samples["kompakt_log_key_sidecar_bytes", "c", "1"] == 240
+    assert samples["kompakt_topic_key_sidecar_bytes", "c"] == 240
     horizon = samples["kompakt_log_delete_horizon_timestamp_seconds", "c", "1"]
     assert horizon == 1_700_000_000.5
     ours = [
