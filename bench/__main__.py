@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.cleaning import pass_figures
+from bench.copy_runs import copy_figures
 from bench.figure import Figure
 from bench.group_commit import group_commit_figures
 from bench.kernel import kernel_figures
@@ -29,6 +30,7 @@ from bench.recovery import unclean_start_figures
 from bench.startup import many_segments_figures, memory_figures, start_figure
 from bench.throughput import fetch_figures, latency_figures, produce_figures
 from bench.verified import verification_figures
+from bench.workers import workers_figures
 
 RESULTS = Path(__file__).parent / "results"
 PAIRS = int(os.environ.get("KOMPAKT_BENCH_PAIRS", "5"))
@@ -42,6 +44,8 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "group_commit": group_commit_figures,
     "kernel": kernel_figures,
     "cleaning": pass_figures,
+    "workers": workers_figures,
+    "copy_runs": copy_figures,
     "verified": verification_figures,
     "many_keys": many_keys_figures,
     "mostly_clean": mostly_clean_figures,

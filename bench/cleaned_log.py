@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cleaner.clean import clean
-from cleaner.cleaning_plan import plan_pass
+from cleaner.cleaning_plan import CleaningPlan, plan_pass
+from cleaner.index import SegmentIndex
 from cleaner.meter import PassMeter
 from cleaner.pick import assess
 from cleaner.probe import SilentProbe
@@ -89,17 +90,26 @@ def _write(log: PartitionLog, batches: Iterable[bytes]) -> None:
 
 
 @contextmanager
-def copy_of(directory: Path, number: int = 0) -> Iterator[PartitionLog]:
-    """A copy of a log, in the page cache and on disk, open and ready to be cleaned."""
+def fresh_copy(directory: Path, number: int = 0) -> Iterator[Path]:
+    """A copy of a log, in the page cache and on disk; it is gone afterwards."""
     copy = directory.with_name(f"{directory.name}-copy-{number}")
     shutil.copytree(directory, copy)
     os.sync()
-    log = opened(copy)
     try:
-        yield log
+        yield copy
     finally:
-        log.close()
         shutil.rmtree(copy)
+
+
+@contextmanager
+def copy_of(directory: Path, number: int = 0) -> Iterator[PartitionLog]:
+    """A fresh copy of a log, open and ready to be cleaned."""
+    with fresh_copy(directory, number) as copy:
+        log = opened(copy)
+        try:
+            yield log
+        finally:
+            log.close()
 
 
 def clean_whole(log: PartitionLog, *, verify: bool = True) -> PassReport:
@@ -107,16 +117,40 @@ def clean_whole(log: PartitionLog, *, verify: bool = True) -> PassReport:
 
     It is over when what it has replaced is removed, too.
     """
+    settings = CleanerSettings(verify=verify)
+    report = clean(log, whole_plan(log), settings, meter=free_meter(), monotonic=time.monotonic)
+    BACKGROUND.drain()
+    return report
+
+
+def clean_at(directory: Path) -> None:
+    """Open a log, clean it, close it."""
+    log = opened(directory)
+    clean_whole(log)
+    log.close()
+
+
+def index_at(directory: Path) -> None:
+    """Give a log's segments their key sidecars, as a pass does that finds nothing to rewrite."""
+    log = opened(directory)
+    segments = whole_plan(log).segments_from(log.log_start_offset)
+    with SegmentIndex(log.identity.hash_key, CleanerSettings(), free_meter()) as index:
+        index.of(segments)
+    log.close()
+
+
+def whole_plan(log: PartitionLog) -> CleaningPlan:
+    """A pass over all that is dirty."""
     view = log.cleaning_view()
     assessment = assess(view, view.config, now_ms(), requested=True)
-    plan = plan_pass(view, assessment, now_ms=now_ms(), stamp_ms=now_ms())
-    meter = PassMeter(
+    return plan_pass(view, assessment, now_ms=now_ms(), stamp_ms=now_ms())
+
+
+def free_meter() -> PassMeter:
+    """A meter that never holds a pass and never ends it."""
+    return PassMeter(
         throttle=Throttle(clock=time.monotonic),
         probe=SilentProbe(),
         sleep=lambda _: False,
         is_stale=lambda: False,
     )
-    settings = CleanerSettings(verify=verify)
-    report = clean(log, plan, settings, meter=meter, monotonic=time.monotonic)
-    BACKGROUND.drain()
-    return report

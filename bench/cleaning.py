@@ -1,101 +1,98 @@
-"""Cleaning passes over logs on the disk: their CPU time, their time, and two of them at once."""
+"""Cleaning passes over logs on the disk: their CPU time, and their time beside the disk's.
+
+A log that was never cleaned has no key sidecars: its first pass reads it twice, once to make them. A
+segment that has one is read only to be rewritten. Both are measured, and the probe reads as often, a
+fresh copy as the pass does: pages that were never used cost this kind of machine more than the disk.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
-from bench.cleaned_log import clean_whole, copy_of
-from bench.disk import drop_from_cache, read_twice_and_write, size_of
+from bench.cleaned_log import clean_whole, fresh_copy, index_at, opened
+from bench.disk import drop_from_cache, read_and_write, size_of
 from bench.figure import Figure, interleaved, of_pairs
 from bench.pass_shapes import LARGE, SMALL, Shape, log_of
 
-HASHED_BYTES = 256 << 20
+
+class Start(NamedTuple):
+    """What a pass finds."""
+
+    shape: Shape
+    source: Path
+    has_sidecars: bool = False
+    is_cached: bool = True
+
+    @property
+    def label(self) -> str:
+        keys = "key sidecars there" if self.has_sidecars else "first pass"
+        return f"{self.shape.label}, {keys}, {'warm' if self.is_cached else 'cold'} page cache"
+
+    @contextmanager
+    def copy(self) -> Iterator[Path]:
+        """A copy of the log, in the page cache or not."""
+        with fresh_copy(self.source) as copy:
+            if not self.is_cached:
+                drop_from_cache(copy)
+            yield copy
 
 
 def pass_figures(pairs: int) -> list[Figure]:
-    """Goals: 3 M records a CPU-second at 100 B, 0.6 of the disk at 1 KB, 1.6 with two workers."""
+    """Goals: 3 M records a CPU-second at 100 B values, 0.6 of the disk at 1 KB."""
     with log_of(SMALL) as source:
-        small = [*pass_figure(SMALL, source, pairs), workers_figure(SMALL, source, pairs)]
+        figures = pass_figure(Start(SMALL, source), pairs)
+        index_at(source)
+        figures += pass_figure(Start(SMALL, source, has_sidecars=True), pairs)
     with log_of(LARGE) as source:
-        large = [
-            *pass_figure(LARGE, source, pairs),
-            *pass_figure(LARGE, source, pairs, is_cached=False),
-        ]
-    return [*small, *large]
+        for has_sidecars in (False, True):
+            if has_sidecars:
+                index_at(source)
+            for is_cached in (True, False):
+                start = Start(LARGE, source, has_sidecars, is_cached)
+                figures += pass_figure(start, pairs)
+    return figures
 
 
-def pass_figure(
-    shape: Shape, source: Path, pairs: int, *, is_cached: bool = True
-) -> tuple[Figure, Figure]:
+def pass_figure(start: Start, pairs: int) -> list[Figure]:
     """A whole pass: its rate beside the disk's, and records by CPU-second."""
-    size = size_of(source)
+    size = size_of(start.source)
     survivors: list[int] = []
     rates: list[float] = []
     rates_of_probe: list[float] = []
 
     def measure() -> float:
-        with copy_of(source) as log:
-            if not is_cached:
-                drop_from_cache(Path(log.directory))
-            started, cpu_started = time.perf_counter(), time.process_time()
+        with start.copy() as copy:
+            log = opened(copy)
+            began, cpu_began = time.perf_counter(), time.process_time()
             survivors.append(clean_whole(log).bytes_after)
-            rates.append(shape.records / (time.process_time() - cpu_started) / 1e6)
-            return size / 1e6 / (time.perf_counter() - started)
-
-    def probe() -> float:
-        if not is_cached:
-            drop_from_cache(source)
-        cpu_started = time.process_time()
-        seconds = read_twice_and_write(source, survivors[-1])
-        rates_of_probe.append(shape.records / (time.process_time() - cpu_started) / 1e6)
+            seconds, cpu_seconds = time.perf_counter() - began, time.process_time() - cpu_began
+            log.close()
+        rates.append(start.shape.records / cpu_seconds / 1e6)
         return size / 1e6 / seconds
 
-    label = shape.label if is_cached else f"{shape.label}, source not in the page cache"
-    limit_is = "reading twice, writing and syncing what survives"
+    def probe() -> float:
+        with start.copy() as copy:
+            cpu_began = time.process_time()
+            seconds = read_and_write(copy, survivors[-1], reads=1 if start.has_sidecars else 2)
+            rates_of_probe.append(start.shape.records / (time.process_time() - cpu_began) / 1e6)
+        return size / 1e6 / seconds
+
+    times = "once" if start.has_sidecars else "twice"
+    limit_is = f"reading {times}, writing and syncing what survives"
     figure = interleaved(
-        f"cleaning pass, {label}", "MB/s", measure, probe, limit_is=limit_is, pairs=pairs
+        f"cleaning, {start.label}", "MB/s", measure, probe, limit_is=limit_is, pairs=pairs
     )
     note = f"{survivors[-1] / size:.0%} of {size / 1e9:.2f} GB kept"
     by_cpu = of_pairs(
-        f"records by CPU time, {label}",
+        f"records by CPU time, {start.label}",
         "M records/CPU-s",
         list(zip(rates, rates_of_probe, strict=True)),
         limit_is=limit_is,
         note=note,
     )
-    return replace(figure, note=note), by_cpu
-
-
-def workers_figure(shape: Shape, source: Path, pairs: int) -> Figure:
-    """Two logs, cleaned one after the other and at the same time."""
-
-    def clean_two(workers: int) -> float:
-        with copy_of(source) as one, copy_of(source, 1) as other:
-            return seconds_of([partial(clean_whole, one), partial(clean_whole, other)], workers)
-
-    def hash_two(workers: int) -> float:
-        return seconds_of([partial(hashlib.sha256, bytes(HASHED_BYTES))] * 2, workers)
-
-    return interleaved(
-        f"two workers beside one, {shape.label}",
-        "times as fast",
-        lambda: clean_two(1) / clean_two(2),
-        lambda: hash_two(1) / hash_two(2),
-        limit_is="SHA-256 on two threads beside one: what the second core is worth",
-        pairs=pairs,
-    )
-
-
-def seconds_of(works: Sequence[Callable[[], object]], workers: int) -> float:
-    """How long so many threads take for all of it."""
-    with ThreadPoolExecutor(workers) as pool:
-        started = time.perf_counter()
-        for done in [pool.submit(work) for work in works]:
-            done.result()
-        return time.perf_counter() - started
+    return [replace(figure, note=note), by_cpu]

@@ -23,8 +23,8 @@ def size_of(log: Path) -> int:
 
 
 def drop_from_cache(log: Path) -> None:
-    """Have a log's segments, which are on the disk, read from there the next time."""
-    for path in segment_files(log):
+    """Have a log's files, which are on the disk, read from there the next time."""
+    for path in log.iterdir():
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fdatasync(descriptor)
@@ -33,11 +33,11 @@ def drop_from_cache(log: Path) -> None:
             os.close(descriptor)
 
 
-def read_twice_and_write(log: Path, survivor_bytes: int) -> float:
-    """Seconds to read a log twice and to write and sync so many bytes, as a pass does it."""
+def read_and_write(log: Path, survivor_bytes: int, *, reads: int = 2) -> float:
+    """Seconds to read a log so often, and to write and sync so many bytes, as a pass does it."""
     started = time.perf_counter()
     chunk = bytearray(CHUNK_BYTES)
-    for path in segment_files(log) * 2:
+    for path in segment_files(log) * reads:
         with path.open("rb", buffering=0) as file:
             while file.readinto(chunk):
                 pass

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.batches import NumberedBatch
 from bench.cleaned_log import build_log, clean_whole, copy_of, extend_log, opened
-from bench.disk import read_twice_and_write, size_of
+from bench.disk import read_and_write, size_of
 from bench.figure import Figure, interleaved
 
 RECORDS_EACH_BATCH = 1000
@@ -52,7 +52,7 @@ def mostly_clean_figures(pairs: int) -> list[Figure]:
             "95 % clean, the rest of all keys",
             "s a pass",
             lambda: seconds(spread),
-            lambda: read_twice_and_write(spread, written[spread]),
+            lambda: read_and_write(spread, written[spread]),
             limit_is="reading twice, writing and syncing what survives",
             pairs=pairs,
         )

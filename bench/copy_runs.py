@@ -1,0 +1,67 @@
+"""How untouched batches get into another file: copy_file_range, or written from where they were read.
+
+A pass reads every byte of a segment that it rewrites, for its CRCs and its keys, so only the way out
+is in question. Neither side syncs.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.figure import Figure, interleaved
+
+FILE_BYTES = 256 << 20
+CHUNK_BYTES = 1 << 20
+RUNS = (16 << 10, 128 << 10, CHUNK_BYTES)
+"""How long a run of batches is that stays."""
+
+Write = Callable[[int, int, memoryview, int], None]
+
+
+def copy_figures(pairs: int) -> list[Figure]:
+    """MB/s of reading chunks, and copying each run in them, in the two ways."""
+    return [copy_figure(run_bytes, pairs) for run_bytes in RUNS]
+
+
+def copy_figure(run_bytes: int, pairs: int) -> Figure:
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "source"
+        source.write_bytes(os.urandom(FILE_BYTES))
+        os.sync()
+        return interleaved(
+            f"copy_file_range of runs of {run_bytes >> 10} KiB",
+            "MB/s",
+            lambda: rate(source, run_bytes, copy_in_kernel),
+            lambda: rate(source, run_bytes, write_what_was_read),
+            limit_is="pwrite of the bytes that were read",
+            pairs=pairs,
+        )
+
+
+def rate(source: Path, run_bytes: int, write: Write) -> float:
+    target = source.with_name("target")
+    reader = os.open(source, os.O_RDONLY)
+    writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    chunk = memoryview(bytearray(CHUNK_BYTES))
+    started = time.perf_counter()
+    for position in range(0, FILE_BYTES, CHUNK_BYTES):
+        os.preadv(reader, [chunk], position)
+        for at in range(0, CHUNK_BYTES, run_bytes):
+            write(reader, writer, chunk[at : at + run_bytes], position + at)
+    seconds = time.perf_counter() - started
+    os.close(reader)
+    os.close(writer)
+    target.unlink()
+    return FILE_BYTES / 1e6 / seconds
+
+
+def copy_in_kernel(reader: int, writer: int, run: memoryview, position: int) -> None:
+    assert os.copy_file_range(reader, writer, len(run), position, position) == len(run)
+
+
+def write_what_was_read(reader: int, writer: int, run: memoryview, position: int) -> None:
+    assert os.pwrite(writer, run, position) == len(run)
