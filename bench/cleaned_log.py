@@ -21,6 +21,7 @@ from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
 from protocol.record_batch import stamp
 from server.background import Background
+from server.run import KEPT_BYTES
 from storage.files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
@@ -117,6 +118,7 @@ def clean_whole(log: PartitionLog, *, verify: bool = True) -> PassReport:
 
     It is over when what it has replaced is removed, too.
     """
+    bytes(KEPT_BYTES)  # the allocator as in the broker, see server/run.py
     settings = CleanerSettings(verify=verify)
     report = clean(log, whole_plan(log), settings, meter=free_meter(), monotonic=time.monotonic)
     BACKGROUND.drain()

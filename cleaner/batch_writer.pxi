@@ -12,6 +12,10 @@ cdef class BatchWriter:
         free(self.output.data)
         free(self.rebuilt.data)
 
+    cdef bint wrote(self, const uint8_t *data, size_t size) noexcept nogil:
+        """Whether all that was written is these bytes."""
+        return self.output.size == size and memcmp(self.output.data, data, size) == 0
+
     cdef int copy_whole(self, const uint8_t *batch, size_t size) except -1 nogil:
         reserve(&self.output, size)
         memcpy(self.output.data + self.output.size, batch, size)

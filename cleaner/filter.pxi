@@ -116,7 +116,7 @@ cdef class BatchFilter:
         cdef const unsigned char[::1] view = chunk
         cdef const uint8_t *start = bytes_of(view)
         cdef const uint8_t *at = start
-        cdef bint full
+        cdef bint full, same
         self.current.check_open()
         self.source.open_block(key_block, view.shape[0])
         self.writer.output.size = self.current.index_ints.size = 0
@@ -125,17 +125,19 @@ cdef class BatchFilter:
         try:
             with nogil:
                 full = self.filter_chunk(&at, start + view.shape[0], position)
+                same = self.writer.wrote(start, at - start)
         finally:
             self.judge.records.release()
         self.source.close_block(at - start)
-        return self.fed_step(at - start, full)
+        return self.fed_step(at - start, full, same)
 
-    cdef object fed_step(self, int64_t consumed_bytes, bint full):
+    cdef object fed_step(self, int64_t consumed_bytes, bint full, bint same):
         return FilterStep(
             consumed_bytes=consumed_bytes,
             segment_full=full,
             next_base_offset=self.fed.next_base_offset,
             output=memoryview(bytes_in(&self.writer.output)),
+            is_verbatim=same,
             index_entries=memoryview(bytes_in(&self.current.index_ints)).cast("q"),
             key_block=self.current.key_block(full),
             batches_read=self.fed.batches_read,

@@ -24,7 +24,7 @@ from libc.stdint cimport (
     uint64_t,
 )
 from libc.stdlib cimport calloc, free, malloc, qsort, realloc
-from libc.string cimport memcpy, memmove, memset
+from libc.string cimport memcmp, memcpy, memmove, memset
 
 from cleaner.digest cimport (
     kp_digest_add,

@@ -131,12 +131,11 @@ class Recopy:
         while consumed < len(data):
             position = block.position + consumed
             step = self._filter.feed(data[consumed:], block.data, position=position)
-            self._write(step, data[consumed : consumed + step.consumed_bytes])
+            self._write(step)
             consumed += step.consumed_bytes
 
-    def _write(self, step: FilterStep, source: memoryview) -> None:
-        if self.is_verbatim:
-            self.is_verbatim = step.output == source
+    def _write(self, step: FilterStep) -> None:
+        self.is_verbatim &= step.is_verbatim
         if len(step.output):
             self._writers[-1].append(step.output, step.index_entries)
             self._meter.wrote(len(step.output))

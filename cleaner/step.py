@@ -71,6 +71,8 @@ class FilterStep:
     output: memoryview
     """The batches to append to the output segment. Memory of the filter, which it does not touch
     again while this view is held."""
+    is_verbatim: bool
+    """Whether `output` is what was consumed, to the byte."""
     index_entries: memoryview
     """Native int64s (format `q`), four an entry: last offset, position in the output segment,
     largest timestamp so far, last offset of the batch that has it."""

@@ -67,6 +67,16 @@ def offsets_seen_by_a_client(step: FilterStep) -> list[int]:
     return offsets
 
 
+@pytest.mark.parametrize(
+    ("superseding", "is_verbatim"), [([], True), ([b"b"], False), ([b"a", b"b"], False)]
+)
+def test_a_step_says_whether_its_output_is_what_it_consumed(
+    superseding: list[bytes], is_verbatim: bool
+) -> None:
+    step = filtered(log_batch(5, (b"a", b"1"), (b"b", b"2")), superseding=superseding)
+    assert step.is_verbatim is is_verbatim
+
+
 IDEMPOTENT = replace(
     log_batch(5, (b"a", b"1"), (b"b", b"2")), producer_id=77, producer_epoch=2, base_sequence=9
 )
