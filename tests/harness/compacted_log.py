@@ -6,7 +6,7 @@ Everything runs in the calling thread: what the log leaves to the background is 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -18,12 +18,14 @@ from cleaner.probe import SilentProbe
 from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
+from cleaner.verify_pass import VerificationFailed
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import BatchHeader, Codec, Record, read_header
 from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
 from storage.log_opening import LogOpening, create_log, open_log
+from storage.paths import KEYS
 from storage.reader import Isolation
 from storage.segment_files import Background
 from storage.topic_partition import TopicPartition
@@ -227,22 +229,39 @@ class CompactedLog:
     def execute(
         self, plan: CleaningPlan, *, stop: Callable[[float], bool] = never_stop
     ) -> PassReport:
-        self.sidecars.happen(self.fs, DIRECTORY, self.sidecar_random)
-        keeps = self.settings.keeps_key_sidecars and self.sidecars is not SidecarMode.OFF
-        report = clean(
-            self.log,
-            plan,
-            replace(self.settings, keeps_key_sidecars=keeps),
-            meter=meter_of(self.log, plan.view.generation, stop),
-            monotonic=lambda: self.now_ms / 1000,
-        )
-        assert not (lies := lies_in(self.fs, identity())), lies
+        lying = self.sidecars.happen(self.fs, DIRECTORY, self.sidecar_random)
+        try:
+            report = self._execute(plan, stop)
+        except VerificationFailed as failed:
+            assert lying, failed
+            # The one that lied is gone, and what was swapped in before it stays.
+            report = self._execute(replace(plan, view=self.log.cleaning_view()), stop)
+        self._check_sidecars(lying)
         self.remainder = Remainder(
             first_uncleanable_offset=plan.end_offset,
             now_ms=plan.now_ms,
             is_stuck=report.end_offset == plan.start_offset < plan.end_offset,
         )
         return report
+
+    def _execute(self, plan: CleaningPlan, stop: Callable[[float], bool]) -> PassReport:
+        keeps = self.settings.keeps_key_sidecars and self.sidecars is not SidecarMode.OFF
+        return clean(
+            self.log,
+            plan,
+            replace(self.settings, keeps_key_sidecars=keeps),
+            meter=meter_of(self.log, plan.view.generation, stop),
+            monotonic=lambda: self.now_ms / 1000,
+        )
+
+    def _check_sidecars(self, lying: Mapping[str, bytes]) -> None:
+        """What a pass leaves of them: none, or such as are true where the pass looked at them."""
+        for path, said in lying.items():
+            if self.fs.exists(path) and self.fs.read_bytes(path) == said:
+                self.fs.unlink(path)
+        assert not (lies := lies_in(self.fs, identity())), lies
+        left = [name for name in self.files() if KEYS in name]
+        assert self.sidecars is not SidecarMode.OFF or not left, left
 
     def clean(self) -> PassReport:
         """Roll and clean, as if asked to."""

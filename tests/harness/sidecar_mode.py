@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Iterable
 from random import Random
 
+from storage.files import FileSystem
 from storage.paths import KEYS, join
-from tests.harness.memory_fs import MemoryFileSystem
+from tests.harness.sidecar_lies import another_size, tell_somewhere
+
+SHARE = 0.7
+"""Of the sidecars, so many meet with what befalls them."""
 
 
 class SidecarMode(enum.Enum):
@@ -16,32 +21,55 @@ class SidecarMode(enum.Enum):
     OFF = "off"
     """`log.cleaner.key.sidecar.enable` is false: none stays between passes."""
     MISSING = "missing"
-    """Somebody removed some of them."""
+    """Somebody removed some of them, or all."""
     DAMAGED = "damaged"
-    """Some lost their end, or a bit of theirs flipped."""
+    """Bits flipped, ends are lost or grew, one has the bytes of another segment's, one is empty."""
+    LYING = "lying"
+    """One is sound and says another size of a record. Who rewrites that record refuses to go on, and
+    the next pass is right; nothing that is decided before depends on it."""
 
-    def happen(self, fs: MemoryFileSystem, directory: str, random: Random) -> None:
-        """Do it to the sidecars in a log's directory."""
-        if self not in (SidecarMode.MISSING, SidecarMode.DAMAGED):
-            return
+    def happen(self, fs: FileSystem, directory: str, random: Random) -> dict[str, bytes]:
+        """Do it to the sidecars in a log's directory; the lying ones by their paths."""
         paths = [join(directory, name) for name in fs.list(directory) if name.endswith(KEYS)]
-        for path in paths:
-            if self is SidecarMode.MISSING and random.random() < 0.7:
+        if self is SidecarMode.MISSING:
+            for path in _some(paths, random):
                 fs.unlink(path)
-            elif self is SidecarMode.DAMAGED and random.random() < 0.7:
-                damage(fs, path, random)
+        elif self is SidecarMode.DAMAGED:
+            for path in _some(paths, random):
+                damage(fs, path, random, others=paths)
+        elif self is SidecarMode.LYING and paths:
+            path = random.choice(paths)
+            if tell_somewhere(fs, path, random, another_size):
+                return {path: fs.read_bytes(path)}
+        return {}
 
 
-def damage(fs: MemoryFileSystem, path: str, random: Random) -> None:
-    """Flip a bit of a file, or cut it off."""
-    data = bytearray(fs.read_bytes(path))
-    if not data:
-        return
-    if random.random() < 0.3:
-        del data[random.randrange(len(data)) :]
-    else:
-        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
-    fs.write_bytes(path, bytes(data))
+def _some(paths: Iterable[str], random: Random) -> list[str]:
+    is_all = random.random() < 0.2
+    return [path for path in paths if is_all or random.random() < SHARE]
 
 
-ALL_MODES = tuple(SidecarMode)
+def damage(fs: FileSystem, path: str, random: Random, *, others: Iterable[str] = ()) -> None:
+    """Do something to a sidecar that its checksums or its sizes tell of."""
+    data = fs.read_bytes(path)
+    found = [each for each in others if each != path]
+    kinds: list[Callable[[bytes, Random], bytes]] = [_flipped, _flipped, _cut, _grown]
+    if found and random.random() < 0.2:
+        fs.write_bytes(path, fs.read_bytes(random.choice(found)))
+    elif data:
+        fs.write_bytes(path, random.choice(kinds)(data, random))
+
+
+def _flipped(data: bytes, random: Random) -> bytes:
+    flipped = bytearray(data)
+    for _ in range(random.choice([1, 1, 8])):
+        flipped[random.randrange(len(flipped))] ^= 1 << random.randrange(8)
+    return bytes(flipped)
+
+
+def _cut(data: bytes, random: Random) -> bytes:
+    return data[: random.randrange(len(data))]
+
+
+def _grown(data: bytes, random: Random) -> bytes:
+    return data + random.randbytes(random.randint(1, 200))

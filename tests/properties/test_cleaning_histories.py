@@ -1,7 +1,7 @@
 """Whatever happens to a compacted log, what a consumer must be able to rely on holds.
 
-`test_cleaning_model.py` foretells every record that whole passes leave. Here passes end early, as maps
-fill up, as they are stopped or cut off by a crash; transactions commit, abort and stay open; producers
+`test_cleaning_model.py` foretells every record that whole passes leave. Here passes end early, as they
+are stopped or cut off by a crash; sidecars are kept, are not, go missing, are damaged or lie; transactions commit, abort and stay open; producers
 send again what they have sent. So what must hold is said of any state, not foretold.
 """
 
@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from cleaner.settings import CleanerSettings
 from protocol.control_record import ControlType
 from tests.harness.compacted_log import CONFIG, CompactedLog
+from tests.harness.sidecar_mode import SidecarMode
 from tests.properties.cleaning_history import History
 from tests.properties.cleaning_steps import (
     RETENTION_MS,
@@ -39,13 +40,16 @@ class TinyChunks(CleanerSettings):
         return 64
 
 
-def history(segment_bytes: int, *, tiny_chunks: bool) -> History:
+def history(segment_bytes: int, sidecars: SidecarMode, *, tiny_chunks: bool) -> History:
     settings = TinyChunks() if tiny_chunks else CleanerSettings()
-    return History(CompactedLog(replace(CONFIG, segment_bytes=segment_bytes), settings))
+    config = replace(CONFIG, segment_bytes=segment_bytes)
+    return History(CompactedLog(config, settings, sidecars=sidecars))
 
 
-def play(steps: Iterable[Step], segment_bytes: int, *, tiny_chunks: bool) -> None:
-    played = history(segment_bytes, tiny_chunks=tiny_chunks)
+def play(
+    steps: Iterable[Step], segment_bytes: int, sidecars: SidecarMode, *, tiny_chunks: bool
+) -> None:
+    played = history(segment_bytes, sidecars, tiny_chunks=tiny_chunks)
     for step in steps:
         played.take(step)
         played.check()
@@ -56,6 +60,7 @@ def play(steps: Iterable[Step], segment_bytes: int, *, tiny_chunks: bool) -> Non
 @given(
     steps=st.lists(STEPS, max_size=30),
     segment_bytes=st.sampled_from([1, 300, 1 << 30]),
+    sidecars=st.sampled_from(SidecarMode),
     tiny_chunks=st.booleans(),
 )
 @example(
@@ -66,6 +71,7 @@ def play(steps: Iterable[Step], segment_bytes: int, *, tiny_chunks: bool) -> Non
         SendAgain(11),
     ],
     segment_bytes=300,
+    sidecars=SidecarMode.KEPT,
     tiny_chunks=True,
 )  # fmt: skip
 @example(
@@ -75,9 +81,10 @@ def play(steps: Iterable[Step], segment_bytes: int, *, tiny_chunks: bool) -> Non
         Restart(is_clean=False, has_sound_snapshots=False),
     ],
     segment_bytes=300,
+    sidecars=SidecarMode.KEPT,
     tiny_chunks=False,
 )  # fmt: skip
 def test_any_history_keeps_what_consumers_and_producers_rely_on(
-    steps: list[Step], segment_bytes: int, tiny_chunks: bool
+    steps: list[Step], segment_bytes: int, sidecars: SidecarMode, tiny_chunks: bool
 ) -> None:
-    play(steps, segment_bytes, tiny_chunks=tiny_chunks)
+    play(steps, segment_bytes, sidecars, tiny_chunks=tiny_chunks)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from protocol.record_batch import Codec
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.log_builder import KeyValue
+from tests.harness.sidecar_mode import SidecarMode
 
 Entry = tuple[int, bytes, bytes | None]
 
@@ -140,8 +141,9 @@ class Model:
 class History:
     """The log and the model, side by side."""
 
-    def __init__(self, segment_bytes: int) -> None:
-        self.log = CompactedLog(replace(CONFIG, segment_bytes=segment_bytes))
+    def __init__(self, segment_bytes: int, sidecars: SidecarMode) -> None:
+        config = replace(CONFIG, segment_bytes=segment_bytes)
+        self.log = CompactedLog(config, sidecars=sidecars)
         self.model = Model()
         self.producers = 0
 
@@ -155,6 +157,7 @@ class History:
                 self.log.now_ms += after_ms
                 self.log.clean()
                 self.model.clean(self.log.now_ms)
+                assert self.log.log.clean_offset == self.model.end_offset
             case Reopen(is_clean=is_clean):
                 self.log.reopen(is_clean=is_clean)
             case Truncate(batches_count=count):
@@ -187,15 +190,23 @@ class History:
 @given(
     steps=st.lists(STEPS, max_size=25),
     segment_bytes=st.sampled_from([1, 300, 1 << 30]),
+    sidecars=st.sampled_from(SidecarMode),
 )
-@example(steps=[Append([(b"a", None)]), Clean(), Clean(RETENTION_MS)], segment_bytes=1)
+@example(
+    steps=[Append([(b"a", None)]), Clean(), Clean(RETENTION_MS)],
+    segment_bytes=1,
+    sidecars=SidecarMode.KEPT,
+)
 @example(
     steps=[Append([(b"a", b"1")]), Append([(b"a", None)]), Clean(), Reopen(is_clean=False),
            Append([(b"b", b"1")]), Clean(RETENTION_MS), Clean(RETENTION_MS)],
     segment_bytes=1 << 30,
+    sidecars=SidecarMode.KEPT,
 )  # fmt: skip
-def test_any_history_leaves_what_the_rule_says(steps: list[Step], segment_bytes: int) -> None:
-    history = History(segment_bytes)
+def test_any_history_leaves_what_the_rule_says_whatever_becomes_of_the_sidecars(
+    steps: list[Step], segment_bytes: int, sidecars: SidecarMode
+) -> None:
+    history = History(segment_bytes, sidecars)
 
     for step in steps:
         history.take(step)
@@ -213,13 +224,15 @@ def test_any_history_leaves_what_the_rule_says(steps: list[Step], segment_bytes:
     ),
     segment_bytes=st.sampled_from([1, 300, 1 << 30]),
     map_slots=st.sampled_from([16, 20, 1000]),
+    sidecars=st.sampled_from(SidecarMode),
 )
 def test_without_traffic_cleaning_comes_to_an_end_with_one_record_a_key(
-    batches: list[list[KeyValue]], segment_bytes: int, map_slots: int
+    batches: list[list[KeyValue]], segment_bytes: int, map_slots: int, sidecars: SidecarMode
 ) -> None:
     log = CompactedLog(
         replace(CONFIG, segment_bytes=segment_bytes),
         replace(SETTINGS, dedupe_buffer_size=24 * map_slots),
+        sidecars=sidecars,
     )
     for number, pairs in enumerate(batches):
         log.append(*pairs)

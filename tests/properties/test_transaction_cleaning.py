@@ -12,6 +12,7 @@ from cleaner.settings import CleanerSettings
 from protocol.compression import Codec
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.log_builder import KeyValue
+from tests.harness.sidecar_mode import SidecarMode
 from tests.harness.transactional_producer import TransactionalProducer
 
 PRODUCERS = (1, 2, 3)
@@ -174,11 +175,13 @@ class History:
     st.lists(STEPS, min_size=12, max_size=50),
     st.sampled_from((SETTINGS, SMALL_MAP)),
     st.sampled_from((300, 1 << 20)),
+    st.sampled_from(SidecarMode),
 )
 def test_nothing_committed_is_lost_and_nothing_aborted_survives(
-    steps: list[object], cleaner: CleanerSettings, segment_bytes: int
+    steps: list[object], cleaner: CleanerSettings, segment_bytes: int, sidecars: SidecarMode
 ) -> None:
-    history = History(CompactedLog(replace(CONFIG, segment_bytes=segment_bytes), cleaner))
+    config = replace(CONFIG, segment_bytes=segment_bytes)
+    history = History(CompactedLog(config, cleaner, sidecars=sidecars))
 
     for step in steps:
         history.do(step)
@@ -186,11 +189,15 @@ def test_nothing_committed_is_lost_and_nothing_aborted_survives(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(STEPS, min_size=12, max_size=50), st.sampled_from((SETTINGS, SMALL_MAP)))
+@given(
+    st.lists(STEPS, min_size=12, max_size=50),
+    st.sampled_from((SETTINGS, SMALL_MAP)),
+    st.sampled_from(SidecarMode),
+)
 def test_a_log_whose_traffic_stops_is_left_with_what_was_committed_last(
-    steps: list[object], cleaner: CleanerSettings
+    steps: list[object], cleaner: CleanerSettings, sidecars: SidecarMode
 ) -> None:
-    history = History(CompactedLog(CONFIG, cleaner))
+    history = History(CompactedLog(CONFIG, cleaner, sidecars=sidecars))
     for step in steps:
         history.do(step)
     for producer in PRODUCERS:
