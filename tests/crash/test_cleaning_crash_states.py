@@ -141,6 +141,26 @@ SCENARIOS = [
         Scenario(sidecars=SidecarMode.DAMAGED, tombstones=True, tombstones_are_due=True, seed=11),
         id="sidecars_damaged",
     ),
+    pytest.param(
+        Scenario(
+            batches_count=12,
+            sidecars=SidecarMode.MISSING,
+            tombstones=True,
+            tombstones_are_due=True,
+            seed=12,
+        ),
+        id="sidecars_missing",
+    ),
+    pytest.param(
+        Scenario(
+            batches_count=12,
+            sidecars=SidecarMode.LYING,
+            tombstones=True,
+            tombstones_are_due=True,
+            seed=13,
+        ),
+        id="sidecars_lying",
+    ),
     pytest.param(Scenario(batches_count=12, segment_bytes=1, seed=5), id="one_segment_a_group"),
     pytest.param(Scenario(segment_bytes=1 << 20, seed=6), id="one_group"),
     pytest.param(

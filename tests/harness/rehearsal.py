@@ -83,7 +83,7 @@ def check_prediction(log: CompactedLog) -> tuple[DryRun, PassReport]:
     Raises:
         CleaningAborted: both ended before their end, for the same reason.
     """
-    log.sidecars.happen(log.fs, DIRECTORY, log.sidecar_random)
+    log.let_sidecars_happen()
     before, files = segments_of(log), files_of(log)
     touched: list[tuple[str, str]] = []
     log.fs.on_operation = lambda action, path: touched.append((action, path))

@@ -1,4 +1,4 @@
-"""Key sidecars that are sound and say what is not so: only who compares them with their segment notices."""
+"""Key sidecars that are sound and say what is not so: only a look at their segments tells."""
 
 from __future__ import annotations
 

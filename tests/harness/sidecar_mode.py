@@ -73,3 +73,7 @@ def _cut(data: bytes, random: Random) -> bytes:
 
 def _grown(data: bytes, random: Random) -> bytes:
     return data + random.randbytes(random.randint(1, 200))
+
+
+TRUTHFUL = tuple(mode for mode in SidecarMode if mode is not SidecarMode.LYING)
+"""Those under which a pass succeeds at once."""

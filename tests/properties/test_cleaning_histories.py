@@ -1,8 +1,9 @@
 """Whatever happens to a compacted log, what a consumer must be able to rely on holds.
 
 `test_cleaning_model.py` foretells every record that whole passes leave. Here passes end early, as they
-are stopped or cut off by a crash; sidecars are kept, are not, go missing, are damaged or lie; transactions commit, abort and stay open; producers
-send again what they have sent. So what must hold is said of any state, not foretold.
+are stopped or cut off by a crash; key sidecars are kept or not, go missing, are damaged, or lie;
+transactions commit, abort and stay open; producers send again what they have sent. So what must hold is
+said of any state, not foretold.
 """
 
 from __future__ import annotations
