@@ -1,0 +1,186 @@
+"""`__consumer_offsets`: the compacted topic that keeps what groups are and what they have committed.
+
+It is made at its first use. A group's records are in one partition, which its id decides, for ever; so
+the number of partitions is taken once and does not change. What a step of a group causes is one
+batch, so that a crash leaves all of it or nothing. It is appended like a client's acks=all: in the
+log when `append` returns, in the order of the calls, and durable when what it returns has a result.
+
+Source: Apache Kafka, GroupCoordinatorService.java `partitionFor`, `groupMetadataTopicConfigs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+from protocol.error_codes import ErrorCode
+from protocol.group_records import GroupRecord, write_key, write_value
+from protocol.record_batch import Record, build_batch, read_header
+from server.group_commit import GroupCommit
+from server.topic import TopicRefused
+from server.topics import Topics
+from storage.errors import LogOffline, StorageError
+from storage.log import Appended, PartitionLog
+from storage.validate import ValidBatch
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+class Clock(Protocol):
+    """Tells the time of records."""
+
+    def now_ms(self) -> int: ...
+
+
+class RecordsTooLarge(StorageError):
+    """What was to be written in one batch is more than the topic takes in one; nothing was."""
+
+
+class OffsetsTopic:
+    """The topic as the coordinator writes and reads it. Lives on the event loop."""
+
+    __slots__ = (
+        "_clock",
+        "_group_commit",
+        "_overrides",
+        "_partitions_count",
+        "_topics",
+        "_wanted_partitions_count",
+    )
+
+    def __init__(
+        self,
+        topics: Topics,
+        group_commit: GroupCommit,
+        clock: Clock,
+        *,
+        partitions_count: int,
+        segment_bytes: int,
+    ) -> None:
+        """Find the topic, which may not exist yet.
+
+        Args:
+            partitions_count: of the topic, where it does not exist yet.
+            segment_bytes: the same; small, so that it is compacted soon and loads fast.
+        """
+        # Constant after construction
+        self._topics = topics
+        self._group_commit = group_commit
+        self._clock = clock
+        self._wanted_partitions_count = partitions_count
+        self._overrides = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(segment_bytes),
+        }
+        # State: the topic's, once it is known; it does not change from then on.
+        topic = topics.get(OFFSETS_TOPIC)
+        self._partitions_count = 0 if topic is None else len(topic.partitions)
+
+    @property
+    def partitions_count(self) -> int:
+        """0 as long as nothing was ever written."""
+        return self._partitions_count
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition that a group's records are in; `ensure` comes first."""
+        return java_abs(java_hash(group_id)) % self._partitions_count
+
+    async def ensure(self) -> None:
+        """Make the topic, unless it is there.
+
+        Raises:
+            StorageError: it cannot be made now.
+        """
+        if self._partitions_count:
+            return
+        made = await self._topics.create(
+            OFFSETS_TOPIC, partitions_count=self._wanted_partitions_count, overrides=self._overrides
+        )
+        # Where somebody else was faster, their topic is as good.
+        topic = self._topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            assert isinstance(made, TopicRefused)
+            raise StorageError(f"{OFFSETS_TOPIC} cannot be made: {made.message}")
+        self._partitions_count = len(topic.partitions)
+
+    def log_of(self, partition: int) -> PartitionLog:
+        """The log of one partition.
+
+        Raises:
+            LogOffline: it is not served.
+        """
+        topic = self._topics.get(OFFSETS_TOPIC)
+        if topic is None:
+            raise LogOffline(f"{OFFSETS_TOPIC}-{partition}", "the topic does not exist")
+        log = topic.partition(partition)
+        if isinstance(log, ErrorCode):
+            raise LogOffline(f"{OFFSETS_TOPIC}-{partition}", log.message)
+        return log
+
+    def append(self, partition: int, records: Sequence[GroupRecord]) -> Awaitable[int]:
+        """Append one batch; what is returned resolves when it is durable.
+
+        Returns the offset of its first record. Call and await it in one `try`: either may fail.
+
+        Raises:
+            RecordsTooLarge: nothing was written.
+            StorageError: at the call nothing was written; awaited, it may come back after a restart.
+        """
+        log = self.log_of(partition)
+        batch = memoryview(self._batch(records))
+        if len(batch) > log.config.max_message_bytes:
+            raise RecordsTooLarge(f"{len(records)} records take {len(batch)} bytes")
+        valid = ValidBatch(read_header(batch), batch)
+        appended = log.append_as_leader(valid, now_ms=self._clock.now_ms())
+        assert isinstance(appended, Appended), "only batches of idempotent producers are refused"
+        self._group_commit.appended(log)
+        # Asked before anything is awaited, as GroupCommit wants it.
+        is_durable = self._group_commit.durable(log, appended.next_offset)
+        return _when_durable(log, is_durable, appended.base_offset)
+
+    async def settle(self, partition: int) -> PartitionLog:
+        """Wait until all that was appended to a partition is durable, so that it may be read.
+
+        Raises:
+            StorageError: it is not served, or never will be durable.
+        """
+        log = self.log_of(partition)
+        end_offset = log.log_end_offset
+        if end_offset > log.high_watermark:
+            await _when_durable(log, self._group_commit.durable(log, end_offset), end_offset)
+        return log
+
+    def _batch(self, records: Sequence[GroupRecord]) -> bytearray:
+        now_ms = self._clock.now_ms()
+        return build_batch(
+            [
+                Record(
+                    offset=index,
+                    timestamp=now_ms,
+                    key=write_key(record.key),
+                    value=None if record.value is None else write_value(record.value),
+                )
+                for index, record in enumerate(records)
+            ]
+        )
+
+
+async def _when_durable(log: PartitionLog, is_durable: Awaitable[bool], offset: int) -> int:
+    if not await is_durable:
+        raise LogOffline(str(log.topic_partition), log.offline_reason or "the topic was deleted")
+    return offset
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for high, low in zip(data[::2], data[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+def java_abs(value: int) -> int:
+    """Kafka's Utils.abs: 0 for the number that has no positive counterpart."""
+    return 0 if value == -(1 << 31) else abs(value)

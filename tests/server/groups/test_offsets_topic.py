@@ -1,0 +1,147 @@
+"""`__consumer_offsets` as the coordinator writes it: made once, one batch a step, durable in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, read_record
+from protocol.record_batch import read_records
+from server.fetch_waiters import FetchWaiters
+from server.group_commit import GroupCommit
+from server.groups.offsets_topic import (
+    OFFSETS_TOPIC,
+    OffsetsTopic,
+    RecordsTooLarge,
+    java_abs,
+    java_hash,
+)
+from storage.errors import LogOffline, StorageError
+from storage.log import PartitionLog
+from storage.reader import Isolation
+from storage.wal import Wal
+from tests.harness.topics_world import FixedClock, World, opened
+
+
+def commit(partition: int = 0, offset: int = 1, *, metadata: str = "") -> GroupRecord:
+    return GroupRecord(
+        OffsetCommitKey(group="g", topic="t", partition=partition),
+        OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=7),
+    )
+
+
+@asynccontextmanager
+async def offsets_topic(path: Path) -> AsyncIterator[tuple[OffsetsTopic, World]]:
+    async with opened(path) as world:
+        wal = Wal()
+        group_commit = GroupCommit(wal, FetchWaiters(), flush_on_acks_all=True)
+        yield (
+            OffsetsTopic(
+                world.topics, group_commit, FixedClock(), partitions_count=4, segment_bytes=1 << 20
+            ),
+            world,
+        )
+        await group_commit.stop()
+        wal.close()
+
+
+def records_of(log: PartitionLog) -> list[GroupRecord]:
+    found = log.read(
+        0, max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    )
+    assert not isinstance(found, int)
+    data = b"".join(region.read_bytes() for region in found.regions)
+    found.release()
+    return [
+        read_record(record.key or b"", record.value)
+        for record in read_records(data, decompressed_bytes_max=1 << 20)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group_id", "hash_code"),
+    [("", 0), ("a", 97), ("console-consumer-1", 35782224), ("µ€𝄞", 15202369)],
+)  # fmt: skip
+def test_a_groups_partition_comes_from_javas_hash(group_id: str, hash_code: int) -> None:
+    assert java_hash(group_id) == hash_code
+
+
+def test_the_number_without_a_positive_counterpart_counts_as_zero() -> None:
+    assert java_hash("polygenelubricants") == -(1 << 31)
+    assert java_abs(-(1 << 31)) == 0
+    assert java_abs(-5) == 5
+
+
+async def test_the_topic_is_made_once_with_kafkas_settings(tmp_path: Path) -> None:
+    async with offsets_topic(tmp_path) as (topic, world):
+        assert topic.partitions_count == 0
+
+        await asyncio.gather(topic.ensure(), topic.ensure())
+
+        made = world.topics.get(OFFSETS_TOPIC)
+        assert made is not None
+        assert made.is_internal
+        assert made.overrides == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(1 << 20),
+        }
+        assert topic.partitions_count == 4
+        assert topic.partition_of("b") == 98 % 4
+
+
+async def test_a_topic_that_is_there_keeps_its_number_of_partitions(tmp_path: Path) -> None:
+    async with opened(tmp_path) as world:
+        await world.create(OFFSETS_TOPIC, 2)
+
+    async with offsets_topic(tmp_path) as (topic, _):
+        await topic.ensure()
+        assert topic.partitions_count == 2
+
+
+async def test_records_are_in_the_log_at_once_and_durable_later(tmp_path: Path) -> None:
+    async with offsets_topic(tmp_path) as (topic, _):
+        await topic.ensure()
+        first = topic.append(1, [commit(0), commit(1)])
+        second = topic.append(1, [commit(0, 9)])
+        log = topic.log_of(1)
+
+        assert (log.log_end_offset, log.high_watermark) == (3, 0)
+        assert [await first, await second] == [0, 2]
+        assert log.high_watermark == 3
+        assert records_of(log) == [commit(0), commit(1)]
+
+
+async def test_a_batch_that_is_too_large_is_refused_and_not_written(tmp_path: Path) -> None:
+    async with offsets_topic(tmp_path) as (topic, _):
+        await topic.ensure()
+        with pytest.raises(RecordsTooLarge, match="40 records"):
+            await topic.append(0, [commit(n, metadata="x" * 30_000) for n in range(40)])
+        assert topic.log_of(0).log_end_offset == 0
+
+
+async def test_a_partition_that_is_not_served_is_an_error(tmp_path: Path) -> None:
+    async with offsets_topic(tmp_path) as (topic, world):
+        with pytest.raises(LogOffline, match="does not exist"):
+            await topic.append(0, [commit()])
+        await topic.ensure()
+        waiting = topic.append(0, [commit()])
+        world.directories[0].go_offline("broken")
+        with pytest.raises(StorageError, match="broken"):
+            await waiting
+        with pytest.raises(LogOffline):
+            topic.log_of(0)
+
+
+async def test_reading_waits_for_what_is_not_durable_yet(tmp_path: Path) -> None:
+    async with offsets_topic(tmp_path) as (topic, _):
+        await topic.ensure()
+        waiting = topic.append(0, [commit()])
+        log = await topic.settle(0)
+
+        assert log.high_watermark == log.log_end_offset == 1
+        assert await waiting == 0
