@@ -203,7 +203,7 @@ class History:
     segment_bytes=1 << 30,
     sidecars=SidecarMode.KEPT,
 )  # fmt: skip
-def test_any_history_leaves_what_the_rule_says_whatever_becomes_of_the_sidecars(
+def test_any_history_leaves_what_the_rule_says(
     steps: list[Step], segment_bytes: int, sidecars: SidecarMode
 ) -> None:
     history = History(segment_bytes, sidecars)
