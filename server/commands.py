@@ -8,18 +8,18 @@ from typing import Annotated
 
 import typer
 
-from server import compact_commands
+from server import compact_commands, topics_commands
 from server.release import release
 
 app = typer.Typer(
     name="kompakt",
     help="A Kafka-compatible broker whose speciality is log compaction.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 app.add_typer(compact_commands.app)
+app.add_typer(topics_commands.app)
 
 
 def run_command(arguments: Sequence[str]) -> int:

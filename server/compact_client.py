@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 import aiohttp
 
-EXIT_REFUSED, EXIT_USAGE, EXIT_UNREACHABLE = 1, 2, 3
+from server.command_end import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, CommandFailed
+
 POLL_SECONDS = 0.2
 CALL_SECONDS_MAX = 60.0
 ROOT = "/v1/compaction"
@@ -20,12 +21,11 @@ TARGET = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 Json = dict[str, Any]
 
 
-class CallFailed(Exception):
-    """The broker refused, or nothing answered: one sentence, and the exit code for it."""
+class CallFailed(CommandFailed):
+    """The broker refused, or nothing answered."""
 
     def __init__(self, exit_code: int, message: str, *, status: int = 0) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+        super().__init__(exit_code, message)
         self.status = status
 
 
@@ -92,7 +92,7 @@ def _answer(url: str, status: int, text: str) -> Json:
         )
     if status >= 400:
         message = str(answer.get("error", text))
-        raise CallFailed(EXIT_REFUSED, message, status=status)
+        raise CallFailed(EXIT_FAILED, message, status=status)
     return answer
 
 

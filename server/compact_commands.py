@@ -1,19 +1,16 @@
 """`kompakt compact ...`: see and steer a running broker's cleaner, over its HTTP listener.
 
-0     done
-1     refused, or the pass failed or was stopped: one sentence on standard error
-2     the command line is wrong
-3     no Kompakt broker answers at the URL
-130   Ctrl-C; a pass goes on in the broker
+Exit codes are those of `command_end.py`; after Ctrl-C a pass goes on in the broker.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, NoReturn
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+
+from server.command_end import run
 
 app = typer.Typer(
     name="compact",
@@ -21,8 +18,6 @@ app = typer.Typer(
     " unless there is a topic of that whole name.",
     no_args_is_help=True,
 )
-
-EXIT_INTERRUPTED = 130
 
 Target = Annotated[
     str, typer.Argument(metavar="TOPIC[-N]", help="A topic, or one partition of it.")
@@ -52,7 +47,7 @@ def now(
     """
     from server.compact_follow import clean_now
 
-    _run(lambda: clean_now(url, target, force=force, as_json=as_json))
+    run(lambda: clean_now(url, target, force=force, as_json=as_json))
 
 
 @app.command()
@@ -62,9 +57,9 @@ def plan(target: Target, url: Url = DEFAULT_URL, as_json: AsJson = False) -> Non
     Nothing is changed: the same code runs over the same log, and its output is thrown away.
     Ctrl-C stops it.
     """
-    from server.compact_follow import plan as run
+    from server.compact_follow import plan as look
 
-    _run(lambda: run(url, target, as_json=as_json))
+    run(lambda: look(url, target, as_json=as_json))
 
 
 @app.command()
@@ -72,7 +67,7 @@ def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Show what runs and how far it is, what waits, what rests and why, and what was done."""
     from server.compact_output import print_status
 
-    _run(lambda: _ask(url, print_status, as_json=as_json))
+    run(lambda: _ask(url, print_status, as_json=as_json))
 
 
 @app.command()
@@ -99,11 +94,11 @@ def explain(
     if key is None and key_hex is None:
         from server.compact_output import print_explanations
 
-        _run(lambda: _ask(url, print_explanations, "GET", "/explain", target, as_json=as_json))
+        run(lambda: _ask(url, print_explanations, "GET", "/explain", target, as_json=as_json))
     from server.compact_follow import find_key
 
     query = {"key": key} if key is not None else {"key_hex": str(key_hex)}
-    _run(lambda: find_key(url, target, query, as_json=as_json))
+    run(lambda: find_key(url, target, query, as_json=as_json))
 
 
 @app.command()
@@ -116,7 +111,7 @@ def history(
     """Show the last passes, newest first; those before a restart and over deleted topics, too."""
     from server.compact_history import show_history
 
-    _run(lambda: show_history(url, target, limit=limit, as_json=as_json))
+    run(lambda: show_history(url, target, limit=limit, as_json=as_json))
 
 
 @app.command()
@@ -127,7 +122,7 @@ def pause(target: OptionalTarget = None, url: Url = DEFAULT_URL, as_json: AsJson
     """
     from server.compact_output import print_paused
 
-    _run(lambda: _ask(url, print_paused, "POST", "/pause", target, as_json=as_json))
+    run(lambda: _ask(url, print_paused, "POST", "/pause", target, as_json=as_json))
 
 
 @app.command()
@@ -135,7 +130,7 @@ def resume(target: OptionalTarget = None, url: Url = DEFAULT_URL, as_json: AsJso
     """End a pause, and the narrower ones within it."""
     from server.compact_output import print_paused
 
-    _run(lambda: _ask(url, print_paused, "POST", "/resume", target, as_json=as_json))
+    run(lambda: _ask(url, print_paused, "POST", "/resume", target, as_json=as_json))
 
 
 async def _ask(
@@ -149,8 +144,8 @@ async def _ask(
     as_json: bool,
 ) -> int:
     """One request, and its answer shown."""
+    from server.command_output import print_json
     from server.compact_client import connected
-    from server.compact_output import print_json
 
     async with connected(url) as client:
         if target is None:
@@ -159,20 +154,3 @@ async def _ask(
             answer = await client.call_on(method, target, action, query)
     (print_json if as_json else show)(answer)
     return 0
-
-
-def _run(work: Callable[[], Awaitable[int]]) -> NoReturn:
-    """Run a command; what the broker refuses becomes a sentence and an exit code."""
-    from server.compact_client import CallFailed
-
-    async def run() -> int:
-        return await work()
-
-    try:
-        code = asyncio.run(run())
-    except CallFailed as error:
-        typer.echo(f"kompakt: {error}", err=True)
-        code = error.exit_code
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
-    raise typer.Exit(code)

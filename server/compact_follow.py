@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
 from cleaner.text import duration_text
-from server.compact_client import EXIT_REFUSED, POLL_SECONDS, CompactionClient, connected
-from server.compact_output import name_of, print_json, print_key, print_plan, print_report
+from server.command_end import EXIT_FAILED, complain
+from server.command_output import print_json
+from server.compact_client import POLL_SECONDS, CompactionClient, connected
+from server.compact_output import name_of, print_key, print_plan, print_report
 
 Json = dict[str, Any]
 
@@ -25,10 +26,7 @@ async def clean_now(url: str, target: str, *, force: bool, as_json: bool) -> int
             job = await client.call_on("POST", target, "/now", query)
             job = await _follow(client, job, as_json=as_json)
         except asyncio.CancelledError:
-            typer.echo(
-                "kompakt: the pass goes on in the broker; `kompakt compact status` shows it",
-                err=True,
-            )
+            complain("the pass goes on in the broker; `kompakt compact status` shows it")
             raise
     return _conclude(job, as_json=as_json)
 
@@ -53,7 +51,7 @@ async def _look(
             job = await _follow(client, job, as_json=as_json)
         except asyncio.CancelledError:
             await client.call("DELETE", f"/jobs/{job['id']}")
-            typer.echo("kompakt: given up; nothing was changed", err=True)
+            complain("given up; nothing was changed")
             raise
     return _conclude(job, as_json=as_json)
 
@@ -99,10 +97,10 @@ def _conclude(job: Json, *, as_json: bool) -> int:
         print_json(job)
     for part in job["partitions"]:
         if part["error"] is not None:
-            typer.echo(f"kompakt: {name_of(part)}: {part['state']}: {part['error']}", err=True)
+            complain(f"{name_of(part)}: {part['state']}: {part['error']}")
         elif not as_json:
             _print_outcome(part)
-    return 0 if job["is_done"] else EXIT_REFUSED
+    return 0 if job["is_done"] else EXIT_FAILED
 
 
 def _print_outcome(part: Json) -> None:

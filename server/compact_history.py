@@ -7,8 +7,9 @@ from typing import Any
 import typer
 
 from cleaner.text import duration_text, moment_text
+from server.command_output import print_json, print_table
 from server.compact_client import TARGET, CompactionClient, connected
-from server.compact_output import PASS_TITLES, Json, name_of, pass_row, print_json, print_table
+from server.compact_output import LEFT_ALIGNED, PASS_TITLES, Json, name_of, pass_row
 
 TITLES = ("ended (UTC)", *PASS_TITLES)
 
@@ -39,7 +40,7 @@ def print_history(passes: list[Json], of: str | None) -> None:
     if not passes:
         typer.echo(f"no pass over {of} has ended yet" if of else "no pass has ended yet")
         return
-    print_table(TITLES, [_row(each) for each in passes])
+    print_table(TITLES, [_row(each) for each in passes], texts=LEFT_ALIGNED)
     for entry in passes:
         if entry["result"] != "completed":
             typer.echo(f"{_ended(entry)}  {name_of(entry)} {entry['result']}: {entry['error']}")

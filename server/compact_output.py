@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from cleaner.text import count_text, duration_text, moment_text, size_text
+from server.command_output import print_table
 
 Json = Mapping[str, Any]
 
-WIDTH = 10_000
-"""Tables are not squeezed into a terminal: long lines wrap there, and nothing is cut off."""
-
 DROPPED = "dropped_"
 LEFT_ALIGNED = {"partition", "why", "ended (UTC)", "offsets", "dies", "value", "", "transaction"}
-
-
-def print_json(answer: Json) -> None:
-    typer.echo(json.dumps(answer, indent=2))
 
 
 def name_of(part: Json) -> str:
@@ -109,6 +100,7 @@ def print_plan(plan: Json) -> None:
         print_table(
             ("offsets", "segments", "bytes", "left", "dies", "segments after"),
             [row for group in plan["groups"] for row in _group_rows(group)],
+            texts=LEFT_ALIGNED,
         )
     if plan["untouched_segments"]:
         size = sum(row["bytes"] for row in plan["untouched_segments"])
@@ -161,6 +153,7 @@ def print_key(name: str, key: Json) -> None:
         print_table(
             ("offset", "time", "segment", "size", "value", "", "transaction"),
             [_key_row(record) for record in key["records"]],
+            texts=LEFT_ALIGNED,
         )
     for sentence in key["fate"]:
         typer.echo(f"  {sentence}")
@@ -212,6 +205,7 @@ def print_status(status: Json) -> None:
         print_table(
             ("partition", "why", "dirty ratio", "dirty", "waits since"),
             [_queue_row(waiting) for waiting in status["queue"]],
+            texts=LEFT_ALIGNED,
         )
     for entry in status["quarantined"]:
         typer.echo(
@@ -220,7 +214,8 @@ def print_status(status: Json) -> None:
         )
     if status["last_passes"]:
         typer.echo("the last pass over each partition since the start:")
-        print_table(PASS_TITLES, [pass_row(report) for report in status["last_passes"]])
+        rows = [pass_row(report) for report in status["last_passes"]]
+        print_table(PASS_TITLES, rows, texts=LEFT_ALIGNED)
         left_out = status["last_passes_count"] - len(status["last_passes"])
         if left_out:
             typer.echo(f" and {left_out:,} more, which kompakt compact history TOPIC[-N] has")
@@ -267,14 +262,3 @@ def _queue_row(waiting: Json) -> tuple[str, ...]:
         size_text(waiting["dirty_bytes"]),
         duration_text(waiting["waited_ms"] / 1000),
     )
-
-
-def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print a row a line."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for title in titles:
-        is_text = title in LEFT_ALIGNED
-        table.add_column(title, no_wrap=True, justify="left" if is_text else "right")
-    for row in rows:
-        table.add_row(*row)
-    Console(width=WIDTH, highlight=False).print(table)

@@ -1,0 +1,155 @@
+"""What commands ask a broker about topics: their partitions, offsets and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from server.broker_client import BrokerClient
+from server.command_end import EXIT_FAILED, CommandFailed
+
+EARLIEST, LATEST = -2, -1
+"""Of ListOffsets: the log start offset, and the high watermark."""
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+
+Parts = Mapping[str, Sequence[int]]
+"""Partitions by topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFound:
+    """What a partition answered."""
+
+    error: int = ErrorCode.NONE
+    offset: int = -1
+    """-1: there is none, or an error."""
+    leader_epoch: int = -1
+
+    @property
+    def is_known(self) -> bool:
+        return self.error == ErrorCode.NONE and self.offset >= 0
+
+
+async def describe(
+    client: BrokerClient, names: Iterable[str] | None
+) -> list[MetadataResponseTopic]:
+    """Topics as the broker sees them, in the order of their names; all of them for None.
+
+    Raises:
+        CommandFailed: one of `names` is not there.
+    """
+    asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+    request = MetadataRequest(
+        topics=None if asked is None else tuple(asked), allow_auto_topic_creation=False
+    )
+    answer = await client.call(request, MetadataResponse)
+    for topic in answer.topics:
+        if names is not None and topic.error_code:
+            raise CommandFailed(EXIT_FAILED, _not_there(str(topic.name), topic.error_code))
+    return sorted(answer.topics, key=lambda topic: str(topic.name))
+
+
+async def topic_names(client: BrokerClient) -> list[str]:
+    """Of all topics."""
+    return [str(topic.name) for topic in await describe(client, None)]
+
+
+def parts_of(topics: Iterable[MetadataResponseTopic]) -> dict[str, list[int]]:
+    """Their partitions in order."""
+    return {
+        str(topic.name): sorted(partition.partition_index for partition in topic.partitions)
+        for topic in topics
+    }
+
+
+async def offsets_at(
+    client: BrokerClient, parts: Parts, timestamp: int
+) -> dict[tuple[str, int], OffsetFound]:
+    """The first offset at or behind a time in ms, or what EARLIEST and LATEST stand for."""
+    asked = tuple(
+        ListOffsetsTopic(
+            name=name,
+            partitions=tuple(
+                ListOffsetsPartition(partition_index=number, timestamp=timestamp)
+                for number in numbers
+            ),
+        )
+        for name, numbers in parts.items()
+    )
+    answer = await client.call(ListOffsetsRequest(replica_id=-1, topics=asked), ListOffsetsResponse)
+    return {
+        (topic.name, part.partition_index): OffsetFound(
+            error=part.error_code, offset=part.offset, leader_epoch=part.leader_epoch
+        )
+        for topic in answer.topics
+        for part in topic.partitions
+    }
+
+
+async def configs_of(
+    client: BrokerClient,
+    resource_type: int,
+    names: Iterable[str],
+    keys: Sequence[str] | None = None,
+    *,
+    is_full: bool = False,
+) -> list[DescribeConfigsResult]:
+    """The settings of topics or brokers, in order; `is_full` adds synonyms and documentation."""
+    asked = tuple(
+        DescribeConfigsResource(
+            resource_type=resource_type,
+            resource_name=name,
+            configuration_keys=None if keys is None else tuple(keys),
+        )
+        for name in names
+    )
+    request = DescribeConfigsRequest(
+        resources=asked, include_synonyms=is_full, include_documentation=is_full
+    )
+    return list((await client.call(request, DescribeConfigsResponse)).results)
+
+
+def refusal(code: int, message: str | None) -> str:
+    """Why a broker refused: its own words where it has some."""
+    if message:
+        return message.rstrip(".")
+    known = _known(code)
+    return f"error {code}" if known is None else known.message.rstrip(".")
+
+
+def error_name(code: int) -> str:
+    """As Kafka calls it."""
+    known = _known(code)
+    return f"ERROR_{code}" if known is None else known.name
+
+
+def _not_there(name: str, code: int) -> str:
+    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return f"there is no topic {name}; kompakt topics list shows which there are"
+    return f"{name}: {refusal(code, None)}"
+
+
+def _known(code: int) -> ErrorCode | None:
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return None

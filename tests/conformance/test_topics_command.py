@@ -1,0 +1,147 @@
+"""`kompakt topics ...` as an operator types it, against a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.broker_process import BrokerProcess, free_ports
+from tests.harness.clients import create_topic
+from tests.harness.typed_commands import TypedCommands
+
+
+@pytest.fixture(scope="module")
+def kompakt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TypedCommands]:
+    with BrokerProcess(tmp_path_factory.mktemp("topics")) as broker:
+        yield TypedCommands(broker)
+
+
+def test_a_topic_is_created_listed_described_and_deleted(kompakt: TypedCommands) -> None:
+    said = kompakt.told(
+        "topics",
+        "create",
+        "orders",
+        "--partitions",
+        "3",
+        "--compact",
+        "--config",
+        "segment.ms=60000",
+    )
+    assert said == "created orders with 3 partitions, segment.ms=60000, cleanup.policy=compact\n"
+
+    assert ["orders", "3", "compact", "0"] in map(
+        str.split, kompakt.told("topics", "list").splitlines()
+    )
+    lines = kompakt.told("topics", "describe", "orders").splitlines()
+    assert lines[0].startswith("orders  (id ")
+    assert lines[1:3] == ["  cleanup.policy=compact", "  segment.ms=60000"]
+    assert lines[4].split() == ["0", "1", "0", "0", "0", "online"]
+    assert max(map(len, lines)) <= 80
+
+    assert kompakt.told("topics", "delete", "orders", "--yes") == "deleted orders\n"
+    assert "orders" not in kompakt.told("topics", "list")
+
+
+def test_programs_read_the_same_as_json(kompakt: TypedCommands) -> None:
+    made = kompakt.json("topics", "create", "read", "--partitions", "2")
+    assert made["is_created"]
+
+    (listed,) = [row for row in kompakt.json("topics", "list")["topics"] if row["topic"] == "read"]
+    assert listed == {
+        "topic": "read",
+        "topic_id": made["topic_id"],
+        "is_internal": False,
+        "partitions": 2,
+        "cleanup_policy": "delete",
+        "offsets": 0,
+    }
+    (described,) = kompakt.json("topics", "describe", "read")["topics"]
+    assert [row["partition"] for row in described["partitions"]] == [0, 1]
+    assert described["configs"] == [
+        {"name": "cleanup.policy", "value": "delete", "source": "DEFAULT_CONFIG"}
+    ]
+
+
+def test_a_dry_run_creates_nothing(kompakt: TypedCommands) -> None:
+    assert kompakt.told("topics", "create", "tried", "--dry-run").startswith("would create tried")
+    assert "Unknown topic config" in kompakt.refused(
+        "topics", "create", "tried", "--dry-run", "--config", "nonsense=1"
+    )
+
+    assert "tried" not in kompakt.told("topics", "list")
+
+
+def test_what_is_there_already_may_be_no_error(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "twice")
+
+    assert "already exists" in kompakt.refused("topics", "create", "twice")
+    assert "nothing was changed" in kompakt.told("topics", "create", "twice", "--if-not-exists")
+    assert kompakt.told("topics", "delete", "absent", "--yes", "--if-exists") == ""
+
+
+def test_one_topic_that_cannot_be_deleted_keeps_no_other(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "goes")
+
+    assert "absent: there is no such topic" in kompakt.refused(
+        "topics", "delete", "absent", "goes", "--yes"
+    )
+    assert "goes" not in kompakt.told("topics", "list")
+
+
+def test_records_are_deleted_up_to_an_offset_where_the_policy_allows_it(
+    kompakt: TypedCommands,
+) -> None:
+    kompakt.told("topics", "create", "short")
+    kompakt.told("topics", "create", "kept", "--compact")
+    before = ["--partition", "0", "--before"]
+
+    assert kompakt.told("topics", "delete-records", "short", *before, "0").endswith(
+        "offset 0 now\n"
+    )
+    assert "beyond the end" in kompakt.refused("topics", "delete-records", "short", *before, "9")
+    assert "produce tombstones" in kompakt.refused("topics", "delete-records", "kept", *before, "0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["describe", "nope"], 1, "there is no topic nope; kompakt topics list shows which"),
+        (["create", "a/b"], 1, "holds something other than ASCII letters"),
+        (["create", "x", "--config", "retention.ms=soon"], 1, "retention.ms: soon is not a whole"),
+        (["create", "x", "--config", "retention.ms"], 2, "--config retention.ms: write NAME=VALUE"),
+        (["delete", "nope"], 2, "add --yes to go on"),
+        (["delete", "nope", "--yes"], 1, "nope: there is no such topic"),
+        (["list", "-b", "127.0.0.1:none"], 2, "127.0.0.1:none is not host:port"),
+        (["list", "-b", "nowhere.invalid:1"], 3, "its name is not known"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_an_exit_code(
+    kompakt: TypedCommands, arguments: list[str], code: int, sentence: str
+) -> None:
+    assert sentence in kompakt.refused("topics", *arguments, code=code)
+
+
+def test_what_answers_and_what_does_not_is_told_apart(kompakt: TypedCommands) -> None:
+    (free,) = free_ports(1)
+    http = f"127.0.0.1:{kompakt.broker.http_port}"
+
+    said = kompakt.refused("topics", "list", "-b", f"127.0.0.1:{free}", code=3)
+    assert said.startswith(f"no broker answers at 127.0.0.1:{free} (Connection refused): is it")
+    assert "is no Kafka broker" in kompakt.refused("topics", "list", "-b", http, code=3)
+    several = f"127.0.0.1:{free},{kompakt.broker.bootstrap_servers}"
+    assert kompakt.told("topics", "list", "-b", several)
+
+
+def test_names_of_topics_are_completed(kompakt: TypedCommands) -> None:
+    create_topic(kompakt.broker.bootstrap_servers, "completed", partitions=1, config={})
+    kompakt.environment |= {
+        "_KOMPAKT_COMPLETE": "complete_bash",
+        "COMP_WORDS": "kompakt topics describe compl",
+        "COMP_CWORD": "3",
+    }
+    try:
+        assert kompakt.told().split() == ["completed"]
+    finally:
+        for name in ("_KOMPAKT_COMPLETE", "COMP_WORDS", "COMP_CWORD"):
+            del kompakt.environment[name]

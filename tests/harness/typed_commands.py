@@ -1,0 +1,57 @@
+"""Commands of `kompakt` as somebody types them, against a broker process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from tests.harness.broker_process import CHECKOUT, BrokerProcess
+
+COMMAND_SECONDS_MAX = 60
+
+
+class TypedCommands:
+    """Types commands at a broker, 80 columns wide."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self.broker = broker
+        self.environment = {
+            **os.environ,
+            "COLUMNS": "80",
+            "KOMPAKT_BOOTSTRAP_SERVER": broker.bootstrap_servers,
+            "KOMPAKT_URL": f"http://127.0.0.1:{broker.http_port}",
+        }
+
+    def run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        """Type a command, with `given` on its standard input."""
+        return subprocess.run(
+            [sys.executable, "-m", "server", *arguments],
+            cwd=CHECKOUT,
+            env=self.environment,
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS_MAX,
+            check=False,
+        )
+
+    def told(self, *arguments: str, given: str = "") -> str:
+        """What a command prints that must succeed."""
+        done = self.run(*arguments, given=given)
+        assert done.returncode == 0, done
+        return done.stdout
+
+    def json(self, *arguments: str) -> Any:
+        """The document that it prints for programs."""
+        return json.loads(self.told(*arguments, "--json"))
+
+    def refused(self, *arguments: str, code: int = 1, given: str = "") -> str:
+        """The one sentence of a command that must fail."""
+        done = self.run(*arguments, given=given)
+        assert done.returncode == code, done
+        assert done.stderr.count("\n") == 1, done
+        assert done.stderr.startswith("kompakt: "), done
+        return done.stderr.removeprefix("kompakt: ").rstrip()

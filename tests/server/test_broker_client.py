@@ -1,0 +1,130 @@
+"""The commands' connection to a broker: versions, and peers that are none."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from protocol.api_keys import ApiKey
+from protocol.encode import encode
+from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from server.broker_client import BrokerClient, connected, parse_address
+from server.command_end import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, CommandFailed
+
+Answer = Callable[[bytes], bytes]
+
+
+@asynccontextmanager
+async def peer(answer: Answer) -> AsyncIterator[str]:
+    """The address of a server that answers each frame with what `answer` makes of its payload."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while size := await reader.read(4):
+            writer.write(answer(await reader.readexactly(struct.unpack(">i", size)[0])))
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield "{}:{}".format(*server.sockets[0].getsockname())
+
+
+def frame(correlation_id: int, body: bytes) -> bytes:
+    return struct.pack(">ii", 4 + len(body), correlation_id) + body
+
+
+def versions(*apis: ApiVersion) -> bytes:
+    response = ApiVersionsResponse(error_code=0, api_keys=apis)
+    return b"".join(map(bytes, encode(response, 0)))  # type: ignore[arg-type]
+
+
+def of(key: ApiKey, low: int, high: int) -> ApiVersion:
+    return ApiVersion(api_key=key, min_version=low, max_version=high)
+
+
+def speaking(metadata: tuple[int, int], asked: list[int]) -> Answer:
+    """A broker that serves Metadata in some versions, and notes which are asked for."""
+
+    def answer(request: bytes) -> bytes:
+        key, version, correlation_id = struct.unpack_from(">hhi", request)
+        if key == ApiKey.API_VERSIONS:
+            return frame(correlation_id, versions(of(ApiKey.METADATA, *metadata)))
+        asked.append(version)
+        body = encode(MetadataResponse(brokers=(), topics=()), version)
+        tags = b"\0" if version >= MetadataResponse.flexible_since else b""
+        return frame(correlation_id, tags + b"".join(map(bytes, body)))  # type: ignore[arg-type]
+
+    return answer
+
+
+async def ask(client: BrokerClient) -> MetadataResponse:
+    return await client.call(MetadataRequest(topics=None), MetadataResponse)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "version"),
+    [((0, 1), 1), ((4, 99), 12), ((12, 13), 12), ((9, 9), 9)],
+    ids=["older", "newer", "overlapping", "one"],
+)
+async def test_the_highest_version_that_both_have_is_asked_in(
+    theirs: tuple[int, int], version: int
+) -> None:
+    asked: list[int] = []
+    async with peer(speaking(theirs, asked)) as address, connected(address) as client:
+        assert (await ask(client)).topics == ()
+
+    assert asked == [version]
+
+
+async def test_an_api_without_a_version_in_common_is_told_by_its_name() -> None:
+    async with peer(speaking((13, 20), [])) as address, connected(address) as client:
+        assert not client.serves(ApiKey.METADATA)
+        with pytest.raises(CommandFailed, match="has no Metadata") as refused:
+            await ask(client)
+
+    assert refused.value.exit_code == EXIT_FAILED
+
+
+@pytest.mark.parametrize(
+    "bytes_back",
+    [
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="http"),
+        pytest.param(struct.pack(">i", -1), id="negative_size"),
+        pytest.param(frame(99, versions()), id="answer_to_something_else"),
+        pytest.param(frame(1, b"\0"), id="cut_off"),
+        pytest.param(frame(1, versions() + b"\0"), id="bytes_to_spare"),
+    ],
+)
+async def test_what_is_no_answer_is_no_broker(bytes_back: bytes) -> None:
+    async with peer(lambda _: bytes_back) as address:
+        with pytest.raises(CommandFailed, match="is no Kafka broker") as refused:
+            async with connected(address):
+                pass
+
+    assert refused.value.exit_code == EXIT_UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("localhost:9093", ("localhost", 9093)),
+        ("localhost", ("localhost", 9092)),
+        ("[::1]:9093", ("::1", 9093)),
+        ("[::1]", ("::1", 9092)),
+    ],
+)
+def test_an_address_has_a_port_or_kafkas(text: str, parsed: tuple[str, int]) -> None:
+    assert parse_address(text) == parsed
+
+
+@pytest.mark.parametrize("text", ["a:b", ":9092", "a:99999", "http://a:1", "a:¹"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(CommandFailed) as refused:
+        parse_address(text)
+
+    assert refused.value.exit_code == EXIT_USAGE
