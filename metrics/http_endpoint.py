@@ -1,5 +1,6 @@
 """The HTTP endpoint: `/metrics` for Prometheus, `/health/...` for supervisors, and what it is given.
 
+GET /                    200, what is served here, a line each
 GET /metrics             200, Prometheus' text
 GET /health/live         200 while the process answers at all
 GET /health/ready        200 while the broker serves, else 503 with the reason
@@ -49,6 +50,7 @@ class HttpEndpoint:
             OSError: the address is in use or not ours.
         """
         app = web.Application()
+        app.router.add_get("/", self._index)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/health/live", self._live)
         app.router.add_get("/health/ready", self._ready)
@@ -66,6 +68,14 @@ class HttpEndpoint:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    async def _index(self, request: web.Request) -> web.Response:
+        lines = (
+            f"{route.method:<7} {route.resource.canonical}\n"
+            for route in request.app.router.routes()
+            if route.resource is not None and route.method != "HEAD"
+        )
+        return web.Response(text="".join(lines))
 
     async def _metrics(self, _: web.Request) -> web.Response:
         text = await asyncio.to_thread(self._scraper.scrape)

@@ -19,7 +19,7 @@ from storage.leader_epochs import decode_leader_epochs
 from storage.log_identity import LogIdentity
 from storage.manifest import decode
 from storage.pass_history import decode_line
-from storage.paths import MANIFEST, join, topic_id_text
+from storage.paths import KEYS, MANIFEST, join, topic_id_text
 from storage.producer_state import decode_producer_states
 from storage.sealed_index import OFFSET_ENTRY, TIME_ENTRY, EntryFile
 from storage.verify import Found, log_bytes
@@ -233,7 +233,7 @@ def logs_section(fs: FileSystem, found: Found) -> Section:
     facts: Row = {"logs": len(found.logs)}
     if found.start_counter is not None:
         facts["start_counter"] = found.start_counter
-        facts["was_stopped_cleanly"] = found.was_clean
+        facts["clean_shutdown_marker"] = found.was_clean
     return Section(
         kind="logs", path=found.path, facts=facts, rows=(_log_row(fs, log) for log in found.logs)
     )
@@ -253,6 +253,7 @@ def _log_row(fs: FileSystem, log: LogIdentity) -> Row:
         max(manifest.segments[-1].base_offset, manifest.segments[-1].end_offset),
         manifest.generation,
         log_bytes(fs, log.directory),
+        log_bytes(fs, log.directory, KEYS),
     )
     return {**row, **dict(zip(_LOG_NUMBERS, numbers, strict=True)), "problem": None}
 
@@ -264,4 +265,5 @@ _LOG_NUMBERS = (
     "recovery_point",
     "generation",
     "bytes",
+    "key_sidecar_bytes",
 )

@@ -32,11 +32,18 @@ def keys_section(fs: FileSystem, path: str, selection: Selection) -> Section:
             "base_offset": sidecar.base_offset,
             "file_version": sidecar.file_version,
             "segment_size": sidecar.sums.data_bytes,
-            **asdict(sidecar.totals),
+            **_totals(sidecar),
         },
         rows=islice(rows, selection.limit),
         times=frozenset({"least_delete_horizon_ms"}),
     )
+
+
+def _totals(sidecar: KeySidecar) -> Row:
+    totals = asdict(sidecar.totals)
+    # As ARCHITECTURE.md calls them: a tombstone that has its delete horizon is not counted.
+    names = {"tombstones": "unstamped_tombstones", "unkeyed": "unkeyed_records"}
+    return {names.get(name, name): value for name, value in totals.items()}
 
 
 def _blocks(sidecar: KeySidecar) -> Iterator[Row]:

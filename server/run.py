@@ -8,6 +8,7 @@ import logging
 import resource
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import uvloop
 
@@ -15,6 +16,7 @@ from server.broker import Broker
 from server.clock import SystemClock
 from server.config import BrokerConfig
 from server.listener import ListenError
+from server.release import release
 from server.signals import StopSignal
 from storage.errors import StorageError
 from storage.files import LocalFileSystem
@@ -28,6 +30,8 @@ KEPT_BYTES = 4 << 20
 
 def run_until_stopped(config: BrokerConfig) -> str | None:
     """Serve until asked to stop; what went wrong, in one line, None if nothing did."""
+    data = ", ".join(str(Path(path).absolute()) for path in config.data_directories)
+    _log.info("Kompakt %s starts: node %d, data in %s", release(), config.node_id, data)
     _keep_freed_memory()
     _raise_descriptor_limit()
     try:

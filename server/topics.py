@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from cleaner.text import count_text
 from protocol.error_codes import ErrorCode
 from server.metadata_store import Compare, Delete, Entry, MetadataStore, Put
 from server.topic import (
@@ -262,7 +263,8 @@ class Topics:
         except StorageError as error:
             return await self._undo_creation(planned, error)
         self._publish(topic)
-        _log.info("%s: created with %d partitions", topic.name, len(topic.partitions))
+        count = len(topic.partitions)
+        _log.info("%s: created with %s", topic.name, count_text(count, "partition"))
         return topic
 
     async def _undo_creation(self, planned: Topic, error: StorageError) -> TopicRefused:

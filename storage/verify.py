@@ -204,11 +204,11 @@ def _names_in(fs: FileSystem, path: str) -> list[str]:
         return []
 
 
-def log_bytes(fs: FileSystem, directory: str) -> int:
-    """How long the segment files in a log's directory are together, listed or not."""
+def log_bytes(fs: FileSystem, directory: str, kind: str = LOG) -> int:
+    """How long the files of a kind in a log's directory are together, listed or not."""
     total = 0
     for name in _names_in(fs, directory):
-        if name.endswith(LOG):
+        if name.endswith(kind):
             try:
                 total += fs.size(join(directory, name))
             except MissingFile:

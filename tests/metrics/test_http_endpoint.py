@@ -75,4 +75,12 @@ async def test_readiness_follows_the_broker_and_says_why(served: Served) -> None
 
 
 async def test_other_paths_are_not_found(served: Served) -> None:
-    assert (await served.get("/"))[0] == 404
+    assert (await served.get("/nothing"))[0] == 404
+
+
+async def test_the_root_lists_what_is_served(served: Served) -> None:
+    status, _, text = await served.get("/")
+
+    assert status == 200
+    assert "GET     /metrics\n" in text
+    assert "HEAD" not in text

@@ -155,9 +155,10 @@ def test_a_serving_broker_is_live_and_ready(process: BrokerProcess) -> None:
     assert get(process, "/health/ready") == (200, "ready\n")
 
 
-def test_both_addresses_of_a_listener_are_logged_at_the_start(tmp_path: Path) -> None:
+def test_a_start_logs_where_the_data_is_and_both_addresses_of_a_listener(tmp_path: Path) -> None:
     told = {"advertised.listeners": "PLAINTEXT://broker.example:9092"}
     with BrokerProcess(tmp_path, told) as process:
+        assert f"starts: node 1, data in {process.data_dir}\n" in process.log_path.read_text()
         line = f"listening on PLAINTEXT://127.0.0.1:{process.port}, advertised as"
         assert f"{line} PLAINTEXT://broker.example:9092" in process.log_path.read_text()
 

@@ -51,7 +51,7 @@ def test_a_sidecar_is_printed_as_its_blocks(
     assert facts["kind"] == "key sidecar"
     assert (facts["base_offset"], facts["file_version"]) == (BASE, 7)
     assert facts["segment_size"] == sum(sizes)
-    assert (facts["entries"], facts["tombstones"], facts["unkeyed"]) == (3, 1, 1)
+    assert (facts["entries"], facts["unstamped_tombstones"], facts["unkeyed_records"]) == (3, 1, 1)
     assert [(row["position"], row["data_bytes"]) for row in blocks] == [
         (0, sizes[0] + sizes[1]),
         (sizes[0] + sizes[1], sizes[2]),

@@ -275,9 +275,11 @@ def test_a_data_directory_lists_its_logs_and_a_partition_its_files(
     stopped: Path, partition: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     facts, *logs = dump_json(capsys, stopped)
-    assert (facts["logs"], facts["was_stopped_cleanly"]) == (2, True)
+    assert (facts["logs"], facts["clean_shutdown_marker"]) == (2, True)
     assert [log["topic"] for log in logs] == ["journal", "table"]
     assert logs[1]["recovery_point"] == 300
+    sidecars = stopped.glob("table.*/0/*.keys")
+    assert logs[1]["key_sidecar_bytes"] == sum(path.stat().st_size for path in sidecars)
 
     names = {row.get("name") for row in dump_json(capsys, partition)}
     assert {"manifest", "leader-epoch-checkpoint"} <= names
