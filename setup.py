@@ -12,6 +12,7 @@ from setuptools.command.build_ext import build_ext
 MODULES = (
     "protocol.batch_scan",
     "protocol.batch_tally",
+    "protocol.offset_commits",
     "storage.sync_threads",
     "cleaner.kernel",
     "cleaner.verify_output",
