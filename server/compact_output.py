@@ -23,28 +23,36 @@ def name_of(part: Json) -> str:
 
 def print_report(report: Json) -> None:
     """What a pass did."""
-    name = name_of(report)
-    if report["planned_end_offset"] == report["start_offset"] and not report["groups"]:
-        typer.echo(f"{name}: nothing may be cleaned now; kompakt compact explain {name} says why")
+    if _is_nothing(report):
         return
     typer.echo(
-        f"{name}: cleaned [{report['start_offset']}, {report['end_offset']})"
+        f"{name_of(report)}: cleaned [{report['start_offset']}, {report['end_offset']})"
         f" in {duration_text(report['seconds'])},"
         f" {size_text(report['bytes_before'])} -> {size_text(report['bytes_after'])},"
         f" {report['records_before']:,} -> {report['records_after']:,} records"
     )
     for verdict, count in _dropped(report):
         typer.echo(f"  {verdict}: {count_text(count, 'record')} dropped")
+    untouched, size = report["segments_untouched"], size_text(report["bytes_untouched"])
     typer.echo(
-        f"  {count_text(report['segments_before'], 'segment')} -> {report['segments_after']},"
-        f" {report['segments_untouched']:,} ({size_text(report['bytes_untouched'])}) untouched;"
-        f" {count_text(report['sidecars_built'], 'key sidecar')} made"
+        f"  {count_text(report['segments_before'], 'segment')} -> {report['segments_after']}"
+        + (f", {untouched:,} more ({size}) left as they were" if untouched else "")
+        + f"; {count_text(report['sidecars_built'], 'key sidecar')} made"
     )
     throttled = report["throttled_seconds"]
     typer.echo(
         f"  read {size_text(report['bytes_read'])}, wrote {size_text(report['bytes_written'])}"
         + (f", throttled for {duration_text(throttled)}" if throttled else "")
     )
+
+
+def _is_nothing(report: Json) -> bool:
+    """Whether nothing was to be cleaned, and say so."""
+    if report["planned_end_offset"] > report["start_offset"] or report["groups"]:
+        return False
+    name = name_of(report)
+    typer.echo(f"{name}: nothing may be cleaned now; kompakt compact explain {name} says why")
+    return True
 
 
 def _dropped(report: Json) -> list[tuple[str, int]]:
@@ -79,6 +87,8 @@ def reason_text(report: Json) -> str:
 def print_plan(plan: Json) -> None:
     """What a pass would do."""
     report = plan["report"]
+    if _is_nothing(report):
+        return
     freed = report["bytes_before"] - report["bytes_after"]
     typer.echo(
         f"{name_of(report)}: a pass now would clean"
@@ -87,12 +97,13 @@ def print_plan(plan: Json) -> None:
     )
     typer.echo(
         f"  frees {size_text(freed)} of {size_text(report['bytes_before'])},"
-        f" {report['records_before'] - report['records_after']}"
-        f" of {report['records_before']} records"
+        f" {report['records_before'] - report['records_after']:,}"
+        f" of {report['records_before']:,} records"
     )
     for reason, count in plan["dies"].items():
         typer.echo(
-            f"  {reason}: {count['records']} records, {size_text(count['record_bytes'])} uncompressed"
+            f"  {reason}: {count_text(count['records'], 'record')},"
+            f" {size_text(count['record_bytes'])} uncompressed"
         )
     for line in _cost(plan):
         typer.echo(f"  {line}")
@@ -105,7 +116,8 @@ def print_plan(plan: Json) -> None:
     if plan["untouched_segments"]:
         size = sum(row["bytes"] for row in plan["untouched_segments"])
         typer.echo(
-            f"  {len(plan['untouched_segments'])} segments ({size_text(size)}) stay as they are"
+            f"  {count_text(len(plan['untouched_segments']), 'segment')} ({size_text(size)})"
+            " left as they are"
         )
 
 
@@ -119,10 +131,11 @@ def _cost(plan: Json) -> Iterator[str]:
         f" takes about {duration_text(seconds)}{rate}"
     )
     yield (
-        f"{report['keys_mapped']} keys in {report['parts']} parts of the map, which takes at most"
-        f" {size_text(plan['map_bytes_max'])};"
-        f" {report['sidecars_built']} segments have no key sidecar yet, and are read for it"
+        f"{count_text(report['keys_mapped'], 'key')} in {count_text(report['parts'], 'part')}"
+        f" of the map, which takes at most {size_text(plan['map_bytes_max'])}"
     )
+    if report["sidecars_built"]:
+        yield f"{count_text(report['sidecars_built'], 'segment')} without a key sidecar, read for it"
 
 
 def _group_rows(group: Json) -> Iterator[tuple[str, ...]]:
@@ -148,7 +161,7 @@ def _deaths(part: Json) -> str:
 
 def print_key(name: str, key: Json) -> None:
     """A key's records that are still on disk, and what becomes of them."""
-    typer.echo(f"{name}: {key['records_count']} records of the key are on disk")
+    typer.echo(f"{name}: {count_text(key['records_count'], 'record')} of the key on disk")
     if key["records"]:
         print_table(
             ("offset", "time", "segment", "size", "value", "", "transaction"),

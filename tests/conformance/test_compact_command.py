@@ -77,7 +77,7 @@ def test_plan_then_now_then_status_agree(operator: Operator) -> None:
 
     text = operator.told("plan", "orders-0")
     assert "would clean [0, 3000), after the active segment has rolled" in text
-    assert "superseded: 2990 records" in text
+    assert "superseded: 2,990 records" in text
 
     planned = operator.json("plan", "orders-0")["partitions"][0]["plan"]["report"]
     done = operator.json("now", "orders-0")["partitions"][0]["report"]
@@ -125,7 +125,7 @@ def test_explain_a_key(operator: Operator) -> None:
     operator.produce("keyed", 20, 2)
 
     text = operator.told("explain", "keyed", "--key", "k1")
-    assert "keyed-0: 10 records of the key are on disk" in text
+    assert "keyed-0: 10 records of the key on disk" in text
     assert "superseded by 19" in text
     operator.told("now", "keyed")
     (part,) = operator.json("explain", "keyed-0", "--key-hex", b"k1".hex())["partitions"]

@@ -77,7 +77,7 @@ def test_a_report_says_what_died_why_and_what_was_left_alone(
         "orders-0: cleaned [0, 161314) in 128 ms, 12.2 MB -> 766.8 kB, 161,314 -> 10,000 records",
         "  superseded: 151,313 records dropped",
         "  tombstone: 1 record dropped",
-        "  3 segments -> 1, 12 (2.0 GB) untouched; 1 key sidecar made",
+        "  3 segments -> 1, 12 more (2.0 GB) left as they were; 1 key sidecar made",
         "  read 36.7 MB, wrote 4.9 MB",
     ]
 
