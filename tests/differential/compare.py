@@ -36,8 +36,8 @@ class Reason(enum.Enum):
     aborted transactions of the whole segment into account, but not the markers before the cut, so
     that a committed transaction counts as aborted: what it supersedes stays for ever."""
     CUT_PASS = "the horizon of a batch whose tombstones are gone"
-    """A small map cuts a pass up, Kafka's in other places; a tombstone that lived from one cut to
-    the next has left its horizon behind, which means nothing any more."""
+    """A small map cuts Kafka's pass up, and never ours; a tombstone that lived from one cut to the
+    next has left its horizon behind, which means nothing any more."""
 
     @property
     def may_last(self) -> bool:

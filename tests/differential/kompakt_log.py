@@ -7,14 +7,22 @@ from cleaner.settings import MAP_ENTRY_BYTES, CleanerSettings
 from storage.log_config import LogConfig
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.log_builder import valid
+from tests.harness.sidecar_mode import SidecarMode
 
 
 class KompaktLog:
     """A new, empty log in memory."""
 
-    def __init__(self, config: LogConfig, *, map_keys: int, now_ms: int) -> None:
+    def __init__(
+        self,
+        config: LogConfig,
+        *,
+        map_keys: int,
+        now_ms: int,
+        sidecars: SidecarMode = SidecarMode.KEPT,
+    ) -> None:
         settings = CleanerSettings(dedupe_buffer_size=map_keys * MAP_ENTRY_BYTES)
-        self._home = CompactedLog(config, settings)
+        self._home = CompactedLog(config, settings, sidecars=sidecars)
         self._home.now_ms = now_ms
 
     @property

@@ -1,9 +1,13 @@
-"""Give one workload to Apache Kafka's cleaner and to ours, and compare after every pass."""
+"""Give one workload to Apache Kafka's cleaner and to ours, and compare after every pass.
+
+What becomes of our key sidecars between passes is drawn for each workload; it must not matter.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from random import Random
 
 from storage.log_config import LogConfig
 from tests.differential.compare import Difference, Moment, Stale, differences, values_of
@@ -22,6 +26,7 @@ from tests.differential.workload import (
     Workload,
 )
 from tests.harness.kafka_cleaner import DumpedBatch, KafkaCleaner
+from tests.harness.sidecar_mode import SidecarMode
 
 TOPIC_CONFIG = {
     "cleanup.policy": "compact",
@@ -72,7 +77,8 @@ class Pair:
         self._now_ms = START_MS
         map_keys = workload.profile.map_keys
         config = LogConfig.from_overrides(TOPIC_CONFIG, LogConfig())
-        self._ours = KompaktLog(config, map_keys=map_keys, now_ms=START_MS)
+        sidecars = Random(workload.name).choice(tuple(SidecarMode))
+        self._ours = KompaktLog(config, map_keys=map_keys, now_ms=START_MS, sidecars=sidecars)
         kafka.new(TOPIC_CONFIG, map_keys=map_keys, now_ms=START_MS)
         self._passes_were_cut = False
         self._stale = Stale()
