@@ -140,7 +140,7 @@ class KeyParts:
                 superseded by them alone, and they may have been replaced already.
         """
         is_first = not self._parts
-        to_do = list(reversed(self._parts or self._first_parts()))
+        to_do = list(reversed(self._parts or self._first_parts(from_offset)))
         done: list[Part] = []
         while to_do:
             part = to_do.pop()
@@ -155,13 +155,13 @@ class KeyParts:
             yield self._map
         self._parts = done
 
-    def _first_parts(self) -> list[Part]:
+    def _first_parts(self, from_offset: int) -> list[Part]:
         """As many as the keys need, by those of a sample of the hash space."""
         self._map.clear()
         samples = ceil(self._section.entries_max / self._map.capacity)
         if samples <= 1:
             return [WHOLE]
-        while not self._fill(Part(0, samples), 0):
+        while not self._fill(Part(0, samples), from_offset):
             samples *= 2
         keys = self._map.size * samples
         count = max(ceil(keys * PARTS_MARGIN / self._map.capacity), 1)

@@ -176,6 +176,22 @@ def test_marks_that_do_not_fit_at_once_are_made_window_by_window_with_one_rewrit
         assert len(log.log.segments) > 2, "what was small at a window's edge merges later"
 
 
+def test_a_window_without_keys_is_behind_the_pass_when_the_keys_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("cleaner.settings.MARKS_BYTES_MIN", 2)
+    monkeypatch.setattr("cleaner.settings.MARKS_SHARE", 1000)
+    log = CompactedLog(settings=replace(SETTINGS, dedupe_buffer_size=24 * 16))
+    log.append_segment((None, b"from before the topic was compacted"))
+    log.append_segment(*((b"%02d" % number, b"1") for number in range(60)))
+
+    report = log.execute(log.plan())
+
+    assert report.parts > 1
+    assert [key for _, key, _ in log.pairs()] == [b"%02d" % number for number in range(60)]
+    assert log.log.clean_offset == 61
+
+
 # -------------------------------------------------------------------- progress over a restart
 
 
