@@ -1,0 +1,80 @@
+"""The disk becomes full while a pass writes, wherever that is: the pass is put off, and nothing else."""
+
+from __future__ import annotations
+
+from itertools import count
+from random import Random
+
+import pytest
+
+from storage.errors import NoSpace
+from storage.paths import KEYS
+from tests.harness.compacted_log import CONFIG, CompactedLog
+from tests.harness.groups import watched_swaps
+from tests.harness.memory_fs import Loss
+from tests.harness.sidecar_mode import SidecarMode
+
+MODES = (SidecarMode.KEPT, SidecarMode.OFF, SidecarMode.MISSING)
+Entry = tuple[int, bytes | None, bytes | None]
+
+
+def dirty_log(sidecars: SidecarMode) -> CompactedLog:
+    """Cleaned before, with tombstones that are due, and dirty again: some segments have sidecars."""
+    log = CompactedLog(sidecars=sidecars)
+    log.append_segment((b"a", b"1"), (b"b", b"1" * 200), (b"t", None))
+    log.append_segment((b"a", b"2"), (b"c", b"1"))
+    log.clean()
+    log.now_ms += CONFIG.delete_retention_ms
+    log.append_segment((b"b", b"2"), (b"d", None))
+    log.append_segment((b"c", b"2"), (b"e", b"1"))
+    return log
+
+
+def full_disk_of(log: CompactedLog, space: int) -> str:
+    """Clean on a disk with so much space; what the pass ends with, nothing if it suffices."""
+    log.fs.faults.space = space
+    try:
+        log.execute(log.plan())
+    except NoSpace as full:
+        return str(full)
+    finally:
+        log.fs.faults.heal()
+    return ""
+
+
+@pytest.mark.parametrize("sidecars", MODES)
+def test_a_disk_that_is_full_at_any_byte_puts_the_pass_off_and_leaves_nothing_of_it(
+    sidecars: SidecarMode,
+) -> None:
+    whole = dirty_log(sidecars)
+    states = [whole.pairs()]
+    with watched_swaps(lambda _log: states.append(whole.pairs())):
+        whole.execute(whole.plan())
+    messages: list[str] = []
+    log = dirty_log(sidecars)
+
+    for space in count(0, 17):
+        log = dirty_log(sidecars)
+        message = full_disk_of(log, space)
+        if not message:
+            break
+        messages.append(message)
+        assert log.log.offline_reason is None
+        assert log.pairs() in states
+        assert not [name for name in log.files() if name.endswith((".cleaned", ".tmp"))]
+        check_that_it_goes_on(log, whole.pairs())
+
+    assert log.pairs() == whole.pairs()
+    assert all("No space left on device" in message for message in messages)
+    assert {True, False} == {KEYS in message for message in messages}
+
+
+def check_that_it_goes_on(log: CompactedLog, expected: list[Entry]) -> None:
+    """After a crash, too, of which the next start knows nothing."""
+    crashed = CompactedLog()
+    crashed.fs, crashed.now_ms, crashed.log = log.fs, log.now_ms, log.log
+    crashed.fs = log.fs.after_crash(Loss.TORN, Random(0))
+    crashed.reopen(is_clean=False, loss=Loss.NOTHING)
+    for each in (log, crashed):
+        each.execute(each.plan())
+        assert each.pairs() == expected
