@@ -239,6 +239,7 @@ class KeySidecar:
             file = self._fs.open(self.path)
         place, passed = HEADER_BYTES, BlockSums()
         try:
+            self._check_name(file)
             while place < self.size - TRAILER_BYTES:
                 head = self._head_at(file, place)
                 if passed.data_bytes + head.data_bytes > start:
@@ -249,6 +250,14 @@ class KeySidecar:
             file.close()
         if passed != self.sums:
             raise DamagedSidecar(self.path, f"its blocks hold {passed}, its trailer {self.sums}")
+
+    def _check_name(self, file: File) -> None:
+        """Blocks are sound in any sidecar: that this is still the one of its segment is said here."""
+        with _reading(self.path):
+            header = file.read_at(0, HEADER_BYTES)
+        name = self.base_offset, self.file_version, self.hash_key_check
+        if _read_header(self.path, header) != name:
+            raise DamagedSidecar(self.path, "another one has taken its place")
 
     def _head_at(self, file: File, place: int) -> Head:
         with _reading(self.path):

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
+from random import Random
 
+from storage.errors import MissingFile
+from storage.paths import KEYS, join
 from tests.cleaner.race_logs import RACE_CONFIG
 from tests.cleaner.race_scene import Event, Scene
 from tests.harness.compacted_log import DIRECTORY
+from tests.harness.sidecar_mode import damage
 
 COMPACT_DELETE = replace(RACE_CONFIG, cleanup_policy=("compact", "delete"), retention_ms=500)
 
@@ -50,6 +56,29 @@ def delete_topic(scene: Scene) -> None:
     scene.fs.remove_tree(f"{topic_directory}.deleted")
 
 
+def _write_more(scene: Scene) -> None:
+    """Producers go on, and segments roll."""
+    for number in range(2):
+        scene.append((b"a", b"more %d" % number), (b"m", None))
+        scene.compacted.roll()
+
+
+def _remove_sidecars(scene: Scene) -> None:
+    _befall_sidecars(scene, lambda path, _random: scene.fs.unlink(path))
+
+
+def _damage_sidecars(scene: Scene) -> None:
+    _befall_sidecars(scene, lambda path, random: damage(scene.fs, path, random))
+
+
+def _befall_sidecars(scene: Scene, befall: Callable[[str, Random], None]) -> None:
+    random = Random(scene.interleaving.steps[0])
+    for name in scene.compacted.files():
+        if name.endswith(KEYS) and random.random() < 0.5:
+            with suppress(MissingFile):  # The pass has replaced its segment.
+                befall(join(DIRECTORY, name), random)
+
+
 def _stop(scene: Scene) -> None:
     scene.is_stopping = True
 
@@ -83,3 +112,10 @@ EVENTS = {
     "deletion": Event(delete_topic, lambda _entries: [], forbids_swaps=False),
     "shutdown": Event(_stop, forbids_swaps=False),
 }
+
+HARMLESS_EVENTS = {
+    "appends_and_rolls": Event(_write_more, forbids_swaps=False),
+    "sidecars_removed": Event(_remove_sidecars, forbids_swaps=False),
+    "sidecars_damaged": Event(_damage_sidecars, forbids_swaps=False),
+}
+"""What is no reason to end a pass, and changes nothing that it was planned by."""

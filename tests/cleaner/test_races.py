@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from tests.cleaner.race import Race
-from tests.cleaner.race_events import EVENTS
+from tests.cleaner.race_events import EVENTS, HARMLESS_EVENTS
 from tests.cleaner.race_logs import LOGS, uncleaned_log
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.sidecar_mode import SidecarMode
@@ -24,6 +24,8 @@ from tests.harness.sidecar_mode import SidecarMode
 IS_SOAK = "KOMPAKT_SOAK" in os.environ
 STRIDE = 1 if IS_SOAK else 4
 """Of the steps of a pass over a log that was cleaned before or holds transactions, every so many."""
+STRIDE_BESIDE = 1 if IS_SOAK else 11
+"""Of the steps of a pass that nothing is meant to end."""
 SAMPLES = 2000 if IS_SOAK else 20
 """Of the schedules with two changes of turns, of which there are thousands."""
 
@@ -45,6 +47,17 @@ def test_whatever_happens_at_any_step_of_a_pass_loses_and_resurrects_no_record(
     assert race.pass_steps > 60
 
     for step in range(1, race.pass_steps + 1, 1 if log == "uncleaned" else STRIDE):
+        race.run(step)
+
+
+@pytest.mark.parametrize("event", HARMLESS_EVENTS)
+@pytest.mark.parametrize("log", LOGS)
+def test_what_goes_on_beside_a_pass_at_any_step_of_it_changes_nothing_that_it_leaves(
+    log: str, event: str
+) -> None:
+    race = Race(LOGS[log](), HARMLESS_EVENTS[event])
+
+    for step in range(1, race.pass_steps + 1, STRIDE_BESIDE):
         race.run(step)
 
 

@@ -220,6 +220,19 @@ def test_a_sidecar_that_goes_while_it_is_known_is_damaged() -> None:
         next(sidecar.blocks())
 
 
+def test_a_sidecar_in_whose_place_another_is_put_while_it_is_known_is_damaged() -> None:
+    """Its blocks are sound, and as long: a backup that somebody put back."""
+    fs = disk()
+    content = write(fs, DATA)
+    sidecar = opened(fs, DATA)
+    other = sidecar_of(DATA, base_offset=BASE, version=VERSION + 1, hash_key=HASH_KEY)
+    assert len(other) == len(content)
+    fs.write_bytes(PATH, other)
+
+    with pytest.raises(DamagedSidecar, match="another one has taken its place"):
+        next(sidecar.blocks())
+
+
 def test_what_the_disk_cannot_read_is_damaged() -> None:
     fs = disk()
     write(fs, DATA)
