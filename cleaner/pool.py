@@ -375,8 +375,9 @@ class CleanerPool:
         try:
             report = await self._runner.clean(running, plan)
         except (CleaningAborted, SwapRefused, SegmentRemoved, LogOffline) as reason:
-            _log.info("%s: cleaning stopped: %s", partition, reason)
-            self._probe.pass_aborted(partition.topic, partition.partition, str(reason))
+            because = running.stopped_because or str(reason)
+            _log.info("%s: cleaning stopped: %s", partition, because)
+            self._probe.pass_aborted(partition.topic, partition.partition, because)
             raise
         except (ProtocolError, StorageError, VerificationFailed) as error:
             self._fail(log.topic_partition, error, _reason_of(error))

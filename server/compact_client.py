@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -97,8 +98,16 @@ def _answer(url: str, status: int, text: str) -> Json:
 
 
 def _unreachable(url: str, error: BaseException) -> str:
-    why = str(error) or type(error).__name__
     return (
-        f"no broker answers at {url} ({why}):"
+        f"no broker answers at {url} ({_why(error)}):"
         " is it running, and is that its http.listener? --url names another"
     )
+
+
+def _why(error: BaseException) -> str:
+    """The system's words where it has some: aiohttp's text of a refused connection is its own."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or 0
+        # A name that nobody knows has a negative number and words of its own.
+        return os.strerror(number) if number > 0 else error.os_error.strerror or str(error)
+    return str(error) or type(error).__name__

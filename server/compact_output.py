@@ -216,7 +216,7 @@ def print_status(status: Json) -> None:
     if status["queue"]:
         typer.echo(f"waiting for a worker: {status['queue_length']}")
         print_table(
-            ("partition", "why", "dirty ratio", "dirty", "waits since"),
+            ("partition", "why", "dirty ratio", "dirty", "waited"),
             [_queue_row(waiting) for waiting in status["queue"]],
             texts=LEFT_ALIGNED,
         )
@@ -259,7 +259,7 @@ def _running(running: Json) -> str:
     part = progress["bytes_done"] / max(progress["bytes_planned"], 1)
     left = progress["eta_seconds"]
     return (
-        f"{name_of(running)}: {running['task']} runs ({running['reason']}), {part:.0%}"
+        f"{name_of(running)}: {running['task']} runs ({reason_text(running)}), {part:.0%}"
         f" of {size_text(progress['bytes_planned'])}, {progress['phase']},"
         f" for {duration_text(progress['seconds'])}"
         f" ({duration_text(progress['throttled_seconds'])} throttled)"
@@ -270,7 +270,7 @@ def _running(running: Json) -> str:
 def _queue_row(waiting: Json) -> tuple[str, ...]:
     return (
         name_of(waiting),
-        waiting["reason"],
+        reason_text(waiting),
         f"{waiting['dirty_ratio']:.2f}",
         size_text(waiting["dirty_bytes"]),
         duration_text(waiting["waited_ms"] / 1000),

@@ -134,5 +134,7 @@ async def _do(part: Part, log: PartitionLog, work: Work) -> None:
     except CleaningAborted as reason:
         part.stopped(reason)
     except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told
-        _log.info("%s: what was asked for failed: %r", part.topic_partition, error)
+        _log.info(
+            "%s: what was asked for failed: %s", part.topic_partition, str(error) or repr(error)
+        )
         part.state, part.error = State.FAILED, str(error) or repr(error)

@@ -877,7 +877,10 @@ async def test_a_paused_log_is_not_cleaned_until_it_is_resumed(house: House) -> 
         await until(lambda: log.clean_offset == 3)
 
 
-async def test_a_pause_stops_a_running_pass_and_not_others(house: House) -> None:
+async def test_a_pause_stops_a_running_pass_and_not_others_and_is_told_as_the_reason(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="cleaner.pool")
     log, _ = house.dirty_log(), house.dirty_log("other")
     async with running(house.pool(replace(SLOW, threads=2))) as pool:
         await until(lambda: len(pool.status().running) == 2)
@@ -885,6 +888,7 @@ async def test_a_pause_stops_a_running_pass_and_not_others(house: House) -> None
         await until(lambda: "aborted orders" in house.probe.events)
 
         assert [str(each.topic_partition) for each in pool.status().running] == ["other-0"]
+    assert "orders-0: cleaning stopped: cleaning was paused" in caplog.messages
     assert staged_files(log) == []
     assert log.clean_offset == 0
 
