@@ -52,6 +52,7 @@ class Cleaning:
     bytes_written: int
     bytes_left: int
     """In segments and key sidecars."""
+    bytes_untouched: int
 
 
 def many_keys_figures(_: int) -> list[Figure]:
@@ -75,8 +76,8 @@ def figures_of(taken: Cleaning, probe_seconds: float, size: int) -> list[Figure]
     label = f"{KEYS // 1_000_000} M keys"
     note = (
         f"{taken.passes} pass, {taken.parts} parts, {taken.seconds:.0f} s,"
-        f" {taken.cpu_seconds:.0f} CPU-s, {taken.bytes_read / 1e9:.1f} GB read, log of"
-        f" {size / 1e9:.1f} GB"
+        f" {taken.cpu_seconds:.0f} CPU-s, {taken.bytes_read / 1e9:.1f} GB read,"
+        f" {taken.bytes_untouched / 1e9:.1f} GB of {size / 1e9:.1f} GB not rewritten"
     )
     map_bytes = CleanerSettings().map_bytes
     return [
@@ -84,7 +85,7 @@ def figures_of(taken: Cleaning, probe_seconds: float, size: int) -> list[Figure]
             f"{label}, memory",
             "MiB",
             [(taken.peak_bytes / (1 << 20), map_bytes / (1 << 20))],
-            limit_is="log.cleaner.dedupe.buffer.size",
+            limit_is="log.cleaner.dedupe.buffer.size, for map and marks; the rest are a pass's buffers",
             note=note,
         ),
         of_pairs(
@@ -98,7 +99,7 @@ def figures_of(taken: Cleaning, probe_seconds: float, size: int) -> list[Figure]
             f"{label}, bytes written",
             "GB",
             [(taken.bytes_written / 1e9, taken.bytes_left / 1e9)],
-            limit_is="what is left, once, with its key sidecars; the rest are sidecars of what went",
+            limit_is="what is left, with its key sidecars, once",
             note=note,
         ),
         of_pairs(
@@ -142,6 +143,7 @@ def clean_to_the_end(directory: Path) -> Cleaning:
         peak_bytes=peak_bytes() - before,
         bytes_read=sum(report.bytes_read for report in reports),
         bytes_written=sum(report.bytes_written for report in reports),
+        bytes_untouched=sum(report.bytes_untouched for report in reports),
         bytes_left=sum(path.stat().st_size for path in directory.iterdir()),
     )
     log.close()
