@@ -71,6 +71,9 @@ class File(Protocol):
     def read_into(self, position: int, buffer: memoryview) -> int:
         """Fill `buffer` from `position` on; how many bytes, fewer only at the end of the file."""
 
+    def read_ahead(self, position: int, size: int) -> None:
+        """Have the system read these bytes meanwhile: a hint, which never fails."""
+
     def truncate(self, size: int) -> None:
         """Cut the file to `size` bytes."""
 
@@ -279,6 +282,10 @@ class LocalFile:
                     break
                 filled += count
         return filled
+
+    def read_ahead(self, position: int, size: int) -> None:
+        with contextlib.suppress(OSError):
+            os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_WILLNEED)
 
     def truncate(self, size: int) -> None:
         with disk_errors("truncate", self.path):

@@ -35,6 +35,8 @@ class NullFile:
     def read_into(self, position: int, buffer: memoryview) -> int:
         raise _nothing_here(self.path)
 
+    def read_ahead(self, position: int, size: int) -> None: ...
+
     def truncate(self, size: int) -> None:
         self.size = min(self.size, size)
 

@@ -230,6 +230,9 @@ class MemoryFile:
         buffer[: len(data)] = data
         return len(data)
 
+    def read_ahead(self, position: int, size: int) -> None:
+        """Nothing is ever far."""
+
     def truncate(self, size: int) -> None:
         self._disk.faults.check("truncate", self.path)
         self._disk.faults.give_back(len(self._inode.data) - size)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
+from storage.cleaning_view import READ_AHEAD_BYTES, window_ahead
 from tests.harness.compacted_log import CompactedLog
 
 
@@ -38,3 +41,15 @@ def test_what_is_appended_later_is_not_in_the_picture() -> None:
     log.append((b"b", b"1"))
 
     assert len(segment.read_at(0, 1 << 20)) == segment.row.size < log.log.segments[0].size
+
+
+@pytest.mark.parametrize(
+    "size", [READ_AHEAD_BYTES // 4, READ_AHEAD_BYTES // 3, READ_AHEAD_BYTES * 2]
+)
+def test_who_reads_on_has_each_window_read_ahead_once(size: int) -> None:
+    asked = [window_ahead(at, at + size) for at in range(0, 12 * READ_AHEAD_BYTES, size)]
+
+    windows = [each for each in asked if each is not None]
+    step = max(size, READ_AHEAD_BYTES)
+    assert windows == list(range(windows[0], windows[-1] + 1, step))
+    assert windows[0] == step

@@ -83,6 +83,17 @@ def test_what_the_page_cache_does_not_have_is_not_waited_for(tmp_path: Path) -> 
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="there is no tmpfs")
+def test_reading_ahead_is_a_hint_that_never_fails(place: tuple[FileSystem, str]) -> None:
+    fs, home = place
+    file = fs.open(f"{home}/f", create=True)
+    file.append([b"abcdef"])
+    file.read_ahead(0, 6)
+    file.read_ahead(1 << 40, 1 << 20)
+    assert file.read_at(0, 6) == b"abcdef"
+    file.close()
+    file.read_ahead(0, 6)
+
+
 def test_file_system_that_cannot_tell_is_read_all_the_same() -> None:
     """tmpfs refuses RWF_NOWAIT, and has everything in memory."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
