@@ -91,10 +91,16 @@ def size_min(wire_type: WireType[Any], version: int, *, flexible: bool) -> int:
         case Kind.STRUCT:
             assert wire_type.struct is not None
             return int(flexible) + sum(
-                size_min(field.wire.type, version, flexible=flexible)
+                1
+                if _is_nullable_struct(field, version)
+                else size_min(field.wire.type, version, flexible=flexible)
                 for field in fields_of(wire_type.struct)
                 if field.wire.exists_in(version) and not field.wire.is_tagged_in(version)
             )
+
+
+def _is_nullable_struct(field: NamedField, version: int) -> bool:
+    return field.wire.type.kind is Kind.STRUCT and field.wire.is_nullable_in(version)
 
 
 def truncated(what: str) -> DecodeError:
@@ -161,7 +167,8 @@ class _DecoderSource(CodecSource):
                 return self._array(wire_type.element, what, nullable=nullable)
             case Kind.STRUCT:
                 assert wire_type.struct is not None
-                assert not nullable, "no message served has a nullable struct"
+                if nullable:
+                    return self._nullable_struct(wire_type.struct)
                 return self._struct(wire_type.struct)
 
     def _length(self, prefix: str) -> str:
@@ -244,6 +251,21 @@ class _DecoderSource(CodecSource):
         self._emit(f"{items} = []")
         self._block(f"for _ in range({count}):", body)
         self._emit(f"{value} = tuple({items})")
+
+    def _nullable_struct(self, declared: type) -> str:
+        """A byte goes before it, negative for null, in both encodings."""
+        sign, value = self._variable("n"), self._variable("v")
+        self._pending.append((sign, "b"))
+        self._flush()
+
+        def body() -> None:
+            expression = self._struct(declared)
+            self._flush()
+            self._emit(f"{value} = {expression}")
+
+        self._emit(f"if {sign} < 0:", f"    {value} = None")
+        self._block("else:", body)
+        return value
 
     def _struct(self, declared: type) -> str:
         """Read a structure's fields; the expression builds it."""

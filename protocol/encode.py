@@ -158,8 +158,10 @@ class _EncoderSource(CodecSource):
                 self._array(wire_type.element, value, what, nullable=nullable)
             case Kind.STRUCT:
                 assert wire_type.struct is not None
-                assert not nullable, "no message served has a nullable struct"
-                self._struct(wire_type.struct, value)
+                if nullable:
+                    self._nullable_struct(wire_type.struct, value)
+                else:
+                    self._struct(wire_type.struct, value)
 
     def _length(self, length: str, prefix: str) -> None:
         """Write a length or a count that is not null."""
@@ -229,6 +231,17 @@ class _EncoderSource(CodecSource):
                 )
 
         self._unless_null(value, what, "i", body, nullable=nullable)
+
+    def _nullable_struct(self, declared: type, value: str) -> None:
+        """A byte goes before it, -1 for null and 1 else, in both encodings."""
+
+        def body() -> None:
+            self._emit(f"{self._out}.append(1)")
+            self._struct(declared, value)
+            self._flush()
+
+        self._emit(f"if {value} is None:", f"    {self._out}.append(255)")
+        self._block("else:", body)
 
     def _struct(self, declared: type, value: str) -> None:
         fields = self._fields(declared)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from protocol.api_keys import APIS, Api
 from protocol.primitives import ZERO_UUID
-from protocol.schema import UUID, Kind, Message, WireField, WireType, fields_of
+from protocol.schema import FLOAT64, UUID, Kind, Message, WireField, WireType, fields_of
 
 Schema = dict[str, Any]
 T = TypeVar("T")
@@ -32,7 +32,9 @@ with warnings.catch_warnings():
     from kafka.protocol.schemas.load_json import load_json
 
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
-JSON_FORMATS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q"}
+JSON_FORMATS = {
+    "bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float64": "d",
+}  # fmt: skip
 
 
 def message_types() -> Iterator[type[Message]]:
@@ -124,6 +126,8 @@ class MessageGenerator:
                 return self.rng.choice([ZERO_UUID, uuid.UUID(int=self.rng.getrandbits(128))])
             case Kind.FIXED if wire_type.name == "bool":
                 return self._chance(0.5)
+            case Kind.FIXED if wire_type is FLOAT64:
+                return self.rng.choice([0.0, -1.5, 1e300, self.rng.random()])
             case Kind.FIXED:
                 return self._integer(INTEGER_BITS[wire_type.name])
             case Kind.STRING:
@@ -205,12 +209,20 @@ class ReferenceEncoder:
             return self._length(None if text is None else len(text), "h") + (text or b"")
         if type_name in ("bytes", "records"):
             return self._length(None if value is None else len(value), "i") + bytes(value or b"")
-        return self._structure(field["fields"], value)
+        if not is_nullable(field, self.version):
+            return self._structure(field["fields"], value)
+        return b"\xff" if value is None else b"\1" + self._structure(field["fields"], value)
 
     def _length(self, length: int | None, prefix: str) -> bytes:
         if self.flexible:
             return varint(0 if length is None else length + 1)
         return struct.pack(">" + prefix, -1 if length is None else length)
+
+
+def is_nullable(field: Schema, version: int) -> bool:
+    """Whether a field that is not an array may be null."""
+    is_array = field["type"].startswith("[]")
+    return not is_array and version in versions_of(field.get("nullableVersions"), last=version)
 
 
 def varint(value: int) -> bytes:

@@ -177,7 +177,7 @@ def in_kafka_python(message: object, oracle: Callable[..., Any], version: int) -
         if field.wire.is_tagged_in(version) and value == field.default:
             continue
         wire_type = field.wire.type
-        if wire_type.kind is Kind.STRUCT:
+        if wire_type.kind is Kind.STRUCT and value is not None:
             value = in_kafka_python(value, getattr(oracle, wire_type.name), version)
         elif wire_type.kind is Kind.ARRAY and value is not None:
             nested = getattr(oracle, wire_type.name[2:], None)

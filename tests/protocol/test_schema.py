@@ -26,6 +26,7 @@ PYTHON_TYPES = {
     "int16": int,
     "int32": int,
     "int64": int,
+    "float64": float,
     "uuid": uuid.UUID,
     "string": str,
 }
