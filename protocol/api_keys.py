@@ -33,9 +33,18 @@ class ApiKey(enum.IntEnum):
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    DESCRIBE_ACLS = 29
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
+    DESCRIBE_LOG_DIRS = 35
     INCREMENTAL_ALTER_CONFIGS = 44
+    LIST_PARTITION_REASSIGNMENTS = 46
+    DESCRIBE_CLIENT_QUOTAS = 48
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    LIST_CONFIG_RESOURCES = 74
+    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +95,7 @@ APIS: dict[int, Api] = {
         _api(ApiKey.PRODUCE, (0, 9), flexible_since=9, served_min=3),
         _api(ApiKey.FETCH, (4, 12), flexible_since=12),
         _api(ApiKey.LIST_OFFSETS, (1, 7), flexible_since=6),
-        _api(ApiKey.METADATA, (0, 12), flexible_since=9),
+        _api(ApiKey.METADATA, (0, 13), flexible_since=9),
         # librdkafka before 2.11.1 uses LZ4 only where FindCoordinator 0 exists.
         _api(ApiKey.FIND_COORDINATOR, (0, 6), flexible_since=3),
         _api(ApiKey.API_VERSIONS, (0, 4), flexible_since=3),
@@ -95,9 +104,18 @@ APIS: dict[int, Api] = {
         _api(ApiKey.DELETE_RECORDS, (0, 2), flexible_since=2),
         _api(ApiKey.INIT_PRODUCER_ID, (0, 4), flexible_since=2),
         _api(ApiKey.OFFSET_FOR_LEADER_EPOCH, (2, 4), flexible_since=4),
+        _api(ApiKey.DESCRIBE_ACLS, (1, 3), flexible_since=2),
         _api(ApiKey.DESCRIBE_CONFIGS, (1, 4), flexible_since=4),
         _api(ApiKey.ALTER_CONFIGS, (0, 2), flexible_since=2),
+        _api(ApiKey.DESCRIBE_LOG_DIRS, (1, 5), flexible_since=2),
         _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), flexible_since=1),
+        _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), flexible_since=0),
+        _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, (0, 1), flexible_since=1),
+        _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, (0, 0), flexible_since=0),
+        _api(ApiKey.DESCRIBE_CLUSTER, (0, 2), flexible_since=0),
+        _api(ApiKey.DESCRIBE_PRODUCERS, (0, 0), flexible_since=0),
+        _api(ApiKey.LIST_CONFIG_RESOURCES, (0, 1), flexible_since=0),
+        _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), flexible_since=0),
     )
 }
 """By API key, in the order of the keys."""

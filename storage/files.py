@@ -163,6 +163,9 @@ class FileSystem(Protocol):
     def free_bytes(self, path: str) -> int:
         """What may still be written to the disk that has `path`."""
 
+    def volume_bytes(self, path: str) -> int:
+        """The size of the volume that has `path`."""
+
     def lock(self, path: str) -> Lock:
         """Take the lock file at `path` for this process. Raises DirectoryLocked."""
 
@@ -450,6 +453,11 @@ class LocalFileSystem:
         with disk_errors("stat", path):
             disk = os.statvfs(path)
         return disk.f_bavail * disk.f_frsize
+
+    def volume_bytes(self, path: str) -> int:
+        with disk_errors("stat", path):
+            disk = os.statvfs(path)
+        return disk.f_blocks * disk.f_frsize
 
     def lock(self, path: str) -> LocalLock:
         with disk_errors("open", path):

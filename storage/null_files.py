@@ -98,6 +98,9 @@ class NullFileSystem:
     def free_bytes(self, path: str) -> int:
         return 0
 
+    def volume_bytes(self, path: str) -> int:
+        return 0
+
     def lock(self, path: str) -> Lock:
         raise _nothing_here(path)
 

@@ -2,7 +2,7 @@
 
 Versions: v1 null topics means all of them (in v0 an empty list does) ·
 v4 allow_auto_topic_creation · v7 leader epochs · v8 authorized operations (KIP-430) · v9 flexible ·
-v10 topic ids (KIP-516) · v12 topics by id.
+v10 topic ids (KIP-516) · v12 topics by id · v13 error_code of the whole answer (KIP-1102).
 Source: MetadataRequest.json, MetadataResponse.json.
 """
 
@@ -40,7 +40,7 @@ class MetadataRequest(Message):
     """Which topics to describe."""
 
     api_key = 3
-    versions = (0, 12)
+    versions = (0, 13)
     flexible_since = 9
 
     topics: tuple[MetadataRequestTopic, ...] | None = wire(
@@ -92,7 +92,7 @@ class MetadataResponse(Message):
     """The cluster as this broker sees it."""
 
     api_key = 3
-    versions = (0, 12)
+    versions = (0, 13)
     flexible_since = 9
 
     throttle_time_ms: int = wire(INT32, since=3, default=0, ignorable=True)
@@ -103,3 +103,4 @@ class MetadataResponse(Message):
     cluster_authorized_operations: int = wire(
         INT32, since=8, until=10, default=OPERATIONS_NOT_ASKED
     )
+    error_code: int = wire(INT16, since=13, default=0, ignorable=True)

@@ -39,6 +39,8 @@ class ResourceType(enum.IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
+    GROUP = 32
 
 
 class ConfigSource(enum.IntEnum):

@@ -1,12 +1,13 @@
-"""Metadata (key 3), v0-v12.
+"""Metadata (key 3), v0-v13.
 
 Behaviour: lists this broker, under the address that the client's listener advertises, and the
 topics asked for: all of them for null (v0: for an empty list), none for an empty list. A topic that
 does not exist is created if `auto.create.topics.enable` and the client both allow it. A partition
 whose log is offline has no leader.
+There is no authorizer: a client that asks what it may do may do everything.
 Versions: v1 null · v4 allow_auto_topic_creation · v5 offline_replicas · v7 leader_epoch · v8
-authorized operations (KIP-430) · v10 topic ids (KIP-516) · v12 topics by id.
-Not implemented: authorized operations, there is no authorizer.
+authorized operations (KIP-430), of the cluster until v10 · v10 topic ids (KIP-516) · v12 topics by
+id · v13 an error of the whole answer, of which there is none.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from protocol.primitives import ZERO_UUID
+from server.allowed_operations import on_cluster, on_topic
 from server.dispatch import RequestContext
 from server.topic import Topic, TopicRefused
 from server.topic_names import fault_of_name
@@ -38,10 +40,10 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
     """Describe the broker and the topics that were asked for."""
     topics = request.topics
     if topics is None or (not topics and context.header.api_version == 0):
-        return _response(await _describe_all(context), context)
+        return _response(await _describe_all(request, context), request, context)
     unique = dict.fromkeys((asked.name, asked.topic_id) for asked in topics)
     described = [await _find(name, topic_id, request, context) for name, topic_id in unique]
-    return _response(tuple(described), context)
+    return _response(tuple(described), request, context)
 
 
 def refuse(
@@ -51,15 +53,18 @@ def refuse(
         tuple(
             _refused(error_code, asked.name or "", asked.topic_id) for asked in request.topics or ()
         ),
+        request,
         context,
     )
 
 
-async def _describe_all(context: RequestContext) -> tuple[MetadataResponseTopic, ...]:
+async def _describe_all(
+    request: MetadataRequest, context: RequestContext
+) -> tuple[MetadataResponseTopic, ...]:
     """Every topic of this moment; with very many partitions the loop gets its turns meanwhile."""
     described, since_turn = [], 0
     for topic in context.broker.topics.all():
-        described.append(_describe(topic, context))
+        described.append(_describe(topic, request, context))
         since_turn += len(topic.partitions)
         if since_turn >= PARTITIONS_A_TURN:
             await asyncio.sleep(0)
@@ -72,10 +77,10 @@ async def _find(
 ) -> MetadataResponseTopic:
     """One topic by its name or its id, created if need be and allowed."""
     if topic_id != ZERO_UUID or name is None:
-        return _find_by_id(name, topic_id, context)
+        return _find_by_id(name, topic_id, request, context)
     topic = context.broker.topics.get(name)
     if topic is not None:
-        return _describe(topic, context)
+        return _describe(topic, request, context)
     if fault_of_name(name) is not None:
         return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if not (request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable):
@@ -83,20 +88,22 @@ async def _find(
     created = await context.broker.topics.create_if_absent(name)
     if isinstance(created, TopicRefused):
         return _refused(created.error_code, name)
-    return _describe(created, context)
+    return _describe(created, request, context)
 
 
-def _find_by_id(name: str | None, topic_id: UUID, context: RequestContext) -> MetadataResponseTopic:
+def _find_by_id(
+    name: str | None, topic_id: UUID, request: MetadataRequest, context: RequestContext
+) -> MetadataResponseTopic:
     if context.header.api_version < IDS_ASKED_SINCE or name is not None or topic_id == ZERO_UUID:
         return _refused(ErrorCode.INVALID_REQUEST, name or "", topic_id)
     topic = context.broker.topics.by_id(topic_id)
     if topic is None:
         return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-    return _describe(topic, context)
+    return _describe(topic, request, context)
 
 
 def _response(
-    topics: tuple[MetadataResponseTopic, ...], context: RequestContext
+    topics: tuple[MetadataResponseTopic, ...], request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse:
     node, endpoint = context.broker.node, context.connection.endpoint
     return MetadataResponse(
@@ -106,10 +113,15 @@ def _response(
         cluster_id=node.cluster_id,
         controller_id=node.controller_id,
         topics=topics,
+        cluster_authorized_operations=on_cluster(
+            is_asked=request.include_cluster_authorized_operations
+        ),
     )
 
 
-def _describe(topic: Topic, context: RequestContext) -> MetadataResponseTopic:
+def _describe(
+    topic: Topic, request: MetadataRequest, context: RequestContext
+) -> MetadataResponseTopic:
     node_id = context.broker.node.node_id
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
@@ -117,15 +129,17 @@ def _describe(topic: Topic, context: RequestContext) -> MetadataResponseTopic:
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=tuple(
-            _describe_partition(number, topic.partition(number), node_id)
+            describe_partition(number, topic.partition(number), node_id)
             for number in range(len(topic.partitions))
         ),
+        topic_authorized_operations=on_topic(is_asked=request.include_topic_authorized_operations),
     )
 
 
-def _describe_partition(
+def describe_partition(
     number: int, log: PartitionLog | ErrorCode, node_id: int
 ) -> MetadataResponsePartition:
+    """Who leads a partition: this broker, or nobody while its log is offline."""
     if isinstance(log, ErrorCode) or log.offline_reason is not None:
         return MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE,

@@ -84,6 +84,10 @@ class FaultyFileSystem(LocalFileSystem):
         space = self.faults.space
         return super().free_bytes(path) if space is None else space
 
+    def volume_bytes(self, path: str) -> int:
+        self.faults.check("stat", path)
+        return super().volume_bytes(path)
+
     def sync_directory(self, path: str) -> None:
         self.faults.check("sync", path)
         super().sync_directory(path)

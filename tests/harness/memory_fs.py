@@ -418,6 +418,10 @@ class MemoryFileSystem:
         self.faults.check("stat", path)
         return 1 << 40 if self.faults.space is None else self.faults.space
 
+    def volume_bytes(self, path: str) -> int:
+        self.faults.check("stat", path)
+        return 1 << 41
+
     def lock(self, path: str) -> MemoryLock:
         if path in self._locks:
             raise DirectoryLocked(path.rpartition("/")[0])

@@ -18,7 +18,7 @@ def test_advertised_versions_are_exactly_these() -> None:
         "Produce": (0, 0, 9),
         "Fetch": (1, 4, 12),
         "ListOffsets": (2, 1, 7),
-        "Metadata": (3, 0, 12),
+        "Metadata": (3, 0, 13),
         "FindCoordinator": (10, 0, 6),
         "ApiVersions": (18, 0, 4),
         "CreateTopics": (19, 2, 7),
@@ -26,9 +26,18 @@ def test_advertised_versions_are_exactly_these() -> None:
         "DeleteRecords": (21, 0, 2),
         "InitProducerId": (22, 0, 4),
         "OffsetForLeaderEpoch": (23, 2, 4),
+        "DescribeAcls": (29, 1, 3),
         "DescribeConfigs": (32, 1, 4),
         "AlterConfigs": (33, 0, 2),
+        "DescribeLogDirs": (35, 1, 5),
         "IncrementalAlterConfigs": (44, 0, 1),
+        "ListPartitionReassignments": (46, 0, 0),
+        "DescribeClientQuotas": (48, 0, 1),
+        "DescribeUserScramCredentials": (50, 0, 0),
+        "DescribeCluster": (60, 0, 2),
+        "DescribeProducers": (61, 0, 0),
+        "ListConfigResources": (74, 0, 1),
+        "DescribeTopicPartitions": (75, 0, 0),
     }
     assert list(APIS) == sorted(APIS)
 

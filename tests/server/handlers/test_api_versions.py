@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from protocol.api_keys import APIS
 from protocol.error_codes import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.harness.raw_client import decode_response
 from tests.harness.served_broker import serving_broker
 
-ADVERTISED = {
-    0: (0, 9), 1: (4, 12), 2: (1, 7), 3: (0, 12), 10: (0, 6),
-    18: (0, 4), 19: (2, 7), 20: (1, 6), 21: (0, 2), 22: (0, 4), 23: (2, 4),
-    32: (1, 4), 33: (0, 2), 44: (0, 1),
-}  # fmt: skip
+ADVERTISED = {int(api.key): (api.version_min, api.version_max) for api in APIS.values()}
+"""The numbers themselves are held by tests/protocol/test_api_keys.py."""
 
 
 def table(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:

@@ -33,7 +33,7 @@ async def ask(
     return list((await served.call(request, version, MetadataResponse)).topics)
 
 
-@pytest.mark.parametrize("version", range(13))
+@pytest.mark.parametrize("version", range(14))
 async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: int) -> None:
     async with serving_broker(tmp_path) as served:
         topic = await served.create("orders", partitions=3)
@@ -58,7 +58,7 @@ async def test_a_topic_is_described_in_every_version(tmp_path: Path, version: in
             assert partition.leader_epoch == (epoch if version >= 7 else -1)
 
 
-@pytest.mark.parametrize("version", range(13))
+@pytest.mark.parametrize("version", range(14))
 async def test_null_means_all_topics_and_empty_means_none_but_in_v0(
     tmp_path: Path, version: int
 ) -> None:
@@ -124,6 +124,20 @@ async def test_topics_can_be_asked_for_by_id_since_v12(tmp_path: Path) -> None:
             assert topic_.error_code == ErrorCode.INVALID_REQUEST
 
 
+async def test_who_asks_what_it_may_do_may_do_everything(tmp_path: Path) -> None:
+    """Kafka's own numbers, without an authorizer."""
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        request = MetadataRequest(
+            topics=None,
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+        )
+        response = await served.call(request, 10, MetadataResponse)
+    assert response.cluster_authorized_operations == 8096
+    assert [topic.topic_authorized_operations for topic in response.topics] == [3576]
+
+
 async def test_a_client_is_told_the_address_of_the_listener_it_came_by(tmp_path: Path) -> None:
     async with serving_broker(
         tmp_path,
@@ -156,7 +170,9 @@ async def test_describing_very_many_partitions_gives_others_their_turns(
     monkeypatch.setattr(metadata, "PARTITIONS_A_TURN", 4)
     turns = 0
 
-    def take_turn(described: Topic, context: RequestContext) -> MetadataResponseTopic:
+    def take_turn(
+        described: Topic, request: MetadataRequest, context: RequestContext
+    ) -> MetadataResponseTopic:
         def count() -> None:
             nonlocal turns
             turns += 1
@@ -165,7 +181,7 @@ async def test_describing_very_many_partitions_gives_others_their_turns(
         # What earlier topics' turns were given to has run by now.
         assert turns == len(seen) // 2 * 2
         seen.append(described.name)
-        return describe(described, context)
+        return describe(described, request, context)
 
     seen: list[str] = []
     describe = metadata._describe

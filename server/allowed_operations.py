@@ -1,0 +1,62 @@
+"""What a client may do where nothing is authorized: everything that there is to do.
+
+Answers say it as bits (KIP-430). Source: Apache Kafka, AclOperation.java, AclEntry.java
+`supportedOperations`.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class Operation(enum.IntEnum):
+    """What can be done to a resource. On the wire, as the number of a bit: values never change."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+def _bits(*operations: Operation) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+UNASKED = -(2**31)
+"""What a client is told that did not ask."""
+
+_ON_TOPIC = _bits(
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+_ON_CLUSTER = _bits(
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)
+
+
+def on_topic(*, is_asked: bool = True) -> int:
+    """What may be done to a topic."""
+    return _ON_TOPIC if is_asked else UNASKED
+
+
+def on_cluster(*, is_asked: bool = True) -> int:
+    """What may be done to the cluster."""
+    return _ON_CLUSTER if is_asked else UNASKED

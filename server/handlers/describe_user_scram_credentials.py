@@ -1,0 +1,57 @@
+"""DescribeUserScramCredentials (key 50), v0.
+
+Behaviour: no user has SCRAM credentials: whoever is asked for by name does not exist, and of all
+users there are none. A name that a request has twice is refused, the others are answered.
+Source: KIP-554; Apache Kafka, ScramImage.java `describe`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from server.dispatch import RequestContext
+
+
+async def handle(
+    request: DescribeUserScramCredentialsRequest, context: RequestContext
+) -> DescribeUserScramCredentialsResponse:
+    """Answer for each user on their own."""
+    times = Counter(user.name for user in request.users or ())
+    return DescribeUserScramCredentialsResponse(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        results=tuple(_missing(name) if times[name] == 1 else _twice(name) for name in times),
+    )
+
+
+def refuse(
+    request: DescribeUserScramCredentialsRequest,
+    context: RequestContext,
+    error_code: ErrorCode,
+    message: str,
+) -> DescribeUserScramCredentialsResponse:
+    return DescribeUserScramCredentialsResponse(
+        error_code=error_code, error_message=message, results=()
+    )
+
+
+def _missing(name: str) -> DescribeUserScramCredentialsResult:
+    text = f"Attempt to describe a user credential that does not exist: {name}"
+    return _refused(name, ErrorCode.RESOURCE_NOT_FOUND, text)
+
+
+def _twice(name: str) -> DescribeUserScramCredentialsResult:
+    text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+    return _refused(name, ErrorCode.DUPLICATE_RESOURCE, text)
+
+
+def _refused(name: str, error_code: ErrorCode, message: str) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(
+        user=name, error_code=error_code, error_message=message, credential_infos=()
+    )

@@ -1,0 +1,66 @@
+"""ListConfigResources (key 74), v0-v1.
+
+Behaviour: the names of what can have a configuration: the topics and this broker. There are no client
+metrics, which is all that v0 asks for, and no groups with a configuration. A type that is not listed
+gets UNSUPPORTED_VERSION, as in Kafka.
+Versions: v1 resource types (KIP-1142).
+Not implemented: broker loggers.
+Source: Apache Kafka, KafkaApis.scala `handleListConfigResources`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from server.dispatch import RequestContext
+from server.handlers.describe_configs import ResourceType
+
+TYPES_SINCE = 1
+LISTED = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
+
+
+async def handle(
+    request: ListConfigResourcesRequest, context: RequestContext
+) -> ListConfigResourcesResponse:
+    """List the resources of each type once."""
+    if context.header.api_version < TYPES_SINCE:
+        return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=())
+    types = dict.fromkeys(request.resource_types or LISTED)
+    unknown = [each for each in types if each not in LISTED]
+    if unknown:
+        return refuse(request, context, ErrorCode.UNSUPPORTED_VERSION, "")
+    return ListConfigResourcesResponse(
+        error_code=ErrorCode.NONE,
+        config_resources=tuple(
+            ConfigResource(resource_name=name, resource_type=each)
+            for each in types
+            for name in _names(each, context)
+        ),
+    )
+
+
+def refuse(
+    request: ListConfigResourcesRequest,
+    context: RequestContext,
+    error_code: ErrorCode,
+    message: str,
+) -> ListConfigResourcesResponse:
+    return ListConfigResourcesResponse(error_code=error_code, config_resources=())
+
+
+def _names(type_: int, context: RequestContext) -> Iterator[str]:
+    if type_ == ResourceType.TOPIC:
+        yield from (topic.name for topic in context.broker.topics.all())
+    elif type_ == ResourceType.BROKER:
+        yield str(context.broker.node.node_id)
