@@ -27,7 +27,7 @@ from cleaner.index import IndexedSegment, SegmentIndex
 from cleaner.kernel import OffsetMap
 from cleaner.mark import DirtySection, KeyParts, dirty_section, mark_window, marks_bytes, windows
 from cleaner.meter import CleaningAborted, PassMeter
-from cleaner.progress import Phase
+from cleaner.progress import PassProgress, Phase
 from cleaner.report import PassReport
 from cleaner.rewrite import Rewriting, leave_no_gap
 from cleaner.settings import MAP_BYTES_MIN, CleanerSettings
@@ -99,7 +99,7 @@ def _execute(
     )
     spans = windows([each.totals.entries for each in segments], settings.marks_bytes)
     parts = KeyParts(section, _offset_map(plan, segments, spans, settings))
-    _rewrite_all(segments, spans, section, parts, rewriting, verifier)
+    _rewrite_all(segments, spans, section, parts, rewriting, verifier, meter.progress)
     if not rewriting.has_committed and section.end_offset > plan.view.clean_offset:
         log.commit_clean_offset(section.end_offset, generation=plan.view.generation)
     report = _report(plan, section, parts, rewriting, meter)
@@ -119,12 +119,22 @@ def _rewrite_all(
     parts: KeyParts,
     rewriting: Rewriting,
     verifier: PassVerifier,
+    progress: PassProgress,
 ) -> None:
+    def tell_left(bytes_count: int) -> None:
+        progress.expect_left(Phase.MARK, bytes_count)
+
     try:
         for span in spans:
+            progress.enter(Phase.MARK)
             window = segments[span]
-            marked = mark_window(window, section, parts, verifier)
-            rewriting.run(list(zip(window, marked, strict=True)), is_last=span is spans[-1])
+            marked = mark_window(window, section, parts, verifier, tell_left=tell_left)
+            later = sum(segment.recopied_bytes for segment in segments[span.stop :])
+            rewriting.run(
+                list(zip(window, marked, strict=True)),
+                is_last=span is spans[-1],
+                later_bytes=later,
+            )
     except DamagedSidecar as error:
         if rewriting.tally["groups"]:
             # The plan speaks of segments that are not there any more.

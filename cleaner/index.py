@@ -21,7 +21,7 @@ from cleaner.settings import CleanerSettings
 from cleaner.step import IndexStep
 from storage.cleaning_view import CleanableSegment
 from storage.errors import DamagedSidecar, StorageError
-from storage.key_sidecar import KeyBlock, KeySidecar
+from storage.key_sidecar import KeyBlock, KeySidecar, blocks_bytes
 from storage.key_totals import KeyTotals
 from storage.manifest import SegmentRow
 
@@ -41,6 +41,11 @@ class IndexedSegment:
     @property
     def totals(self) -> KeyTotals:
         return self.sidecar.totals
+
+    @property
+    def recopied_bytes(self) -> int:
+        """What is read where it is rewritten: all of it, and its sidecar."""
+        return self.row.size + blocks_bytes(self.totals)
 
     def read_at(self, position: int, size: int) -> bytes:
         """See `CleanableSegment.read_at`."""
@@ -133,12 +138,12 @@ class SegmentIndex:
         """
         progress = self._meter.progress
         progress.enter(Phase.INDEX)
-        progress.expect(Phase.RECOPY, sum(segment.row.size for segment in segments))
+        progress.expect_left(Phase.RECOPY, sum(segment.row.size for segment in segments))
         if not self._settings.keeps_key_sidecars:
             self._dropped += segments
         found = [self._find(segment) for segment in segments]
         missing = [segment for segment, its in zip(segments, found, strict=True) if its is None]
-        progress.expect(Phase.INDEX, sum(segment.row.size for segment in missing))
+        progress.expect_left(Phase.INDEX, sum(segment.row.size for segment in missing))
         return tuple(
             IndexedSegment(segment, its or self._build(segment), self._meter)
             for segment, its in zip(segments, found, strict=True)

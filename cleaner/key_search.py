@@ -97,7 +97,7 @@ def _search(
         (segment, _sidecar_of(segment, view.hash_key, not_believed)) for segment in view.segments
     ]
     size = sum(sidecar.size if sidecar else segment.row.size for segment, sidecar in sources)
-    meter.progress.expect(Phase.SEARCH, size)
+    meter.progress.expect_left(Phase.SEARCH, size)
     meter.progress.enter(Phase.SEARCH)
     key_hash = siphash128(view.hash_key, finder.key)
     for segment, sidecar in sources:

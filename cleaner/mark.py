@@ -15,7 +15,7 @@ passes that follow it have no place here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
@@ -23,7 +23,7 @@ from typing import Protocol
 from cleaner.kernel import OffsetMap, Transactions, map_keys, mark_keys
 from cleaner.step import MarkStep
 from cleaner.verify_pass import PassVerifier
-from storage.key_sidecar import KeyBlock
+from storage.key_sidecar import KeyBlock, blocks_bytes
 from storage.key_totals import KeyTotals
 from storage.manifest import SegmentRow
 
@@ -111,7 +111,7 @@ def _walk(transactions: Transactions, sources: Iterable[KeySource]) -> None:
 class KeyParts:
     """The keys of a dirty section, part by part in one offset map."""
 
-    __slots__ = ("_capacity", "_filled", "_map", "_parts", "_section", "capacity", "keys")
+    __slots__ = ("_capacity", "_filled", "_map", "_parts", "_section", "capacity", "keys", "left")
 
     def __init__(self, section: DirtySection, offset_map: OffsetMap) -> None:
         # Constant after construction.
@@ -126,6 +126,8 @@ class KeyParts:
         """Distinct keys in the parts seen so far, each counted once."""
         self.capacity = 0
         """How many the map's memory could have held in these parts."""
+        self.left = 0
+        """Parts that are still to come in the present round, as far as that is known."""
 
     @property
     def count(self) -> int:
@@ -148,6 +150,7 @@ class KeyParts:
                 to_do += reversed(part.halves())
                 continue
             self._filled = part
+            self.left = len(to_do)
             done.append(part)
             if is_first:
                 self.keys += self._map.size
@@ -191,16 +194,27 @@ class KeyParts:
 
 
 def mark_window(
-    window: Sequence[KeySource], section: DirtySection, parts: KeyParts, verifier: PassVerifier
+    window: Sequence[KeySource],
+    section: DirtySection,
+    parts: KeyParts,
+    verifier: PassVerifier,
+    *,
+    tell_left: Callable[[int], None] = lambda _: None,
 ) -> list[Marked]:
     """Mark what is superseded in some neighbouring segments.
+
+    Args:
+        tell_left: told now and then how many bytes of sidecars are still to be read.
 
     Raises:
         VerificationFailed: the map does not hold what was put into it, or what the sidecars say.
     """
     marked = [Marked(bytearray(marks_bytes(source.totals.entries))) for source in window]
     if section.start_offset < section.end_offset and any(its.marks for its in marked):
+        to_mark, to_map = scan_bytes(window), scan_bytes(section.sources)
+        tell_left(to_map + to_mark)
         for offset_map in parts.each(window[0].row.base_offset):
+            tell_left(to_mark + parts.left * (to_map + to_mark))
             steps = [
                 step
                 for source, its in zip(window, marked, strict=True)
@@ -208,6 +222,11 @@ def mark_window(
             ]
             verifier.check_part(offset_map, [source.row for source in window], steps)
     return marked
+
+
+def scan_bytes(sources: Iterable[KeySource]) -> int:
+    """What reading the sidecars of these segments once takes."""
+    return sum(blocks_bytes(source.totals) for source in sources)
 
 
 def _mark(

@@ -71,7 +71,6 @@ class PassMeter:
     def wrote(self, bytes_count: int) -> None:
         """Account for bytes just written. Raises `CleaningAborted` as `check` does."""
         self.bytes_written += bytes_count
-        self.progress.wrote(bytes_count)
         self._probe.bytes_written(bytes_count)
         self._pay(self._throttle.wrote(bytes_count, sleep=self._nap))
 

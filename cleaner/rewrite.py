@@ -12,10 +12,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from cleaner.cleaning_plan import CleanableLog, CleaningPlan
-from cleaner.group import Findings, GroupBounds, group_segments, has_passed, work_on
+from cleaner.group import Findings, GroupBounds, Work, group_segments, has_passed, work_on
 from cleaner.index import IndexedSegment
 from cleaner.kernel import BatchFilter, BatchSurvey
-from cleaner.mark import DirtySection, Marked
+from cleaner.mark import DirtySection, Marked, scan_bytes
 from cleaner.meter import PassMeter
 from cleaner.progress import Phase
 from cleaner.recopy import Recopy
@@ -23,6 +23,7 @@ from cleaner.report import GroupReport
 from cleaner.settings import CleanerSettings
 from cleaner.step import KeysDiffer
 from cleaner.verify_pass import PassVerifier, VerificationFailed
+from cleaner.work_left import Cost, WorkLeft
 from storage.cleaned_segment import CleanedSegment
 from storage.errors import SwapRefused
 from storage.manifest import SegmentRow
@@ -67,14 +68,15 @@ class Rewriting:
         self.has_committed = False
         """Whether the clean offset went with a swap."""
 
-    def run(self, window: Group, *, is_last: bool) -> None:
-        """Rewrite a window; the last one's last swap takes the clean offset with it."""
-        self._meter.progress.enter(Phase.MARK)
-        groups = self.plan_groups(window)
-        if is_last:
-            # Until now all was expected to be rewritten.
-            left = sum(row.size for rows in groups for row in rows)
-            self._meter.progress.expect(Phase.RECOPY, self.tally["bytes_before"] + left)
+    def run(self, window: Group, *, is_last: bool, later_bytes: int = 0) -> None:
+        """Rewrite a window; the last one's last swap takes the clean offset with it.
+
+        Args:
+            later_bytes: what may have to be read of later windows.
+        """
+        works = self._works(window)
+        groups = group_segments(works, self._bounds())
+        left = self._work_left(window, works, groups, later_bytes)
         leaders = {rows[0]: len(rows) for rows in groups}
         at = 0
         while at < len(window):
@@ -82,14 +84,17 @@ class Rewriting:
             if count:
                 group = window[at : at + count]
                 self._rewrite(group, takes_offset=is_last and group[0][0].row is groups[-1][0])
+                left.done([segment.row for segment, _ in group])
             else:
                 self._pass_over(window[at][0])
             at += max(count, 1)
 
-    def plan_groups(self, window: Group) -> tuple[tuple[SegmentRow, ...], ...]:
-        """The groups to rewrite; looks at each segment's special rows, so call it once a window."""
-        config = self._plan.view.config
-        works = [
+    def _works(self, window: Group) -> list[Work]:
+        """What is to be done; looks at each segment's special rows, so call it once a window."""
+        self._meter.progress.expect_left(
+            Phase.MARK, scan_bytes(each for each, _ in window if each.totals.special_rows)
+        )
+        return [
             work_on(
                 segment.row,
                 Findings(
@@ -98,16 +103,32 @@ class Rewriting:
                     changed_batches=self._changed_batches(segment, its),
                 ),
                 now_ms=self._plan.now_ms,
-                keeps_unkeyed=config.keeps_unkeyed_records,
+                keeps_unkeyed=self._plan.view.config.keeps_unkeyed_records,
             )
             for segment, its in window
         ]
-        bounds = GroupBounds(
+
+    def _work_left(
+        self,
+        window: Group,
+        works: Sequence[Work],
+        groups: Sequence[Sequence[SegmentRow]],
+        later_bytes: int,
+    ) -> WorkLeft:
+        is_verified = self._settings.verify
+        costs = {
+            work.row: Cost(segment.recopied_bytes, work.bytes_left if is_verified else 0)
+            for (segment, _), work in zip(window, works, strict=True)
+        }
+        return WorkLeft(self._meter.progress, costs, groups, later_bytes=later_bytes)
+
+    def _bounds(self) -> GroupBounds:
+        config = self._plan.view.config
+        return GroupBounds(
             segment_bytes=config.segment_bytes,
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
         )
-        return group_segments(works, bounds)
 
     def _changed_batches(self, segment: IndexedSegment, its: Marked) -> int:
         if not segment.totals.special_rows:

@@ -84,9 +84,11 @@ def _show(bars: Progress, task: TaskID, part: Json) -> None:
     progress = part["progress"]
     if progress is None:
         return
-    told = f"{part['state']}, {progress['phase']}, {duration_text(progress['seconds'])}"
-    if progress["eta_seconds"] is not None and part["state"] == "running":
-        told += f", {duration_text(progress['eta_seconds'])} left"
+    is_running = part["state"] == "running"
+    doing = progress["phase"] if is_running else part["state"]
+    told = f"{doing}, {duration_text(progress['seconds'])}"
+    if is_running and progress["eta_seconds"] is not None:
+        told += f", about {duration_text(progress['eta_seconds'])} left"
     total = progress["bytes_planned"] or None
     bars.update(task, completed=progress["bytes_done"], total=total, told=told)
 

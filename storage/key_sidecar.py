@@ -366,8 +366,13 @@ def sums_of(segment_size: int, totals: KeyTotals) -> BlockSums:
 
 def _file_bytes(sums: BlockSums) -> int:
     """How long a file with such blocks is."""
-    ends = HEADER_BYTES + TRAILER_BYTES + sums.blocks * (HEAD.size + CHECKSUM_BYTES)
-    return ends + sums.special_rows * SPECIAL.size + sums.entries * ENTRY.size
+    return HEADER_BYTES + TRAILER_BYTES + blocks_bytes(sums)
+
+
+def blocks_bytes(counts: BlockSums | KeyTotals) -> int:
+    """How long all blocks with such counts are: what reading them takes."""
+    rows = counts.special_rows * SPECIAL.size + counts.entries * ENTRY.size
+    return counts.blocks * (HEAD.size + CHECKSUM_BYTES) + rows
 
 
 @contextmanager
