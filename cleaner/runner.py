@@ -139,7 +139,9 @@ class Runner:
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
-    async def rehearse(self, running: RunningPass, plan: CleaningPlan) -> DryRun:
+    async def rehearse(
+        self, running: RunningPass, plan: CleaningPlan, *, past_rate: float
+    ) -> DryRun:
         """Rehearse a claimed log's plan in a thread. Raises as `cleaner.clean.clean`."""
         settings, monotonic = self.settings, self._clock.monotonic
         rates = self.throttle.present_rates
@@ -147,7 +149,13 @@ class Runner:
         def work() -> DryRun:
             meter = self._meter(running, plan.view.generation, DryMeter)
             return dry_run(
-                running.log, plan, settings, meter=meter, monotonic=monotonic, rates=rates
+                running.log,
+                plan,
+                settings,
+                meter=meter,
+                monotonic=monotonic,
+                rates=rates,
+                past_rate=past_rate,
             )
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)

@@ -124,11 +124,11 @@ def print_plan(plan: Json) -> None:
 def _cost(plan: Json) -> Iterator[str]:
     """What the pass takes: I/O, time, memory."""
     report = plan["report"]
-    moved, seconds = report["bytes_read"] + report["bytes_written"], report["seconds"]
-    rate = f" ({size_text(moved / seconds)}/s)" if seconds else ""
+    throttled = report["throttled_seconds"]
     yield (
         f"reads {size_text(report['bytes_read'])}, writes {size_text(report['bytes_written'])},"
-        f" takes about {duration_text(seconds)}{rate}"
+        f" takes about {duration_text(report['seconds'])}"
+        + (f", {duration_text(throttled)} of them throttled as now" if throttled else "")
     )
     yield (
         f"{count_text(report['keys_mapped'], 'key')} in {count_text(report['parts'], 'part')}"

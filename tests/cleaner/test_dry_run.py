@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner.dry_run import DryMeter, dry_run, throttle_seconds
+from cleaner.dry_run import DryMeter, dry_run, past_rate_of, throttle_seconds
 from cleaner.meter import CleaningAborted
 from cleaner.probe import SilentProbe
 from cleaner.retain import Verdict
@@ -131,6 +132,20 @@ def test_its_time_is_what_the_budgets_let_the_pass_take() -> None:
     assert report.seconds == (report.bytes_read + report.bytes_written) / 10
     assert throttle_seconds(100, 50, IoRates(total=1000.0, read=10.0, write=1.0)) == 50
     assert throttle_seconds(100, 50, IoRates()) == 0
+
+
+def test_it_goes_by_how_fast_the_last_large_passes_were() -> None:
+    log = CompactedLog()
+    log.append_segment((b"a", b"1"), (b"a", b"2"))
+    done = log.clean()
+    large = replace(
+        done, bytes_read=60_000_000, bytes_written=0, seconds=5.0, throttled_seconds=2.0
+    )
+
+    assert past_rate_of([done, large, large]) == 20_000_000
+    assert past_rate_of([done]) == math.inf
+    log.append_segment((b"a", b"3"))
+    assert rehearse(log, past_rate=10.0).report.seconds > 1.0
 
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d"])
