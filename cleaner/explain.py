@@ -72,6 +72,9 @@ def _findings(situation: Situation, running: RunningStatus | None) -> Iterator[F
         yield from _waiting(situation)
     if running is None or running.task is not Task.CLEAN:
         yield from _held(situation)
+    elif _is_pinned(situation):
+        # The pass ends where the transaction begins.
+        yield open_transaction(situation)
 
 
 # ---------------------------------------------------------------- what an operator or a failure holds
@@ -190,7 +193,7 @@ def _held(situation: Situation) -> Iterator[Finding]:
         yield open_transaction(situation)
         return
     if assessment.blocker is Blocker.RATIO:
-        yield ratio(situation, assessment.dirty_ratio)
+        yield ratio(situation, assessment.cleanable_bytes)
     # What the rest of the log waits for.
     if assessment.reason is None and bounds.first_uncleanable_offset < situation.log_end_offset:
         yield limit(situation, bounds.limited_by)

@@ -72,13 +72,16 @@ def _active_segment(situation: Situation) -> Finding:
     )
 
 
-def ratio(situation: Situation, dirty_ratio: float) -> Finding:
-    """It is not dirty enough."""
+def ratio(situation: Situation, dirty: int) -> Finding:
+    """It is not dirty enough with so many dirty bytes."""
+    dirty_ratio = _dirty_ratio(situation, dirty)
     threshold = situation.config.min_cleanable_dirty_ratio
     deadline_ms = situation.assessment.deadline_ms
+    clean = situation.assessment.clean_bytes
     return Finding(
         obstacle=Obstacle.RATIO,
-        text=f"the dirty ratio {dirty_ratio:.2f} is not above min.cleanable.dirty.ratio={threshold:g}"
+        text=f"the dirty ratio {dirty_ratio:.2f} is not above min.cleanable.dirty.ratio={threshold:g}:"
+        f" {size_text(dirty)} are dirty beside {size_text(clean)} that were cleaned"
         + (
             f"; max.compaction.lag.ms has it cleaned at {moment_text(deadline_ms)} all the same"
             if deadline_ms < LONG_MAX
@@ -89,8 +92,8 @@ def ratio(situation: Situation, dirty_ratio: float) -> Finding:
         numbers={
             "dirty_ratio": round(dirty_ratio, 6),
             "min.cleanable.dirty.ratio": threshold,
-            "dirty_bytes": situation.assessment.cleanable_bytes,
-            "clean_bytes": situation.assessment.clean_bytes,
+            "dirty_bytes": dirty,
+            "clean_bytes": clean,
             "deadline_ms": deadline_ms if deadline_ms < LONG_MAX else None,
         },
     )
@@ -98,10 +101,13 @@ def ratio(situation: Situation, dirty_ratio: float) -> Finding:
 
 def ratio_after_roll(situation: Situation) -> Iterator[Finding]:
     """Whether the log would be dirty enough with its active segment."""
-    clean, dirty = situation.assessment.clean_bytes, situation.active_bytes
-    dirty_ratio = dirty / (clean + dirty) if dirty else 0.0
-    if dirty_ratio <= situation.config.min_cleanable_dirty_ratio:
-        yield ratio(situation, dirty_ratio)
+    threshold = situation.config.min_cleanable_dirty_ratio
+    if _dirty_ratio(situation, situation.active_bytes) <= threshold:
+        yield ratio(situation, situation.active_bytes)
+
+
+def _dirty_ratio(situation: Situation, dirty: int) -> float:
+    return dirty / (situation.assessment.clean_bytes + dirty) if dirty else 0.0
 
 
 def open_transaction(situation: Situation) -> Finding:

@@ -17,6 +17,8 @@ from server.compact_output import name_of, print_key, print_plan, print_report
 
 Json = dict[str, Any]
 
+WAITING = "waits for its turn; kompakt compact status shows what runs"
+
 
 async def clean_now(url: str, target: str, *, force: bool, as_json: bool) -> int:
     """Clean and wait; the exit code."""
@@ -69,7 +71,7 @@ async def _follow(client: CompactionClient, job: Json, *, as_json: bool) -> Json
         transient=True,
     ) as bars:
         tasks = {
-            name_of(part): bars.add_task(name_of(part), total=None, told="waiting")
+            name_of(part): bars.add_task(name_of(part), total=None, told=WAITING)
             for part in job["partitions"]
         }
         while not job["is_over"]:

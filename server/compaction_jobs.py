@@ -28,6 +28,8 @@ _log = logging.getLogger("server.compaction_jobs")
 FINISHED_KEPT = 200
 """So many finished jobs can still be looked at."""
 
+CANCELLED = "it was cancelled"
+
 Outcome = PassReport | DryRun | KeyHistory
 Work = Callable[[PartitionLog, Callable[[RunningPass], None]], Awaitable[Outcome]]
 """Works on one log, and tells when it has begun."""
@@ -57,18 +59,19 @@ class Part:
     """Its pass, once that has begun."""
     outcome: Outcome | None = None
     error: str | None = None
-    is_unwanted: bool = False
+    task: asyncio.Task[None] | None = None
+    """Waits for its turn, then for the end."""
 
     def begun(self, running: RunningPass) -> None:
         self.running, self.state = running, State.RUNNING
-        if self.is_unwanted:
-            running.halt("it was cancelled")
 
     def cancel(self) -> None:
-        """Let it end soon."""
-        self.is_unwanted = True
+        """Let it end soon; at once if it waits."""
         if self.running is not None:
-            self.running.halt("it was cancelled")
+            self.running.halt(CANCELLED)
+        elif self.task is not None and not self.state.is_end:
+            self.state, self.error = State.STOPPED, CANCELLED
+            self.task.cancel()
 
     def stopped(self, reason: CleaningAborted) -> None:
         because = self.running.stopped_because if self.running else None
@@ -111,6 +114,7 @@ class CompactionJobs:
             part = Part(log.topic_partition)
             job.parts.append(part)
             task = asyncio.get_running_loop().create_task(_do(part, log, work))
+            part.task = task
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         self._forget_oldest()

@@ -67,20 +67,35 @@ async def test_a_part_that_fails_says_why(error: Exception, state: State, text: 
     assert (job.parts[0].state, job.parts[0].error) == (state, text)
 
 
-async def test_a_part_that_is_cancelled_before_it_begins_stops_as_it_begins() -> None:
+@pytest.mark.parametrize("turns", [0, 3])
+async def test_a_part_that_is_cancelled_while_it_waits_ends_at_once(turns: int) -> None:
     jobs, log = CompactionJobs(), CompactedLog()
 
-    async def work(log: PartitionLog, told: Told) -> PassReport:
-        running = running_over(log)
-        told(running)
-        assert running.stop.is_set()
-        raise CleaningAborted("asked to stop")
+    async def work(_log: PartitionLog, _told: Told) -> PassReport:
+        await asyncio.Event().wait()
+        raise AssertionError("it never gets its turn")
 
     job = jobs.begin("now", [log.log], work)
+    for _ in range(turns):
+        await asyncio.sleep(0)
     job.parts[0].cancel()
-    await jobs.stop()
 
     assert (job.parts[0].state, job.parts[0].error) == (State.STOPPED, "it was cancelled")
+    assert job.is_over
+    await jobs.stop()
+
+
+async def test_a_part_that_is_cancelled_once_it_is_over_stays_what_it_was() -> None:
+    jobs, log = CompactionJobs(), CompactedLog()
+
+    async def work(_log: PartitionLog, _told: Told) -> PassReport:
+        return log.clean()
+
+    job = jobs.begin("now", [log.log], work)
+    await jobs.stop()
+    job.parts[0].cancel()
+
+    assert job.parts[0].state is State.DONE
 
 
 async def test_only_the_last_finished_jobs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
