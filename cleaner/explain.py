@@ -172,9 +172,11 @@ def _waiting(situation: Situation) -> Iterator[Finding]:
     if situation.paused or situation.quarantined or len(pool.running) < pool.threads:
         return
     others = ", ".join(str(each.topic_partition) for each in pool.running)
+    many = pool.threads > 1
+    busy = f"all {pool.threads} cleaner threads are" if many else "the only cleaner thread is"
     yield Finding(
         obstacle=Obstacle.WAITING,
-        text=f"all {pool.threads} cleaner threads are at work: on {others}",
+        text=f"{busy} at work on {others}",
         remedy="wait, or raise log.cleaner.threads and restart the broker",
         numbers={"threads": pool.threads},
     )

@@ -190,7 +190,10 @@ def print_explanations(answer: Json) -> None:
     for explanation in answer["partitions"]:
         typer.echo(explanation["text"])
         for number, finding in enumerate(explanation["findings"], 1):
-            typer.echo(f"  {number}. {finding['obstacle'].replace('_', ' ')}: {finding['text']}")
+            # What decides first is in the headline already.
+            is_told = finding["text"] in explanation["text"]
+            text = "" if is_told else f": {finding['text']}"
+            typer.echo(f"  {number}. {finding['obstacle'].replace('_', ' ')}{text}")
             typer.echo(f"     -> {finding['remedy']}")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from cleaner.report import PassReport
 from server.compact_history import print_history
-from server.compact_output import print_report, print_status
+from server.compact_output import print_explanations, print_report, print_status
 from server.compaction_json import report_json
 
 REPORT = PassReport(
@@ -109,3 +109,23 @@ def test_the_status_says_how_many_passes_it_leaves_out(capsys: pytest.CaptureFix
     told = capsys.readouterr().out
     assert told.startswith("1 thread; limits: none\nnothing is paused\nnothing runs\n")
     assert told.endswith(" and 2 more, which kompakt compact history TOPIC[-N] has\n")
+
+
+def test_an_explanation_says_what_decides_once_and_then_what_changes_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    findings = [
+        {"obstacle": "active_segment", "text": "it is active", "remedy": "wait"},
+        {"obstacle": "paused", "text": "it is paused", "remedy": "resume it"},
+    ]
+    told = {"text": "orders-0 is not being compacted: it is active", "findings": findings}
+
+    print_explanations({"partitions": [told]})
+
+    assert capsys.readouterr().out.splitlines() == [
+        "orders-0 is not being compacted: it is active",
+        "  1. active segment",
+        "     -> wait",
+        "  2. paused: it is paused",
+        "     -> resume it",
+    ]
