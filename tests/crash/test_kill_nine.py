@@ -2,8 +2,9 @@
 
 One history runs over all kills. `journal` keeps everything and is written by an idempotent
 producer; `table` is compacted, by a cleaner that never rests, and is written by an idempotent
-and by a plain producer. After each kill the files are verified as they are; after each restart the
-logs are read whole and held against the history.
+and by a plain producer. After each kill the files are verified as they are, then key sidecars may go
+missing or be damaged, and the next life may keep none; after each restart the logs are read whole and
+held against the history.
 
 `KOMPAKT_KILL_SEED` repeats the choices of a run (its moments shift with the machine's load),
 `KOMPAKT_KILLS` sets how many kills there are.
@@ -28,6 +29,7 @@ from tests.harness.broker_process import BrokerProcess
 from tests.harness.cleaning import wait_until_clean
 from tests.harness.clients import ConfluentClient, create_topic
 from tests.harness.raw_connection import RawConnection
+from tests.harness.sidecar_mode import befall_broker
 from tests.harness.verification import errors_in
 
 KILLS = int(os.environ.get("KOMPAKT_KILLS", "50"))
@@ -165,6 +167,7 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_under_load_and_u
             broker.kill()
             kills_while_recopying += a_recopy_is_unfinished(broker)
             assert errors_in(ReadOnlyFileSystem(), str(broker.data_dir)) == []
+            befall_broker(broker, choices)
             broker.overrides[IO_BUDGET] = choices.choice(BYTES_A_SECOND)
             broker.start()
             check_after_restart(broker, histories)

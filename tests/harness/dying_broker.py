@@ -3,7 +3,8 @@
 Passes are watched at the file operations of the cleaner's threads, so a death falls exactly behind one
 of them, also behind the few milliseconds' worth of a commit, which no observer outside could hit:
 
-    map       a segment is read, and nothing has been staged yet
+    index     a key sidecar is made: a segment is read, the sidecar written and named
+    mark      key sidecars are read, and nothing has been staged yet
     recopy    a staged segment is written, or its sources are read
     verify    a staged segment is read again
     commit    the manifest is replaced, files are renamed, directories synced, sources removed
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from storage.files import LocalFile, LocalFileSystem
+from storage.paths import CLEANED, KEYS
 from tests.harness.broker_process import BrokerProcess
 
 CLEANER_THREADS = "cleaner"
@@ -33,7 +35,8 @@ LAST_WORDS = "died in"
 class Phase(StrEnum):
     """Where in a pass a broker dies."""
 
-    MAP = "map"
+    INDEX = "index"
+    MARK = "mark"
     RECOPY = "recopy"
     VERIFY = "verify"
     COMMIT = "commit"
@@ -100,12 +103,18 @@ class Executioner:
 
     def _phase(self, action: str, path: str) -> Phase:
         before = getattr(self._here, "phase", Phase.COMMIT)
+        is_recopy = before is Phase.RECOPY
+        goes_on = before is Phase.INDEX or (action == "open" and not is_recopy)
+        if path.endswith(KEYS + CLEANED) and goes_on:
+            # A source's; a recopy opens those of its outputs, and a swap names them.
+            return Phase.INDEX
         if action in ("rename", "replace", "unlink", "sync directory"):
             return Phase.COMMIT
-        if path.endswith(".cleaned"):
+        if path.endswith(CLEANED):
             return Phase.VERIFY if action == "read" else Phase.RECOPY
-        # A source is read: in a recopy, or as the first thing of a pass.
-        return Phase.RECOPY if before is Phase.RECOPY else Phase.MAP
+        if is_recopy:
+            return Phase.RECOPY
+        return Phase.MARK if path.endswith(KEYS) else Phase.INDEX
 
 
 def watch(executioner: Executioner) -> None:

@@ -6,8 +6,9 @@ import enum
 from collections.abc import Callable, Iterable
 from random import Random
 
-from storage.files import FileSystem
+from storage.files import FileSystem, LocalFileSystem
 from storage.paths import KEYS, join
+from tests.harness.broker_process import BrokerProcess
 from tests.harness.sidecar_lies import another_size, tell_somewhere
 
 SHARE = 0.7
@@ -42,6 +43,14 @@ class SidecarMode(enum.Enum):
             if tell_somewhere(fs, path, random, another_size):
                 return {path: fs.read_bytes(path)}
         return {}
+
+
+def befall_broker(broker: BrokerProcess, random: Random) -> None:
+    """Draw, for a broker that is dead, what it finds of its sidecars, and whether it keeps any."""
+    mode = random.choice(TRUTHFUL)
+    broker.overrides["log.cleaner.key.sidecar.enable"] = str(mode is not SidecarMode.OFF).lower()
+    for directory in broker.data_dir.glob("*/[0-9]*/"):
+        mode.happen(LocalFileSystem(), str(directory), random)
 
 
 def _some(paths: Iterable[str], random: Random) -> list[str]:
