@@ -1,7 +1,8 @@
 """A topic that nobody writes to any more comes to rest, as Redpanda's stress test asserts it.
 
 Every setting is the default but for times, which are short: the segments are 1 GiB, so that only the
-idle roll lets the cleaner at them, and the dirty ratio must pass one half.
+idle roll lets the cleaner at them, and the dirty ratio must pass one half. What becomes of the key
+sidecars between the pass that finds dirt and the one that retires tombstones makes no difference.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import hashlib
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from metrics import names
+from storage.files import LocalFileSystem
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.cleaning import wait_until_clean
 from tests.harness.clients import ConfluentClient, create_topic
+from tests.harness.sidecar_mode import SidecarMode
 
 TOPIC = "accounts"
 ROUNDS, KEYS = 6, 200
@@ -29,27 +33,57 @@ Entry = tuple[int, bytes, bytes | None]
 
 
 @pytest.mark.conformance
-def test_without_traffic_dirt_and_tombstones_go_and_the_latest_view_stays(tmp_path: Path) -> None:
-    with BrokerProcess(tmp_path, BROKER_TIMES) as broker:
-        create_topic(broker.bootstrap_servers, TOPIC, config=TIMES | {"cleanup.policy": "compact"})
-        for round_ in range(ROUNDS):
-            pairs = [(b"key-%d" % key, value_of(key, round_)) for key in range(KEYS)]
-            ConfluentClient().produce(broker.bootstrap_servers, {TOPIC: "none"}, pairs)
-        view = digest(entries_of(broker))
-
-        wait_until_clean(f"127.0.0.1:{broker.http_port}", TOPIC, seconds_max=SECONDS_MAX)
-        assert samples(broker.metrics(), names.DIRTY_RATIO.name, topic=TOPIC) == [0]
-        last_entries = wait_until_only_values_are_left(broker)
-
-        *body, (tail, _, _) = last_entries
-        assert tail == ROUNDS * KEYS - 1, "the last record stays, so that readers reach the end"
-        assert len({key for _, key, _ in last_entries}) == len(last_entries), "one record a key"
-        assert digest(last_entries) == view
-        assert [offset for offset, _, _ in body] == sorted(offset for offset, _, _ in body)
+@pytest.mark.parametrize(
+    "modes",
+    [(SidecarMode.OFF,), (SidecarMode.KEPT, SidecarMode.MISSING, SidecarMode.DAMAGED)],
+    ids=["no_sidecars", "sidecars"],
+)
+def test_without_traffic_dirt_and_tombstones_go_and_the_latest_view_stays(
+    tmp_path: Path, modes: tuple[SidecarMode, ...]
+) -> None:
+    keeps = str(SidecarMode.OFF not in modes).lower()
+    with BrokerProcess(
+        tmp_path, BROKER_TIMES | {"log.cleaner.key.sidecar.enable": keeps}
+    ) as broker:
+        topics = {f"{TOPIC}-{mode.value}": mode for mode in modes}
+        views = {topic: write(broker, topic) for topic in topics}
+        for topic, mode in topics.items():
+            wait_until_clean(f"127.0.0.1:{broker.http_port}", topic, seconds_max=SECONDS_MAX)
+            assert samples(broker.metrics(), names.DIRTY_RATIO.name, topic=topic) == [0]
+            befall_sidecars(broker, topic, mode)
+        for topic, view in views.items():
+            check_that_it_rests(wait_until_only_values_are_left(broker, topic), view)
         time.sleep(0.2)  # A pass is counted a moment after its swap is seen.
         passes = completed_passes(broker)
         time.sleep(DELETE_RETENTION_MS / 1000)
-        assert completed_passes(broker) == passes == 2, "there is nothing to do any more"
+        assert completed_passes(broker) == passes == 2 * len(topics), (
+            "there is nothing to do any more"
+        )
+
+
+def write(broker: BrokerProcess, topic: str) -> str:
+    """Several values of each key; the digest of the latest ones."""
+    create_topic(broker.bootstrap_servers, topic, config=TIMES | {"cleanup.policy": "compact"})
+    for round_ in range(ROUNDS):
+        pairs = [(b"key-%d" % key, value_of(key, round_)) for key in range(KEYS)]
+        ConfluentClient().produce(broker.bootstrap_servers, {topic: "none"}, pairs)
+    return digest(entries_of(broker, topic))
+
+
+def befall_sidecars(broker: BrokerProcess, topic: str, mode: SidecarMode) -> None:
+    (directory,) = broker.data_dir.glob(f"{topic}.*/0")
+    before = [path.read_bytes() for path in directory.glob("*.keys")]
+    mode.happen(LocalFileSystem(), str(directory), Random(1))
+    after = [path.read_bytes() for path in directory.glob("*.keys")]
+    assert (before != after) == (mode in (SidecarMode.MISSING, SidecarMode.DAMAGED))
+
+
+def check_that_it_rests(entries: list[Entry], view: str) -> None:
+    *body, (tail, _, _) = entries
+    assert tail == ROUNDS * KEYS - 1, "the last record stays, so that readers reach the end"
+    assert len({key for _, key, _ in entries}) == len(entries), "one record a key"
+    assert digest(entries) == view
+    assert [offset for offset, _, _ in body] == sorted(offset for offset, _, _ in body)
 
 
 def completed_passes(broker: BrokerProcess) -> float:
@@ -62,8 +96,8 @@ def value_of(key: int, round_: int) -> bytes | None:
     return None if is_deleted else b"value %d of key %d" % (round_, key)
 
 
-def entries_of(broker: BrokerProcess) -> list[Entry]:
-    consumed = ConfluentClient().consume(broker.bootstrap_servers, [TOPIC])
+def entries_of(broker: BrokerProcess, topic: str) -> list[Entry]:
+    consumed = ConfluentClient().consume(broker.bootstrap_servers, [topic])
     return [(offset, key or b"", value) for _, _, offset, key, value in consumed]
 
 
@@ -74,11 +108,11 @@ def digest(entries: Iterable[Entry]) -> str:
     return hashlib.sha256(repr(values).encode()).hexdigest()
 
 
-def wait_until_only_values_are_left(broker: BrokerProcess) -> list[Entry]:
+def wait_until_only_values_are_left(broker: BrokerProcess, topic: str) -> list[Entry]:
     """Until the expired tombstones are gone, all but one that the log's end may hold."""
     deadline = time.monotonic() + SECONDS_MAX
     while True:
-        entries = entries_of(broker)
+        entries = entries_of(broker, topic)
         left = [offset for offset, _, value in entries[:-1] if value is None]
         if not left:
             return entries
