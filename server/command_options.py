@@ -57,5 +57,5 @@ def parse_pair(option: str, text: str) -> tuple[str, str]:
     """A text of the form NAME=VALUE. Raises CommandFailed."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise CommandFailed(EXIT_USAGE, f"{option} {text}: write NAME=VALUE")
+        raise CommandFailed(EXIT_USAGE, f"{option} {text}: write NAME=VALUE".lstrip())
     return name.strip(), value

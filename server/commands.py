@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from server import compact_commands, topics_commands
+from server import compact_commands, configs_commands, topics_commands
 from server.release import release
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app = typer.Typer(
 
 app.add_typer(compact_commands.app)
 app.add_typer(topics_commands.app)
+app.add_typer(configs_commands.app)
 
 
 def run_command(arguments: Sequence[str]) -> int:

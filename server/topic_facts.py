@@ -64,7 +64,7 @@ async def describe(
     answer = await client.call(request, MetadataResponse)
     for topic in answer.topics:
         if names is not None and topic.error_code:
-            raise CommandFailed(EXIT_FAILED, _not_there(str(topic.name), topic.error_code))
+            raise CommandFailed(EXIT_FAILED, absence(str(topic.name), topic.error_code))
     return sorted(answer.topics, key=lambda topic: str(topic.name))
 
 
@@ -142,10 +142,11 @@ def error_name(code: int) -> str:
     return f"ERROR_{code}" if known is None else known.name
 
 
-def _not_there(name: str, code: int) -> str:
+def absence(topic: str, code: int, message: str | None = None) -> str:
+    """Why nothing is known of a topic."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return f"there is no topic {name}; kompakt topics list shows which there are"
-    return f"{name}: {refusal(code, None)}"
+        return f"there is no topic {topic}; kompakt topics list shows which there are"
+    return f"{topic}: {refusal(code, message)}"
 
 
 def _known(code: int) -> ErrorCode | None:

@@ -1,0 +1,95 @@
+"""What `kompakt configs set` and `unset` ask of a broker, and what they say."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import typer
+
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from server.broker_client import BrokerClient, connected
+from server.command_end import EXIT_FAILED, CommandFailed
+from server.command_output import print_json
+from server.config_target import Target, named, settings_of
+from server.configs_shown import Json, setting_json, source_text, value_text
+from server.topic_facts import refusal
+
+
+class Operation(enum.IntEnum):
+    """What is done to a setting. On the wire: values never change."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One of them."""
+
+    name: str
+    operation: Operation
+    value: str | None = None
+
+
+async def change_configs(
+    bootstrap: str, target: Target, changes: Sequence[Change], *, dry_run: bool, as_json: bool
+) -> int:
+    """Make all changes or none; the exit code."""
+    names = list(dict.fromkeys(change.name for change in changes))
+    async with connected(bootstrap) as client:
+        target = await named(client, target)
+        before = await _settings(client, target, names)
+        await _alter(client, target, changes, dry_run=dry_run)
+        after = await _settings(client, target, names)
+    rows = [{"name": name, "before": before.get(name), "now": after.get(name)} for name in names]
+    if as_json:
+        print_json({"of": target.words, "is_changed": not dry_run, "configs": rows})
+    elif dry_run:
+        typer.echo(f"{target.words}: the broker would accept that; nothing was changed")
+    else:
+        for row in rows:
+            typer.echo(f"{target.words}: {_told(row)}")
+    return 0
+
+
+async def _alter(
+    client: BrokerClient, target: Target, changes: Sequence[Change], *, dry_run: bool
+) -> None:
+    resource = AlterConfigsResource(
+        resource_type=target.resource_type,
+        resource_name=str(target.name),
+        configs=tuple(
+            AlterableConfig(name=change.name, config_operation=change.operation, value=change.value)
+            for change in changes
+        ),
+    )
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=dry_run)
+    (result,) = (await client.call(request, IncrementalAlterConfigsResponse)).responses
+    if result.error_code:
+        why = refusal(result.error_code, result.error_message)
+        raise CommandFailed(EXIT_FAILED, f"{target.words}: {why}; nothing was changed")
+
+
+async def _settings(client: BrokerClient, target: Target, names: Sequence[str]) -> dict[str, Json]:
+    """By name; of all brokers only those that are set."""
+    found = await settings_of(client, target, names)
+    return {config.name: setting_json(config) for config in found}
+
+
+def _told(row: Json) -> str:
+    """What holds now, and what held before."""
+    now, was = (_value_and_source(row[key]) for key in ("now", "before"))
+    return f"{row['name']} is {now}, " + ("as before" if now == was else f"was {was}")
+
+
+def _value_and_source(setting: Json | None) -> str:
+    return "not set" if setting is None else f"{value_text(setting)} (from: {source_text(setting)})"

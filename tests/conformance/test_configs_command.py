@@ -1,0 +1,106 @@
+"""`kompakt configs ...` as an operator types it, against a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.broker_process import BrokerProcess
+from tests.harness.typed_commands import TypedCommands
+
+
+@pytest.fixture(scope="module")
+def kompakt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TypedCommands]:
+    with BrokerProcess(tmp_path_factory.mktemp("configs")) as broker:
+        typed = TypedCommands(broker)
+        typed.told("topics", "create", "orders", "--compact")
+        yield typed
+
+
+def test_what_is_set_is_told_apart_from_defaults(kompakt: TypedCommands) -> None:
+    lines = kompakt.told("configs", "describe", "--topic", "orders").splitlines()
+
+    assert [line.split() for line in lines[:2]] == [
+        ["name", "value", "from"],
+        ["cleanup.policy", "compact", "topic"],
+    ]
+    assert lines[2].endswith("more have their defaults (--all)")
+    everything = kompakt.told("configs", "describe", "--topic", "orders", "--all")
+    assert ["retention.ms", "604800000", "default"] in map(str.split, everything.splitlines())
+
+
+def test_a_named_setting_is_told_with_its_meaning(kompakt: TypedCommands) -> None:
+    lines = kompakt.told("configs", "describe", "--topic", "orders", "cleanup.policy").splitlines()
+
+    assert lines[:3] == [
+        "cleanup.policy=compact",
+        "  list, from: topic",
+        "  without that: log.cleanup.policy=delete (default)",
+    ]
+    assert "compact keeps the" in " ".join(lines[3:])
+    assert max(map(len, lines)) <= 80
+    broker = kompakt.told("configs", "describe", "--broker", "log.dirs")
+    assert "from: broker's configuration; changes with a restart only" in broker
+
+
+def test_a_setting_changes_and_goes_back_while_the_broker_runs(kompakt: TypedCommands) -> None:
+    typed = ["--topic", "orders"]
+
+    assert kompakt.told("configs", "set", *typed, "segment.ms=60000") == (
+        "topic orders: segment.ms is 60000 (from: topic), was 604800000 (from: default)\n"
+    )
+    assert "as before" in kompakt.told("configs", "set", *typed, "segment.ms=60000")
+    assert "segment.ms is 604800000 (from: default)" in kompakt.told(
+        "configs", "unset", *typed, "segment.ms"
+    )
+
+
+def test_a_list_is_extended_and_shortened(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "both", "--compact")
+    typed = ["configs", "set", "--topic", "both"]
+
+    (appended,) = kompakt.json(*typed, "--append", "cleanup.policy=delete")["configs"]
+    assert (appended["before"]["value"], appended["now"]["value"]) == ("compact", "compact,delete")
+    (left,) = kompakt.json(*typed, "--subtract", "cleanup.policy=compact")["configs"]
+    assert left["now"]["value"] == "delete"
+
+
+def test_settings_of_all_brokers_are_those_that_were_set(kompakt: TypedCommands) -> None:
+    setting = "log.cleaner.io.max.bytes.per.second"
+
+    assert "nothing is set for all brokers" in kompakt.told("configs", "describe", "--all-brokers")
+    said = kompakt.told("configs", "set", "--all-brokers", f"{setting}=1000000")
+    assert said.startswith(f"all brokers: {setting} is 1000000")
+    assert said.endswith("was not set\n")
+    assert setting in kompakt.told("configs", "describe", "--broker")
+    assert "is not set" in kompakt.told("configs", "unset", "--all-brokers", setting)
+
+
+def test_a_dry_run_changes_nothing(kompakt: TypedCommands) -> None:
+    typed = ["configs", "set", "--topic", "orders", "--dry-run"]
+
+    assert "nothing was changed" in kompakt.told(*typed, "retention.ms=1")
+    assert "not a whole number" in kompakt.refused(*typed, "retention.ms=soon")
+    (row,) = kompakt.json("configs", "describe", "--topic", "orders", "retention.ms")["configs"]
+    assert (row["value"], row["source"], row["type"]) == ("604800000", "DEFAULT_CONFIG", "long")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["describe"], 2, "say whose settings: --topic T, --broker or --all-brokers"),
+        (["describe", "--broker", "--topic", "orders"], 2, "say whose settings"),
+        (["describe", "--topic", "nope"], 1, "there is no topic nope; kompakt topics list"),
+        (["set", "--topic", "nope", "retention.ms=1"], 1, "there is no topic nope"),
+        (["set", "--topic", "orders", "retention.mss=1"], 1, "has no setting retention.mss"),
+        (["set", "--topic", "orders"], 2, "say what to set"),
+        (["set", "--topic", "orders", "retention.ms"], 2, "retention.ms: write NAME=VALUE"),
+        (["set", "--broker", "log.dirs=x"], 1, "nothing was changed"),
+        (["set", "--all-brokers", "nonsense=1"], 1, "nonsense"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_an_exit_code(
+    kompakt: TypedCommands, arguments: list[str], code: int, sentence: str
+) -> None:
+    assert sentence in kompakt.refused("configs", *arguments, code=code)
