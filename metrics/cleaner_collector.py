@@ -39,6 +39,7 @@ def _collect_passes(cleaner: CleanerCounts) -> Iterator[Family]:
     yield histogram(names.PASS_SECONDS, [((), cleaner.pass_seconds)])
     yield gauge(names.PASSES_RUNNING, [((), cleaner.running)])
     yield gauge(names.OLDEST_PASS, [((), cleaner.oldest_pass_seconds)])
+    yield counter(names.CLEANER_BUSY, [((), cleaner.busy_seconds)])
     yield counter(names.CLEANER_READ, [((), cleaner.bytes_read_total)])
     yield counter(names.CLEANER_WRITTEN, [((), cleaner.bytes_written_total)])
     yield counter(names.CLEANER_RECORDS, [((each,), count) for each, count in verdicts])
@@ -67,6 +68,7 @@ def _collect_threads(cleaner: CleanerCounts, broker: BrokerFacts) -> Iterator[Fa
     yield gauge(names.CLEANER_MAP_PARTS, [((), max((each.parts for each in last), default=0))])
     yield gauge(names.RECOPY_PERCENT, [((), 100 * written / max(read, 1))])
     yield gauge(names.MAX_CLEAN_TIME, [((), max((each.seconds for each in last), default=0))])
+    yield gauge(names.CLEANER_THREADS, [((), cleaner.threads)])
     yield gauge(names.DEAD_THREADS, [((), broker.dead_cleaner_workers)])
     yield counter(names.CLEANER_WORKER_FAILURES, [((), cleaner.worker_failures)])
     since = cleaner.seconds_since_picked

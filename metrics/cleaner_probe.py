@@ -84,6 +84,7 @@ class CleanerCounts:
 
     __slots__ = (
         "_clock",
+        "_ended_seconds",
         "_lock",
         "_picked_at",
         "_started_at",
@@ -103,6 +104,7 @@ class CleanerCounts:
         "records_by_verdict",
         "segments_untouched_total",
         "sidecars_built_total",
+        "threads",
         "throttled_seconds",
         "verify_seconds",
         "worker_failures",
@@ -112,6 +114,7 @@ class CleanerCounts:
         """`threads` passes run at the same time."""
         # Constant after construction
         self._clock = clock
+        self.threads = threads
         # Covers the counts of the verbs that workers call, several threads at a time.
         self._lock = threading.Lock()
         # State
@@ -139,6 +142,8 @@ class CleanerCounts:
         self._picked_at: float | None = None
         # Of each running pass.
         self._started_at: dict[tuple[str, int], float] = {}
+        # Of all passes that have ended.
+        self._ended_seconds = 0.0
 
     @property
     def seconds_since_picked(self) -> float | None:
@@ -160,8 +165,16 @@ class CleanerCounts:
         started = list(self._started_at.values())
         return self._clock() - min(started) if started else 0.0
 
+    @property
+    def busy_seconds(self) -> float:
+        """Time spent in passes, as far as the running ones are. Any thread."""
+        with self._lock:
+            now = self._clock()
+            return self._ended_seconds + sum(now - each for each in self._started_at.values())
+
     def pass_started(self, topic: str, partition: int) -> None:
-        self._started_at[topic, partition] = self._clock()
+        with self._lock:
+            self._started_at[topic, partition] = self._clock()
 
     def pass_completed(self, report: CompletedPass) -> None:
         counts = self._pass_ended("completed", report.topic, report.partition)
@@ -226,7 +239,10 @@ class CleanerCounts:
 
     def _pass_ended(self, result: Result, topic: str, partition: int) -> PartitionCounts:
         self.passes_by_result[result] += 1
-        self._started_at.pop((topic, partition), None)
+        with self._lock:
+            # A scrape must not find the pass in both, or in neither: its sum would fall.
+            now = self._clock()
+            self._ended_seconds += now - self._started_at.pop((topic, partition), now)
         counts = self.partitions.setdefault((topic, partition), PartitionCounts())
         counts.passes_by_result[result] += 1
         return counts

@@ -252,6 +252,11 @@ OLDEST_PASS = _gauge(
     "kompakt_cleaner_oldest_pass_seconds",
     "How long the oldest running pass has been running; one that grows for hours is stuck or starved.",
 )
+CLEANER_BUSY = _counter(
+    "kompakt_cleaner_busy_seconds_total",
+    "Time that cleaner threads have spent in passes, so far as these are; throttled time included.",
+)
+CLEANER_THREADS = _gauge("kompakt_cleaner_threads", "Passes that may run at the same time.")
 CLEANER_READ = _counter(
     "kompakt_cleaner_read_bytes_total",
     "Bytes that passes read: segments, key sidecars, and outputs to verify them.",

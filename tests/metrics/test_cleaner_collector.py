@@ -38,6 +38,22 @@ def test_the_cleaner_shows_its_passes_and_verdicts() -> None:
     assert samples["kompakt_cleaner_pass_seconds_bucket", "1.0"] == 1
 
 
+def test_how_busy_the_threads_are_is_told_of_running_passes_too() -> None:
+    world = ScrapedWorld(threads=2)
+    name = "kompakt_cleaner_busy_seconds_total"
+    assert world.samples()[name,] == 0
+    world.cleaner.pass_started("c", 0)
+    world.cleaner.pass_started("c", 1)
+
+    assert world.samples()[name,] == 20, "two passes, ten seconds of each"
+    world.cleaner.pass_completed(Report(partition=0))
+    world.cleaner.pass_aborted("c", 1, "the broker stops")
+    samples = world.samples()
+
+    assert samples[name,] == 20
+    assert samples["kompakt_cleaner_threads",] == 2
+
+
 def test_kafka_s_gauges_of_threads_tell_of_the_last_pass_of_each() -> None:
     world = ScrapedWorld(threads=2)
     world.cleaner.pass_completed(Report(keys_mapped=90, seconds=100.0))
