@@ -37,6 +37,7 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
+    CREATE_PARTITIONS = 37
     INCREMENTAL_ALTER_CONFIGS = 44
     LIST_PARTITION_REASSIGNMENTS = 46
     DESCRIBE_CLIENT_QUOTAS = 48
@@ -108,6 +109,7 @@ APIS: dict[int, Api] = {
         _api(ApiKey.DESCRIBE_CONFIGS, (1, 4), flexible_since=4),
         _api(ApiKey.ALTER_CONFIGS, (0, 2), flexible_since=2),
         _api(ApiKey.DESCRIBE_LOG_DIRS, (1, 5), flexible_since=2),
+        _api(ApiKey.CREATE_PARTITIONS, (0, 3), flexible_since=2),
         _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), flexible_since=1),
         _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), flexible_since=0),
         _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, (0, 1), flexible_since=1),

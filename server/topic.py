@@ -54,9 +54,16 @@ class Topic:
         return self.name in INTERNAL_TOPICS
 
     @property
+    def born(self) -> tuple[PartitionLog | OfflineLog, ...]:
+        """The partitions that are more than planned; they come first."""
+        return tuple(
+            log for log in self.partitions if isinstance(log, PartitionLog) or not log.is_unborn
+        )
+
+    @property
     def is_unborn(self) -> bool:
         """Whether it has no log yet: it is only planned."""
-        return all(isinstance(log, OfflineLog) and log.is_unborn for log in self.partitions)
+        return not self.born
 
     def partition(self, number: int) -> PartitionLog | ErrorCode:
         """The log of one partition, or what to answer a client that asks for it."""

@@ -1,14 +1,20 @@
-"""Whether a topic that somebody wishes for can be created. Pure; `Topics.create` does it."""
+"""Whether a topic that somebody wishes for can be created, or made larger. Pure; `Topics` does it.
+
+Messages as Kafka's, where they hold here. Source: Apache Kafka, ReplicationControlManager.java.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
 from protocol.error_codes import ErrorCode
-from server.topic import DEFAULT, TopicDefaults, TopicRefused
+from server.topic import DEFAULT, Topic, TopicDefaults, TopicRefused
 from server.topic_names import colliding_name, fault_of_name
 from storage.config_property import ConfigError
 from storage.log_config import LogConfig
+
+METADATA_TOPIC = "__cluster_metadata"
+"""Kafka keeps its metadata there; clients and tools take the name for that."""
 
 
 def check_creation(
@@ -29,18 +35,39 @@ def check_creation(
     if refusal is not None:
         return refusal
     count = defaults.partitions_count if partitions_count == DEFAULT else partitions_count
-    if not 0 < count <= defaults.partitions_max:
-        return TopicRefused(
-            error_code=ErrorCode.INVALID_PARTITIONS,
-            message=f"{count} partitions: a topic has 1 to {defaults.partitions_max}",
-        )
+    refusal = _refuse_count(count, defaults.partitions_max)
+    if refusal is not None:
+        return refusal
     try:
         return count, LogConfig.from_overrides(overrides, defaults.config)
     except ConfigError as error:
         return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))
 
 
+def fault_of_growth(
+    topic: Topic | None, partitions_count: int, partitions_max: int
+) -> TopicRefused | None:
+    """Why a topic cannot have so many partitions; None if it can."""
+    if topic is None:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return TopicRefused(error_code=unknown, message=unknown.message)
+    before = len(topic.partitions)
+    if partitions_count == before:
+        text = f"Topic already has {before} partition(s)."
+    elif partitions_count < before:
+        text = (
+            f"The topic {topic.name} currently has {before} partition(s); {partitions_count} would"
+            " not be an increase."
+        )
+    else:
+        return _refuse_count(partitions_count, partitions_max)
+    return TopicRefused(error_code=ErrorCode.INVALID_PARTITIONS, message=text)
+
+
 def _refuse_name(name: str, existing: Collection[str]) -> TopicRefused | None:
+    if name == METADATA_TOPIC:
+        text = f"Creation of internal topic {name} is prohibited."
+        return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)
     fault = fault_of_name(name)
     if fault is not None:
         return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=fault)
@@ -57,12 +84,24 @@ def _refuse_name(name: str, existing: Collection[str]) -> TopicRefused | None:
     return None
 
 
+def _refuse_count(partitions_count: int, partitions_max: int) -> TopicRefused | None:
+    if 0 < partitions_count <= partitions_max:
+        return None
+    message = (
+        f"{partitions_count} partitions: a topic has at most {partitions_max}"
+        " (max.topic.partitions)."
+        if partitions_count > 0
+        else "Number of partitions was set to an invalid non-positive value."
+    )
+    return TopicRefused(error_code=ErrorCode.INVALID_PARTITIONS, message=message)
+
+
 def _refuse_replicas(replication_factor: int) -> TopicRefused | None:
     if replication_factor in (DEFAULT, 1):
         return None
     message = (
-        f"Unable to replicate the partition {replication_factor} time(s): the replication factor"
-        " cannot be larger than 1, because this cluster has one broker."
+        f"Unable to replicate the partition {replication_factor} time(s): The target replication"
+        f" factor of {replication_factor} cannot be reached because only 1 broker(s) are registered."
         if replication_factor > 1
         else "Replication factor must be larger than 0, or -1 to use the default value."
     )

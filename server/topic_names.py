@@ -13,21 +13,25 @@ from collections.abc import Callable, Iterable
 from storage.paths import topic_id_text
 
 NAME_LENGTH_MAX = 249
+INVALID = "Topic name is invalid"
 LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def fault_of_name(name: str) -> str | None:
-    """Why a topic may not be called so; None if it may."""
+    """Why a topic may not be called so, in Kafka's words; None if it may."""
     if not name:
-        return "the topic's name is empty"
+        return f"{INVALID}: the empty string is not allowed"
     if name in (".", ".."):
-        return f"a topic may not be called '{name}'"
+        return f"{INVALID}: '{name}' is not allowed"
     if len(name) > NAME_LENGTH_MAX:
-        return f"the topic's name has {len(name)} characters, at most {NAME_LENGTH_MAX} are allowed"
+        return (
+            f"{INVALID}: the length of '{name}' is longer than the max allowed length"
+            f" {NAME_LENGTH_MAX}"
+        )
     if not LEGAL.fullmatch(name):
         return (
-            f"topic name {name!r} holds something other than ASCII letters and digits, '.', '_'"
-            " and '-'"
+            f"{INVALID}: '{name}' contains one or more characters other than ASCII alphanumerics,"
+            " '.', '_' and '-'"
         )
     return None
 

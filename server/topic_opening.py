@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,7 +37,8 @@ class _Plan:
     """A topic that the store knows, and its logs by partition as far as they are open."""
 
     topic: Topic
-    is_unborn: bool
+    first_unborn: int | None
+    """From this partition on nobody was told of it; None: of all of it somebody was."""
     logs: dict[int, PartitionLog | OfflineLog] = field(default_factory=dict)
 
 
@@ -68,17 +69,20 @@ class TopicOpening:
         self.unclean: set[str] = set()
         """Ids of directories with a log that could not be opened."""
 
-    def open(self, topics: Mapping[str, Entry], unborn: Collection[str]) -> list[Topic]:
-        """Open the logs of the topics, by name; those whose ids are in `unborn` are made anew.
+    def open(self, topics: Mapping[str, Entry], unborn: Mapping[str, int]) -> list[Topic]:
+        """Open the logs of the topics, by name; those that nobody was told of are made anew.
 
-        A log that cannot be opened is offline with its reason. A topic of which not all logs could
-        be made anew stays unborn: nobody was told of it, and a part of it must not be all for ever.
+        A log that cannot be opened is offline with its reason. Where not all logs could be made
+        anew, all of them stay unborn: a part of what was asked for must not be all for ever.
+
+        Args:
+            unborn: from which partition on nobody was told of a topic, by its id.
         """
         plans: list[_Plan] = []
         jobs: dict[str, list[Job]] = {}
         for name, entry in topics.items():
             content = json.loads(entry.value)
-            plan = self._plan(name, content, is_unborn=content["id"] in unborn)
+            plan = self._plan(name, content, unborn.get(content["id"]))
             plans.append(plan)
             for number, directory_id in enumerate(content["partitions"]):
                 jobs.setdefault(directory_id, []).append((plan, number))
@@ -86,11 +90,12 @@ class TopicOpening:
         self._open_all(jobs)
         return [_with_logs(plan) for plan in plans]
 
-    def _plan(self, name: str, content: dict[str, Any], *, is_unborn: bool) -> _Plan:
+    def _plan(self, name: str, content: dict[str, Any], first_unborn: int | None) -> _Plan:
         topic_id = parse_id(content["id"])
-        if is_unborn:
-            _log.warning("%s: its creation was cut short, making its logs anew", name)
-            self._remove_remains(name, topic_id)
+        if first_unborn is not None:
+            what = f"partitions from {first_unborn} on" if first_unborn else "logs"
+            _log.warning("%s: its creation was cut short, making its %s anew", name, what)
+            self._remove_remains(name, topic_id, first_unborn)
         topic = Topic(
             name=name,
             id=topic_id,
@@ -98,13 +103,16 @@ class TopicOpening:
             overrides=content["configs"],
             partitions=(),
         )
-        return _Plan(topic, is_unborn)
+        return _Plan(topic, first_unborn)
 
-    def _remove_remains(self, name: str, topic_id: uuid.UUID) -> None:
+    def _remove_remains(self, name: str, topic_id: uuid.UUID, first: int) -> None:
         """Remove what a creation has left; where that fails, its logs cannot be made either."""
         for directory in self._directories.values():
             try:
-                directory.delete_topic(name, topic_id)
+                if first:
+                    directory.delete_partitions(name, topic_id, first)
+                else:
+                    directory.delete_topic(name, topic_id)
             except StorageError as error:
                 _log.error("%s: the remains of its creation stay: %s", name, error)
                 directory.go_offline(str(error))
@@ -171,16 +179,17 @@ class TopicOpening:
 
 def _open(directory: LogDirectory, plan: _Plan, number: int) -> PartitionLog:
     topic = plan.topic
-    if plan.is_unborn:
+    if plan.first_unborn is not None and number >= plan.first_unborn:
         (log,) = directory.create_logs(topic.name, topic.id, topic.config, [number])
         return log
     return directory.open_log(TopicPartition(topic.name, number), topic.id, topic.config)
 
 
 def _with_logs(plan: _Plan) -> Topic:
-    logs = tuple(plan.logs[number] for number in range(len(plan.logs)))
-    if plan.is_unborn and any(isinstance(log, OfflineLog) for log in logs):
+    logs = [plan.logs[number] for number in range(len(plan.logs))]
+    first = len(logs) if plan.first_unborn is None else plan.first_unborn
+    if any(isinstance(log, OfflineLog) for log in logs[first:]):
         name = plan.topic.name
         _log.error("%s: its creation is taken back", name)
-        logs = tuple(OfflineLog.unborn(name, number) for number in range(len(logs)))
-    return replace(plan.topic, partitions=logs)
+        logs[first:] = [OfflineLog.unborn(name, number) for number in range(first, len(logs))]
+    return replace(plan.topic, partitions=tuple(logs))

@@ -32,11 +32,12 @@ def verify_topics(files: FileSystem, found: Found) -> tuple[Finding, ...]:
         return ()
     expected = set(_log_paths(content, found.path, meta.directory_id))
     for path in sorted(expected):
-        if not files.exists(path) and not _is_marked(CREATING, path, content):
+        if not files.exists(path) and not _is_unborn(path, content):
             text = "the metadata store has a topic with this log, and it is gone"
             findings.error(Check.METADATA, path, text)
     for log in found.logs:
-        is_known = log.directory in expected or _is_marked(DELETED, log.directory, content)
+        is_known = log.directory in expected or _is_deleted(log.directory, content)
+        is_known = is_known or _is_unborn(log.directory, content)
         if not is_known and files.exists(log.directory):
             text = "no topic of the metadata store has this log"
             findings.warn(Check.METADATA, log.directory, text)
@@ -54,7 +55,18 @@ def _log_paths(content: Mapping[str, str], data_directory: str, directory_id: st
                     yield join(join(data_directory, name), str(partition))
 
 
-def _is_marked(mark: str, path: str, content: Mapping[str, str]) -> bool:
-    """Whether a log's topic is being created or deleted."""
+def _is_unborn(path: str, content: Mapping[str, str]) -> bool:
+    """Whether a log is being created, or is what an attempt to do so has left."""
+    first = _mark(CREATING, path, content)
+    return first is not None and int(path.rpartition("/")[2]) >= int(first or 0)
+
+
+def _is_deleted(path: str, content: Mapping[str, str]) -> bool:
+    """Whether a log's topic is being deleted."""
+    return _mark(DELETED, path, content) is not None
+
+
+def _mark(mark: str, path: str, content: Mapping[str, str]) -> str | None:
+    """What the store says beside a mark of a log's topic; None if it has no such mark."""
     topic_id = parse_topic_directory(path.rpartition("/")[0].rpartition("/")[2])
-    return topic_id is not None and mark + topic_id_text(topic_id) in content
+    return None if topic_id is None else content.get(mark + topic_id_text(topic_id))

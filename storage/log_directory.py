@@ -203,6 +203,36 @@ class LogDirectory:
                 self._fs.sync_directory(self.path)
             self._fs.remove_tree(path + DELETED)
 
+    def partitions_on_disk(self, topic: str, topic_id: uuid.UUID) -> list[int]:
+        """The partitions of a topic that have a directory here, whoever knows of them.
+
+        Raises:
+            DiskError: the disk failed.
+        """
+        try:
+            names = self._fs.list(self._topic_path(topic, topic_id))
+        except MissingFile:
+            return []
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def delete_partitions(self, topic: str, topic_id: uuid.UUID, first: int) -> None:
+        """Remove a topic's partitions from `first` on, of which nobody was told.
+
+        Raises:
+            DiskError: the disk failed; some of them may be gone.
+        """
+        path = self._topic_path(topic, topic_id)
+        for log in self.logs():
+            if log.topic_id == topic_id and log.topic_partition.partition >= first:
+                log.retire()
+                self._logs.remove(log)
+        numbers = [n for n in self.partitions_on_disk(topic, topic_id) if n >= first]
+        with self._failed_syncs_are_final():
+            for number in numbers:
+                self._fs.remove_tree(join(path, str(number)))
+            if numbers:
+                self._fs.sync_directory(path)
+
     def _topic_path(self, topic: str, topic_id: uuid.UUID) -> str:
         return join(self.path, topic_directory(topic, topic_id))
 

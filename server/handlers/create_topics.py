@@ -22,6 +22,7 @@ from protocol.messages.create_topics import (
 from protocol.primitives import ZERO_UUID
 from server.dispatch import RequestContext
 from server.handlers.describe_configs import topic_rows
+from server.replica_assignment import fault_of_replicas
 from server.topic import DEFAULT, Topic, TopicRefused
 
 
@@ -31,7 +32,7 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     results = []
     for topic in {topic.name: topic for topic in request.topics}.values():
         if times[topic.name] > 1:
-            text = "The request has this topic more than once."
+            text = "Duplicate topic name."
             results.append(_refused(topic.name, ErrorCode.INVALID_REQUEST, text))
         else:
             results.append(await _create(topic, request, context))
@@ -68,23 +69,26 @@ def _refuse_assignments(asked: CreatableTopic, node_id: int) -> TopicRefused | N
     """Assignments must put partitions 0 to n-1 on this broker. Messages as Kafka's."""
     if not asked.assignments:
         return None
-    if (asked.num_partitions, asked.replication_factor) != (DEFAULT, DEFAULT):
-        text = (
-            "A manual partition assignment was specified, but numPartitions or replicationFactor"
-            " was not set to -1."
-        )
-        return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)
-    indexes = sorted(assignment.partition_index for assignment in asked.assignments)
-    if indexes != list(range(len(indexes))):
+    for given, what in (
+        (asked.replication_factor, "replication factor"),
+        (asked.num_partitions, "numPartitions"),
+    ):
+        if given != DEFAULT:
+            text = f"A manual partition assignment was specified, but {what} was not set to -1."
+            return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)
+    seen: set[int] = set()
+    for assignment in asked.assignments:
+        fault = fault_of_replicas(assignment.broker_ids, node_id)
+        if fault is not None:
+            return fault
+        if assignment.partition_index in seen:
+            number = assignment.partition_index
+            text = f"Found multiple manual partition assignments for partition {number}"
+            return TopicRefused(error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, message=text)
+        seen.add(assignment.partition_index)
+    if seen != set(range(len(seen))):
         text = "partitions should be a consecutive 0-based integer sequence"
         return TopicRefused(error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, message=text)
-    for assignment in asked.assignments:
-        if assignment.broker_ids != (node_id,):
-            text = (
-                f"Partition {assignment.partition_index} is assigned to brokers"
-                f" {list(assignment.broker_ids)}, but the only broker is {node_id}."
-            )
-            return TopicRefused(error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, message=text)
     return None
 
 

@@ -30,6 +30,7 @@ def test_advertised_versions_are_exactly_these() -> None:
         "DescribeConfigs": (32, 1, 4),
         "AlterConfigs": (33, 0, 2),
         "DescribeLogDirs": (35, 1, 5),
+        "CreatePartitions": (37, 0, 3),
         "IncrementalAlterConfigs": (44, 0, 1),
         "ListPartitionReassignments": (46, 0, 0),
         "DescribeClientQuotas": (48, 0, 1),

@@ -56,13 +56,13 @@ async def test_what_a_request_leaves_open_comes_from_the_defaults(tmp_path: Path
 @pytest.mark.parametrize(
     ("wish", "error_code", "words"),
     [
-        ({"name": "a b"}, ErrorCode.INVALID_TOPIC_EXCEPTION, "topic name"),
+        ({"name": "a b"}, ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name"),
         ({"name": ""}, ErrorCode.INVALID_TOPIC_EXCEPTION, "empty"),
         ({"name": "taken"}, ErrorCode.TOPIC_ALREADY_EXISTS, "already exists"),
         ({"name": "ta_ken.x"}, ErrorCode.INVALID_TOPIC_EXCEPTION, "collides with"),
-        ({"partitions_count": 0}, ErrorCode.INVALID_PARTITIONS, "1 to 100"),
-        ({"partitions_count": -2}, ErrorCode.INVALID_PARTITIONS, "1 to 100"),
-        ({"partitions_count": 101}, ErrorCode.INVALID_PARTITIONS, "1 to 100"),
+        ({"partitions_count": 0}, ErrorCode.INVALID_PARTITIONS, "non-positive"),
+        ({"partitions_count": -2}, ErrorCode.INVALID_PARTITIONS, "non-positive"),
+        ({"partitions_count": 101}, ErrorCode.INVALID_PARTITIONS, "at most 100"),
         ({"replication_factor": 3}, ErrorCode.INVALID_REPLICATION_FACTOR, "3 time(s)"),
         ({"replication_factor": 0}, ErrorCode.INVALID_REPLICATION_FACTOR, "larger than 0"),
         ({"overrides": {"no.such": "1"}}, ErrorCode.INVALID_CONFIG, "no.such"),

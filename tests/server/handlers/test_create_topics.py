@@ -89,10 +89,17 @@ async def test_minus_one_leaves_it_to_the_broker(tmp_path: Path) -> None:
             "larger than 0",
             id="replicas_0",
         ),
-        pytest.param(topic(partitions=0), ErrorCode.INVALID_PARTITIONS, "0", id="partitions_0"),
-        pytest.param(topic(partitions=-2), ErrorCode.INVALID_PARTITIONS, "-2", id="partitions_-2"),
         pytest.param(
-            topic(partitions=2**31 - 1), ErrorCode.INVALID_PARTITIONS, "", id="partitions_2_31"
+            topic(partitions=0), ErrorCode.INVALID_PARTITIONS, "non-positive", id="partitions_0"
+        ),
+        pytest.param(
+            topic(partitions=-2), ErrorCode.INVALID_PARTITIONS, "non-positive", id="partitions_-2"
+        ),
+        pytest.param(
+            topic(partitions=2**31 - 1),
+            ErrorCode.INVALID_PARTITIONS,
+            "at most 100000",
+            id="partitions_2_31",
         ),
         pytest.param(topic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "a b", id="space"),
         pytest.param(topic(""), ErrorCode.INVALID_TOPIC_EXCEPTION, "empty", id="no_name"),
@@ -111,10 +118,34 @@ async def test_minus_one_leaves_it_to_the_broker(tmp_path: Path) -> None:
             topic(cleanup_policy=None), ErrorCode.INVALID_CONFIG, "cleanup.policy", id="null_value"
         ),
         pytest.param(
-            assigned((0, (2,))), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "[2]", id="other_broker"
+            assigned((0, (2,))),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "broker 2,",
+            id="other_broker",
         ),
         pytest.param(
-            assigned((0, (1, 2))), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "[1, 2]", id="two_brokers"
+            assigned((0, (1, 2))),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "broker 2,",
+            id="two_brokers",
+        ),
+        pytest.param(
+            assigned((0, (1, 1))),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "the broker 1 more than once",
+            id="one_broker_twice",
+        ),
+        pytest.param(
+            assigned((0, ())), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "empty", id="no_broker"
+        ),
+        pytest.param(
+            assigned((0, (1,)), (0, (1,))),
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "multiple manual partition assignments for partition 0",
+            id="one_partition_twice",
+        ),
+        pytest.param(
+            topic("__cluster_metadata"), ErrorCode.INVALID_REQUEST, "prohibited", id="kafkas_own"
         ),
         pytest.param(
             assigned((0, (1,)), (2, (1,))),

@@ -1,0 +1,137 @@
+"""CreatePartitions: each topic on its own, with Kafka's refusals word for word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from tests.harness.served_broker import ServedBroker, serving_broker
+
+Assignments = tuple[tuple[int, ...], ...] | None
+
+
+def wish(name: str, count: int, assignments: Assignments = None) -> CreatePartitionsTopic:
+    assigned = None
+    if assignments is not None:
+        assigned = tuple(CreatePartitionsAssignment(broker_ids=each) for each in assignments)
+    return CreatePartitionsTopic(name=name, count=count, assignments=assigned)
+
+
+async def ask(
+    served: ServedBroker,
+    *wishes: CreatePartitionsTopic,
+    version: int = 3,
+    validate_only: bool = False,
+) -> list[CreatePartitionsTopicResult]:
+    request = CreatePartitionsRequest(topics=wishes, timeout_ms=1000, validate_only=validate_only)
+    return list((await served.call(request, version, CreatePartitionsResponse)).results)
+
+
+def count_of(served: ServedBroker, name: str = "orders") -> int:
+    topic = served.broker.topics.get(name)
+    assert topic is not None
+    return len(topic.partitions)
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_new_partitions_take_records_at_once(tmp_path: Path, version: int) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", partitions=1)
+        (result,) = await ask(served, wish("orders", 3), version=version)
+        assert (result.name, result.error_code) == ("orders", ErrorCode.NONE)
+        assert result.error_message is None
+        assert count_of(served) == 3
+        answer = await served.produce("orders", partition=2)
+        assert answer.base_offset == 0
+    async with serving_broker(tmp_path) as served:
+        assert served.log("orders", 2).log_end_offset == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "message"),
+    [
+        (wish("orders", 2), 37, "Topic already has 2 partition(s)."),
+        (
+            wish("orders", 1),
+            37,
+            "The topic orders currently has 2 partition(s); 1 would not be an increase.",
+        ),
+        (wish("nowhere", 3), 3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message),
+        (
+            wish("orders", 2**31 - 1),
+            37,
+            "2147483647 partitions: a topic has at most 100000 (max.topic.partitions).",
+        ),
+        (
+            wish("orders", 4, ((1,),)),
+            39,
+            "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified.",
+        ),
+        (
+            wish("orders", 3, ((2,),)),
+            39,
+            "The manual partition assignment includes broker 2, but no such broker is registered.",
+        ),
+        (
+            wish("orders", 3, ((),)),
+            39,
+            "The manual partition assignment includes an empty replica list.",
+        ),
+        (
+            wish("orders", 3, ((1, 1),)),
+            39,
+            "The manual partition assignment includes the broker 1 more than once.",
+        ),
+        (wish("orders", 1, ((2,),)), 37, None),
+    ],
+    ids=[
+        "as_many", "fewer", "unknown", "too_many", "assignments_missing", "other_broker",
+        "no_broker", "broker_twice", "the_count_is_looked_at_first",
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_done_is_refused_and_nothing_is_changed(
+    tmp_path: Path, asked: CreatePartitionsTopic, code: int, message: str | None
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", partitions=2)
+        (result,) = await ask(served, asked)
+        assert (result.name, result.error_code) == (asked.name, code)
+        assert message is None or result.error_message == message
+        assert count_of(served) == 2
+
+
+async def test_assignments_to_this_broker_are_taken(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        (result,) = await ask(served, wish("orders", 3, ((1,), (1,))))
+        assert (result.error_code, count_of(served)) == (ErrorCode.NONE, 3)
+
+
+async def test_a_topic_named_twice_is_refused_and_the_others_grow(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        for name in ("once", "twice"):
+            await served.create(name)
+        results = await ask(served, wish("twice", 2), wish("once", 2), wish("twice", 3))
+        assert [(r.name, r.error_code, r.error_message) for r in results] == [
+            ("twice", ErrorCode.INVALID_REQUEST, "Duplicate topic name."),
+            ("once", ErrorCode.NONE, None),
+        ]
+        assert (count_of(served, "once"), count_of(served, "twice")) == (2, 1)
+
+
+async def test_validate_only_says_what_would_happen_and_changes_nothing(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", partitions=2)
+        fine, wrong = await ask(served, wish("orders", 9), wish("nowhere", 1), validate_only=True)
+        assert fine.error_code == ErrorCode.NONE
+        assert wrong.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert count_of(served) == 2
