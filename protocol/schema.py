@@ -61,6 +61,13 @@ def part_size(part: Part) -> int:
     return part.nbytes if isinstance(part, memoryview) else part.size
 
 
+def copied(payload: Payload) -> bytes:
+    """A decoded payload as bytes of its own, for who keeps it: what was decoded is a view of a
+    frame, all of which it holds in memory."""
+    assert not isinstance(payload, tuple), "a payload in parts was not decoded"
+    return bytes(payload)
+
+
 class Kind(enum.Enum):
     """How a value is laid out."""
 

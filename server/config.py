@@ -3,7 +3,8 @@
 The broker-wide defaults of topic settings (`log.segment.bytes`, `message.max.bytes`, ...) are not
 repeated here: `storage/log_config.py` declares them as synonyms, `BrokerConfig.log_defaults`
 holds what they come to (`server/topic_defaults.py`). The network's part is
-`server/network_config.py`. Where the texts come from is `server/config_sources.py`'s affair.
+`server/network_config.py`, that of groups `server/group_config.py`. Where the texts come from is
+`server/config_sources.py`'s affair.
 
 Source: Apache Kafka, KafkaConfig.java, SocketServerConfigs.java, ServerLogConfigs.java.
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import IoRates
-from server.network_config import NetworkConfig
+from server.group_config import GroupConfig
 from server.topic_defaults import log_defaults_from, topic_synonyms
 from storage.config_property import (
     BOOLEAN,
@@ -40,7 +41,7 @@ from storage.validate import DECOMPRESSED_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(NetworkConfig):
+class BrokerConfig(GroupConfig):
     """What a broker was told at its start, constant while it runs; `server/broker_configs.py` puts
     what was set since in place of the dynamic properties."""
 

@@ -13,14 +13,14 @@ import pytest
 from protocol.api_keys import APIS
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition
 from protocol.primitives import ZERO_UUID
-from protocol.schema import Kind, Message, NamedField, WireType, fields_of, part_size
+from protocol.schema import Kind, Message, NamedField, Payload, WireType, fields_of, part_size
 from tests.harness.messages import Schema, kafka_schema, message_types, snake_case, versions_of
 
 each_message = pytest.mark.parametrize(
     "message_type", [pytest.param(cls, id=cls.__name__) for cls in message_types()]
 )
 
-PYTHON_TYPES = {
+PYTHON_TYPES: dict[str, Any] = {
     "bool": bool,
     "int8": int,
     "int16": int,
@@ -29,6 +29,7 @@ PYTHON_TYPES = {
     "float64": float,
     "uuid": uuid.UUID,
     "string": str,
+    "bytes": Payload,
 }
 NO_VALUE = {"string": "", "bool": False, "uuid": ZERO_UUID}
 

@@ -1,0 +1,543 @@
+"""A group of the classic protocol, as a state machine: event and time in, outcome out.
+
+              join                      all joined, or time is up               leader's sync
+    Empty ----------> PreparingRebalance ----------------> CompletingRebalance ----------> Stable
+      ^                 |    ^    ^                               |                           |
+      +-----------------+    |    +-------------------------------+                           |
+       nobody is left        +----------------------------------------------------------------+
+                                   somebody joins, leaves, falls silent or changes
+
+A generation is what the members of one rebalance agree on: a leader, a protocol, an assignment.
+PreparingRebalance collects JoinGroups; then each is answered with the next generation, and the
+leader with all members. CompletingRebalance collects SyncGroups until the leader's brings the
+assignment. What is collected is kept as tickets with the members.
+
+Nobody can hold the others up for longer than the timeouts say: a member that was told its id and
+does not come (session timeout), does not join (rebalance timeout), does not ask for its assignment
+(rebalance timeout) or falls silent (session timeout) is removed. A ticket is always answered once.
+
+Pure: no clock, no I/O, nothing random. Nothing is raised for what a peer sent. There is no state
+Dead: a group that is deleted is forgotten, and who names it hears that there is none.
+
+Source: Apache Kafka, GroupMetadataManager.java, ClassicGroup.java; KIP-62, KIP-134, KIP-345,
+KIP-394, KIP-814.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from protocol.error_codes import ErrorCode
+from protocol.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
+from server.groups.events import Join, Leave, Sync
+from server.groups.member import NO_MEMBER, Member, Ticket
+from server.groups.outcome import Answer, Joined, JoinedMember, Left, Outcome, Synced
+from server.groups.roster import Roster
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""A new member whose client has gone while it waited is removed then; Kafka's value."""
+
+ABSENT_MEMBERS_WAIT_MS = 1_000
+"""A rebalance in which nobody has joined is looked at again no sooner than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSettings:
+    """What the broker's configuration says of groups."""
+
+    initial_rebalance_delay_ms: int
+    size_max: int
+
+
+class GroupState(enum.Enum):
+    """The value is what clients are told."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+
+
+class Group:
+    """One group. Each method that takes an event is one step and returns what is owed for it."""
+
+    __slots__ = (
+        "_answers",
+        "_deadline_ms",
+        "_initial_wait_ms",
+        "_is_initial",
+        "_join_deadline_ms",
+        "_more_came",
+        "_settings",
+        "_sync_deadline_ms",
+        "_writes",
+        "generation",
+        "group_id",
+        "protocol_name",
+        "roster",
+        "state",
+        "state_since_ms",
+    )
+
+    def __init__(self, group_id: str, settings: GroupSettings, *, now_ms: int) -> None:
+        # Constant after construction
+        self.group_id = group_id
+        self._settings = settings
+        # State; others read it
+        self.state = GroupState.EMPTY
+        self.state_since_ms = now_ms
+        self.generation = 0
+        self.protocol_name: str | None = None
+        """The protocol that the members of this generation agreed on."""
+        self.roster = Roster()
+        # State of a rebalance
+        self._join_deadline_ms: int | None = None
+        self._sync_deadline_ms: int | None = None
+        self._is_initial = False
+        """The first rebalance of an empty group: it waits for more to come."""
+        self._more_came = False
+        self._initial_wait_ms = 0
+        """How long it may still wait after the present deadline."""
+        # What the present step owes
+        self._answers: list[Answer] = []
+        self._writes = False
+        self._deadline_ms: int | None = None
+        """Nothing is due before; it may be earlier than what is."""
+
+    # Joining.
+
+    def join(self, join: Join, ticket: Ticket, *, now_ms: int) -> Outcome:
+        """Answer a JoinGroup, or keep its ticket until the others have joined."""
+        member = self.roster.get(join.member_id)
+        if not self._has_room_for(join.member_id, member):
+            self._drop_supernumerary(join.member_id, member, now_ms)
+            self._refuse_join(ticket, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
+        elif not self.roster.supports(join.protocol_type, [p.name for p in join.protocols]):
+            self._refuse_join(ticket, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id)
+        elif join.member_id == NO_MEMBER:
+            self._join_unknown(join, ticket, now_ms)
+        elif join.member_id in self.roster.pending and join.instance_id is None:
+            self._add(join, join.member_id, ticket, now_ms)
+        else:
+            self._join_known(join, ticket, now_ms)
+        return self._outcome()
+
+    def _has_room_for(self, member_id: str, member: Member | None) -> bool:
+        """Whether `group.max.size` lets it in."""
+        if self.state is GroupState.EMPTY:
+            return True
+        if self.state is GroupState.PREPARING_REBALANCE:
+            # Who comes last has to go, if the limit was lowered.
+            waits = member is not None and member.join_ticket is not None
+            return waits or self.roster.awaiting_join < self._settings.size_max
+        return member is not None or len(self.roster) < self._settings.size_max
+
+    def _drop_supernumerary(self, member_id: str, member: Member | None, now_ms: int) -> None:
+        was_pending = self.roster.pending.pop(member_id, None) is not None
+        if member is not None:
+            self._remove(member)
+        if was_pending or member is not None:
+            self._complete_if_all_joined(now_ms)
+
+    def _join_unknown(self, join: Join, ticket: Ticket, now_ms: int) -> None:
+        """Somebody without a member id: new, or a static member that has come back."""
+        if join.instance_id is not None:
+            member = self.roster.static_member(join.instance_id)
+            if member is None:
+                self._add(join, join.new_member_id, ticket, now_ms)
+            else:
+                self._replace_static(member, join, ticket, now_ms)
+        elif join.knows_its_id:
+            self._add(join, join.new_member_id, ticket, now_ms)
+        else:
+            deadline_ms = now_ms + join.session_timeout_ms
+            self.roster.pending[join.new_member_id] = deadline_ms
+            self._look_again(deadline_ms)
+            self._refuse_join(ticket, ErrorCode.MEMBER_ID_REQUIRED, join.new_member_id)
+
+    def _join_known(self, join: Join, ticket: Ticket, now_ms: int) -> None:
+        """Somebody who says that it is a member."""
+        member = self.roster.find(join.member_id, join.instance_id)
+        if isinstance(member, ErrorCode):
+            self._refuse_join(ticket, member, join.member_id)
+            return
+        is_same = member.protocols == join.protocols
+        leads_a_stable_group = (
+            self.state is GroupState.STABLE and self.roster.leader_id == member.member_id
+        )
+        if self.state is GroupState.PREPARING_REBALANCE or not is_same or leads_a_stable_group:
+            # A leader that joins again wants another assignment, for reasons of its own.
+            self._update(member, join, ticket)
+            self._rebalance_or_complete(now_ms)
+        else:
+            # It did not get the answer to its last JoinGroup.
+            self._answer(ticket, self._joined(member))
+
+    def _add(self, join: Join, member_id: str, ticket: Ticket, now_ms: int) -> None:
+        member = Member(
+            member_id=member_id,
+            instance_id=join.instance_id,
+            client_id=join.client_id,
+            client_host=join.client_host,
+            session_timeout_ms=join.session_timeout_ms,
+            rebalance_timeout_ms=join.rebalance_timeout_ms,
+            protocol_type=join.protocol_type,
+            protocols=join.protocols,
+            session_deadline_ms=now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
+            is_new=True,
+        )
+        self._more_came = True
+        self.roster.add(member)
+        self.roster.park_join(member, ticket)
+        self._look_again(member.session_deadline_ms)
+        self._rebalance_or_complete(now_ms)
+
+    def _update(self, member: Member, join: Join, ticket: Ticket) -> None:
+        """Take over what a member says of itself now, and let it wait for the others."""
+        self.roster.update(member, join)
+        self._refuse_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS)
+        self.roster.park_join(member, ticket)
+
+    def _replace_static(self, member: Member, join: Join, ticket: Ticket, now_ms: int) -> None:
+        """A static member is back: whoever still has its old id is fenced off (KIP-345)."""
+        old_leader_id = self.roster.leader_id
+        self._refuse_waiting(member, ErrorCode.FENCED_INSTANCE_ID)
+        self.roster.rename(member, join.new_member_id)
+        self.roster.update(member, join)
+        self._lives(member, now_ms)
+        if self.state is GroupState.STABLE and self.roster.select_protocol() == self.protocol_name:
+            self._writes = True
+            self._answer(ticket, self._rejoined_static(member, join, old_leader_id))
+            return
+        self.roster.park_join(member, ticket)
+        # While the leader computes an assignment, it does so for the old id.
+        self._rebalance_or_complete(now_ms)
+
+    def _rejoined_static(self, member: Member, join: Join, old_leader_id: str | None) -> Joined:
+        """The generation goes on. A leader must not compute an assignment that nobody wants: it is
+        told so, or, if it does not understand that, that its old id leads."""
+        if join.can_skip_assignment:
+            leads = self.roster.leader_id == member.member_id
+            return self._joined(member, skip_assignment=leads)
+        return self._joined(member, leader_id=old_leader_id or NO_MEMBER)
+
+    # Rebalancing.
+
+    def _rebalance_or_complete(self, now_ms: int) -> None:
+        if self.state is GroupState.PREPARING_REBALANCE:
+            self._complete_if_all_joined(now_ms)
+        else:
+            self._prepare_rebalance(now_ms)
+
+    def _prepare_rebalance(self, now_ms: int) -> None:
+        """Ask everybody to join again."""
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            for member in self.roster:
+                self._refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+        self._sync_deadline_ms = None
+        self._is_initial = self.state is GroupState.EMPTY
+        self._more_came = False
+        self._enter(GroupState.PREPARING_REBALANCE, now_ms)
+        timeout_ms = self.roster.rebalance_timeout_ms
+        if self._is_initial:
+            delay_ms = self._settings.initial_rebalance_delay_ms
+            self._initial_wait_ms = max(timeout_ms - delay_ms, 0)
+            self._wait_for_joins(now_ms + delay_ms)
+        else:
+            self._wait_for_joins(now_ms + timeout_ms)
+            self._complete_if_all_joined(now_ms)
+
+    def _wait_for_joins(self, deadline_ms: int) -> None:
+        self._join_deadline_ms = deadline_ms
+        self._look_again(deadline_ms)
+
+    def _complete_if_all_joined(self, now_ms: int) -> None:
+        preparing = self.state is GroupState.PREPARING_REBALANCE
+        if preparing and not self._is_initial and self.roster.all_joined:
+            self._complete_join(now_ms)
+
+    def _wait_is_over(self, now_ms: int) -> None:
+        """The join deadline has passed."""
+        if self._is_initial and self._more_came and self._initial_wait_ms > 0:
+            wait_ms = min(self._settings.initial_rebalance_delay_ms, self._initial_wait_ms)
+            self._more_came = False
+            self._initial_wait_ms -= wait_ms
+            self._wait_for_joins(now_ms + wait_ms)
+        else:
+            self._complete_join(now_ms)
+
+    def _complete_join(self, now_ms: int) -> None:
+        """Begin the next generation with those who have joined, and static members, who may be
+        away for as long as their session lasts."""
+        for member in self.roster:
+            if member.join_ticket is None and not member.is_static:
+                self.roster.remove(member)
+        if len(self.roster) and not self.roster.elect_joined_leader():
+            # Only static members, all of them away: they come back or their sessions end.
+            wait_ms = max(self.roster.rebalance_timeout_ms, ABSENT_MEMBERS_WAIT_MS)
+            self._wait_for_joins(now_ms + wait_ms)
+            return
+        self._join_deadline_ms = None
+        if len(self.roster):
+            self._begin_generation(now_ms)
+        else:
+            self._become_empty(now_ms)
+        self._is_initial = False
+
+    def _begin_generation(self, now_ms: int) -> None:
+        self.generation += 1
+        self.protocol_name = self.roster.select_protocol()
+        self._enter(GroupState.COMPLETING_REBALANCE, now_ms)
+        self._sync_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
+        self._look_again(self._sync_deadline_ms)
+        for member in self.roster:
+            member.is_new = False
+            member.owes_sync = True
+            self._lives(member, now_ms)
+            ticket = self.roster.take_join(member)
+            if ticket is not None:
+                self._answer(ticket, self._joined(member))
+
+    def _become_empty(self, now_ms: int) -> None:
+        self._enter(GroupState.EMPTY, now_ms)
+        if not self._is_initial:
+            # Else whoever came has gone before there was a generation: nothing has changed.
+            self.generation += 1
+            self.protocol_name = None
+            self._writes = True
+
+    # Syncing.
+
+    def sync(self, sync: Sync, ticket: Ticket, *, now_ms: int) -> Outcome:
+        """Answer a SyncGroup, or keep its ticket until the leader's brings the assignment."""
+        member = self.roster.find(sync.member_id, sync.instance_id)
+        if isinstance(member, ErrorCode):
+            self._answer(ticket, Synced(error_code=member))
+        elif (error := self._sync_error(sync)) is not ErrorCode.NONE:
+            self._answer(ticket, Synced(error_code=error))
+        elif self.state is GroupState.STABLE:
+            member.owes_sync = False
+            self._answer(ticket, self._synced(member))
+        else:
+            self._refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
+            member.owes_sync = False
+            member.sync_ticket = ticket
+            if self.roster.leader_id == member.member_id:
+                self._assign(sync.assignments, now_ms)
+        return self._outcome()
+
+    def _sync_error(self, sync: Sync) -> ErrorCode:
+        if sync.generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if sync.protocol_type not in (None, self.roster.protocol_type):
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if sync.protocol_name not in (None, self.protocol_name) and self.protocol_name is not None:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def _assign(self, assignments: dict[str, bytes], now_ms: int) -> None:
+        """The leader has spoken; whom it left out gets nothing to do."""
+        self._enter(GroupState.STABLE, now_ms)
+        self._writes = True
+        for member in self.roster:
+            member.assignment = assignments.get(member.member_id, b"")
+            ticket, member.sync_ticket = member.sync_ticket, None
+            if ticket is not None:
+                self._lives(member, now_ms)
+                self._answer(ticket, self._synced(member))
+
+    # Living and leaving.
+
+    def heartbeat(
+        self, member_id: str, instance_id: str | None, generation: int, *, now_ms: int
+    ) -> ErrorCode:
+        """Note that a member lives. What it owes does not change, so there is no outcome."""
+        member = self.roster.find(member_id, instance_id)
+        if isinstance(member, ErrorCode):
+            return member
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        member.lives(now_ms)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def leave(self, leaving: Iterable[Leave], ticket: Ticket, *, now_ms: int) -> Outcome:
+        """Let members go, each answered for itself."""
+        codes = tuple(self._leave(each) for each in leaving)
+        if ErrorCode.NONE in codes:
+            self._after_removal(now_ms)
+        self._answer(ticket, Left(error_codes=codes))
+        return self._outcome()
+
+    def _leave(self, leave: Leave) -> ErrorCode:
+        if self.roster.pending.pop(leave.member_id, None) is not None:
+            return ErrorCode.NONE
+        member: Member | ErrorCode | None
+        if leave.member_id == NO_MEMBER and leave.instance_id is not None:
+            member = self.roster.static_member(leave.instance_id)
+        else:
+            member = self.roster.find(leave.member_id, leave.instance_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(member, ErrorCode):
+            return member
+        self._remove(member)
+        return ErrorCode.NONE
+
+    def _remove(self, member: Member) -> None:
+        """Forget a member; what it waits for ends. It may come back as a new one."""
+        self._refuse_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID)
+        self.roster.remove(member)
+
+    def _after_removal(self, now_ms: int) -> None:
+        """Somebody has gone: the others have to share its work, or need not wait any more."""
+        if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            self._prepare_rebalance(now_ms)
+        else:
+            self._complete_if_all_joined(now_ms)
+
+    # Time.
+
+    def expire(self, now_ms: int) -> Outcome:
+        """Do what is due; to be called when the last outcome's deadline is reached."""
+        self._deadline_ms = None
+        self._expire_sessions(now_ms)
+        if _is_due(self._join_deadline_ms, now_ms):
+            self._wait_is_over(now_ms)
+        if _is_due(self._sync_deadline_ms, now_ms):
+            self._expire_syncs(now_ms)
+        self._look_at_all_deadlines()
+        return self._outcome()
+
+    def _expire_sessions(self, now_ms: int) -> None:
+        pending = self.roster.pending
+        late = [member_id for member_id, due_ms in pending.items() if due_ms <= now_ms]
+        silent = [m for m in self.roster if m.can_expire and m.session_deadline_ms <= now_ms]
+        for member_id in late:
+            del pending[member_id]
+        for member in silent:
+            self._remove(member)
+        if silent:
+            self._after_removal(now_ms)
+        elif late:
+            self._complete_if_all_joined(now_ms)
+
+    def _expire_syncs(self, now_ms: int) -> None:
+        """Members that were told of a generation and never asked for their assignment go."""
+        self._sync_deadline_ms = None
+        late = [member for member in self.roster if member.owes_sync]
+        for member in late:
+            self._remove(member)
+        if late:
+            self._prepare_rebalance(now_ms)
+
+    def _look_at_all_deadlines(self) -> None:
+        for due_ms in (self._join_deadline_ms, self._sync_deadline_ms):
+            if due_ms is not None:
+                self._look_again(due_ms)
+        for due_ms in self.roster.pending.values():
+            self._look_again(due_ms)
+        for member in self.roster:
+            if member.can_expire:
+                self._look_again(member.session_deadline_ms)
+
+    # What a step owes.
+
+    def abandon(self, error_code: ErrorCode) -> Outcome:
+        """Answer everybody who waits with an error; the group is to be forgotten then."""
+        for member in self.roster:
+            self._refuse_waiting(member, error_code)
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
+        answers = tuple(self._answers)
+        records = (self._record(),) if self._writes else ()
+        self._answers.clear()
+        self._writes = False
+        return Outcome(answers=answers, records=records, deadline_ms=self._deadline_ms)
+
+    def _record(self) -> GroupRecord:
+        """What a broker must know of the group to go on with it after a restart."""
+        value = GroupMetadataValue(
+            protocol_type=self.roster.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.roster.leader_id,
+            current_state_timestamp=self.state_since_ms,
+            members=tuple(member.stored(self.protocol_name) for member in self.roster),
+        )
+        return GroupRecord(GroupMetadataKey(group=self.group_id), value)
+
+    def _enter(self, state: GroupState, now_ms: int) -> None:
+        self.state = state
+        self.state_since_ms = now_ms
+
+    def _lives(self, member: Member, now_ms: int) -> None:
+        member.lives(now_ms)
+        self._look_again(member.session_deadline_ms)
+
+    def _look_again(self, due_ms: int) -> None:
+        if self._deadline_ms is None or due_ms < self._deadline_ms:
+            self._deadline_ms = due_ms
+
+    def _answer(self, ticket: Ticket, value: Joined | Synced | Left) -> None:
+        self._answers.append(Answer(ticket=ticket, value=value))
+
+    def _refuse_join(self, ticket: Ticket, error_code: ErrorCode, member_id: str) -> None:
+        self._answer(ticket, Joined(error_code=error_code, member_id=member_id))
+
+    def _refuse_sync(self, member: Member, error_code: ErrorCode, now_ms: int) -> None:
+        ticket, member.sync_ticket = member.sync_ticket, None
+        if ticket is not None:
+            self._lives(member, now_ms)
+            self._answer(ticket, Synced(error_code=error_code))
+
+    def _refuse_waiting(self, member: Member, error_code: ErrorCode) -> None:
+        """End what a member waits for."""
+        ticket = self.roster.take_join(member)
+        if ticket is not None:
+            self._refuse_join(ticket, error_code, member.member_id)
+        ticket, member.sync_ticket = member.sync_ticket, None
+        if ticket is not None:
+            self._answer(ticket, Synced(error_code=error_code))
+
+    def _joined(
+        self, member: Member, *, leader_id: str | None = None, skip_assignment: bool = False
+    ) -> Joined:
+        leader_id = leader_id or self.roster.leader_id or NO_MEMBER
+        leads = leader_id == member.member_id
+        return Joined(
+            member_id=member.member_id,
+            generation=self.generation,
+            protocol_type=self.roster.protocol_type,
+            protocol_name=self.protocol_name,
+            leader_id=leader_id,
+            skip_assignment=skip_assignment,
+            members=self._joined_members() if leads else (),
+        )
+
+    def _joined_members(self) -> tuple[JoinedMember, ...]:
+        return tuple(
+            JoinedMember(
+                member_id=member.member_id,
+                instance_id=member.instance_id,
+                metadata=member.metadata(self.protocol_name),
+            )
+            for member in self.roster
+        )
+
+    def _synced(self, member: Member) -> Synced:
+        return Synced(
+            protocol_type=self.roster.protocol_type,
+            protocol_name=self.protocol_name,
+            assignment=member.assignment,
+        )
+
+
+def _is_due(deadline_ms: int | None, now_ms: int) -> bool:
+    return deadline_ms is not None and deadline_ms <= now_ms
