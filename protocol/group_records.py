@@ -60,6 +60,10 @@ class UnknownGroupRecord(DecodeError):
     """A key's type, or a value's version, that this release does not know: a later one wrote it."""
 
 
+class UnknownGroupKey(UnknownGroupRecord):
+    """It is the key's type: the record is about something that this release does not have."""
+
+
 class GroupKey(Message):
     """What a record is about."""
 
@@ -389,12 +393,12 @@ def read_record(key: bytes, value: bytes | None) -> GroupRecord:
     """The record that these bytes are.
 
     Raises:
-        UnknownGroupRecord: a later release wrote it.
+        UnknownGroupKey, UnknownGroupRecord: a later release wrote it.
         DecodeError: the bytes are no such record.
     """
     record_type = _prefix(key, "key")
     if record_type not in RECORD_TYPES:
-        raise UnknownGroupRecord(f"key of type {record_type}")
+        raise UnknownGroupKey(f"key of type {record_type}")
     key_class, value_class = RECORD_TYPES[record_type]
     return GroupRecord(
         decode(key_class, 0, memoryview(key), PREFIX.size),

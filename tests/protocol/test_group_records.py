@@ -16,6 +16,7 @@ from protocol.group_records import (
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
+    UnknownGroupKey,
     UnknownGroupRecord,
     read_record,
     write_key,
@@ -100,7 +101,7 @@ def test_values_of_earlier_releases_are_read() -> None:
 
 
 def test_what_a_later_release_wrote_is_named_and_not_guessed_at() -> None:
-    with pytest.raises(UnknownGroupRecord, match="key of type 17"):
+    with pytest.raises(UnknownGroupKey, match="key of type 17"):
         read_record(b"\0\x11\0\1g", b"\0\0")
     with pytest.raises(UnknownGroupRecord, match="OffsetCommitValue of version 5"):
         read_record(write_key(COMMIT_KEY), b"\0\5" + b"\0" * 30)

@@ -3,63 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, read_record
-from protocol.record_batch import read_records
-from server.fetch_waiters import FetchWaiters
-from server.group_commit import GroupCommit
 from server.groups.offsets_topic import (
     OFFSETS_TOPIC,
-    OffsetsTopic,
     RecordsTooLarge,
     java_abs,
     java_hash,
 )
 from storage.errors import LogOffline, StorageError
-from storage.log import PartitionLog
-from storage.reader import Isolation
-from storage.wal import Wal
-from tests.harness.topics_world import FixedClock, World, opened
-
-
-def commit(partition: int = 0, offset: int = 1, *, metadata: str = "") -> GroupRecord:
-    return GroupRecord(
-        OffsetCommitKey(group="g", topic="t", partition=partition),
-        OffsetCommitValue(offset=offset, metadata=metadata, commit_timestamp=7),
-    )
-
-
-@asynccontextmanager
-async def offsets_topic(path: Path) -> AsyncIterator[tuple[OffsetsTopic, World]]:
-    async with opened(path) as world:
-        wal = Wal()
-        group_commit = GroupCommit(wal, FetchWaiters(), flush_on_acks_all=True)
-        yield (
-            OffsetsTopic(
-                world.topics, group_commit, FixedClock(), partitions_count=4, segment_bytes=1 << 20
-            ),
-            world,
-        )
-        await group_commit.stop()
-        wal.close()
-
-
-def records_of(log: PartitionLog) -> list[GroupRecord]:
-    found = log.read(
-        0, max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
-    )
-    assert not isinstance(found, int)
-    data = b"".join(region.read_bytes() for region in found.regions)
-    found.release()
-    return [
-        read_record(record.key or b"", record.value)
-        for record in read_records(data, decompressed_bytes_max=1 << 20)
-    ]
+from tests.harness.offsets_world import commit, offsets_topic, records_of
+from tests.harness.topics_world import opened
 
 
 @pytest.mark.parametrize(

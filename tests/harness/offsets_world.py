@@ -1,0 +1,56 @@
+"""`__consumer_offsets` on a real disk, with rounds of syncs, and records for it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, read_record
+from protocol.record_batch import read_records
+from server.fetch_waiters import FetchWaiters
+from server.group_commit import GroupCommit
+from server.groups.offsets_topic import OffsetsTopic
+from storage.log import PartitionLog
+from storage.reader import Isolation
+from storage.wal import Wal
+from tests.harness.topics_world import FixedClock, World, opened
+
+
+def commit(
+    partition: int = 0, offset: int = 1, *, group: str = "g", topic: str = "t", **fields: Any
+) -> GroupRecord:
+    """A commit; its fields are `OffsetCommitValue`'s."""
+    value: dict[str, Any] = {"offset": offset, "metadata": "", "commit_timestamp": 7}
+    key = OffsetCommitKey(group=group, topic=topic, partition=partition)
+    return GroupRecord(key, OffsetCommitValue(**value | fields))
+
+
+@asynccontextmanager
+async def offsets_topic(path: Path) -> AsyncIterator[tuple[OffsetsTopic, World]]:
+    async with opened(path) as world:
+        wal = Wal()
+        group_commit = GroupCommit(wal, FetchWaiters(), flush_on_acks_all=True)
+        yield (
+            OffsetsTopic(
+                world.topics, group_commit, FixedClock(), partitions_count=4, segment_bytes=1 << 20
+            ),
+            world,
+        )
+        await group_commit.stop()
+        wal.close()
+
+
+def records_of(log: PartitionLog) -> list[GroupRecord]:
+    """The records of the log's first batch."""
+    found = log.read(
+        0, max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    )
+    assert not isinstance(found, int)
+    data = b"".join(region.read_bytes() for region in found.regions)
+    found.release()
+    return [
+        read_record(record.key or b"", record.value)
+        for record in read_records(data, decompressed_bytes_max=1 << 20)
+    ]
