@@ -69,11 +69,11 @@ PASS_TITLES = ("partition", "took", "before", "after", "dropped", "why")
 
 def pass_row(report: Json) -> tuple[str, ...]:
     """A completed pass as a row under `PASS_TITLES`."""
+    sizes = (report["bytes_before"], report["bytes_after"])
     return (
         name_of(report),
         duration_text(report["seconds"]),
-        size_text(report["bytes_before"]),
-        size_text(report["bytes_after"]),
+        *(size_text(size) if report["groups"] else "-" for size in sizes),
         f"{sum(count for _, count in _dropped(report)):,}",
         reason_text(report),
     )

@@ -39,7 +39,7 @@ class HistoryProbe(SilentProbe):
         self._started_at[topic, partition] = self._clock.monotonic()
 
     def pass_completed(self, report: PassReport) -> None:
-        members = {name: getattr(report, name) for name in TOLD}
+        members = {name: _short(getattr(report, name)) for name in TOLD}
         self._write("completed", report.topic, report.partition, members)
 
     def pass_aborted(self, topic: str, partition: int, reason: str) -> None:
@@ -63,7 +63,12 @@ class HistoryProbe(SilentProbe):
             "result": result,
             "topic": topic,
             "partition": partition,
-            "seconds": now - self._started_at.pop((topic, partition), now),
+            "seconds": _short(now - self._started_at.pop((topic, partition), now)),
             **members,
         }
         self._background(lambda: self._history.append(entry))
+
+
+def _short(value: object) -> object:
+    """To the microsecond, so that more passes fit into a history of so many bytes."""
+    return round(value, 6) if isinstance(value, float) else value

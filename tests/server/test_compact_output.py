@@ -83,12 +83,14 @@ def test_a_report_says_what_died_why_and_what_was_left_alone(
 
 
 def test_the_history_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    print_history([completed(), FAILED], None)
+    untouched = {**completed(), "groups": 0, "records_by_verdict": {}, "reason": "DIRTY"}
+    print_history([completed(), untouched, FAILED], None)
 
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
         "ended (UTC)          partition    took   before     after  dropped  why",
         "2026-11-21 16:50:08  orders-0   128 ms  12.2 MB  766.8 kB  151,314  tombstones due",
+        "2026-11-21 16:50:08  orders-0   128 ms        -         -        0  dirty",
         "1970-01-01 00:00:00  orders-1    10 ms                              failed",
         "1970-01-01 00:00:00  orders-1 failed: segment 0.v1: the CRC of the batch at byte 71 differs",
     ]
