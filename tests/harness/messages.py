@@ -115,8 +115,8 @@ class MessageGenerator:
             return None
         if name.endswith("error_code"):
             return self.rng.randint(-1, 133)
-        if name == "log_append_time_ms":
-            # kio turns it into a datetime.
+        if name in ("log_append_time_ms", "retention_time_ms"):
+            # kio turns it into a datetime, or a timedelta.
             return self.rng.choice([-1, self.rng.randrange(4_000_000_000_000)])
         return self._value(field.type)
 

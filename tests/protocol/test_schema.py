@@ -13,7 +13,16 @@ import pytest
 from protocol.api_keys import APIS
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, FetchPartition
 from protocol.primitives import ZERO_UUID
-from protocol.schema import Kind, Message, NamedField, Payload, WireType, fields_of, part_size
+from protocol.schema import (
+    NEVER,
+    Kind,
+    Message,
+    NamedField,
+    Payload,
+    WireType,
+    fields_of,
+    part_size,
+)
 from tests.harness.messages import Schema, kafka_schema, message_types, snake_case, versions_of
 
 each_message = pytest.mark.parametrize(
@@ -41,7 +50,8 @@ def test_key_and_flexible_versions_are_kafkas(message_type: type[Message]) -> No
     assert message_type.api_key == schema["apiKey"]
     assert message_type.versions[0] in versions_of(schema["validVersions"], last=99)
     assert message_type.versions[1] in versions_of(schema["validVersions"], last=99)
-    assert schema["flexibleVersions"] == f"{message_type.flexible_since}+"
+    flexible = message_type.flexible_since
+    assert schema["flexibleVersions"] == ("none" if flexible == NEVER else f"{flexible}+")
 
 
 @each_message

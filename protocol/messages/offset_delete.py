@@ -1,0 +1,68 @@
+"""OffsetDelete (key 47): forget what a group has committed for some partitions (KIP-496).
+
+Source: OffsetDeleteRequest.json, OffsetDeleteResponse.json.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import INT16, INT32, NEVER, STRING, Message, array, wire, wire_class
+
+
+@wire_class
+class OffsetDeleteRequestPartition:
+    """One partition."""
+
+    partition_index: int = wire(INT32)
+
+
+@wire_class
+class OffsetDeleteRequestTopic:
+    """Partitions of one topic."""
+
+    name: str = wire(STRING)
+    partitions: tuple[OffsetDeleteRequestPartition, ...] = wire(array(OffsetDeleteRequestPartition))
+
+
+@wire_class
+class OffsetDeleteRequest(Message):
+    """Offsets to forget."""
+
+    api_key = 47
+    versions = (0, 0)
+    flexible_since = NEVER
+
+    group_id: str = wire(STRING)
+    topics: tuple[OffsetDeleteRequestTopic, ...] = wire(array(OffsetDeleteRequestTopic))
+
+
+@wire_class
+class OffsetDeleteResponsePartition:
+    """Whether one partition's offset is forgotten."""
+
+    partition_index: int = wire(INT32)
+    error_code: int = wire(INT16)
+
+
+@wire_class
+class OffsetDeleteResponseTopic:
+    """One topic's partitions."""
+
+    name: str = wire(STRING)
+    partitions: tuple[OffsetDeleteResponsePartition, ...] = wire(
+        array(OffsetDeleteResponsePartition)
+    )
+
+
+@wire_class
+class OffsetDeleteResponse(Message):
+    """Whether each offset is forgotten."""
+
+    api_key = 47
+    versions = (0, 0)
+    flexible_since = NEVER
+
+    error_code: int = wire(INT16)
+    throttle_time_ms: int = wire(INT32, default=0, ignorable=True)
+    topics: tuple[OffsetDeleteResponseTopic, ...] = wire(
+        array(OffsetDeleteResponseTopic), default=()
+    )
