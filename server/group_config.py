@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from server.network_config import NetworkConfig
-from storage.config_property import INT, INT_MAX, prop
+from storage.config_property import INT, INT_MAX, LONG, prop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,4 +52,51 @@ class GroupConfig(NetworkConfig):
         at_least=1,
         dynamic=False,
         doc="The most members of a group.",
+    )
+    offsets_topic_num_partitions: int = prop(
+        "offsets.topic.num.partitions",
+        INT,
+        default=50,
+        at_least=1,
+        dynamic=False,
+        doc="Partitions of __consumer_offsets, which holds what groups are and have committed. It counts"
+        " when the topic is made; which partition a group is in never changes.",
+    )
+    offsets_topic_segment_bytes: int = prop(
+        "offsets.topic.segment.bytes",
+        INT,
+        default=104_857_600,
+        at_least=1 << 20,
+        unit="bytes",
+        dynamic=False,
+        doc="segment.bytes of __consumer_offsets. Small, so that it is compacted soon and loads fast.",
+    )
+    offsets_retention_minutes: int = prop(
+        "offsets.retention.minutes",
+        INT,
+        default=10_080,
+        at_least=1,
+        unit="minutes",
+        dynamic=False,
+        doc="A committed offset is forgotten so long after its group has lost its last member; where"
+        " nobody is a member, or subscribed to the topic, so long after it was committed (KIP-211).",
+    )
+    offsets_retention_check_interval_ms: int = prop(
+        "offsets.retention.check.interval.ms",
+        LONG,
+        default=600_000,
+        at_least=1,
+        unit="ms",
+        dynamic=False,
+        doc="How often committed offsets are looked at for those that have expired.",
+    )
+    offset_metadata_max_bytes: int = prop(
+        "offset.metadata.max.bytes",
+        INT,
+        default=4_096,
+        at_least=0,
+        unit="bytes",
+        dynamic=False,
+        doc="The longest metadata that a commit may bring for a partition; counted in characters, as"
+        " Kafka does.",
     )
