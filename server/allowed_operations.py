@@ -50,6 +50,13 @@ _ON_CLUSTER = _bits(
     Operation.ALTER_CONFIGS,
     Operation.IDEMPOTENT_WRITE,
 )
+_ON_GROUP = _bits(
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
 
 
 def on_topic(*, is_asked: bool = True) -> int:
@@ -60,3 +67,8 @@ def on_topic(*, is_asked: bool = True) -> int:
 def on_cluster(*, is_asked: bool = True) -> int:
     """What may be done to the cluster."""
     return _ON_CLUSTER if is_asked else UNASKED
+
+
+def on_group(*, is_asked: bool = True) -> int:
+    """What may be done to a group."""
+    return _ON_GROUP if is_asked else UNASKED

@@ -28,6 +28,7 @@ from server.dispatch import Dispatcher
 from server.embedded_store import EmbeddedMetadataStore
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
+from server.groups.coordinator import GroupCoordinator, coordinator_of
 from server.latency_watch import LatencyWatch
 from server.limits import ConnectionLimits, RequestMemory
 from server.listener import Listeners, SocketOptions
@@ -89,6 +90,7 @@ class Broker:
         "fetch_waiters",
         "files",
         "group_commit",
+        "groups",
         "has_storage",
         "http_port",
         "node",
@@ -106,6 +108,7 @@ class Broker:
     topics: Topics
     producer_ids: ProducerIds
     group_commit: GroupCommit
+    groups: GroupCoordinator
     fetch_waiters: FetchWaiters
     cold_reads: ColdReads
     probe: ServerProbe
@@ -191,6 +194,9 @@ class Broker:
     async def stop(self) -> None:
         """Drain, make everything durable and give everything back; also after a failed start."""
         self._state = "stopping"
+        if self.has_storage:
+            # First, so that no connection waits for an answer of theirs.
+            await self.groups.stop()
         if self._listeners is not None:
             await self._listeners.stop(grace_s=self.config.controlled_shutdown_timeout_ms / 1000)
         watches = (self._watch, self._log_clock, self._latency_watch, self._space_watch)
@@ -250,6 +256,10 @@ class Broker:
         await self.topics.open()
         self._pauses = CompactionPauses(self._store, clock_ms=self.clock.now_ms)
         await self._pauses.open({topic.id for topic in self.topics.all()})
+        self.groups = coordinator_of(
+            self.topics, self.group_commit, self.configs.config, clock=self.clock
+        )
+        self.groups.start()
         self.has_storage = True
 
     async def _close_storage(self) -> None:

@@ -366,6 +366,12 @@ class Group:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
+    def lives(self, member_id: str, *, now_ms: int) -> None:
+        """Note that a member lives, where that has shown in something else, such as a commit."""
+        member = self.roster.get(member_id)
+        if member is not None:
+            member.lives(now_ms)
+
     def leave(self, leaving: Iterable[Leave], ticket: Ticket, *, now_ms: int) -> Outcome:
         """Let members go, each answered for itself."""
         codes = tuple(self._leave(each) for each in leaving)

@@ -1,0 +1,266 @@
+"""The asyncio shell over groups: requests become steps, and what a step owes is done.
+
+    request -> loaded? -> group.step(event, now) -> outcome: records, answers, deadline
+                                                       |        |         |
+                              appended to the group's partition |   one timer for all
+                              durable ------------------------> answered
+
+Only the event loop touches groups, and a step runs to its end, so a group's events come one at a
+time. An answer waits until all that its group has written is durable (`group_entry.py`).
+
+Source: Apache Kafka, GroupCoordinatorService.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from protocol.error_codes import ErrorCode
+from protocol.group_records import GroupMetadataKey, GroupRecord
+from server.clock import Clock
+from server.group_commit import GroupCommit
+from server.group_config import GroupConfig
+from server.groups.committed_offsets import tombstones
+from server.groups.deadlines import Deadlines
+from server.groups.events import Join, Leave, Sync
+from server.groups.group import Group, GroupSettings
+from server.groups.group_checks import delete_error
+from server.groups.group_entry import GroupEntry, refused
+from server.groups.group_table import GroupTable
+from server.groups.member import NO_MEMBER
+from server.groups.offsets_topic import OffsetsTopic, RecordsTooLarge
+from server.groups.outcome import Answer, Joined, Left, Outcome, Synced
+from server.topics import Topics
+from storage.errors import StorageError
+
+_log = logging.getLogger("server.groups")
+
+A = TypeVar("A", Joined, Synced, Left)
+
+
+class GroupCoordinator:
+    """What clients ask of groups, but for their offsets."""
+
+    __slots__ = ("_deadlines", "_is_stopping", "_topic", "_under_way", "table")
+
+    def __init__(self, topic: OffsetsTopic, table: GroupTable) -> None:
+        # Constant after construction
+        self._topic = topic
+        self.table = table
+        self._deadlines = Deadlines(self.table.now_ms, self._time_is_up)
+        # State
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+
+    def start(self) -> None:
+        """Begin to read the groups back."""
+        self.table.start(on_loaded=self._wait_for_members)
+
+    async def stop(self) -> None:
+        """Answer everybody who waits, and let what is being written become durable."""
+        self._is_stopping = True
+        await self.table.stop()
+        self._deadlines.stop()
+        for entry in self.table.entries():
+            self._owed(entry, entry.group.abandon(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+
+    # Members.
+
+    async def join(self, group_id: str, join: Join) -> Awaitable[Joined]:
+        """Let a member join; what is returned resolves when its generation begins."""
+        try:
+            await self._topic.ensure()
+        except StorageError as error:
+            _log.warning("%s: %s", group_id, error)
+            return _now(Joined(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        entry = self._find(group_id)
+        if entry is None and join.member_id == NO_MEMBER:
+            entry = self.table.create(group_id)
+        if not isinstance(entry, GroupEntry):
+            code = entry or ErrorCode.UNKNOWN_MEMBER_ID
+            return _now(Joined(error_code=code, member_id=join.member_id))
+        group, now_ms = entry.group, self.table.now_ms()
+        return self._step(entry, lambda ticket: group.join(join, ticket, now_ms=now_ms), Joined)
+
+    def sync(self, group_id: str, sync: Sync) -> Awaitable[Synced]:
+        """Give a member its assignment; what is returned resolves when the leader has given it."""
+        entry = self._find(group_id)
+        if not isinstance(entry, GroupEntry):
+            return _now(Synced(error_code=entry or ErrorCode.UNKNOWN_MEMBER_ID))
+        group, now_ms = entry.group, self.table.now_ms()
+        return self._step(entry, lambda ticket: group.sync(sync, ticket, now_ms=now_ms), Synced)
+
+    def heartbeat(
+        self, group_id: str, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
+        """Note that a member lives."""
+        entry = self._find(group_id)
+        if entry is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # All is well as far as anybody knows.
+            return ErrorCode.NONE
+        if not isinstance(entry, GroupEntry):
+            return entry or ErrorCode.UNKNOWN_MEMBER_ID
+        now_ms = self.table.now_ms()
+        return entry.group.heartbeat(member_id, instance_id, generation, now_ms=now_ms)
+
+    def leave(self, group_id: str, leaving: Sequence[Leave]) -> Awaitable[Left] | ErrorCode:
+        """Let members go; an error for the whole request."""
+        entry = self._find(group_id)
+        if isinstance(entry, ErrorCode):
+            return entry
+        if entry is None:
+            return _now(Left(error_codes=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(leaving)))
+        group, now_ms = entry.group, self.table.now_ms()
+        return self._step(entry, lambda ticket: group.leave(leaving, ticket, now_ms=now_ms), Left)
+
+    # Groups.
+
+    def describe(self, group_id: str) -> Group | ErrorCode | None:
+        """A group as it is now; None if there is none."""
+        entry = self._find(group_id)
+        return entry.group if isinstance(entry, GroupEntry) else entry
+
+    def groups(self) -> list[Group] | ErrorCode:
+        """All groups; an error while some are not known yet."""
+        if self._is_stopping:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if self.table.is_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return [entry.group for entry in self.table.entries()]
+
+    async def delete(self, group_id: str) -> ErrorCode:
+        """Forget a group without members, and all that it has committed."""
+        entry = self._find(group_id)
+        if not isinstance(entry, GroupEntry):
+            return entry or ErrorCode.GROUP_ID_NOT_FOUND
+        if (error := delete_error(entry.group)) is not ErrorCode.NONE:
+            return error
+        self.table.forget(entry)
+        key = GroupMetadataKey(group=group_id)
+        gone = (*tombstones(group_id, entry.offsets.keys()), GroupRecord(key, None))
+        try:
+            await self._appended(entry, gone)
+        except StorageError as error_of_disk:
+            _log.warning("%s: could not be deleted, %s", group_id, error_of_disk)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NONE
+
+    # Steps.
+
+    def _find(self, group_id: str) -> GroupEntry | ErrorCode | None:
+        if self._is_stopping:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self.table.find(group_id)
+
+    def _step(
+        self, entry: GroupEntry, step: Callable[[object], Outcome], answer_type: type[A]
+    ) -> Awaitable[A]:
+        ticket: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        self._owed(entry, step(ticket))
+        return ticket
+
+    def _time_is_up(self, group_id: str) -> None:
+        entry = self.table.find(group_id)
+        if isinstance(entry, GroupEntry):
+            self._owed(entry, entry.group.expire(self.table.now_ms()))
+
+    def _wait_for_members(self, entry: GroupEntry) -> None:
+        """Begin to count the sessions of a group that was read."""
+        self._owed(entry, entry.group.expire(self.table.now_ms()))
+
+    def _owed(self, entry: GroupEntry, outcome: Outcome) -> None:
+        """Do what a step owes."""
+        self._deadlines.set(entry.group.group_id, outcome.deadline_ms)
+        entry.held += outcome.answers
+        if outcome.records:
+            self._write(entry, outcome.records)
+        if not entry.writes:
+            self._settled(entry)
+
+    def _write(self, entry: GroupEntry, records: Sequence[GroupRecord]) -> None:
+        entry.writes += 1
+        task = asyncio.create_task(self._written(entry, self._appended(entry, records), records))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _written(
+        self, entry: GroupEntry, appended: Awaitable[int], records: Sequence[GroupRecord]
+    ) -> None:
+        """Wait until records of a group itself are durable."""
+        try:
+            entry.note_stored(records, await appended)
+        except StorageError as error:
+            is_ours = isinstance(error, RecordsTooLarge)
+            code = (
+                ErrorCode.UNKNOWN_SERVER_ERROR if is_ours else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            )
+            _log.warning("%s: could not be written, %s", entry.group.group_id, error)
+            entry.failure = code
+        entry.writes -= 1
+        if not entry.writes:
+            self._settled(entry)
+
+    def _appended(self, entry: GroupEntry, records: Sequence[GroupRecord]) -> Awaitable[int]:
+        """Append now; what is returned raises whatever goes wrong."""
+        try:
+            return self._topic.append(self._topic.partition_of(entry.group.group_id), records)
+        except StorageError as error:
+            future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            future.set_exception(error)
+            return future
+
+    def _settled(self, entry: GroupEntry) -> None:
+        """Everything that the group has written is durable, or failed: say what was held."""
+        held, entry.held = entry.held, []
+        failure, entry.failure = entry.failure, None
+        if failure is None:
+            _give(held)
+        else:
+            abandoned = entry.group.abandon(failure)
+            _give([_as_error(answer, failure) for answer in (*held, *abandoned.answers)])
+            entry.group = self.table.as_stored(entry)
+            self._wait_for_members(entry)
+        if entry.is_vacant:
+            self.table.forget(entry)
+
+
+def coordinator_of(
+    topics: Topics, group_commit: GroupCommit, config: GroupConfig, *, clock: Clock
+) -> GroupCoordinator:
+    """The coordinator of a broker's groups."""
+    topic = OffsetsTopic(
+        topics,
+        group_commit,
+        clock,
+        partitions_count=config.offsets_topic_num_partitions,
+        segment_bytes=config.offsets_topic_segment_bytes,
+    )
+    settings = GroupSettings(
+        initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        size_max=config.group_max_size,
+    )
+    return GroupCoordinator(topic, GroupTable(topic, settings, clock))
+
+
+def _give(answers: Sequence[Answer]) -> None:
+    for answer in answers:
+        ticket = answer.ticket
+        assert isinstance(ticket, asyncio.Future)
+        # Whoever asked may be gone.
+        if not ticket.done():
+            ticket.set_result(answer.value)
+
+
+def _as_error(answer: Answer, error_code: ErrorCode) -> Answer:
+    return Answer(ticket=answer.ticket, value=refused(answer.value, error_code))
+
+
+def _now(answer: A) -> Awaitable[A]:
+    future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+    future.set_result(answer)
+    return future

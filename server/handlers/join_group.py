@@ -1,0 +1,99 @@
+"""JoinGroup (key 11), v0-v9.
+
+Behaviour: waits until everybody has joined, or the rebalance timeout is over; then each member hears
+of the generation, and the leader of all members. A later request of the same connection does not
+wait for that, so a member can leave while it waits.
+Versions: v0 has the session timeout for a rebalance timeout · v4 a new member is told its id and comes
+again with it (KIP-394) · v5 static members (KIP-345) · v9 a static leader need not assign (KIP-814).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+)
+from protocol.schema import copied
+from server.dispatch import RequestContext
+from server.groups.events import Join
+from server.groups.member import MemberProtocol
+from server.groups.outcome import Joined
+
+REBALANCE_TIMEOUT_SINCE = 1
+MEMBER_ID_REQUIRED_SINCE = 4
+NULL_PROTOCOL_SINCE = 7
+SKIP_ASSIGNMENT_SINCE = 9
+
+
+async def handle(
+    request: JoinGroupRequest, context: RequestContext
+) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
+    """Check what can be checked without the group, then let the member join."""
+    config = context.broker.config
+    if not request.group_id:
+        return refuse(request, context, ErrorCode.INVALID_GROUP_ID, "")
+    timeout_ms, at_most_ms = request.session_timeout_ms, config.group_max_session_timeout_ms
+    if not config.group_min_session_timeout_ms <= timeout_ms <= at_most_ms:
+        return refuse(request, context, ErrorCode.INVALID_SESSION_TIMEOUT, "")
+    joined = await context.broker.groups.join(request.group_id, _join(request, context))
+    return _answer(joined, context)
+
+
+def refuse(
+    request: JoinGroupRequest, context: RequestContext, error_code: ErrorCode, message: str
+) -> JoinGroupResponse:
+    return _response(Joined(error_code=error_code, member_id=request.member_id), context)
+
+
+def _join(request: JoinGroupRequest, context: RequestContext) -> Join:
+    version, client_id = context.header.api_version, context.header.client_id or ""
+    has_rebalance_timeout = version >= REBALANCE_TIMEOUT_SINCE
+    rebalance_timeout_ms = request.rebalance_timeout_ms
+    name = client_id if request.group_instance_id is None else request.group_instance_id
+    return Join(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        new_member_id=f"{name}-{uuid.uuid4()}",
+        client_id=client_id,
+        # With a slash, as Java shows an address that has no name; tools know it so.
+        client_host=f"/{context.connection.client_host}",
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=max(rebalance_timeout_ms, 0)
+        if has_rebalance_timeout
+        else request.session_timeout_ms,
+        protocol_type=request.protocol_type,
+        protocols=tuple(MemberProtocol(p.name, copied(p.metadata)) for p in request.protocols),
+        knows_its_id=version < MEMBER_ID_REQUIRED_SINCE,
+        can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
+        reason=request.reason or "",
+    )
+
+
+async def _answer(joined: Awaitable[Joined], context: RequestContext) -> JoinGroupResponse:
+    return _response(await joined, context)
+
+
+def _response(joined: Joined, context: RequestContext) -> JoinGroupResponse:
+    no_protocol = None if context.header.api_version >= NULL_PROTOCOL_SINCE else ""
+    return JoinGroupResponse(
+        error_code=joined.error_code,
+        generation_id=joined.generation,
+        protocol_type=joined.protocol_type,
+        protocol_name=joined.protocol_name or no_protocol,
+        leader=joined.leader_id,
+        skip_assignment=joined.skip_assignment,
+        member_id=joined.member_id,
+        members=tuple(
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata,
+            )
+            for member in joined.members
+        ),
+    )

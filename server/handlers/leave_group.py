@@ -1,0 +1,70 @@
+"""LeaveGroup (key 13), v0-v5.
+
+Behaviour: each member is answered for itself; the others hear of it by their next heartbeat.
+Versions: v3 several members, static ones by their instance id alone (KIP-345) · v5 reason (KIP-800).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from server.dispatch import RequestContext
+from server.groups.events import Leave
+from server.groups.outcome import Left
+
+SEVERAL_SINCE = 3
+
+
+async def handle(
+    request: LeaveGroupRequest, context: RequestContext
+) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
+    """Let the members go."""
+    if not request.group_id:
+        return refuse(request, context, ErrorCode.INVALID_GROUP_ID, "")
+    members = request.members
+    if context.header.api_version < SEVERAL_SINCE:
+        members = (MemberIdentity(member_id=request.member_id),)
+    left = context.broker.groups.leave(request.group_id, [_leave(member) for member in members])
+    if isinstance(left, ErrorCode):
+        return refuse(request, context, left, "")
+    return _answer(members, left, context)
+
+
+def refuse(
+    request: LeaveGroupRequest, context: RequestContext, error_code: ErrorCode, message: str
+) -> LeaveGroupResponse:
+    return LeaveGroupResponse(error_code=error_code)
+
+
+def _leave(member: MemberIdentity) -> Leave:
+    return Leave(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        reason=member.reason or "",
+    )
+
+
+async def _answer(
+    members: tuple[MemberIdentity, ...], left: Awaitable[Left], context: RequestContext
+) -> LeaveGroupResponse:
+    codes = (await left).error_codes
+    if context.header.api_version < SEVERAL_SINCE:
+        return LeaveGroupResponse(error_code=codes[0])
+    return LeaveGroupResponse(
+        error_code=ErrorCode.NONE,
+        members=tuple(
+            MemberResponse(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                error_code=code,
+            )
+            for member, code in zip(members, codes, strict=True)
+        ),
+    )

@@ -1,0 +1,48 @@
+"""ListGroups (key 16), v0-v5.
+
+Behaviour: an error while some groups are still being read after a start, so that a list is never taken
+for whole that is not.
+Versions: v4 filter by states (KIP-518) · v5 filter by types (KIP-848).
+"""
+
+from __future__ import annotations
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from server.dispatch import RequestContext
+from server.groups.group import Group
+
+CLASSIC = "classic"
+
+
+async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    """List the groups that fit."""
+    groups = context.broker.groups.groups()
+    if isinstance(groups, ErrorCode):
+        return refuse(request, context, groups, "")
+    states = {state.lower() for state in request.states_filter}
+    types = {group_type.lower() for group_type in request.types_filter}
+    return ListGroupsResponse(
+        error_code=ErrorCode.NONE,
+        groups=tuple(
+            _listed(group)
+            for group in groups
+            if (not states or group.state.value.lower() in states)
+            and (not types or CLASSIC in types)
+        ),
+    )
+
+
+def refuse(
+    request: ListGroupsRequest, context: RequestContext, error_code: ErrorCode, message: str
+) -> ListGroupsResponse:
+    return ListGroupsResponse(error_code=error_code, groups=())
+
+
+def _listed(group: Group) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.roster.protocol_type or "",
+        group_state=group.state.value,
+        group_type=CLASSIC,
+    )
