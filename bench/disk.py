@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from storage.cleaned_segment import WRITE_BACK_BEHIND_BYTES, WRITE_BACK_BYTES
+from storage.cleaning_view import READ_AHEAD_BYTES, window_ahead
 from storage.files import LocalFileSystem
 
 CHUNK_BYTES = 1 << 20
@@ -36,16 +37,23 @@ def drop_from_cache(log: Path) -> None:
 def read_and_write(log: Path, survivor_bytes: int, *, reads: int = 2) -> float:
     """Seconds to read a log so often, and to write and sync so many bytes, as a pass does it."""
     started = time.perf_counter()
-    chunk = bytearray(CHUNK_BYTES)
     for path in segment_files(log) * reads:
-        with path.open("rb", buffering=0) as file:
-            while file.readinto(chunk):
-                pass
+        _read(path)
     target = log.with_name("probe")
     _write(target, survivor_bytes)
     seconds = time.perf_counter() - started
     target.unlink()
     return seconds
+
+
+def _read(path: Path) -> None:
+    """In chunks, of which the disk reads the next ones meanwhile."""
+    file, chunk = LocalFileSystem().open(str(path)), memoryview(bytearray(CHUNK_BYTES))
+    for position in range(0, file.size, CHUNK_BYTES):
+        ahead = window_ahead(position, position + file.read_into(position, chunk))
+        if ahead is not None:
+            file.read_ahead(ahead, READ_AHEAD_BYTES)
+    file.close()
 
 
 def _write(target: Path, size: int) -> None:

@@ -14,7 +14,6 @@ the same code finds that would do it; only times are estimated.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -34,8 +33,8 @@ from storage.null_files import NullFileSystem
 from storage.paths import KEYS, join, segment_file
 from storage.scratch_files import ScratchFileSystem
 
-RATE_BYTES_MIN = 16 << 20
-"""A pass that moves less says little of how fast the next one is."""
+WRITTEN_BYTES_MIN = 16 << 20
+"""A pass that writes less says little of how fast the disk is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,13 +115,13 @@ def dry_run(
     meter: DryMeter,
     monotonic: Callable[[], float],
     rates: IoRates,
-    past_rate: float = math.inf,
+    past: Sequence[PassReport] = (),
 ) -> DryRun:
     """Rehearse a plan of a view `as_if_rolled`, in the calling thread. Raises as `clean`.
 
     Args:
         rates: what holds passes at present; `math.inf` where nothing does.
-        past_rate: see `past_rate_of`.
+        past: of earlier passes, by which its time is foretold.
     """
     dry_log = DryLog(log)
     with closing(_scratch_files(log)) as scratch:
@@ -133,9 +132,7 @@ def dry_run(
             meter=meter,
             monotonic=monotonic,
         )
-    predicted = predicted_report(
-        report, is_verified=settings.verify, rates=rates, past_rate=past_rate
-    )
+    predicted = predicted_report(report, past, is_verified=settings.verify, rates=rates)
     replaced = tuple(
         group for group in report.group_reports if group.sources[0].base_offset in dry_log.swapped
     )
@@ -165,31 +162,32 @@ def _rehearsed(plan: CleaningPlan, rehearsal: Rehearsal) -> CleaningPlan:
 
 
 def predicted_report(
-    rehearsed: PassReport, *, is_verified: bool, rates: IoRates, past_rate: float
+    rehearsed: PassReport, past: Iterable[PassReport], *, is_verified: bool, rates: IoRates
 ) -> PassReport:
-    """The report of the pass itself, from that of its rehearsal. Pure."""
+    """The report of the pass itself, from that of its rehearsal and those of past passes. Pure."""
     read_again = rehearsed.bytes_after if is_verified else 0
     report = replace(
         rehearsed, bytes_read=rehearsed.bytes_read + read_again, is_verified=is_verified
     )
-    working = rehearsed.seconds - rehearsed.throttled_seconds
-    moved = report.bytes_read + report.bytes_written
-    # To write and to verify takes about as long as to read, by the byte, if nobody knows better.
-    working *= moved / rehearsed.bytes_read if rehearsed.bytes_read else 1.0
-    working = max(working, moved / past_rate)
+    worked = rehearsed.seconds - rehearsed.throttled_seconds
+    reading = worked / rehearsed.bytes_read if rehearsed.bytes_read else 0.0
+    writing = seconds_a_written_byte(past, reading)
+    working = report.bytes_read * reading + report.bytes_written * writing
     seconds = max(working, throttle_seconds(report.bytes_read, report.bytes_written, rates))
     return replace(report, seconds=seconds, throttled_seconds=max(seconds - working, 0.0))
 
 
-def past_rate_of(reports: Iterable[PassReport]) -> float:
-    """How many bytes passes have read and written a second, unthrottled; inf if too few. Pure.
+def seconds_a_written_byte(past: Iterable[PassReport], reading: float) -> float:
+    """How long a byte takes to be written and synced. Pure.
 
-    They had to wait for the disk, as a rehearsal has not.
+    A rehearsal tells how long one takes to be read and judged, `reading`, but waits for no disk. What
+    past passes took beyond that was the disk's; without them a byte is written as fast as read.
     """
-    large = [each for each in reports if each.bytes_read + each.bytes_written >= RATE_BYTES_MIN]
+    large = [each for each in past if each.bytes_written >= WRITTEN_BYTES_MIN]
     seconds = sum(each.seconds - each.throttled_seconds for each in large)
-    moved = sum(each.bytes_read + each.bytes_written for each in large)
-    return moved / seconds if seconds > 0 else math.inf
+    seconds -= sum(each.bytes_read for each in large) * reading
+    written = sum(each.bytes_written for each in large)
+    return max(seconds / written, reading) if written else reading
 
 
 def throttle_seconds(bytes_read: int, bytes_written: int, rates: IoRates) -> float:

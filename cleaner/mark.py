@@ -27,6 +27,12 @@ from storage.key_sidecar import KeyBlock, blocks_bytes
 from storage.key_totals import KeyTotals
 from storage.manifest import SegmentRow
 
+SAMPLE_SHARE = 16
+"""A sample takes at most this part of the map"""
+
+SAMPLE_KEYS_MIN = 4096
+"""but may always have so many keys."""
+
 PARTS_MARGIN = 1.1
 """Parts are chosen a tenth smaller than the sample says, so that few have to be halved."""
 
@@ -161,9 +167,9 @@ class KeyParts:
     def _first_parts(self, from_offset: int) -> list[Part]:
         """As many as the keys need, by those of a sample of the hash space."""
         self._map.clear()
-        samples = ceil(self._section.entries_max / self._map.capacity)
-        if samples <= 1:
+        if self._section.entries_max <= self._map.capacity:
             return [WHOLE]
+        samples = ceil(self._section.entries_max / sample_keys_max(self._map.capacity))
         while not self._fill(Part(0, samples), from_offset):
             samples *= 2
         keys = self._map.size * samples
@@ -191,6 +197,14 @@ class KeyParts:
                 if step.is_full:
                     return False
         return True
+
+
+def sample_keys_max(capacity: int) -> int:
+    """How many keys a sample of the hash space may have to tell their count. Pure.
+
+    Few, because what is in no sample is passed over at once; enough for an error of a few percent.
+    """
+    return max(capacity // SAMPLE_SHARE, min(capacity, SAMPLE_KEYS_MIN))
 
 
 def mark_window(

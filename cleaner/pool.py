@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from cleaner.cleaning_plan import CleaningPlan
 from cleaner.clock import Clock
-from cleaner.dry_run import DryRun, past_rate_of
+from cleaner.dry_run import DryRun
 from cleaner.key_search import KeyHistory
 from cleaner.look import Look
 from cleaner.lookout import Lookout
@@ -397,8 +397,8 @@ class CleanerPool:
     ) -> DryRun:
         """Run a claimed rehearsal; raises what it raised."""
         try:
-            past_rate = past_rate_of(self._last_reports.values())
-            return await self._runner.rehearse(running, plan, past_rate=past_rate)
+            past = tuple(self._last_reports.values())
+            return await self._runner.rehearse(running, plan, past=past)
         finally:
             self._runner.release(running)
             # Workers have passed the log over meanwhile.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from types import MappingProxyType
@@ -140,7 +140,7 @@ class Runner:
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
     async def rehearse(
-        self, running: RunningPass, plan: CleaningPlan, *, past_rate: float
+        self, running: RunningPass, plan: CleaningPlan, *, past: Sequence[PassReport]
     ) -> DryRun:
         """Rehearse a claimed log's plan in a thread. Raises as `cleaner.clean.clean`."""
         settings, monotonic = self.settings, self._clock.monotonic
@@ -155,7 +155,7 @@ class Runner:
                 meter=meter,
                 monotonic=monotonic,
                 rates=rates,
-                past_rate=past_rate,
+                past=past,
             )
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner.dry_run import DryMeter, dry_run, past_rate_of, throttle_seconds
+from cleaner.dry_run import DryMeter, dry_run, predicted_report, throttle_seconds
 from cleaner.meter import CleaningAborted
 from cleaner.probe import SilentProbe
 from cleaner.retain import Verdict
@@ -134,18 +133,21 @@ def test_its_time_is_what_the_budgets_let_the_pass_take() -> None:
     assert throttle_seconds(100, 50, IoRates()) == 0
 
 
-def test_it_goes_by_how_fast_the_last_large_passes_were() -> None:
+def test_its_time_is_that_of_reading_and_what_past_passes_waited_for_the_disk() -> None:
     log = CompactedLog()
     log.append_segment((b"a", b"1"), (b"a", b"2"))
-    done = log.clean()
-    large = replace(
-        done, bytes_read=60_000_000, bytes_written=0, seconds=5.0, throttled_seconds=2.0
-    )
+    small = replace(log.clean(), seconds=9.0)
+    # Reading took 30 s of its 50, at a second a MB; so did writing 20 MB, and one was throttled.
+    large = replace(small, bytes_read=30_000_000, bytes_written=20_000_000, seconds=71.0)
+    large = replace(large, throttled_seconds=1.0)
+    rehearsed = replace(small, bytes_read=10_000_000, bytes_written=5_000_000, seconds=10.0)
+    rates = IoRates()
 
-    assert past_rate_of([done, large, large]) == 20_000_000
-    assert past_rate_of([done]) == math.inf
-    log.append_segment((b"a", b"3"))
-    assert rehearse(log, past_rate=10.0).report.seconds > 1.0
+    guessed = predicted_report(rehearsed, [small], is_verified=False, rates=rates)
+    known = predicted_report(rehearsed, [small, large, large], is_verified=False, rates=rates)
+
+    assert guessed.seconds == pytest.approx(10.0 + 5.0)
+    assert known.seconds == pytest.approx(10.0 + 5.0 * 2)
 
 
 KEYS = st.sampled_from([b"a", b"b", b"c", b"d"])

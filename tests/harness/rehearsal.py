@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 
@@ -20,11 +19,7 @@ from tests.harness.compacted_log import DIRECTORY, CompactedLog, never_stop
 from tests.harness.sidecar_mode import SidecarMode
 
 
-def rehearse(
-    log: CompactedLog,
-    rates: IoRates = IoRates(),  # noqa: B008 - frozen
-    past_rate: float = math.inf,
-) -> DryRun:
+def rehearse(log: CompactedLog, rates: IoRates = IoRates()) -> DryRun:  # noqa: B008 - frozen
     view = log.log.cleaning_view(as_if_rolled=True)
     assessment = assess(view, log.log.config, log.now_ms, remainder=log.remainder, requested=True)
     plan = plan_pass(view, assessment, now_ms=log.now_ms, stamp_ms=log.now_ms)
@@ -42,7 +37,6 @@ def rehearse(
         meter=meter,
         monotonic=lambda: 0.0,
         rates=rates,
-        past_rate=past_rate,
     )
 
 
