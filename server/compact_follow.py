@@ -13,7 +13,7 @@ from cleaner.text import duration_text
 from server.command_end import EXIT_FAILED, complain
 from server.command_output import print_json
 from server.compact_client import POLL_SECONDS, CompactionClient, connected
-from server.compact_output import name_of, print_key, print_plan, print_report
+from server.compact_output import name_of, print_key, print_plan, print_reports
 
 Json = dict[str, Any]
 
@@ -102,15 +102,15 @@ def _conclude(job: Json, *, as_json: bool) -> int:
     for part in job["partitions"]:
         if part["error"] is not None:
             complain(f"{name_of(part)}: {part['state']}: {part['error']}")
-        elif not as_json:
+        elif not as_json and part["report"] is None:
             _print_outcome(part)
+    if not as_json:
+        print_reports([part["report"] for part in job["partitions"] if part["report"]])
     return 0 if job["is_done"] else EXIT_FAILED
 
 
 def _print_outcome(part: Json) -> None:
     if part["plan"] is not None:
         print_plan(part["plan"])
-    elif part["key"] is not None:
-        print_key(name_of(part), part["key"])
     else:
-        print_report(part["report"])
+        print_key(name_of(part), part["key"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
@@ -13,12 +13,34 @@ from server.command_output import print_table
 Json = Mapping[str, Any]
 
 DROPPED = "dropped_"
+AT_LENGTH_MAX = 4
+"""Reports of more partitions become a table."""
+
 LEFT_ALIGNED = {"partition", "why", "ended (UTC)", "offsets", "dies", "value", "", "transaction"}
 
 
 def name_of(part: Json) -> str:
     """The partition as TOPIC-N."""
     return f"{part['topic']}-{part['partition']}"
+
+
+def print_reports(reports: Sequence[Json]) -> None:
+    """What passes did: at length where they are few, else a row each."""
+    if len(reports) <= AT_LENGTH_MAX:
+        for report in reports:
+            print_report(report)
+        return
+    done = [report for report in reports if not _is_empty(report)]
+    if not done:
+        typer.echo(f"nothing may be cleaned now in any of {len(reports):,} partitions")
+        return
+    print_table(PASS_TITLES, [pass_row(report) for report in done], texts=LEFT_ALIGNED)
+    before, after = (sum(each[key] for each in done) for key in ("bytes_before", "bytes_after"))
+    idle = len(reports) - len(done)
+    typer.echo(
+        f"{count_text(len(done), 'partition')} cleaned, {size_text(before)} -> {size_text(after)}"
+        + (f"; in {idle:,} more nothing may be cleaned now" if idle else "")
+    )
 
 
 def print_report(report: Json) -> None:
@@ -46,9 +68,14 @@ def print_report(report: Json) -> None:
     )
 
 
+def _is_empty(report: Json) -> bool:
+    """Whether nothing was to be cleaned."""
+    return bool(report["planned_end_offset"] == report["start_offset"] and not report["groups"])
+
+
 def _is_nothing(report: Json) -> bool:
     """Whether nothing was to be cleaned, and say so."""
-    if report["planned_end_offset"] > report["start_offset"] or report["groups"]:
+    if not _is_empty(report):
         return False
     name = name_of(report)
     typer.echo(f"{name}: nothing may be cleaned now; kompakt compact explain {name} says why")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cleaner.report import PassReport
 from server.compact_history import print_history
-from server.compact_output import print_explanations, print_report, print_status
+from server.compact_output import print_explanations, print_report, print_reports, print_status
 from server.compaction_json import report_json
 
 REPORT = PassReport(
@@ -80,6 +81,24 @@ def test_a_report_says_what_died_why_and_what_was_left_alone(
         "  3 segments -> 1, 12 more (2.0 GB) left as they were; 1 key sidecar made",
         "  read 36.7 MB, wrote 4.9 MB",
     ]
+
+
+def test_reports_of_many_partitions_are_a_table_and_a_sum(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    empty = replace(REPORT, end_offset=0, planned_end_offset=0, groups=0)
+    parts = [replace(each, partition=n) for n, each in enumerate([REPORT] * 4 + [empty])]
+
+    print_reports([report_json(each) for each in parts])
+
+    titles, *rows, total = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert titles == ["partition", "took", "before", "after", "dropped", "why"]
+    assert [row[0] for row in rows] == ["orders-0", "orders-1", "orders-2", "orders-3"]
+    assert " ".join(total) == (
+        "4 partitions cleaned, 48.8 MB -> 3.1 MB; in 1 more nothing may be cleaned now"
+    )
+    print_reports([report_json(empty)] * 5)
+    assert capsys.readouterr().out == "nothing may be cleaned now in any of 5 partitions\n"
 
 
 def test_the_history_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
