@@ -229,6 +229,12 @@ async def on_a_full_disk(tmp_path: Path) -> AsyncIterator[tuple[SteeredBroker, F
         yield SteeredBroker(served, session), files
 
 
+def files_of(broker: SteeredBroker) -> dict[str, bytes]:
+    """What is in the log's directory."""
+    directory = Path(broker.served.log("orders").directory)
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
 async def test_disk_full(tmp_path: Path) -> None:
     async with on_a_full_disk(tmp_path) as (broker, files):
         await compacted(broker)
@@ -241,6 +247,24 @@ async def test_disk_full(tmp_path: Path) -> None:
 
         assert "no space" in finding["text"].lower()
         assert finding["remedy"].startswith("make room on its log directory's disk")
+
+
+async def test_a_plan_that_finds_no_space_for_missing_sidecars_says_so_and_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    async with on_a_full_disk(tmp_path) as (broker, files):
+        await compacted(broker)
+        before = files_of(broker)
+        files.faults.space = 0
+
+        job = await broker.finished(await broker.post("/topics/orders/partitions/0/plan"))
+
+        files.faults.space = None
+        (part,) = job["partitions"]
+        assert part["state"] == "failed"
+        assert "no space" in part["error"].lower()
+        assert files_of(broker) == before
+        await first_finding(broker, "active_segment")
 
 
 async def test_nothing_dirty(tmp_path: Path) -> None:

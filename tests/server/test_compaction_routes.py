@@ -72,6 +72,24 @@ async def test_plan_says_exactly_what_now_then_does(broker: SteeredBroker) -> No
     assert plan["rolls_active_segment"]
 
 
+async def test_plan_says_what_dies_in_which_segment(broker: SteeredBroker) -> None:
+    broker.served.log("orders").roll(0)
+    await broker.produce_dirty("orders", 2)
+
+    planned = await broker.finished(await broker.post("/topics/orders/partitions/0/plan"))
+
+    (group,) = planned["partitions"][0]["plan"]["groups"]
+    died = [source["dies"]["superseded"] for source in group["sources"]]
+    assert [(source["base_offset"], source["end_offset"]) for source in group["sources"]] == [
+        (0, 3),
+        (3, 5),
+    ]
+    assert [each["records"] for each in died] == [3, 1]
+    assert group["dies"]["superseded"] == {
+        key: sum(each[key] for each in died) for key in ("records", "record_bytes")
+    }
+
+
 async def test_status_tells_what_runs_waits_is_paused_and_was_done(broker: SteeredBroker) -> None:
     await broker.post("/topics/orders/partitions/1/pause")
     await broker.finished(await broker.post(NOW))
