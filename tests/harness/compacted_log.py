@@ -12,7 +12,7 @@ from random import Random
 
 from cleaner.clean import clean
 from cleaner.cleaning_plan import CleaningPlan, plan_pass
-from cleaner.meter import PassMeter
+from cleaner.meter import CleaningAborted, PassMeter
 from cleaner.pick import Assessment, Remainder, assess
 from cleaner.probe import SilentProbe
 from cleaner.report import PassReport
@@ -44,6 +44,7 @@ CONFIG = LogConfig(
     delete_retention_ms=1000,
     index_interval_bytes=100,
 )
+NO_GOOD = (SidecarMode.DAMAGED, SidecarMode.LYING)
 SETTINGS = CleanerSettings(dedupe_buffer_size=24 * 10_000)
 
 
@@ -230,12 +231,9 @@ class CompactedLog:
         self, plan: CleaningPlan, *, stop: Callable[[float], bool] = never_stop
     ) -> PassReport:
         lying = self.let_sidecars_happen()
-        try:
-            report = self._execute(plan, stop)
-        except VerificationFailed:
-            if not lying:
-                raise
-            # The one that lied is gone, and what was swapped in before it stays.
+        report = self._execute(plan, stop)
+        while report is None:
+            # What was no good is gone, and what was swapped in before it stays.
             report = self._execute(replace(plan, view=self.log.cleaning_view()), stop)
         self._check_sidecars(lying)
         self.remainder = Remainder(
@@ -251,15 +249,21 @@ class CompactedLog:
         random = Random(f"{self.sidecar_seed} {self.now_ms} {self.files()}")
         return self.sidecars.happen(self.fs, DIRECTORY, random)
 
-    def _execute(self, plan: CleaningPlan, stop: Callable[[float], bool]) -> PassReport:
+    def _execute(self, plan: CleaningPlan, stop: Callable[[float], bool]) -> PassReport | None:
+        """One pass; None if it ended at a sidecar that is no good, and that it has removed."""
         keeps = self.settings.keeps_key_sidecars and self.sidecars is not SidecarMode.OFF
-        return clean(
-            self.log,
-            plan,
-            replace(self.settings, keeps_key_sidecars=keeps),
-            meter=meter_of(self.log, plan.view.generation, stop),
-            monotonic=lambda: self.now_ms / 1000,
-        )
+        try:
+            return clean(
+                self.log,
+                plan,
+                replace(self.settings, keeps_key_sidecars=keeps),
+                meter=meter_of(self.log, plan.view.generation, stop),
+                monotonic=lambda: self.now_ms / 1000,
+            )
+        except (VerificationFailed, CleaningAborted) as ended:
+            if self.sidecars not in NO_GOOD or "anew" not in str(ended):
+                raise
+            return None
 
     def _check_sidecars(self, lying: Mapping[str, bytes]) -> None:
         """What a pass leaves of them: none, or such as are true where the pass looked at them."""

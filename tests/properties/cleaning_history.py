@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from cleaner.meter import CleaningAborted
+from cleaner.settings import CleanerSettings
 from protocol.control_record import ControlType, TransactionMarker
 from protocol.record_batch import Record, build_batch, build_control_batch
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, headers_in, read_bytes
@@ -26,6 +27,22 @@ from tests.properties.cleaning_steps import (
 )
 
 SNAPSHOT = ".snapshot"
+
+
+class TinyChunks(CleanerSettings):
+    """Settings under which every batch is a chunk's end."""
+
+    @property
+    def chunk_bytes(self) -> int:
+        return 64
+
+
+class NarrowWindows(TinyChunks):
+    """Settings under which every segment is marked, and rewritten, by itself."""
+
+    @property
+    def marks_bytes(self) -> int:
+        return 1
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from cleaner.settings import CleanerSettings
 from protocol.control_record import ControlType
 from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.sidecar_mode import SidecarMode
-from tests.properties.cleaning_history import History
+from tests.properties.cleaning_history import History, NarrowWindows, TinyChunks
 from tests.properties.cleaning_steps import (
     RETENTION_MS,
     STEPS,
@@ -33,24 +33,11 @@ from tests.properties.cleaning_steps import (
 )
 
 
-class TinyChunks(CleanerSettings):
-    """Settings under which every batch is a chunk's end."""
-
-    @property
-    def chunk_bytes(self) -> int:
-        return 64
-
-
-def history(segment_bytes: int, sidecars: SidecarMode, *, tiny_chunks: bool) -> History:
-    settings = TinyChunks() if tiny_chunks else CleanerSettings()
-    config = replace(CONFIG, segment_bytes=segment_bytes)
-    return History(CompactedLog(config, settings, sidecars=sidecars))
-
-
 def play(
-    steps: Iterable[Step], segment_bytes: int, sidecars: SidecarMode, *, tiny_chunks: bool
+    steps: Iterable[Step], segment_bytes: int, sidecars: SidecarMode, kind: type[CleanerSettings]
 ) -> None:
-    played = history(segment_bytes, sidecars, tiny_chunks=tiny_chunks)
+    config = replace(CONFIG, segment_bytes=segment_bytes)
+    played = History(CompactedLog(config, kind(), sidecars=sidecars))
     for step in steps:
         played.take(step)
         played.check()
@@ -62,7 +49,7 @@ def play(
     steps=st.lists(STEPS, max_size=30),
     segment_bytes=st.sampled_from([1, 300, 1 << 30]),
     sidecars=st.sampled_from(SidecarMode),
-    tiny_chunks=st.booleans(),
+    kind=st.sampled_from([CleanerSettings, TinyChunks, NarrowWindows]),
 )
 @example(
     steps=[
@@ -73,7 +60,7 @@ def play(
     ],
     segment_bytes=300,
     sidecars=SidecarMode.KEPT,
-    tiny_chunks=True,
+    kind=TinyChunks,
 )  # fmt: skip
 @example(
     steps=[
@@ -83,9 +70,9 @@ def play(
     ],
     segment_bytes=300,
     sidecars=SidecarMode.KEPT,
-    tiny_chunks=False,
+    kind=CleanerSettings,
 )  # fmt: skip
 def test_any_history_keeps_what_consumers_and_producers_rely_on(
-    steps: list[Step], segment_bytes: int, sidecars: SidecarMode, tiny_chunks: bool
+    steps: list[Step], segment_bytes: int, sidecars: SidecarMode, kind: type[CleanerSettings]
 ) -> None:
-    play(steps, segment_bytes, sidecars, tiny_chunks=tiny_chunks)
+    play(steps, segment_bytes, sidecars, kind)

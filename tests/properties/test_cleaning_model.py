@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from cleaner.settings import CleanerSettings
 from protocol.record_batch import Codec
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.log_builder import KeyValue
 from tests.harness.sidecar_mode import SidecarMode
+from tests.properties.cleaning_history import NarrowWindows
 
 Entry = tuple[int, bytes, bytes | None]
 
@@ -141,9 +143,9 @@ class Model:
 class History:
     """The log and the model, side by side."""
 
-    def __init__(self, segment_bytes: int, sidecars: SidecarMode) -> None:
+    def __init__(self, segment_bytes: int, sidecars: SidecarMode, cleaner: CleanerSettings) -> None:
         config = replace(CONFIG, segment_bytes=segment_bytes)
-        self.log = CompactedLog(config, sidecars=sidecars)
+        self.log = CompactedLog(config, cleaner, sidecars=sidecars)
         self.model = Model()
         self.producers = 0
 
@@ -191,22 +193,25 @@ class History:
     steps=st.lists(STEPS, max_size=25),
     segment_bytes=st.sampled_from([1, 300, 1 << 30]),
     sidecars=st.sampled_from(SidecarMode),
+    cleaner=st.sampled_from([SETTINGS, NarrowWindows(dedupe_buffer_size=24 * 16)]),
 )
 @example(
     steps=[Append([(b"a", None)]), Clean(), Clean(RETENTION_MS)],
     segment_bytes=1,
     sidecars=SidecarMode.KEPT,
+    cleaner=SETTINGS,
 )
 @example(
     steps=[Append([(b"a", b"1")]), Append([(b"a", None)]), Clean(), Reopen(is_clean=False),
            Append([(b"b", b"1")]), Clean(RETENTION_MS), Clean(RETENTION_MS)],
     segment_bytes=1 << 30,
     sidecars=SidecarMode.KEPT,
+    cleaner=SETTINGS,
 )  # fmt: skip
 def test_any_history_leaves_what_the_rule_says(
-    steps: list[Step], segment_bytes: int, sidecars: SidecarMode
+    steps: list[Step], segment_bytes: int, sidecars: SidecarMode, cleaner: CleanerSettings
 ) -> None:
-    history = History(segment_bytes, sidecars)
+    history = History(segment_bytes, sidecars, cleaner)
 
     for step in steps:
         history.take(step)

@@ -18,7 +18,7 @@ from cleaner.settings import CleanerSettings
 from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.rehearsal import check_prediction
 from tests.harness.sidecar_mode import TRUTHFUL, SidecarMode
-from tests.properties.cleaning_history import History
+from tests.properties.cleaning_history import History, NarrowWindows, TinyChunks
 from tests.properties.cleaning_steps import (
     APPENDS,
     ENDS,
@@ -31,15 +31,6 @@ from tests.properties.cleaning_steps import (
     Roll,
     Step,
 )
-from tests.properties.test_cleaning_histories import TinyChunks
-
-
-class NarrowWindows(TinyChunks):
-    """Settings under which every segment is marked, and rewritten, by itself."""
-
-    @property
-    def marks_bytes(self) -> int:
-        return 1
 
 
 @dataclass(frozen=True, slots=True)
