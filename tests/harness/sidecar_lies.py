@@ -105,13 +105,12 @@ def tell(content: bytes, block: slice, place: slice, change: Change) -> bytes:
     return bytes(lying)
 
 
-def tell_somewhere(fs: FileSystem, path: str, random: Random, change: Change) -> bool:
-    """Let one entry of a sidecar say something else; False if it has none."""
+def tell_somewhere(fs: FileSystem, path: str, random: Random, change: Change) -> None:
+    """Let one entry of a sidecar, if it has any, say something else."""
     content = fs.read_bytes(path)
     places = places_of_entries(content)
     if places:
         fs.write_bytes(path, tell(content, *random.choice(places), change))
-    return bool(places)
 
 
 def _get(data: bytearray, at: int) -> int:

@@ -29,8 +29,8 @@ class SidecarMode(enum.Enum):
     """One is sound and says another size of a record. Who rewrites that record refuses to go on, and
     the next pass is right; nothing that is decided before depends on it."""
 
-    def happen(self, fs: FileSystem, directory: str, random: Random) -> dict[str, bytes]:
-        """Do it to the sidecars in a log's directory; the lying ones by their paths."""
+    def happen(self, fs: FileSystem, directory: str, random: Random) -> None:
+        """Do it to the sidecars in a log's directory."""
         paths = [join(directory, name) for name in fs.list(directory) if name.endswith(KEYS)]
         if self is SidecarMode.MISSING:
             for path in _some(paths, random):
@@ -39,10 +39,7 @@ class SidecarMode(enum.Enum):
             for path in _some(paths, random):
                 damage(fs, path, random, others=paths)
         elif self is SidecarMode.LYING and paths:
-            path = random.choice(paths)
-            if tell_somewhere(fs, path, random, another_size):
-                return {path: fs.read_bytes(path)}
-        return {}
+            tell_somewhere(fs, random.choice(paths), random, another_size)
 
 
 def befall_broker(broker: BrokerProcess, random: Random) -> None:
