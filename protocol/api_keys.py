@@ -95,7 +95,7 @@ APIS: dict[int, Api] = {
         # 2.11.1 sends its batches uncompressed (KAFKA-18659).
         _api(ApiKey.PRODUCE, (0, 9), flexible_since=9, served_min=3),
         _api(ApiKey.FETCH, (4, 12), flexible_since=12),
-        _api(ApiKey.LIST_OFFSETS, (1, 7), flexible_since=6),
+        _api(ApiKey.LIST_OFFSETS, (1, 11), flexible_since=6),
         _api(ApiKey.METADATA, (0, 13), flexible_since=9),
         # librdkafka before 2.11.1 uses LZ4 only where FindCoordinator 0 exists.
         _api(ApiKey.FIND_COORDINATOR, (0, 6), flexible_since=3),

@@ -86,6 +86,14 @@ class TopicRefused:
     error_code: ErrorCode
     message: str
 
+    @classmethod
+    def unknown(cls, name: str) -> Self:
+        """There is no such topic."""
+        return cls(
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            message=f"The topic '{name}' does not exist.",
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:

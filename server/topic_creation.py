@@ -45,12 +45,9 @@ def check_creation(
 
 
 def fault_of_growth(
-    topic: Topic | None, partitions_count: int, partitions_max: int
+    topic: Topic, partitions_count: int, partitions_max: int
 ) -> TopicRefused | None:
     """Why a topic cannot have so many partitions; None if it can."""
-    if topic is None:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return TopicRefused(error_code=unknown, message=unknown.message)
     before = len(topic.partitions)
     if partitions_count == before:
         text = f"Topic already has {before} partition(s)."

@@ -283,9 +283,10 @@ class Topics:
         """
         async with self._lock:
             topic = self._by_name.get(name)
+            if topic is None:
+                return TopicRefused.unknown(name)
             refusal = fault_of_growth(topic, count, self._defaults.partitions_max)
-            if topic is None or refusal is not None:
-                assert refusal is not None, "a topic that is not there cannot grow"
+            if refusal is not None:
                 return refusal
             new = (
                 OfflineLog.unborn(name, number) for number in range(len(topic.partitions), count)
@@ -370,8 +371,7 @@ class Topics:
         async with self._lock:
             topic = self._by_name.get(name)
             if topic is None:
-                unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                return TopicRefused(error_code=unknown, message=unknown.message)
+                return TopicRefused.unknown(name)
             try:
                 overrides = change(topic.overrides, self._defaults.config)
                 config = LogConfig.from_overrides(overrides, self._defaults.config)
@@ -410,10 +410,7 @@ class Topics:
         """Delete a topic; None when it is durably gone. Its files are removed in the background."""
         async with self._lock:
             if self._by_id.get(topic.id) is None:
-                return TopicRefused(
-                    error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                    message=f"Topic '{topic.name}' does not exist.",
-                )
+                return TopicRefused.unknown(topic.name)
             await self._mark_deleted(topic)
             del self._by_name[topic.name], self._by_id[topic.id]
             for log in topic.logs():

@@ -115,6 +115,9 @@ class ConfigProperty:
             ConfigError: it is not of the property's type, out of range or not a choice.
         """
         value = self._typed(text.strip())
+        if isinstance(value, tuple) and self.choices:
+            # As in Kafka, twice the same choice is once (KIP-1161).
+            value = tuple(dict.fromkeys(value))
         self._check_range(value)
         self._check_choices(value)
         return value
@@ -133,30 +136,17 @@ class ConfigProperty:
             case _:
                 return str(value)
 
-    def describe_range(self) -> str:
-        """What a right value looks like, for messages and documentation; may be empty."""
-        unit = f" {self.unit}" if self.unit else ""
-        if self.choices:
-            any_of = "any of " if self.type is LIST else "one of "
-            return any_of + ", ".join(self.choices)
-        least, most = _number(self.at_least), _number(self.at_most)
-        if least and most:
-            return f"{least} to {most}{unit}"
-        if least:
-            return f"at least {least}{unit}"
-        return f"at most {most}{unit}" if most else ""
-
     def _typed(self, text: str) -> Value:
         match self.type:
             case PropertyType.BOOLEAN:
                 if text.lower() not in {"true", "false"}:
-                    raise self._error(text, "is not a boolean: true or false")
+                    raise self._error(text, "Expected value to be either true or false")
                 return text.lower() == "true"
             case PropertyType.INT | PropertyType.LONG:
                 return self._whole_number(text)
             case PropertyType.DOUBLE:
-                if not DECIMAL.fullmatch(text):
-                    raise self._error(text, "is not a number")
+                if not DECIMAL.fullmatch(text) or math.isinf(float(text.rstrip("dDfF"))):
+                    raise self._error(text, f"Not a number of type {self.type.name}")
                 return float(text.rstrip("dDfF"))
             case PropertyType.LIST:
                 return tuple(re.split(r"\s*,\s*", text)) if text else ()
@@ -164,32 +154,35 @@ class ConfigProperty:
                 return text
 
     def _whole_number(self, text: str) -> int:
-        if not INTEGER.fullmatch(text):
-            raise self._error(text, "is not a whole number")
         least, most = TYPE_BOUNDS[self.type]
         # The length is checked first: Python refuses to convert absurdly long digit strings.
-        if len(text) > 25 or not least <= int(text) <= most:
-            raise self._error(text, f"is out of range: {least} to {most}")
+        is_number = INTEGER.fullmatch(text) and len(text) <= 25
+        if not is_number or not least <= int(text) <= most:
+            raise self._error(text, f"Not a number of type {self.type.name}")
         return int(text)
 
     def _check_range(self, value: Value) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return
-        below = self.at_least is not None and value < self.at_least
-        above = self.at_most is not None and value > self.at_most
-        if below or above or math.isinf(value):
-            raise self._error(self.format(value), f"is out of range: {self.describe_range()}")
+        if self.at_least is not None and value < self.at_least:
+            least = f"Value must be at least {_number(self.at_least)}"
+            raise self._error(self.format(value), least)
+        if self.at_most is not None and value > self.at_most:
+            most = f"Value must be no more than {_number(self.at_most)}"
+            raise self._error(self.format(value), most)
 
     def _check_choices(self, value: Value) -> None:
         if isinstance(value, tuple) and len(set(value)) != len(value):
-            raise self._error(self.format(value), "lists something twice")
+            raise self._error(self.format(value), "it lists something twice")
         given = value if isinstance(value, tuple) else (self.format(value),)
-        if self.choices and not set(given) <= set(self.choices):
-            raise self._error(self.format(value), f"is not allowed: {self.describe_range()}")
+        for each in given if self.choices else ():
+            if each not in self.choices:
+                allowed = f"String must be one of: {', '.join(self.choices)}"
+                raise self._error(each, allowed)
 
     def _error(self, text: str | None, wrong: str) -> ConfigError:
         shown = "<hidden>" if self.is_sensitive else _shown(text)
-        return ConfigError(f"{self.name}: {shown} {wrong}")
+        return ConfigError(f"Invalid value {shown} for configuration {self.name}: {wrong}")
 
 
 def prop(
@@ -264,9 +257,7 @@ def _as_java_writes(value: float) -> str:
     return f"{'-' * sign}{digits[0]}.{rest}E{number.adjusted()}"
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
+def _number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(value)
 
 

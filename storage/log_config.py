@@ -460,6 +460,7 @@ class LogConfig:
     def _check_together(self) -> None:
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise ConfigError(
-                f"min.compaction.lag.ms: {self.min_compaction_lag_ms} is out of range:"
-                f" at most max.compaction.lag.ms, which is {self.max_compaction_lag_ms}"
+                "conflict topic config setting"
+                f" min.compaction.lag.ms ({self.min_compaction_lag_ms}) >"
+                f" max.compaction.lag.ms ({self.max_compaction_lag_ms})"
             )

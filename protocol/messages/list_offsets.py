@@ -1,8 +1,9 @@
 """ListOffsets (key 2): the offset that a timestamp stands for.
 
 Timestamps below 0 are questions of their own: -1 the end, -2 the start, -3 (v7, KIP-734) the
-record with the largest timestamp. "No such offset" is offset -1 and timestamp -1, without an error.
-Versions: v2 isolation_level · v4 leader epochs (KIP-320) · v6 flexible.
+record with the largest timestamp, -4 (v8), -5 (v9) and -6 (v11) about tiered storage. "No such
+offset" is offset -1 and timestamp -1, without an error.
+Versions: v2 isolation_level · v4 leader epochs (KIP-320) · v6 flexible · v10 timeout_ms (KIP-1075).
 Source: ListOffsetsRequest.json, ListOffsetsResponse.json.
 """
 
@@ -44,7 +45,7 @@ class ListOffsetsRequest(Message):
     """Which timestamps to look up."""
 
     api_key = 2
-    versions = (1, 7)
+    versions = (1, 11)
     flexible_since = 6
 
     replica_id: int = wire(INT32)
@@ -52,6 +53,8 @@ class ListOffsetsRequest(Message):
     isolation_level: int = wire(INT8, since=2, default=0)
     """0: read uncommitted, 1: read committed, for which the end is the last stable offset."""
     topics: tuple[ListOffsetsTopic, ...] = wire(array(ListOffsetsTopic))
+    timeout_ms: int = wire(INT32, since=10, default=0, ignorable=True)
+    """For what has to be looked up in tiered storage."""
 
 
 @wire_class
@@ -78,7 +81,7 @@ class ListOffsetsResponse(Message):
     """The offsets found."""
 
     api_key = 2
-    versions = (1, 7)
+    versions = (1, 11)
     flexible_since = 6
 
     throttle_time_ms: int = wire(INT32, since=2, default=0, ignorable=True)

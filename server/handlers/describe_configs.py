@@ -29,6 +29,7 @@ from protocol.messages.describe_configs import (
 from server.broker_configs import CLUSTER, BrokerConfigs
 from server.config import BrokerConfig
 from server.dispatch import RequestContext
+from server.topic import TopicRefused
 from server.topic_names import fault_of_name
 from storage.config_property import ConfigProperty, Value, properties_of
 from storage.log_config import LogConfig
@@ -191,8 +192,8 @@ def _describe_topic(
         return _refused(asked, ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     topic = context.broker.topics.get(asked.resource_name)
     if topic is None:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return _refused(asked, unknown, unknown.message)
+        unknown = TopicRefused.unknown(asked.resource_name)
+        return _refused(asked, unknown.error_code, unknown.message)
     return _result(asked, request, topic_rows(topic.config, topic.overrides, context.broker.config))
 
 

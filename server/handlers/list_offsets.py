@@ -1,13 +1,14 @@
-"""ListOffsets (key 2), v1-v7.
+"""ListOffsets (key 2), v1-v11.
 
 Behaviour: timestamp -1 is the end a consumer of this isolation level can read to (high watermark or
 last stable offset), -2 the log start, -3 the record with the largest timestamp; any other is the
-first record with at least that timestamp. No such record is offset -1 without an error. Beside an
-offset stands the leader epoch it was written in; the end's is the current one. Every partition asked
-for is answered.
+first record with at least that timestamp. There is no tiered storage, so the local log start (-4) is
+the log start, and nothing is tiered (-5) or waits to be (-6). No such record is offset -1 without an
+error. Beside an offset stands the leader epoch it was written in; the end's is the current one.
+Every partition asked for is answered.
 Versions: v2 isolation_level · v4 current_leader_epoch, leader_epoch (KIP-320) · v7 timestamp -3
-(KIP-734).
-Not implemented: tiered storage, so timestamps -4 and below get UNSUPPORTED_VERSION as in Kafka.
+(KIP-734) · v8 -4 (KIP-405) · v9 -5 (KIP-1005) · v11 -6 (KIP-1023). Other negative timestamps, and those
+of later versions, get UNSUPPORTED_VERSION as in Kafka.
 """
 
 from __future__ import annotations
@@ -30,10 +31,19 @@ from storage.log import PartitionLog
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
-MAX_TIMESTAMP_SINCE = 7
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+SINCE = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version that each of the timestamps that are none came with."""
 LEADER_EPOCH_SINCE = 4
-TIERED = range(-6, -3)
-"""Timestamps of later versions, all of them about tiered storage."""
 
 READ_COMMITTED = 1
 
@@ -78,9 +88,7 @@ async def _answer(
     log = context.log_of(topic_name, index, asked.current_leader_epoch)
     if isinstance(log, ErrorCode):
         return _refused(index, log)
-    if asked.timestamp in TIERED or (
-        asked.timestamp == MAX_TIMESTAMP and context.header.api_version < MAX_TIMESTAMP_SINCE
-    ):
+    if not _is_served(asked.timestamp, context.header.api_version):
         return _refused(index, ErrorCode.UNSUPPORTED_VERSION)
     try:
         timestamp, offset = await _find(log, asked.timestamp, isolation_level)
@@ -97,6 +105,10 @@ async def _answer(
     )
 
 
+def _is_served(timestamp: int, version: int) -> bool:
+    return timestamp >= 0 or version >= SINCE.get(timestamp, version + 1)
+
+
 def _epoch_of(log: PartitionLog, timestamp: int, offset: int) -> int:
     return log.leader_epoch if timestamp == LATEST else log.leader_epoch_at(offset)
 
@@ -107,8 +119,10 @@ async def _find(log: PartitionLog, timestamp: int, isolation_level: int) -> tupl
     end_offset = log.last_stable_offset if is_committed_only else log.high_watermark
     if timestamp == LATEST:
         return -1, end_offset
-    if timestamp == EARLIEST:
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return -1, log.log_start_offset
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1
     # Looking for a timestamp may read through a segment: that is a thread's work.
     if timestamp == MAX_TIMESTAMP:
         found = await asyncio.to_thread(log.offset_of_max_timestamp)

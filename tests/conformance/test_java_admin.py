@@ -101,7 +101,7 @@ def test_a_topic_is_configured_anew_while_it_is_there(
     assert altered == "ok altered"
     assert policy == "ok delete,compact DYNAMIC_TOPIC_CONFIG"
     assert retention == unchanged == "ok 604800000 DEFAULT_CONFIG"
-    assert bad_value.startswith("error InvalidConfigurationException retention.ms: soon")
+    assert bad_value.startswith("error InvalidConfigurationException Invalid value soon for")
     assert bad_name.startswith("error InvalidConfigurationException Unknown topic config name")
     assert nowhere.startswith("error UnknownTopicOrPartitionException")
 

@@ -17,7 +17,7 @@ def test_advertised_versions_are_exactly_these() -> None:
     } == {
         "Produce": (0, 0, 9),
         "Fetch": (1, 4, 12),
-        "ListOffsets": (2, 1, 7),
+        "ListOffsets": (2, 1, 11),
         "Metadata": (3, 0, 13),
         "FindCoordinator": (10, 0, 6),
         "ApiVersions": (18, 0, 4),

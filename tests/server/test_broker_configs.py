@@ -124,8 +124,10 @@ async def test_a_replacement_ends_what_it_does_not_name(home: Home) -> None:
             NODE, ("log.segment.bytes", "3"), ErrorCode.INVALID_REQUEST, "dynamically", id="topics"
         ),
         pytest.param(NODE, ("no.such", "3"), ErrorCode.INVALID_CONFIG, "Unknown", id="unknown"),
-        pytest.param(NODE, (RATE, "0"), ErrorCode.INVALID_REQUEST, "range", id="out_of_range"),
-        pytest.param(NODE, (RATE, "fast"), ErrorCode.INVALID_REQUEST, "number", id="no_number"),
+        pytest.param(NODE, (RATE, "0"), ErrorCode.INVALID_REQUEST, "at least 1", id="out_of_range"),
+        pytest.param(
+            NODE, (RATE, "fast"), ErrorCode.INVALID_REQUEST, "Not a number", id="no_number"
+        ),
         pytest.param("7", (RATE, "9"), ErrorCode.INVALID_REQUEST, "expected 1", id="other_broker"),
     ],
 )

@@ -78,7 +78,10 @@ def test_a_wrong_command_line_is_told_and_ends_with_2(arguments: list[str]) -> N
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("log.segment.bytes=12", "log.segment.bytes: 12 is out of range: at least 1048576 bytes"),
+        (
+            "log.segment.bytes=12",
+            "12 for configuration log.segment.bytes: Value must be at least 1048576",
+        ),
         ("nonsense", "--override nonsense: write it as name=value"),
         ("listeners=PLAINTEXT://0.0.0.0:9092", "cannot be reached"),
     ],

@@ -93,12 +93,28 @@ def test_every_default_is_within_its_own_bounds_and_documented() -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("log.segment.bytes", "12", "log.segment.bytes: 12 is out of range: at least 1048576"),
-        ("log.roll.hours", "0", "log.roll.hours: 0 is out of range: at least 1 hours"),
-        ("default.replication.factor", "3", "default.replication.factor: 3 is out of range"),
-        ("node.id", "one", "node.id: one is not a whole number"),
-        ("log.cleaner.threads", "-1", "log.cleaner.threads: -1 is out of range: 0 to 256"),
-        ("auto.create.topics.enable", "yes", "auto.create.topics.enable: yes is not a boolean"),
+        (
+            "log.segment.bytes",
+            "12",
+            "12 for configuration log.segment.bytes: Value must be at least 1048576",
+        ),
+        ("log.roll.hours", "0", "0 for configuration log.roll.hours: Value must be at least 1"),
+        (
+            "default.replication.factor",
+            "3",
+            "configuration default.replication.factor: Value must be no more than 1",
+        ),
+        ("node.id", "one", "value one for configuration node.id: Not a number of type INT"),
+        (
+            "log.cleaner.threads",
+            "-1",
+            "-1 for configuration log.cleaner.threads: Value must be at least 0",
+        ),
+        (
+            "auto.create.topics.enable",
+            "yes",
+            "yes for configuration auto.create.topics.enable: Expected value to be",
+        ),
         ("listeners", "localhost:9092", "listeners: localhost:9092 is not NAME://host:port"),
         ("listeners", "PLAINTEXT://:99999", "listeners: port 99999 is out of range: 0 to 65535"),
         ("listeners", "SSL://:9092", "SSL is not served yet"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,7 +80,9 @@ def test_a_text_is_parsed_as_kafka_parses_it(type_: PropertyType, text: str, val
     ],
 )
 def test_a_text_of_another_type_is_refused_in_one_line(type_: PropertyType, text: str) -> None:
-    with pytest.raises(ConfigError, match=r"^some\.name: ") as refused:
+    with pytest.raises(
+        ConfigError, match=r"^Invalid value .+ for configuration some\.name: "
+    ) as refused:
         declared(type_).parse(text)
 
     assert "\n" not in str(refused.value)
@@ -95,10 +95,10 @@ def test_a_value_out_of_range_is_told_with_name_value_and_range() -> None:
 
     with pytest.raises(
         ConfigError,
-        match=r"^segment\.bytes: 12 is out of range: at least 1048576 bytes$",
+        match=r"^Invalid value 12 for configuration segment\.bytes: Value must be at least 1048576$",
     ):
         size.parse("12")
-    with pytest.raises(ConfigError, match=r"^ratio: 1\.5 is out of range: 0 to 1$"):
+    with pytest.raises(ConfigError, match=r"configuration ratio: Value must be no more than 1$"):
         ratio.parse("1.5")
     assert size.parse("1048576") == 1 << 20
     assert ratio.parse("1") == 1.0
@@ -108,12 +108,14 @@ def test_a_value_that_is_no_choice_is_told_the_choices() -> None:
     policy = declared(LIST, name="policy", choices=("compact", "delete"))
 
     with pytest.raises(
-        ConfigError, match=re.escape("policy: dedupe is not allowed: any of compact, delete")
+        ConfigError,
+        match=r"^Invalid value dedupe for configuration policy: String must be one of: compact, delete$",
     ):
         policy.parse("dedupe")
     with pytest.raises(ConfigError):
         policy.parse("compact,")
     assert policy.parse("delete,compact") == ("delete", "compact")
+    assert policy.parse("delete,compact,delete") == ("delete", "compact")
 
 
 def test_a_value_with_control_characters_cannot_break_the_line() -> None:

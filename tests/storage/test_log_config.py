@@ -86,7 +86,9 @@ def test_dedupe_is_an_older_name_of_compact() -> None:
 
 
 def test_segments_below_a_mebibyte_need_the_internal_property() -> None:
-    with pytest.raises(ConfigError, match=r"segment\.bytes: 4096 is out of range"):
+    with pytest.raises(
+        ConfigError, match=r"value 4096 for configuration segment\.bytes: Value must be"
+    ):
         LogConfig.from_overrides({"segment.bytes": "4096"}, DEFAULTS)
 
     config = LogConfig.from_overrides({"internal.segment.bytes": "4096"}, DEFAULTS)
@@ -103,7 +105,7 @@ def test_an_unknown_property_is_refused_in_kafkas_words() -> None:
 def test_the_least_compaction_lag_may_not_exceed_the_greatest() -> None:
     LogConfig.from_overrides({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"}, DEFAULTS)
 
-    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms: 6 is out of range"):
+    with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms \(6\) > max"):
         LogConfig.from_overrides(
             {"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"}, DEFAULTS
         )
@@ -117,7 +119,7 @@ def test_a_lag_that_contradicts_the_brokers_default_is_refused() -> None:
 
 
 def test_tiered_storage_is_not_promised() -> None:
-    with pytest.raises(ConfigError, match=r"remote\.storage\.enable: true is not allowed"):
+    with pytest.raises(ConfigError, match=r"value true for configuration remote\.storage\.enable"):
         LogConfig.from_overrides({"remote.storage.enable": "true"}, DEFAULTS)
 
 

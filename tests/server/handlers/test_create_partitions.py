@@ -65,7 +65,7 @@ async def test_new_partitions_take_records_at_once(tmp_path: Path, version: int)
             37,
             "The topic orders currently has 2 partition(s); 1 would not be an increase.",
         ),
-        (wish("nowhere", 3), 3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.message),
+        (wish("nowhere", 3), 3, "The topic 'nowhere' does not exist."),
         (
             wish("orders", 2**31 - 1),
             37,

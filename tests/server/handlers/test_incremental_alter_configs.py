@@ -141,7 +141,10 @@ async def test_validate_only_says_what_is_wrong_and_changes_nothing(tmp_path: Pa
             [(SET, "segment.mss", "1")], ErrorCode.INVALID_CONFIG, "segment.mss", id="name"
         ),
         pytest.param(
-            [(SET, "segment.ms", "x")], ErrorCode.INVALID_CONFIG, "segment.ms: x", id="type"
+            [(SET, "segment.ms", "x")],
+            ErrorCode.INVALID_CONFIG,
+            "x for configuration segment.ms",
+            id="type",
         ),
         pytest.param(
             [(SET, "retention.ms", "-2")], ErrorCode.INVALID_CONFIG, "retention.ms", id="range"

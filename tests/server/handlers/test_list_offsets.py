@@ -94,12 +94,29 @@ async def test_the_largest_timestamp_can_be_asked_for_since_v7(tmp_path: Path) -
     assert too_old.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-@pytest.mark.parametrize("timestamp", [-4, -5, -6])
-async def test_questions_about_tiered_storage_are_refused(tmp_path: Path, timestamp: int) -> None:
+@pytest.mark.parametrize(("timestamp", "since", "offset"), [(-4, 8, 2), (-5, 9, -1), (-6, 11, -1)])
+async def test_without_tiered_storage_all_is_local_and_nothing_is_tiered(
+    tmp_path: Path, timestamp: int, since: int, offset: int
+) -> None:
     async with serving_broker(tmp_path) as served:
         await served.create("orders")
-        (answer,) = await ask(served, timestamp)
-    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        await served.produce("orders", batch_of(3))
+        served.log("orders").delete_records(2)
+        for version in range(1, 12):
+            (answer,) = await ask(served, timestamp, version=version)
+            if version < since:
+                assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+            else:
+                found = (answer.error_code, answer.offset, answer.timestamp)
+                assert found == (ErrorCode.NONE, offset, -1)
+
+
+async def test_a_negative_timestamp_that_nobody_defined_is_refused(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        for timestamp in (-7, -100, -(2**63)):
+            (answer,) = await ask(served, timestamp, version=11)
+            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
 async def test_every_partition_asked_for_is_answered(tmp_path: Path) -> None:
