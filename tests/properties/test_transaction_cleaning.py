@@ -14,6 +14,7 @@ from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.log_builder import KeyValue
 from tests.harness.sidecar_mode import SidecarMode
 from tests.harness.transactional_producer import TransactionalProducer
+from tests.properties.cleaning_history import NarrowWindows
 
 PRODUCERS = (1, 2, 3)
 SMALL_MAP = CleanerSettings(dedupe_buffer_size=24 * 16)
@@ -213,3 +214,26 @@ def test_a_log_whose_traffic_stops_is_left_with_what_was_committed_last(
     data = {each.offset for each in history.sent}
     left = {record.offset for record in history.log.records()}
     assert left & data == {each.offset for each in newest.values() if each.value is not None}
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(STEPS, min_size=12, max_size=50),
+    st.sampled_from((300, 1 << 20)),
+    st.sampled_from(SidecarMode),
+)
+def test_neither_windows_nor_parts_nor_segments_nor_sidecars_change_what_a_pass_leaves(
+    steps: list[object], segment_bytes: int, sidecars: SidecarMode
+) -> None:
+    """What is untouched, read, or rewritten differs; every batch that is left is the same."""
+    narrow = NarrowWindows(dedupe_buffer_size=SMALL_MAP.dedupe_buffer_size)
+    config = replace(CONFIG, segment_bytes=segment_bytes)
+    plain = History(CompactedLog())
+    other = History(CompactedLog(config, narrow, sidecars=sidecars))
+
+    for step in [*steps, Clean(0), Clean(CONFIG.delete_retention_ms)]:
+        plain.do(step)
+        other.do(step)
+        assert other.log.headers() == plain.log.headers()
+        assert other.log.pairs() == plain.log.pairs()
+        assert other.log.log.clean_offset == plain.log.log.clean_offset
