@@ -86,8 +86,8 @@ def explain(
 ) -> None:
     """Say why TOPIC[-N] is not being compacted, and which command or setting changes that.
 
-    With --key: list the key's records, what supersedes them, and when its tombstone goes. That reads
-    the whole log; Ctrl-C stops it.
+    With --key: list the key's records, what supersedes them, and when its tombstone goes. Segments
+    without a key sidecar, as the active one, are read as a whole for that; Ctrl-C stops it.
     """
     if key is not None and key_hex is not None:
         raise typer.BadParameter("name one key: --key or --key-hex")
