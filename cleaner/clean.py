@@ -25,13 +25,22 @@ from dataclasses import replace
 from cleaner.cleaning_plan import CleanableLog, CleaningPlan
 from cleaner.index import IndexedSegment, SegmentIndex
 from cleaner.kernel import OffsetMap
-from cleaner.mark import DirtySection, KeyParts, dirty_section, mark_window, marks_bytes, windows
+from cleaner.mark import (
+    DirtySection,
+    KeyParts,
+    dirty_section,
+    mark_window,
+    marks_bytes,
+    scan_bytes,
+    windows,
+)
 from cleaner.meter import CleaningAborted, PassMeter
 from cleaner.progress import PassProgress, Phase
 from cleaner.report import PassReport
 from cleaner.rewrite import Rewriting, leave_no_gap
 from cleaner.settings import MAP_BYTES_MIN, CleanerSettings
 from cleaner.verify_pass import PassVerifier, VerificationFailed
+from cleaner.work_left import MarkLeft
 from protocol.errors import ProtocolError
 from storage.errors import DamagedSidecar, StorageError
 
@@ -121,19 +130,17 @@ def _rewrite_all(
     verifier: PassVerifier,
     progress: PassProgress,
 ) -> None:
-    def tell_left(bytes_count: int) -> None:
-        progress.expect_left(Phase.MARK, bytes_count)
-
+    left = MarkLeft(progress)
+    to_map = scan_bytes(section.sources)
     try:
-        for span in spans:
-            progress.enter(Phase.MARK)
-            window = segments[span]
-            marked = mark_window(window, section, parts, verifier, tell_left=tell_left)
-            later = sum(segment.recopied_bytes for segment in segments[span.stop :])
+        for number, span in enumerate(spans, 1):
+            window, later = segments[span], segments[span.stop :]
+            left.begin_window(scan_bytes(later) + to_map * (len(spans) - number))
+            marked = mark_window(window, section, parts, verifier, tell_left=left.tell)
             rewriting.run(
                 list(zip(window, marked, strict=True)),
                 is_last=span is spans[-1],
-                later_bytes=later,
+                later_bytes=sum(segment.recopied_bytes for segment in later),
             )
     except DamagedSidecar as error:
         if rewriting.tally["groups"]:

@@ -213,12 +213,13 @@ def mark_window(
     parts: KeyParts,
     verifier: PassVerifier,
     *,
-    tell_left: Callable[[int], None] = lambda _: None,
+    tell_left: Callable[[int, int], None] = lambda _bytes, _parts: None,
 ) -> list[Marked]:
     """Mark what is superseded in some neighbouring segments.
 
     Args:
-        tell_left: told now and then how many bytes of sidecars are still to be read.
+        tell_left: told for each part how many bytes of sidecars are still to be read, and how many
+            parts come behind it.
 
     Raises:
         VerificationFailed: the map does not hold what was put into it, or what the sidecars say.
@@ -226,9 +227,9 @@ def mark_window(
     marked = [Marked(bytearray(marks_bytes(source.totals.entries))) for source in window]
     if section.start_offset < section.end_offset and any(its.marks for its in marked):
         to_mark, to_map = scan_bytes(window), scan_bytes(section.sources)
-        tell_left(to_map + to_mark)
+        tell_left(to_map + to_mark, 0)
         for offset_map in parts.each(window[0].row.base_offset):
-            tell_left(to_mark + parts.left * (to_map + to_mark))
+            tell_left(to_mark + parts.left * (to_map + to_mark), parts.left)
             steps = [
                 step
                 for source, its in zip(window, marked, strict=True)

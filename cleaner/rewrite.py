@@ -15,7 +15,7 @@ from cleaner.cleaning_plan import CleanableLog, CleaningPlan
 from cleaner.group import Findings, GroupBounds, Work, group_segments, has_passed, work_on
 from cleaner.index import IndexedSegment
 from cleaner.kernel import BatchFilter, BatchSurvey
-from cleaner.mark import DirtySection, Marked, scan_bytes
+from cleaner.mark import DirtySection, Marked
 from cleaner.meter import PassMeter
 from cleaner.progress import Phase
 from cleaner.recopy import Recopy
@@ -91,9 +91,6 @@ class Rewriting:
 
     def _works(self, window: Group) -> list[Work]:
         """What is to be done; looks at each segment's special rows, so call it once a window."""
-        self._meter.progress.expect_left(
-            Phase.MARK, scan_bytes(each for each, _ in window if each.totals.special_rows)
-        )
         return [
             work_on(
                 segment.row,

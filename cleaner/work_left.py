@@ -18,6 +18,28 @@ class Cost(NamedTuple):
     """About what is written, and read again; 0 where nothing is verified."""
 
 
+class MarkLeft:
+    """The sidecars that are still to be scanned, in this window and in later ones."""
+
+    __slots__ = ("_later_bytes", "_parts", "_progress")
+
+    def __init__(self, progress: PassProgress) -> None:
+        self._progress = progress
+        self._parts = 1
+        """Into how many parts the hash space is divided, as far as that is known."""
+        self._later_bytes = 0
+
+    def begin_window(self, later_bytes: int) -> None:
+        """Tell that a window begins; for each part so much is scanned for those behind it."""
+        self._progress.enter(Phase.MARK)
+        self._later_bytes = later_bytes
+
+    def tell(self, bytes_left: int, parts_left: int) -> None:
+        """Tell what is left of this window, and how many parts are after the present one."""
+        self._parts = max(self._parts, parts_left + 1)
+        self._progress.expect_left(Phase.MARK, bytes_left + self._parts * self._later_bytes)
+
+
 class WorkLeft:
     """The groups of a window that are still to be rewritten. Used by the pass's one thread."""
 

@@ -11,6 +11,7 @@ from cleaner.meter import PassMeter
 from cleaner.probe import SilentProbe
 from cleaner.progress import PassProgress, Phase, PhaseProgress, ProgressSnapshot, eta_seconds
 from cleaner.throttle import Throttle
+from cleaner.work_left import MarkLeft
 from tests.harness.compacted_log import CONFIG, CompactedLog
 
 
@@ -104,3 +105,20 @@ def test_the_time_of_a_phase_is_counted_however_often_it_is_entered() -> None:
 
     # 50 of its 100 bytes took 20 s.
     assert progress.snapshot().eta_seconds == pytest.approx(20.0)
+
+
+def test_later_windows_are_expected_by_the_parts_that_this_one_takes() -> None:
+    progress = PassProgress(lambda: 0.0)
+    left = MarkLeft(progress)
+
+    left.begin_window(100)
+    left.tell(10, 0)
+    assert progress.snapshot().bytes_planned == 110
+    left.tell(10, 3)
+    assert progress.snapshot().bytes_planned == 10 + 4 * 100
+    progress.read(10)
+    left.tell(0, 0)
+    assert progress.snapshot().bytes_planned == 10 + 4 * 100
+    left.begin_window(0)
+    left.tell(400, 3)
+    assert progress.snapshot().bytes_planned == 410
