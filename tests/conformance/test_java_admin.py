@@ -153,3 +153,58 @@ def test_the_cleaners_budget_is_changed_and_described_and_what_is_fixed_is_refus
     assert own == "ok 5.0E7 DYNAMIC_BROKER_CONFIG"
     assert fixed.startswith("error InvalidRequestException Cannot update these configs dynamically")
     assert default == "ok 1.7976931348623157E308 DEFAULT_CONFIG"
+
+
+def test_a_topic_is_given_more_partitions(
+    java: JavaClient, bootstrap: str, topic_name: Callable[[str], str]
+) -> None:
+    topic = topic_name("growing")
+
+    _, grown, described, offsets, again, fewer, nowhere = java.admin(
+        bootstrap,
+        [
+            f"create {topic} 1 1",
+            f"grow {topic} 3",
+            f"describe {topic}",
+            f"offsets {topic} 2",
+            f"grow {topic} 3",
+            f"grow {topic} 2",
+            f"grow {topic}-2 2",
+        ],
+    )
+
+    assert grown == "ok grown"
+    assert described.startswith(f"ok {topic} 3 1 ")
+    assert offsets == "ok 0 0 -1"
+    assert again == "error InvalidPartitionsException Topic already has 3 partition(s)."
+    assert fewer.startswith(f"error InvalidPartitionsException The topic {topic} currently has 3")
+    assert nowhere.startswith("error UnknownTopicOrPartitionException")
+
+
+def test_the_cluster_its_directories_and_producers_are_described(
+    java: JavaClient, bootstrap: str, topic_name: Callable[[str], str]
+) -> None:
+    topic = topic_name("described")
+    java.admin(bootstrap, [f"create {topic} 1 1"])
+    java.produce(bootstrap, {topic: "none"}, [(b"key", b"%d" % number) for number in range(5)])
+
+    cluster, directories, producers = java.admin(
+        bootstrap, ["cluster", "dirs", f"producers {topic} 0"]
+    )
+
+    cluster_id, controller, nodes = cluster.removeprefix("ok ").split()
+    assert (len(cluster_id), controller, nodes) == (22, "1", "1")
+    count, error, fits = directories.removeprefix("ok ").split()
+    assert (int(count) >= 1, error, fits) == (True, "null", "true")
+    assert producers == "ok 0 4"
+
+
+def test_what_there_is_none_of_is_said_as_kafka_says_it(java: JavaClient, bootstrap: str) -> None:
+    acls, someone, *none = java.admin(
+        bootstrap,
+        ["acls", "scram-of alice", "reassignments", "quotas", "scram", "client-metrics"],
+    )
+
+    assert acls == "error SecurityDisabledException No Authorizer is configured on the broker"
+    assert someone.startswith("error ResourceNotFoundException")
+    assert none == ["ok 0"] * 4

@@ -13,9 +13,11 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
+import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.ConfigEntry;
+import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
@@ -26,7 +28,9 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.quota.ClientQuotaFilter;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -155,6 +159,7 @@ public final class Conformance {
     /**
      * Verbs: create TOPIC PARTITIONS REPLICATION NAME=VALUE...; describe TOPIC; config TOPIC NAME; offsets TOPIC
      * PARTITION; alter TOPIC OPERATION:NAME=VALUE...; where config and alter take "broker:ID" instead of a topic; delete-records TOPIC PARTITION OFFSET; delete TOPIC; list.
+     * grow TOPIC PARTITIONS; cluster; dirs; producers TOPIC PARTITION; reassignments; acls; quotas; scram; scram-of USER; client-metrics.
      * The answer is one line: "ok" and the result, or "error" and the exception's class.
      */
     private static void admin(String bootstrap) throws Exception {
@@ -199,6 +204,32 @@ public final class Conformance {
                 var below = Map.of(partition, RecordsToDelete.beforeOffset(Long.parseLong(words[3])));
                 yield "" + get(admin.deleteRecords(below).lowWatermarks().get(partition)).lowWatermark();
             }
+            case "grow" -> {
+                var wish = Map.of(words[1], NewPartitions.increaseTo(Integer.parseInt(words[2])));
+                get(admin.createPartitions(wish).values().get(words[1]));
+                yield "grown";
+            }
+            case "cluster" -> {
+                var cluster = admin.describeCluster();
+                yield get(cluster.clusterId()) + " " + get(cluster.controller()).id() + " " + get(cluster.nodes()).size();
+            }
+            case "dirs" -> {
+                var directories = get(admin.describeLogDirs(List.of(1)).allDescriptions()).get(1).values();
+                yield directories.stream().map(d -> d.replicaInfos().size() + " " + d.error() + " "
+                    + (d.usableBytes().getAsLong() <= d.totalBytes().getAsLong())).collect(Collectors.joining(","));
+            }
+            case "producers" -> {
+                TopicPartition partition = new TopicPartition(words[1], Integer.parseInt(words[2]));
+                var state = get(admin.describeProducers(List.of(partition)).partitionResult(partition));
+                yield state.activeProducers().stream().map(p -> p.producerEpoch() + " " + p.lastSequence())
+                    .collect(Collectors.joining(","));
+            }
+            case "reassignments" -> "" + get(admin.listPartitionReassignments().reassignments()).size();
+            case "acls" -> "" + get(admin.describeAcls(AclBindingFilter.ANY).values()).size();
+            case "quotas" -> "" + get(admin.describeClientQuotas(ClientQuotaFilter.all()).entities()).size();
+            case "scram" -> "" + get(admin.describeUserScramCredentials().users()).size();
+            case "scram-of" -> get(admin.describeUserScramCredentials(List.of(words[1])).description(words[1])).name();
+            case "client-metrics" -> "" + get(admin.listClientMetricsResources().all()).size();
             case "list" -> String.join(",", get(admin.listTopics().names()));
             default -> throw new IllegalArgumentException(words[0]);
         };
