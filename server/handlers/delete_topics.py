@@ -2,7 +2,9 @@
 
 Behaviour: each topic is deleted on its own, by name or, from v6, by id. The topic is gone when it
 is answered; its files go in the background. Fetches that wait on it are woken and told.
-With `delete.topic.enable=false` everything is refused.
+What groups have committed for it goes, too.
+With `delete.topic.enable=false` everything is refused; so is the topic of committed offsets, always, which
+Kafka would delete.
 Versions: v5 error_message · v6 topic_id (KIP-516).
 """
 
@@ -20,6 +22,7 @@ from protocol.messages.delete_topics import (
 )
 from protocol.primitives import ZERO_UUID
 from server.dispatch import RequestContext
+from server.groups.offsets_topic import OFFSETS_TOPIC
 from server.topic import Topic
 
 BY_ID_SINCE = 6
@@ -62,9 +65,13 @@ async def _delete(asked: DeleteTopicState, context: RequestContext) -> Deletable
     topic = _find(asked, context)
     if isinstance(topic, ErrorCode):
         return _result(asked, topic)
+    if topic.name == OFFSETS_TOPIC:
+        text = f"{topic.name} holds what every group has committed."
+        return _result(asked, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     refused = await context.broker.topics.delete(topic)
     if refused is not None:
         return _result(asked, refused.error_code, refused.message)
+    await context.broker.offsets.topic_deleted(topic.name)
     context.broker.probe.topic_deleted(topic.name)
     context.broker.cleaner_counts.topic_deleted(topic.name)
     return _result(asked, ErrorCode.NONE, name=topic.name, topic_id=topic.id)

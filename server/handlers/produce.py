@@ -6,6 +6,7 @@ error closes the connection. The next request of the connection starts after the
 the sync.
 Batches whose records take long to look at, above all large compressed ones, and those that are
 compressed anew (compression.type) are validated in a worker thread.
+Internal topics are the broker's own: INVALID_TOPIC_EXCEPTION.
 Versions: v5 log_start_offset · v7 zstd (KIP-110) · v8 record_errors, error_message (KIP-467).
 Not implemented: transactions.
 """
@@ -27,6 +28,7 @@ from protocol.messages.produce import (
 )
 from server.connection import CloseConnection
 from server.dispatch import RequestContext
+from server.topic import INTERNAL_TOPICS
 from storage.errors import StorageError
 from storage.log import Appended, PartitionLog
 from storage.validate import Refused, ValidationRules, ValidBatch, validate_batch
@@ -101,6 +103,9 @@ async def _append(
     log = context.log_of(topic_name, data.index)
     if isinstance(log, ErrorCode):
         return _refused(data.index, log)
+    if topic_name in INTERNAL_TOPICS:
+        text = f"Only the broker itself writes to {topic_name}."
+        return _refused(data.index, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     if request.acks == ACKS_ALL and log.config.min_insync_replicas > 1:
         return _refused(data.index, ErrorCode.NOT_ENOUGH_REPLICAS)
     if not data.records:

@@ -65,6 +65,14 @@ async def test_topics_are_deleted_by_id_or_name_since_v6(tmp_path: Path) -> None
         assert len(served.broker.topics) == 0
 
 
+async def test_what_every_group_has_committed_is_not_deleted_at_one_word(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("__consumer_offsets")
+        (result,) = await delete(served, "__consumer_offsets")
+        assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert served.broker.topics.get("__consumer_offsets") is not None
+
+
 async def test_a_topic_named_twice_is_not_deleted(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await served.create("orders")

@@ -61,6 +61,15 @@ async def test_batches_get_the_next_offsets(tmp_path: Path, version: int, acks: 
             assert answer.log_start_offset == (0 if version >= 5 else -1)
 
 
+async def test_the_brokers_own_topics_take_nothing_from_clients(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("__consumer_offsets", cleanup_policy="compact")
+        request = produce_request("__consumer_offsets", batch_of(1))
+        answer = only_produced(await served.call(request, 9, ProduceResponse))
+        assert answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert served.log("__consumer_offsets").log_end_offset == 0
+
+
 async def test_acks_all_is_answered_when_it_can_be_read(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await served.create("orders")

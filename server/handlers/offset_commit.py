@@ -1,0 +1,134 @@
+"""OffsetCommit (key 8), v2-v10.
+
+Behaviour: what one request commits is written in one batch and answered when that is durable. A topic
+that does not exist, and metadata that are too long, are refused for themselves; a member that is none
+any more, a wrong generation or a group that rebalances refuse everything. Generation -1 without a
+member commits for a group that nobody is a member of; the group need not exist.
+Versions: v2-v4 retention_time_ms · v7 group_instance_id (KIP-345) · v9 GROUP_ID_NOT_FOUND, where it
+was ILLEGAL_GENERATION before · v10 topics by id.
+Source: Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java.
+"""
+
+from __future__ import annotations
+
+from protocol.error_codes import ErrorCode
+from protocol.group_records import NO_TIMESTAMP, GroupRecord, OffsetCommitKey, OffsetCommitValue
+from protocol.messages.offset_commit import (
+    NO_RETENTION_TIME,
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from server.dispatch import RequestContext
+from server.groups.group_checks import Claim
+
+BY_ID_SINCE = 10
+GROUP_ID_NOT_FOUND_SINCE = 9
+
+_Place = tuple[int, int]
+"""A topic and a partition of the request, by their positions."""
+
+
+async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
+    """Check every partition, then commit those that are in order, together."""
+    refused: dict[_Place, ErrorCode] = {}
+    records: list[GroupRecord] = []
+    too_long: list[_Place] = []
+    for at, topic in enumerate(request.topics):
+        name = _name(topic, context)
+        for index, partition in enumerate(topic.partitions):
+            if isinstance(name, ErrorCode):
+                refused[at, index] = name
+            elif _is_too_long(partition, context):
+                too_long.append((at, index))
+            else:
+                records.append(_record(request, name, topic, partition, context))
+    outcome = ErrorCode.NONE
+    if records or too_long:
+        outcome = await _commit(request, context, records)
+    if outcome is ErrorCode.NONE:
+        refused |= dict.fromkeys(too_long, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+    return _response(request, refused, outcome)
+
+
+def refuse(
+    request: OffsetCommitRequest, context: RequestContext, error_code: ErrorCode, message: str
+) -> OffsetCommitResponse:
+    return _response(request, {}, error_code)
+
+
+async def _commit(
+    request: OffsetCommitRequest, context: RequestContext, records: list[GroupRecord]
+) -> ErrorCode:
+    claim = Claim(
+        member_id=request.member_id,
+        instance_id=request.group_instance_id,
+        generation=request.generation_id_or_member_epoch,
+    )
+    outcome = await context.broker.offsets.commit(request.group_id, claim, records)
+    is_old = context.header.api_version < GROUP_ID_NOT_FOUND_SINCE
+    if outcome is ErrorCode.GROUP_ID_NOT_FOUND and is_old:
+        return ErrorCode.ILLEGAL_GENERATION
+    return outcome
+
+
+def _name(topic: OffsetCommitRequestTopic, context: RequestContext) -> str | ErrorCode:
+    """The topic's name, if it exists."""
+    topics = context.broker.topics
+    if context.header.api_version >= BY_ID_SINCE:
+        found = topics.by_id(topic.topic_id)
+        return ErrorCode.UNKNOWN_TOPIC_ID if found is None else found.name
+    found = topics.get(topic.name)
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.name
+
+
+def _is_too_long(partition: OffsetCommitRequestPartition, context: RequestContext) -> bool:
+    metadata = partition.committed_metadata or ""
+    return len(metadata) > context.broker.config.offset_metadata_max_bytes
+
+
+def _record(
+    request: OffsetCommitRequest,
+    name: str,
+    topic: OffsetCommitRequestTopic,
+    partition: OffsetCommitRequestPartition,
+    context: RequestContext,
+) -> GroupRecord:
+    now_ms = context.broker.clock.now_ms()
+    keeps_ms = request.retention_time_ms
+    return GroupRecord(
+        OffsetCommitKey(group=request.group_id, topic=name, partition=partition.partition_index),
+        OffsetCommitValue(
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=partition.committed_metadata or "",
+            commit_timestamp=now_ms,
+            expire_timestamp=NO_TIMESTAMP if keeps_ms == NO_RETENTION_TIME else now_ms + keeps_ms,
+            topic_id=topic.topic_id,
+        ),
+    )
+
+
+def _response(
+    request: OffsetCommitRequest, refused: dict[_Place, ErrorCode], outcome: ErrorCode
+) -> OffsetCommitResponse:
+    """Every partition that was asked for, with its own error or everybody's."""
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=refused.get((at, index), outcome),
+                    )
+                    for index, partition in enumerate(topic.partitions)
+                ),
+            )
+            for at, topic in enumerate(request.topics)
+        )
+    )
