@@ -248,7 +248,8 @@ class ConsumerGroupMemberMetadataKey(GroupKey):
 
 @wire_class
 class ConsumerGroupMemberMetadataValue(GroupValue):
-    """Who a member is and what it subscribes to."""
+    """Who a member is and what it subscribes to. Not declared yet: tag 0, what a member that still
+    speaks the classic protocol has said in its JoinGroup."""
 
     instance_id: str | None = wire(STRING, nullable_since=0)
     rack_id: str | None = wire(STRING, nullable_since=0)

@@ -3,8 +3,8 @@
 Behaviour: each topic is deleted on its own, by name or, from v6, by id. The topic is gone when it
 is answered; its files go in the background. Fetches that wait on it are woken and told.
 What groups have committed for it goes, too.
-With `delete.topic.enable=false` everything is refused; so is the topic of committed offsets, always, which
-Kafka would delete.
+With `delete.topic.enable=false` everything is refused; so is, always, the topic of committed offsets,
+which Kafka would delete.
 Versions: v5 error_message · v6 topic_id (KIP-516).
 """
 
