@@ -16,7 +16,7 @@ import importlib
 from types import ModuleType
 
 from protocol.errors import UnsupportedApi
-from protocol.schema import Message
+from protocol.schema import NEVER, Message
 
 
 class ApiKey(enum.IntEnum):
@@ -26,7 +26,15 @@ class ApiKey(enum.IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -38,8 +46,10 @@ class ApiKey(enum.IntEnum):
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
     INCREMENTAL_ALTER_CONFIGS = 44
     LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     DESCRIBE_CLUSTER = 60
@@ -97,8 +107,16 @@ APIS: dict[int, Api] = {
         _api(ApiKey.FETCH, (4, 12), flexible_since=12),
         _api(ApiKey.LIST_OFFSETS, (1, 11), flexible_since=6),
         _api(ApiKey.METADATA, (0, 13), flexible_since=9),
+        _api(ApiKey.OFFSET_COMMIT, (2, 10), flexible_since=8),
+        _api(ApiKey.OFFSET_FETCH, (1, 10), flexible_since=6),
         # librdkafka before 2.11.1 uses LZ4 only where FindCoordinator 0 exists.
         _api(ApiKey.FIND_COORDINATOR, (0, 6), flexible_since=3),
+        _api(ApiKey.JOIN_GROUP, (0, 9), flexible_since=6),
+        _api(ApiKey.HEARTBEAT, (0, 4), flexible_since=4),
+        _api(ApiKey.LEAVE_GROUP, (0, 5), flexible_since=4),
+        _api(ApiKey.SYNC_GROUP, (0, 5), flexible_since=4),
+        _api(ApiKey.DESCRIBE_GROUPS, (0, 6), flexible_since=5),
+        _api(ApiKey.LIST_GROUPS, (0, 5), flexible_since=3),
         _api(ApiKey.API_VERSIONS, (0, 4), flexible_since=3),
         _api(ApiKey.CREATE_TOPICS, (2, 7), flexible_since=5),
         _api(ApiKey.DELETE_TOPICS, (1, 6), flexible_since=4),
@@ -110,8 +128,10 @@ APIS: dict[int, Api] = {
         _api(ApiKey.ALTER_CONFIGS, (0, 2), flexible_since=2),
         _api(ApiKey.DESCRIBE_LOG_DIRS, (1, 5), flexible_since=2),
         _api(ApiKey.CREATE_PARTITIONS, (0, 3), flexible_since=2),
+        _api(ApiKey.DELETE_GROUPS, (0, 2), flexible_since=2),
         _api(ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), flexible_since=1),
         _api(ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), flexible_since=0),
+        _api(ApiKey.OFFSET_DELETE, (0, 0), flexible_since=NEVER),
         _api(ApiKey.DESCRIBE_CLIENT_QUOTAS, (0, 1), flexible_since=1),
         _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, (0, 0), flexible_since=0),
         _api(ApiKey.DESCRIBE_CLUSTER, (0, 2), flexible_since=0),

@@ -320,7 +320,7 @@ class OwnedTopic:
     topic_id: uuid.UUID = wire(UUID)
     partitions: tuple[int, ...] = wire(array(INT32))
     assignment_epochs: tuple[int, ...] | None = wire(
-        array(INT32), tag=0, nullable_since=0, default=None
+        array(INT32), tag=0, nullable_since=0, default=()
     )
     """Since which of its epochs the member has each of `partitions` (KIP-1251)."""
 

@@ -29,6 +29,7 @@ from server.embedded_store import EmbeddedMetadataStore
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.groups.coordinator import GroupCoordinator, coordinator_of
+from server.groups.offset_commands import OffsetCommands
 from server.latency_watch import LatencyWatch
 from server.limits import ConnectionLimits, RequestMemory
 from server.listener import Listeners, SocketOptions
@@ -94,6 +95,7 @@ class Broker:
         "has_storage",
         "http_port",
         "node",
+        "offsets",
         "pass_history",
         "probe",
         "producer_ids",
@@ -109,6 +111,7 @@ class Broker:
     producer_ids: ProducerIds
     group_commit: GroupCommit
     groups: GroupCoordinator
+    offsets: OffsetCommands
     fetch_waiters: FetchWaiters
     cold_reads: ColdReads
     probe: ServerProbe
@@ -196,6 +199,7 @@ class Broker:
         self._state = "stopping"
         if self.has_storage:
             # First, so that no connection waits for an answer of theirs.
+            await self.offsets.stop()
             await self.groups.stop()
         if self._listeners is not None:
             await self._listeners.stop(grace_s=self.config.controlled_shutdown_timeout_ms / 1000)
@@ -260,6 +264,12 @@ class Broker:
             self.topics, self.group_commit, self.configs.config, clock=self.clock
         )
         self.groups.start()
+        self.offsets = OffsetCommands(
+            self.groups,
+            retention_ms=self.config.offsets_retention_minutes * 60_000,
+            check_interval_ms=self.config.offsets_retention_check_interval_ms,
+        )
+        self.offsets.start()
         self.has_storage = True
 
     async def _close_storage(self) -> None:

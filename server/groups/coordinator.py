@@ -44,11 +44,11 @@ A = TypeVar("A", Joined, Synced, Left)
 class GroupCoordinator:
     """What clients ask of groups, but for their offsets."""
 
-    __slots__ = ("_deadlines", "_is_stopping", "_topic", "_under_way", "table")
+    __slots__ = ("_deadlines", "_is_stopping", "_under_way", "table", "topic")
 
     def __init__(self, topic: OffsetsTopic, table: GroupTable) -> None:
         # Constant after construction
-        self._topic = topic
+        self.topic = topic
         self.table = table
         self._deadlines = Deadlines(self.table.now_ms, self._time_is_up)
         # State
@@ -74,7 +74,7 @@ class GroupCoordinator:
     async def join(self, group_id: str, join: Join) -> Awaitable[Joined]:
         """Let a member join; what is returned resolves when its generation begins."""
         try:
-            await self._topic.ensure()
+            await self.topic.ensure()
         except StorageError as error:
             _log.warning("%s: %s", group_id, error)
             return _now(Joined(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -208,7 +208,7 @@ class GroupCoordinator:
     def _appended(self, entry: GroupEntry, records: Sequence[GroupRecord]) -> Awaitable[int]:
         """Append now; what is returned raises whatever goes wrong."""
         try:
-            return self._topic.append(self._topic.partition_of(entry.group.group_id), records)
+            return self.topic.append(self.topic.partition_of(entry.group.group_id), records)
         except StorageError as error:
             future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             future.set_exception(error)

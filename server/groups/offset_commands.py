@@ -27,7 +27,7 @@ from server.groups.group_checks import (
     subscribed_topics,
 )
 from server.groups.group_entry import GroupEntry
-from server.groups.offsets_topic import OffsetsTopic, RecordsTooLarge
+from server.groups.offsets_topic import RecordsTooLarge
 from storage.errors import StorageError
 
 _log = logging.getLogger("server.groups")
@@ -47,14 +47,13 @@ class OffsetCommands:
     def __init__(
         self,
         groups: GroupCoordinator,
-        topic: OffsetsTopic,
         *,
         retention_ms: int,
         check_interval_ms: int,
     ) -> None:
         self._groups = groups
         self._table = groups.table
-        self._topic = topic
+        self._topic = groups.topic
         self._retention_ms = retention_ms
         self._check_interval_ms = check_interval_ms
         self._expiring: asyncio.Task[None] | None = None

@@ -1,11 +1,7 @@
 """FindCoordinator (key 10), v0-v6.
 
 Behaviour: this broker is the coordinator of every group, which is all there is to say on a single
-node. The group APIs themselves are not served and not advertised yet, so subscribe() fails at once
-with the client's own "not supported by broker". An error here would do worse: librdkafka looks for
-the coordinator of every consumer that has a group.id, and assign()-only ones have one too; it tells
-the application of the error, and close() waits 45 s for a coordinator. Transactional ids are
-refused with UNSUPPORTED_VERSION, which no client retries.
+node. Transactional ids are refused with UNSUPPORTED_VERSION, which no client retries.
 librdkafka before 2.11.1 compresses with LZ4 only where FindCoordinator 0 exists.
 Versions: v1 key_type, error_message · v4 several keys (KIP-699).
 Not implemented: transactions, share groups.

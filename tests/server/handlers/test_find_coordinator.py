@@ -51,8 +51,11 @@ async def test_a_transactional_id_has_no_coordinator_before_v4(tmp_path: Path) -
     assert "ransactions" in (response.error_message or "")
 
 
-def consume(address: tuple[str, int], *, subscribe: bool, seconds: float) -> tuple[int, list[str]]:
-    """Records read and errors reported to the application, with confluent-kafka's defaults."""
+def consume(
+    address: tuple[str, int], *, subscribe: bool, seconds: float, records: int = 1 << 30
+) -> tuple[int, list[str]]:
+    """Records read, until so many are, and errors reported to the application, with
+    confluent-kafka's defaults."""
     consumer = Consumer(
         {
             "bootstrap.servers": f"{address[0]}:{address[1]}",
@@ -66,7 +69,7 @@ def consume(address: tuple[str, int], *, subscribe: bool, seconds: float) -> tup
         consumer.assign([TopicPartition("orders", 0, 0)])
     errors: list[str] = []
     count, end_s = 0, time.monotonic() + seconds
-    while time.monotonic() < end_s and not errors:
+    while time.monotonic() < end_s and not errors and count < records:
         message = consumer.poll(0.1)
         if message is not None and message.error():
             errors.append(str(message.error()))
@@ -87,10 +90,15 @@ async def test_librdkafka_reads_with_assign_undisturbed_and_closes_at_once(tmp_p
         assert time.monotonic() - start_s < 10
 
 
-async def test_librdkafka_is_told_at_once_that_it_cannot_subscribe(tmp_path: Path) -> None:
-    async with serving_broker(tmp_path) as served:
+async def test_librdkafka_reads_with_subscribe(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, group_initial_rebalance_delay_ms="0") as served:
         await served.create("orders")
+        await served.produce("orders", batch_of(10))
         address = served.broker.addresses["PLAINTEXT"]
-        _, errors = await asyncio.to_thread(consume, address, subscribe=True, seconds=10)
-        assert len(errors) == 1
-        assert "JoinGroup failed" in errors[0]
+        read = await asyncio.to_thread(consume, address, subscribe=True, seconds=10, records=10)
+        assert read == (10, [])
+        offsets = served.broker.offsets.fetch("group")
+        assert not isinstance(offsets, ErrorCode)
+        committed = offsets.get("orders", 0)
+        assert committed is not None
+        assert committed.offset == 10

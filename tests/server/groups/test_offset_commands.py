@@ -1,0 +1,230 @@
+"""Committed offsets through a broker: what is acknowledged, refused, found again, and expires."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+)
+from server.groups.group_checks import Claim
+from server.groups.group_entry import GroupEntry
+from tests.harness.offsets_world import commit
+from tests.harness.served_broker import ServedBroker, serving_broker
+
+OUTSIDE = Claim()
+
+
+async def committed(served: ServedBroker, group: str = "g") -> dict[tuple[str, int], int]:
+    await served.broker.groups.table.loaded()
+    offsets = served.broker.offsets.fetch(group)
+    assert not isinstance(offsets, ErrorCode)
+    return {
+        (topic, partition): found.offset
+        for topic, partitions in offsets.by_topic().items()
+        for partition, found in partitions.items()
+    }
+
+
+async def test_what_was_acknowledged_is_there_after_a_restart(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        offsets = served.broker.offsets
+        assert await offsets.commit("g", OUTSIDE, [commit(0, 5), commit(1, 6)]) == ErrorCode.NONE
+        assert await offsets.commit("g", OUTSIDE, [commit(0, 7)]) == ErrorCode.NONE
+        assert await offsets.delete("g", [("t", 1)]) == {("t", 1): ErrorCode.NONE}
+        before = await committed(served)
+
+    async with serving_broker(tmp_path) as served:
+        assert await committed(served) == before == {("t", 0): 7}
+        assert await committed(served, "h") == {}
+
+
+async def test_a_group_with_a_generation_must_exist(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        member = Claim(member_id="m", generation=1)
+        refused = await served.broker.offsets.commit("g", member, [commit()])
+        assert refused == ErrorCode.GROUP_ID_NOT_FOUND
+        assert len(served.broker.groups.table) == 0
+        assert await served.broker.offsets.delete("g", []) == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+async def test_a_commit_that_cannot_be_written_is_no_commit_and_leaves_no_group(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        large = [commit(n, metadata="x" * 30_000) for n in range(40)]
+        refused = await served.broker.offsets.commit("g", OUTSIDE, large)
+        assert refused == ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        assert len(served.broker.groups.table) == 0
+
+        served.broker.directories[0].go_offline("broken")
+        refused = await served.broker.offsets.commit("g", OUTSIDE, [commit()])
+        assert refused == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert len(served.broker.groups.table) == 0
+
+
+async def test_expired_offsets_go_and_so_does_a_group_of_which_nothing_is_left(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path, offsets_retention_minutes="1") as served:
+        offsets = served.broker.offsets
+        now_ms = served.broker.clock.now_ms()
+        old, young = commit(0, 5, commit_timestamp=7), commit(1, 6, commit_timestamp=now_ms)
+        await offsets.commit("g", OUTSIDE, [old, young])
+        await offsets.commit("h", OUTSIDE, [commit(0, 5, group="h", commit_timestamp=7)])
+        await offsets.expire()
+        assert await committed(served) == {("t", 1): 6}
+        assert [entry.group.group_id for entry in served.broker.groups.table.entries()] == ["g"]
+
+    async with serving_broker(tmp_path) as served:
+        assert await committed(served) == {("t", 1): 6}
+        assert not isinstance(served.broker.groups.table.find("h"), GroupEntry)
+
+
+async def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 5), commit(0, 6, topic="u")])
+        await served.broker.offsets.topic_deleted("t")
+        assert await committed(served) == {("u", 0): 6}
+
+
+async def test_more_offsets_than_a_batch_takes_are_forgotten(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        for start in (0, 1000, 2000):
+            records = [commit(n, 5) for n in range(start, start + 1000)]
+            await served.broker.offsets.commit("g", OUTSIDE, records)
+        await served.broker.offsets.topic_deleted("t")
+        assert await committed(served) == {}
+
+
+# Over the wire.
+
+
+def commit_request(*topics: OffsetCommitRequestTopic, generation: int = -1) -> OffsetCommitRequest:
+    return OffsetCommitRequest(
+        group_id="g", generation_id_or_member_epoch=generation, member_id="", topics=topics
+    )
+
+
+def partitions(*metadata: str | None) -> tuple[OffsetCommitRequestPartition, ...]:
+    return tuple(
+        OffsetCommitRequestPartition(
+            partition_index=number, committed_offset=number + 5, committed_metadata=text
+        )
+        for number, text in enumerate(metadata)
+    )
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+async def test_every_partition_of_a_commit_is_answered(tmp_path: Path, version: int) -> None:
+    async with serving_broker(tmp_path, offset_metadata_max_bytes="3") as served:
+        await served.create("orders", 2)
+        request = commit_request(
+            OffsetCommitRequestTopic(name="orders", partitions=partitions(None, "abcd", "abc")),
+            OffsetCommitRequestTopic(name="nowhere", partitions=partitions("")),
+        )
+        response = await served.call(request, version, OffsetCommitResponse)
+        assert [
+            (topic.name, [each.error_code for each in topic.partitions])
+            for topic in response.topics
+        ] == [
+            ("orders", [ErrorCode.NONE, ErrorCode.OFFSET_METADATA_TOO_LARGE, ErrorCode.NONE]),
+            ("nowhere", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+        ]
+        assert await committed(served) == {("orders", 0): 5, ("orders", 2): 7}
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)],
+)
+async def test_a_generation_of_no_group_is_refused_in_the_words_of_the_version(
+    tmp_path: Path, version: int, expected: ErrorCode
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        topic = OffsetCommitRequestTopic(name="orders", partitions=partitions(""))
+        request = commit_request(topic, generation=3)
+        response = await served.call(request, version, OffsetCommitResponse)
+        assert response.topics[0].partitions[0].error_code == expected
+
+
+async def test_topics_are_named_by_id_since_v10(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        orders = await served.create("orders", 2)
+        unknown = OffsetCommitRequestTopic(partitions=partitions(""))
+        topic = OffsetCommitRequestTopic(topic_id=orders.id, partitions=partitions("m"))
+        answer = await served.call(commit_request(topic, unknown), 10, OffsetCommitResponse)
+        assert [t.partitions[0].error_code for t in answer.topics] == [
+            ErrorCode.NONE,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+        ]
+        asked = (
+            OffsetFetchRequestTopics(topic_id=orders.id, partition_indexes=(0, 1)),
+            OffsetFetchRequestTopics(partition_indexes=(0,)),
+        )
+        for topics in (asked, None):
+            group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+            fetched = await served.call(
+                OffsetFetchRequest(groups=(group,)), 10, OffsetFetchResponse
+            )
+            (found,) = fetched.groups
+            assert found.topics[0].topic_id == orders.id
+            assert found.topics[0].partitions[0].committed_offset == 5
+            assert found.topics[0].partitions[0].metadata == "m"
+        assert answer.topics[0].topic_id == orders.id
+
+
+@pytest.mark.parametrize("version", range(1, 8))
+async def test_one_group_is_fetched_with_holes_and_all(tmp_path: Path, version: int) -> None:
+    async with serving_broker(tmp_path) as served:
+        records = [commit(0, 5, metadata="m", leader_epoch=3), commit(1, 6, topic="u")]
+        await served.broker.offsets.commit("g", OUTSIDE, records)
+        topics = (OffsetFetchRequestTopic(name="t", partition_indexes=(0, 9)),)
+        request = OffsetFetchRequest(group_id="g", topics=topics)
+        answer = await served.call(request, version, OffsetFetchResponse)
+        (topic,) = answer.topics
+        assert [(p.committed_offset, p.metadata, p.error_code) for p in topic.partitions] == [
+            (5, "m", 0),
+            (-1, "", 0),
+        ]
+        assert topic.partitions[0].committed_leader_epoch == (3 if version >= 5 else -1)
+        if version >= 2:
+            request = OffsetFetchRequest(group_id="g", topics=None)
+            answer = await served.call(request, version, OffsetFetchResponse)
+            assert {topic.name for topic in answer.topics} == {"t", "u"}
+
+
+async def test_a_group_that_is_still_being_read_is_an_error_and_never_nothing(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 5)])
+
+    async with serving_broker(tmp_path) as served:
+        await served.broker.groups.table.loaded()
+        table = served.broker.groups.table
+        table._entries.clear()
+        table._loading.update(range(50))
+        group = OffsetFetchRequestGroup(group_id="g", topics=None)
+        answer = await served.call(OffsetFetchRequest(groups=(group,)), 8, OffsetFetchResponse)
+        assert answer.groups[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        old = await served.call(
+            OffsetFetchRequest(group_id="g", topics=None), 5, OffsetFetchResponse
+        )
+        assert old.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        refused = await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 6)])
+        assert refused == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
