@@ -8,7 +8,13 @@ from typing import Annotated
 
 import typer
 
-from server import compact_commands, configs_commands, topics_commands
+from server import (
+    compact_commands,
+    configs_commands,
+    consume_command,
+    produce_command,
+    topics_commands,
+)
 from server.release import release
 
 app = typer.Typer(
@@ -21,6 +27,8 @@ app = typer.Typer(
 app.add_typer(compact_commands.app)
 app.add_typer(topics_commands.app)
 app.add_typer(configs_commands.app)
+app.command(name="produce")(produce_command.produce)
+app.command(name="consume")(consume_command.consume)
 
 
 def run_command(arguments: Sequence[str]) -> int:

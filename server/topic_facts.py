@@ -29,6 +29,8 @@ from server.command_end import EXIT_FAILED, CommandFailed
 
 EARLIEST, LATEST = -2, -1
 """Of ListOffsets: the log start offset, and the high watermark."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""For READ_COMMITTED the end is the last stable offset."""
 TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
 
 Parts = Mapping[str, Sequence[int]]
@@ -82,7 +84,7 @@ def parts_of(topics: Iterable[MetadataResponseTopic]) -> dict[str, list[int]]:
 
 
 async def offsets_at(
-    client: BrokerClient, parts: Parts, timestamp: int
+    client: BrokerClient, parts: Parts, timestamp: int, isolation: int = READ_UNCOMMITTED
 ) -> dict[tuple[str, int], OffsetFound]:
     """The first offset at or behind a time in ms, or what EARLIEST and LATEST stand for."""
     asked = tuple(
@@ -95,7 +97,8 @@ async def offsets_at(
         )
         for name, numbers in parts.items()
     )
-    answer = await client.call(ListOffsetsRequest(replica_id=-1, topics=asked), ListOffsetsResponse)
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=asked)
+    answer = await client.call(request, ListOffsetsResponse)
     return {
         (topic.name, part.partition_index): OffsetFound(
             error=part.error_code, offset=part.offset, leader_epoch=part.leader_epoch

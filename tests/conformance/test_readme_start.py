@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from tests.harness.broker_process import CHECKOUT, BrokerProcess
 
@@ -22,7 +19,6 @@ def typed() -> list[str]:
     return rest
 
 
-@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is missing (apt-get install kcat)")
 def test_the_first_commands_of_the_readme_show_a_topic_compacted(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path) as broker:
         environment = {

@@ -1,0 +1,41 @@
+"""The last values of keys, as a table for people, a row at a time. Pure."""
+
+from __future__ import annotations
+
+from server.dump_text import time_text
+from server.record_text import ReadRecord, cell_text
+
+PLACE_WIDTH, TIME_WIDTH = 12, 19
+KEY_WIDTH_MAX = 30
+TITLE = "key"
+
+
+class LatestTable:
+    """Its columns are as wide as most cells need; a longer key moves the value of its row.
+
+    Args:
+        key_bytes_max: of the longest key.
+    """
+
+    __slots__ = ("_key_width",)
+
+    def __init__(self, *, key_bytes_max: int) -> None:
+        self._key_width = max(min(key_bytes_max, KEY_WIDTH_MAX), len(TITLE))
+
+    @property
+    def titles(self) -> bytes:
+        """The first line."""
+        return self._row("part:offset", "time (UTC)", TITLE, "value")
+
+    def line(self, record: ReadRecord) -> bytes:
+        """A record's row."""
+        return self._row(
+            f"{record.partition}:{record.offset}",
+            time_text(record.timestamp)[:TIME_WIDTH],
+            cell_text(record.key),
+            "(deleted)" if record.value is None else cell_text(record.value),
+        )
+
+    def _row(self, place: str, time: str, key: str, value: str) -> bytes:
+        row = f"{place:<{PLACE_WIDTH}}  {time:<{TIME_WIDTH}}  {key:<{self._key_width}}  {value}"
+        return row.rstrip().encode()

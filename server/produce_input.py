@@ -1,0 +1,137 @@
+"""Lines that somebody typed or piped -> records to produce. Pure.
+
+    text                 a line is a value
+    text, separator      KEY separator VALUE; of several separators the first counts
+    tombstones           a line is a key, and the value is null
+    JSON                 one object a line, as `kompakt consume --json` prints them
+
+In JSON `key` and `value` are text or null, `key_base64` and `value_base64` any bytes; `headers` is
+{NAME: TEXT} or a list of {"key": NAME, "value" or "value_base64": ...}; `timestamp` is in ms after
+1970. `topic`, `partition` and `offset` say where a record was, not where it shall go: they are left
+unread.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from server.command_end import EXIT_FAILED, CommandFailed
+
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
+
+MEMBERS = {"key", "key_base64", "value", "value_base64", "headers", "timestamp"}
+MEMBERS_UNREAD = {"topic", "partition", "offset"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRecord:
+    """A record that has no offset yet."""
+
+    key: bytes | None
+    value: bytes | None
+    """None: a tombstone."""
+    headers: Headers = ()
+    timestamp_ms: int | None = None
+    """None: the time at which it is sent."""
+
+
+class BadLine(CommandFailed):
+    """A line is no record; the reason, without the line's number."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(EXIT_FAILED, reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextFormat:
+    """How a line of text is read."""
+
+    separator: bytes | None = None
+    """None: a line is all value."""
+    key: bytes | None = None
+    """Of every record, where there is no separator."""
+    null_value: bytes | None = None
+    """The value that stands for null."""
+    is_keys: bool = False
+    """Lines are keys of tombstones."""
+    headers: Headers = ()
+    """Of every record."""
+
+    def read(self, line: bytes) -> NewRecord:
+        """Raises BadLine."""
+        if self.is_keys:
+            return NewRecord(key=line, value=None, headers=self.headers)
+        key, value = self.key, line
+        if self.separator is not None:
+            key, found, value = line.partition(self.separator)
+            if not found:
+                raise BadLine(f"it has no {self.separator.decode(errors='replace')!r} behind a key")
+        is_null = self.null_value is not None and value == self.null_value
+        return NewRecord(key=key, value=None if is_null else value, headers=self.headers)
+
+
+def read_json(line: bytes) -> NewRecord:
+    """The record of a JSON line. Raises BadLine."""
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise BadLine(f"it is no JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise BadLine("it is no JSON object")
+    unknown = sorted(row.keys() - MEMBERS - MEMBERS_UNREAD)
+    if unknown:
+        raise BadLine(f"{unknown[0]} is no member of a record: {', '.join(sorted(MEMBERS))}")
+    return NewRecord(
+        key=_bytes(row, "key"),
+        value=_bytes(row, "value"),
+        headers=_headers(row.get("headers") or ()),
+        timestamp_ms=_timestamp(row.get("timestamp")),
+    )
+
+
+def parse_separator(text: str) -> bytes:
+    """A separator as typed: `\\t` and its like are understood."""
+    return _ESCAPES.get(text, text).encode()
+
+
+_ESCAPES = {"\\t": "\t", "\\0": "\0", "\\x1f": "\x1f", "\\x01": "\x01"}
+
+LineReader: TypeAlias = Callable[[bytes], NewRecord]
+
+
+def _bytes(row: Mapping[str, Any], name: str) -> bytes | None:
+    """The bytes of a member, given as text or in base64."""
+    text, packed = row.get(name), row.get(f"{name}_base64")
+    if text is not None and packed is not None:
+        raise BadLine(f"it has {name} twice: as text and in base64")
+    if isinstance(text, str):
+        return text.encode("utf-8", "surrogatepass")
+    if text is not None:
+        raise BadLine(f"{name} is neither text nor null; write JSON in it as text")
+    if packed is None:
+        return None
+    try:
+        return base64.b64decode(packed, validate=True)
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise BadLine(f"{name}_base64 is no base64") from error
+
+
+def _headers(given: Mapping[str, Any] | Sequence[Any]) -> Headers:
+    if isinstance(given, dict):
+        return tuple((name, _bytes({"value": value}, "value")) for name, value in given.items())
+    if not isinstance(given, list | tuple) or not all(
+        isinstance(each, dict) and isinstance(each.get("key"), str) for each in given
+    ):
+        raise BadLine('headers are neither {NAME: TEXT} nor a list of {"key": ..., "value": ...}')
+    return tuple((each["key"], _bytes(each, "value")) for each in given)
+
+
+def _timestamp(given: object) -> int | None:
+    if given is None or (isinstance(given, int) and not isinstance(given, bool)):
+        return given
+    raise BadLine("timestamp is no number of ms")

@@ -1,0 +1,213 @@
+"""`kompakt produce` and `consume` as somebody types them, against a real broker."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.harness.broker_process import CHECKOUT, BrokerProcess
+from tests.harness.clients import CODECS
+from tests.harness.typed_commands import TypedCommands
+
+README = CHECKOUT / "README.md"
+
+
+@pytest.fixture(scope="module")
+def kompakt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TypedCommands]:
+    with BrokerProcess(tmp_path_factory.mktemp("records")) as broker:
+        typed = TypedCommands(broker)
+        typed.told("topics", "create", "kept", "--compact")
+        yield typed
+
+
+def lines(text: str) -> list[str]:
+    return text.splitlines()
+
+
+def test_the_last_value_of_each_key_with_tombstones_applied(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "accounts", "--compact", "--partitions", "2")
+    said = kompakt.told(
+        "produce", "accounts", "-K", ":", given="alice:1\nbob:1\nalice:2\ncarol:5\n"
+    )
+    assert said.startswith("accounts: 4 records stored")
+    kompakt.told("produce", "accounts", "--tombstones", given="bob\n")
+
+    table = kompakt.run("consume", "accounts", "--latest")
+    assert sorted(row.split()[-2:] for row in lines(table.stdout)[1:]) == [
+        ["alice", "2"],
+        ["carol", "5"],
+    ]
+    assert table.stderr == "accounts: 2 keys have a value, by 5 records\n"
+    assert max(map(len, lines(table.stdout))) <= 80
+    assert sorted(lines(kompakt.told("consume", "accounts", "-K", "="))) == [
+        "alice=1",
+        "alice=2",
+        "bob=1",
+        "bob=null",
+        "carol=5",
+    ]
+    assert kompakt.told("consume", "accounts", "--latest", "--key", "bob", "-K", "=") == ""
+    # What the cleaner leaves says the same.
+    kompakt.told("compact", "now", "accounts")
+    assert kompakt.told("consume", "accounts", "--latest") == table.stdout
+
+
+def test_a_topic_is_copied_by_a_pipe_of_json(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "here")
+    kompakt.told("topics", "create", "there", "--partitions", "3")
+    rows = [
+        {"key": "k", "value": "é\n", "headers": {"h": "x"}, "timestamp": 1_700_000_000_000},
+        {"key_base64": "/w==", "value": None},
+        {"value_base64": "AAE="},
+    ]
+    kompakt.told("produce", "here", "--json", given="\n".join(map(json.dumps, rows)))
+
+    copied = kompakt.told("consume", "here", "--json")
+    kompakt.told("produce", "there", "--json", given=copied)
+
+    def without_place(text: str) -> list[dict[str, object]]:
+        read = [json.loads(line) for line in lines(text)]
+        places = {"topic", "partition", "offset"}
+        return sorted(({name: row[name] for name in row.keys() - places} for row in read), key=repr)
+
+    assert without_place(kompakt.told("consume", "there", "--json")) == without_place(copied)
+    first = json.loads(lines(copied)[0])
+    assert first["headers"] == [{"key": "h", "value": "x"}]
+    assert first["timestamp"] == 1_700_000_000_000
+
+
+def test_a_part_of_a_topic_is_read(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "parts", "--partitions", "2")
+    kompakt.told("produce", "parts", "-p", "0", given="a\nb\nc\n")
+    kompakt.told("produce", "parts", "-p", "1", given="x\ny\n")
+
+    def read(*options: str) -> list[str]:
+        return sorted(lines(kompakt.told("consume", "parts", *options)))
+
+    assert read() == ["a", "b", "c", "x", "y"]
+    assert read("-p", "1") == ["x", "y"]
+    assert read("-o", "1") == ["b", "c", "y"]
+    assert read("-o", "-1") == ["c", "y"]
+    assert read("-o", "end") == []
+    assert read("--since", "1h") == read()
+    assert read("--until", "1h") == []
+    assert len(read("-n", "2")) == 2
+    assert read("-p", "1", "--hex") == ["78", "79"]
+    (row,) = lines(kompakt.told("consume", "parts", "-p", "1", "-o", "1", "--details"))
+    assert row.startswith("1:1  ")
+    assert row.endswith('Z  null = "y"')
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_is_written_and_read(kompakt: TypedCommands, codec: str) -> None:
+    kompakt.told("topics", "create", codec)
+    given = "ours" * 100
+    producer = Producer(
+        {"bootstrap.servers": kompakt.broker.bootstrap_servers, "compression.type": codec}
+    )
+    producer.produce(codec, b"theirs" * 100)
+    assert producer.flush(20) == 0
+
+    kompakt.told("produce", codec, "--compression", codec, given=given)
+
+    assert lines(kompakt.told("consume", codec)) == ["theirs" * 100, given]
+
+
+def test_what_comes_is_followed_until_ctrl_c(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "followed")
+    kompakt.told("produce", "followed", given="before\n")
+    # Whoever started the tests in the background left them deaf to it, and so their children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    typed = subprocess.Popen(
+        [sys.executable, "-m", "server", "consume", "followed", "--follow"],
+        cwd=CHECKOUT,
+        env=kompakt.environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert typed.stdout is not None
+    with typed.stdout:
+        assert typed.stdout.readline() == "before\n"
+        kompakt.told("produce", "followed", given="after\n")
+        assert typed.stdout.readline() == "after\n"
+        typed.send_signal(signal.SIGINT)
+        assert typed.wait(timeout=20) == 130
+
+
+def test_a_reader_that_has_enough_is_no_failure(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "long")
+    kompakt.told("produce", "long", given="x" * 50 + "\n" + ("y" * 50 + "\n") * 20_000)
+
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"{sys.executable} -m server consume long | head -n 1"],
+        cwd=CHECKOUT,
+        env=kompakt.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "x" * 50 + "\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "code", "sentence"),
+    [
+        (["produce", "nope"], "x", 1, "there is no topic nope"),
+        (["produce", "kept"], "x", 1, "line 1: kept is compacted, so every record needs a key"),
+        (
+            ["produce", "kept", "-K", ":"],
+            "a:1\nb\n",
+            1,
+            "line 2: it has no ':' behind a key (stored: 1)",
+        ),
+        (["produce", "kept", "-p", "9"], "x", 1, "kept has no partition 9: it has 1"),
+        (["produce", "kept", "--key", "a", "-K", ":"], "", 2, "do not go together"),
+        (["produce", "kept", "--compression", "zip"], "", 2, "one of none, gzip"),
+        (["produce", "kept", "--header", "x"], "", 2, "--header x: write NAME=VALUE"),
+        (["produce", "kept", "--key", "a"], "x" * 2_000_000, 1, "larger than max.message.bytes"),
+        (["consume", "nope"], "", 1, "there is no topic nope"),
+        (["consume", "kept", "-p", "9"], "", 1, "kept has no partition 9: it has 1"),
+        (["consume", "kept", "-o", "here"], "", 2, "--offset here: write beginning, end"),
+        (["consume", "kept", "--since", "noon"], "", 2, "--since noon is no moment: write"),
+        (["consume", "kept", "--json", "--hex"], "", 2, "do not go together"),
+        (["consume", "kept", "-b", "127.0.0.1:1"], "", 3, "no broker answers at 127.0.0.1:1"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence_and_an_exit_code(
+    kompakt: TypedCommands, arguments: list[str], given: str, code: int, sentence: str
+) -> None:
+    assert sentence in kompakt.refused(*arguments, given=given, code=code)
+
+
+def test_the_commands_of_the_readme_work_as_they_stand_there(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "accounts", "--compact", "--if-not-exists")
+    section = README.read_text().split("## Use it from the command line\n")[1].split("\n## ")[0]
+    typed = [line[2:] for line in lines(section) if line.startswith("$ ")]
+    assert len(typed) >= 10
+
+    for line in typed:
+        done = subprocess.run(
+            [
+                "bash",
+                "-o",
+                "pipefail",
+                "-c",
+                line.replace(".venv/bin/kompakt", f"{sys.executable} -m server"),
+            ],
+            cwd=CHECKOUT,
+            env=kompakt.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, (line, done)
+        assert "Traceback" not in done.stderr, (line, done)
