@@ -84,7 +84,7 @@ def test_headers_may_be_an_object_of_texts() -> None:
     [
         ("{", "it is no JSON"),
         ("[]", "it is no JSON object"),
-        ({"valu": "x"}, "valu is no member of a record"),
+        ({"payload": "x"}, "payload is no member of a record"),
         ({"value": {"a": 1}}, "value is neither text nor null"),
         ({"key": "a", "key_base64": "YQ=="}, "it has key twice"),
         ({"key_base64": "?"}, "key_base64 is no base64"),
