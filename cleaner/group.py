@@ -6,9 +6,10 @@ at least half as large again as any of them that would not have been rewritten f
 byte is merged O(log n) times between two rewrites that it needs, as in a size-tiered LSM tree, and a
 log of small segments comes down to a few large ones.
 
-Sizes are those that will be left. A group stays within `segment.bytes`, its index within
-`segment.index.bytes`, and its offsets within 2^31 - 1 of its base, because an index entry holds an
-int32. A segment that is rewritten alone may have any size.
+Sizes are those that will be left. A group stays within `segment.bytes` (its output goes on in another
+segment where more was left than expected), its index within `segment.index.bytes`, and its offsets
+within 2^31 - 1 of its base, because an index entry holds an int32. A segment that is rewritten alone may
+have any size.
 
 Source: Apache Kafka, Cleaner.java `groupSegmentsBySize`; KAFKA-4451, KAFKA-6264. Kafka rewrites all.
 """

@@ -234,11 +234,20 @@ def _filter(
         producer_last_offsets=plan.view.producer_last_offsets,
         producer_marker_epochs=plan.view.producer_marker_epochs,
         index_interval_bytes=plan.view.config.index_interval_bytes,
+        segment_bytes_max=_output_bytes_max(plan),
         keeps_unkeyed=plan.view.config.keeps_unkeyed_records,
         transactions=section.transactions,
         stamps_markers=stamps_markers,
         is_verified=settings.verify,
     )
+
+
+def _output_bytes_max(plan: CleaningPlan) -> int:
+    """Where an output goes on in another: groups are made by what was expected to be left.
+
+    No segment is cut up that is larger than they are now: each piece would be an open file.
+    """
+    return max(plan.view.config.segment_bytes, *(row.size for row in plan.view.sealed_rows), 0)
 
 
 def _survey(plan: CleaningPlan, section: DirtySection, *, stamps_markers: bool) -> BatchSurvey:

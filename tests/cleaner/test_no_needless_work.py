@@ -118,6 +118,34 @@ def test_small_segments_come_down_to_one_and_are_then_left_alone() -> None:
     assert len(log.pairs()) == 40
 
 
+def test_merged_segments_keep_the_size_though_what_stays_is_larger_than_what_goes() -> None:
+    """What will be left is told by the number of records; the size of the output is what counts."""
+    log = CompactedLog(replace(CONFIG, segment_bytes=3000))
+    for segment in range(10):
+        for _ in range(15):
+            log.append((b"again", b""))
+        log.append_segment((b"%d" % segment, b"large" * 200))
+    log.append_segment((b"again", b"end"))
+
+    log.execute(log.plan())
+
+    assert max(segment.size for segment in log.log.segments) <= 3000
+    assert len(log.log.segments) == 6
+    assert len(log.pairs()) == 11
+
+
+def test_a_segment_that_is_larger_than_segments_are_now_is_not_cut_up() -> None:
+    log = CompactedLog(replace(CONFIG, segment_bytes=10_000))
+    log.append_segment((b"a", b""), *((b"%d" % number, b"v" * 100) for number in range(20)))
+    log.log.update_config(replace(CONFIG, segment_bytes=500))
+    log.append_segment((b"a", b"new"))
+
+    log.execute(log.plan())
+
+    first, *_ = log.log.segments
+    assert (first.record_count, len(log.log.segments)) == (20, 3)
+
+
 # -------------------------------------------------------------------- any number of keys
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -268,7 +268,10 @@ class Sweep:
 def test_a_crash_at_any_operation_of_a_pass_loses_and_resurrects_nothing(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bounded = partial(BatchFilter, segment_bytes_max=scenario.output_bytes_max)
+    def bounded(hash_key: bytes, **options: Any) -> BatchFilter:
+        bytes_max = min(scenario.output_bytes_max, options.pop("segment_bytes_max"))
+        return BatchFilter(hash_key, segment_bytes_max=bytes_max, **options)
+
     monkeypatch.setattr("cleaner.rewrite.BatchFilter", bounded)
     sweep = Sweep(scenario.build())
 
