@@ -10,11 +10,22 @@ import pytest
 
 from cleaner.index import SegmentIndex
 from protocol.errors import CorruptBatch
+from protocol.record_batch import Record, build_batch
 from storage.errors import DamagedSidecar
 from storage.paths import KEYS, LOG, join
-from tests.harness.compacted_log import DIRECTORY, HASH_KEY, SETTINGS, CompactedLog, meter_of
+from tests.harness.compacted_log import (
+    CONFIG,
+    DIRECTORY,
+    HASH_KEY,
+    SETTINGS,
+    CompactedLog,
+    meter_of,
+)
+from tests.harness.log_builder import valid
 from tests.harness.memory_fs import Loss
 from tests.harness.sidecar_mode import damage
+
+OFFSET_DELTA_MAX = (1 << 31) - 1
 
 
 def log_of_three() -> CompactedLog:
@@ -134,3 +145,32 @@ def test_sidecars_survive_a_restart_and_what_a_crash_tore_is_made_anew() -> None
         built, _ = index(torn)
         assert built <= 3
         assert index(torn) == (0, 0)
+
+
+@pytest.mark.parametrize("base", [0, 1 << 40])
+def test_the_last_offset_that_a_segment_can_hold_is_cleaned_as_any_other(base: int) -> None:
+    """2^31 - 1 above the base takes all bits of an entry's offset; a tombstone's bit is beside them."""
+    last = base + OFFSET_DELTA_MAX
+    log = CompactedLog()
+    log.log.truncate_fully_and_start_at(base)
+    put(log, base, (b"a", b"1"), (b"t", b"1"), (b"b", b"1"))
+    put(log, last - 1, (b"a", b"2"), (b"t", None))
+    put(log, last + 1, (b"b", b"2"))
+    assert [segment.base_offset for segment in log.log.segments] == [base, last + 1]
+
+    log.clean()
+    assert log.pairs() == [(last - 1, b"a", b"2"), (last, b"t", None), (last + 1, b"b", b"2")]
+    log.now_ms += CONFIG.delete_retention_ms
+    log.clean()
+    assert log.pairs() == [(last - 1, b"a", b"2"), (last + 1, b"b", b"2")]
+
+
+def put(log: CompactedLog, offset: int, *pairs: tuple[bytes, bytes | None]) -> None:
+    """Append a batch at an offset, as a follower does."""
+    records = [
+        Record(offset=offset + number, timestamp=0, key=key, value=value)
+        for number, (key, value) in enumerate(pairs)
+    ]
+    batch = build_batch(records, base_offset=offset, leader_epoch=0)
+    log.log.append_as_follower(valid(batch), now_ms=log.now_ms)
+    log.make_durable()
