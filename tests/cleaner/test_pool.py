@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -38,9 +39,11 @@ from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_opening import create_log
 from storage.manifest import SegmentRow
-from storage.paths import LOG
+from storage.paths import KEYS, LOG
 from tests.harness.compacted_log import CONFIG, START_MS, identity, opening, records_of
+from tests.harness.key_blocks import index
 from tests.harness.log_builder import KeyValue, batch_of, valid
+from tests.harness.sidecar_lies import another_size, tell_somewhere
 
 SETTINGS = CleanerSettings(
     backoff_ms=10, dedupe_buffer_size=24 * 10_000, retry_backoff_ms=50, retry_backoff_max_ms=50
@@ -510,6 +513,21 @@ async def test_a_full_disk_is_a_reason_to_rest_not_to_die(
         await until(lambda: bool(pool.status().quarantined))
         assert "No space left" in pool.status().quarantined[0].reason
         monkeypatch.setattr(os, "pwritev", pwritev)
+        await until(lambda: log.clean_offset == 3)
+
+    assert keys_of(log) == CLEANED
+
+
+async def test_a_sidecar_that_lies_is_a_reason_to_rest_once_and_is_gone_then(house: House) -> None:
+    log = house.dirty_log()
+    (segment,) = log.cleaning_view().segments
+    index(segment, log.identity.hash_key)
+    sidecar = segment.segment.path(KEYS)
+    tell_somewhere(segment.segment.fs, sidecar, Random(0), another_size)
+
+    async with running(house.pool()) as pool:
+        await until(lambda: bool(pool.status().quarantined))
+        assert "its key sidecar is made anew" in pool.status().quarantined[0].reason
         await until(lambda: log.clean_offset == 3)
 
     assert keys_of(log) == CLEANED
