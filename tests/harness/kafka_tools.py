@@ -22,13 +22,9 @@ TOOLS = {
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
-    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
-    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
-    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
 }
 """The classes behind the scripts in Kafka's bin/."""
@@ -90,12 +86,6 @@ class KafkaTools:
             raise AssertionError(f"{tool} ended the JVM:\n{self._said.read_text()[-4000:]}")
         code, output, errors = answer.split()
         return Ran(int(code), _decoded(output), _decoded(errors))
-
-
-def write_file(path: Path, text: str) -> str:
-    """A file for a tool that wants one; its path."""
-    path.write_text(text)
-    return str(path)
 
 
 def _encoded(text: str) -> str:

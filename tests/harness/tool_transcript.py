@@ -1,0 +1,83 @@
+"""What Kafka's tools said against Apache Kafka, to be compared with what they say against us.
+
+A transcript is commands, each with what it was given and what it printed:
+
+    $ kafka-console-producer --topic t
+    < a line of its standard input
+    a line of its output
+    ! a line of its standard error, stack traces left out
+    -> its exit code
+
+    python -m tests.harness.tool_transcript HOST:PORT FILE...    run the commands anew, against a Kafka
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tests.harness.kafka_tools import KafkaTools
+
+VOLATILE = (
+    (re.compile(r"(TopicId: )\S+"), r"\1<id>"),
+    (re.compile(r'("logDir":)"[^"]*"'), r"\1<path>"),
+    (re.compile(r"(LastTimestamp\S*\s+)\d+"), r"\1<ms>"),
+    (re.compile(r"\b\d{13}\b"), "<ms>"),
+    # With eligible leader replicas, Kafka 4 sets this for the whole cluster as it is formatted.
+    (re.compile(r"(Configs: )min\.insync\.replicas=1,?"), r"\1"),
+)
+STACK_LINE = re.compile(r"^\s+(at |\.\.\. )|^Caused by: ")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command and what came of it."""
+
+    command: str
+    given: tuple[str, ...]
+    said: tuple[str, ...]
+    """Output, errors and exit code, as the transcript has them."""
+
+
+def read_steps(path: Path) -> list[Step]:
+    """The steps of a transcript."""
+    steps = []
+    for part in ("\n" + path.read_text("utf-8")).split("\n$ ")[1:]:
+        command, *lines = part.rstrip("\n").split("\n")
+        given = tuple(line[2:] for line in lines if line.startswith("< "))
+        said = tuple(line for line in lines if not line.startswith("< "))
+        steps.append(Step(command, given, said))
+    return steps
+
+
+def run_step(step: Step, tools: KafkaTools, bootstrap: str) -> Step:
+    """The step as it goes with these tools."""
+    tool, *arguments = shlex.split(step.command)
+    ran = tools.run(tool, *arguments, given="".join(f"{line}\n" for line in step.given))
+    output = [*_lines(ran.output, bootstrap), *(f"! {e}" for e in _lines(ran.errors, bootstrap))]
+    return replace(step, said=(*output, f"-> {ran.code}"))
+
+
+def _lines(text: str, bootstrap: str) -> Iterator[str]:
+    text = text.replace(bootstrap, "<bootstrap>")
+    for line in text.splitlines():
+        if line.strip() and not STACK_LINE.search(line):
+            for pattern, instead in VOLATILE:
+                line = pattern.sub(instead, line)
+            yield line.rstrip()
+
+
+def _record(path: Path, tools: KafkaTools, bootstrap: str) -> None:
+    steps = [run_step(step, tools, bootstrap) for step in read_steps(path)]
+    texts = ["\n".join([f"$ {s.command}", *(f"< {g}" for g in s.given), *s.said]) for s in steps]
+    path.write_text("\n".join(texts) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    with KafkaTools(sys.argv[1]) as running:
+        for name in sys.argv[2:]:
+            _record(Path(name), running, sys.argv[1])
