@@ -67,15 +67,17 @@ class BrokerClient:
             api.api_key: (api.min_version, api.max_version) for api in answer.api_keys
         }
 
-    async def call(self, request: Message, response_type: type[M]) -> M:
-        """The broker's answer.
+    async def call(
+        self, request: Message, response_type: type[M], *, version_max: int | None = None
+    ) -> M:
+        """The broker's answer, in a version up to `version_max` if later ones ask otherwise.
 
         Raises:
             CommandFailed: the broker does not serve that, goes away, is silent, or says what is no
                 answer to it.
         """
         api = APIS[request.api_key]
-        version = self._version_of(api.key)
+        version = self._version_of(api.key, version_max)
         if version is None:
             raise CommandFailed(EXIT_FAILED, f"the broker at {self._address} has no {api.name}")
         try:
@@ -85,12 +87,13 @@ class BrokerClient:
         except (OSError, EOFError, TimeoutError, ProtocolError) as error:
             raise CommandFailed(EXIT_UNREACHABLE, _no_answer(self._address, error)) from error
 
-    def _version_of(self, key: ApiKey) -> int | None:
+    def _version_of(self, key: ApiKey, version_max: int | None = None) -> int | None:
         """The highest that both sides have."""
         if key not in self._versions:
             return None
         low, high = self._versions[key]
-        version = min(high, APIS[key].version_max)
+        ours = APIS[key].version_max
+        version = min(high, ours if version_max is None else version_max)
         return version if version >= max(low, APIS[key].served_min) else None
 
     async def _send(self, request: Message, version: int) -> None:

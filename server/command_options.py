@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from server.command_end import EXIT_USAGE, CommandFailed
+
+if TYPE_CHECKING:
+    from server.broker_client import BrokerClient
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE = "KOMPAKT_BOOTSTRAP_SERVER"
@@ -31,13 +35,29 @@ DryRun = Annotated[
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
     """The topics that begin so; none where no broker answers."""
-    from server.broker_client import connected
     from server.topic_facts import topic_names
+
+    return _names(context, incomplete, topic_names)
+
+
+def complete_group(context: typer.Context, incomplete: str) -> list[str]:
+    """The groups that begin so; none where no broker answers."""
+    from server.group_facts import group_names
+
+    return _names(context, incomplete, group_names)
+
+
+def _names(
+    context: typer.Context,
+    incomplete: str,
+    ask: Callable[[BrokerClient], Awaitable[list[str]]],
+) -> list[str]:
+    from server.broker_client import connected
 
     async def names() -> list[str]:
         given = context.params.get("bootstrap") or os.environ.get(BOOTSTRAP_VARIABLE)
         async with connected(given or DEFAULT_BOOTSTRAP) as client:
-            return await topic_names(client)
+            return await ask(client)
 
     try:
         return [name for name in asyncio.run(names()) if name.startswith(incomplete)]

@@ -1,0 +1,130 @@
+"""What `kompakt groups list` and `describe` ask and show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from server.broker_client import connected
+from server.command_output import print_json, print_table
+from server.group_facts import Progress, group_of, listed, progress_of, readers_of
+
+NOTHING = "-"
+
+Json = dict[str, Any]
+
+
+async def show_list(bootstrap: str, *, as_json: bool) -> int:
+    """One row a group."""
+    async with connected(bootstrap) as client:
+        groups = await listed(client)
+    rows = [
+        {
+            "group": group.group_id,
+            "state": group.group_state,
+            "type": group.group_type,
+            "protocol_type": group.protocol_type,
+        }
+        for group in groups
+    ]
+    if as_json:
+        print_json({"groups": rows})
+    elif rows:
+        titles = ("group", "state", "type", "protocol")
+        cells = [(*list(row.values())[:3], row["protocol_type"] or NOTHING) for row in rows]
+        print_table(titles, cells, texts=titles)
+    else:
+        typer.echo("there are no groups")
+    return 0
+
+
+async def show_groups(bootstrap: str, names: Sequence[str], *, as_json: bool) -> int:
+    """Everything about some groups."""
+    async with connected(bootstrap) as client:
+        groups = [await group_of(client, name) for name in names]
+        progress = [await progress_of(client, group) for group in groups]
+    if as_json:
+        described = [_json(*each) for each in zip(groups, progress, strict=True)]
+        print_json({"groups": described})
+    else:
+        for group, parts in zip(groups, progress, strict=True):
+            _print_group(group, parts)
+    return 0
+
+
+def _json(group: DescribedGroup, progress: Sequence[Progress]) -> Json:
+    return {
+        "group": group.group_id,
+        "state": group.group_state,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol_data,
+        "lag": _total(progress),
+        "partitions": [
+            {
+                "topic": each.part[0],
+                "partition": each.part[1],
+                "committed_offset": each.committed,
+                "start_offset": each.start,
+                "end_offset": each.end,
+                "lag": each.lag,
+                "member_id": None if each.member is None else each.member.member_id,
+            }
+            for each in progress
+        ],
+        "members": [_member_json(member) for member in group.members],
+    }
+
+
+def _member_json(member: DescribedGroupMember) -> Json:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "client_id": member.client_id,
+        "host": member.client_host,
+    }
+
+
+def _print_group(group: DescribedGroup, progress: Sequence[Progress]) -> None:
+    count = len(group.members)
+    protocol = f", {group.protocol_data}" if group.protocol_data else ""
+    typer.echo(
+        f"{group.group_id}: {group.group_state}, {count} member{'s' if count != 1 else ''}{protocol},"
+        f" lag {_total(progress):,}"
+    )
+    if progress:
+        titles = ("partition", "committed", "end offset", "lag", "member")
+        print_table(titles, list(map(_row, progress)), texts={"partition", "member"})
+    idle = _without_partitions(group)
+    if idle:
+        typer.echo(f"without a partition: {', '.join(map(_member_text, idle))}")
+
+
+def _row(each: Progress) -> tuple[str, ...]:
+    return (
+        f"{each.part[0]}-{each.part[1]}",
+        _number(each.committed),
+        _number(each.end),
+        NOTHING if each.lag is None else f"{each.lag:,}",
+        NOTHING if each.member is None else _member_text(each.member),
+    )
+
+
+def _member_text(member: DescribedGroupMember) -> str:
+    """Short enough for a line: ids of members are long, and begin with the client's."""
+    return f"{member.group_instance_id or member.client_id}@{member.client_host.lstrip('/')}"
+
+
+def _without_partitions(group: DescribedGroup) -> list[DescribedGroupMember]:
+    busy = {member.member_id for member in readers_of(group).values()}
+    return [member for member in group.members if member.member_id not in busy]
+
+
+def _total(progress: Sequence[Progress]) -> int:
+    return sum(each.lag or 0 for each in progress)
+
+
+def _number(value: int | None) -> str:
+    return NOTHING if value is None else str(value)
