@@ -22,6 +22,7 @@ from bench.cleaning import pass_figures
 from bench.copy_runs import copy_figures
 from bench.figure import Figure
 from bench.group_commit import group_commit_figures
+from bench.groups import group_figures
 from bench.kernel import kernel_figures
 from bench.latency_guard import latency_guard_figures
 from bench.many_keys import many_keys_figures
@@ -49,6 +50,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "many_keys": many_keys_figures,
     "mostly_clean": mostly_clean_figures,
     "latency_guard": latency_guard_figures,
+    "groups": group_figures,
 }
 
 
