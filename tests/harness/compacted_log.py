@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
@@ -21,6 +22,7 @@ from cleaner.throttle import Throttle
 from cleaner.verify_pass import VerificationFailed
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import BatchHeader, Codec, Record, read_header
+from storage.errors import MissingFile
 from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
@@ -233,6 +235,7 @@ class CompactedLog:
         self, plan: CleaningPlan, *, stop: Callable[[float], bool] = never_stop
     ) -> PassReport:
         self.let_sidecars_happen()
+        before = self._kept_sidecars()
         report = self._execute(plan, stop)
         attempts = 1
         while report is None:
@@ -240,7 +243,7 @@ class CompactedLog:
             report = self._execute(replace(plan, view=self.log.cleaning_view()), stop)
             attempts += 1
             assert attempts < ATTEMPTS_MAX, "it does not go"
-        self._check_sidecars()
+        self._check_sidecars(before)
         self.remainder = Remainder(
             first_uncleanable_offset=plan.end_offset,
             now_ms=plan.now_ms,
@@ -250,9 +253,10 @@ class CompactedLog:
 
     def let_sidecars_happen(self) -> None:
         """Do to them what their mode says."""
-        # Another thing each time, and the same when a history is repeated.
-        random = Random(f"{self.sidecar_seed} {self.now_ms} {self.files()}")
-        self.sidecars.happen(self.fs, DIRECTORY, random)
+        if self.sidecars not in (SidecarMode.KEPT, SidecarMode.OFF):
+            # Another thing each time, and the same when a history is repeated.
+            random = Random(f"{self.sidecar_seed} {self.now_ms} {self.files()}")
+            self.sidecars.happen(self.fs, DIRECTORY, random)
 
     def _execute(self, plan: CleaningPlan, stop: Callable[[float], bool]) -> PassReport | None:
         """One pass; None if it ended at a sidecar that is no good, and that it has removed."""
@@ -270,12 +274,19 @@ class CompactedLog:
                 raise
             return None
 
-    def _check_sidecars(self) -> None:
+    def _check_sidecars(self, before: set[str]) -> None:
         """What a pass leaves of them: none, or true ones, unless it did not look where one lies."""
         if self.sidecars is not SidecarMode.LYING:
             assert not (lies := lies_in(self.fs, identity())), lies
-        left = [name for name in self.files() if KEYS in name]
-        assert self.sidecars is not SidecarMode.OFF or not left, left
+        made = self._kept_sidecars() - before
+        assert not made, f"nobody keeps {made}"
+
+    def _kept_sidecars(self) -> set[str]:
+        """Those that are there though none is to stay."""
+        if self.sidecars is SidecarMode.OFF:
+            with suppress(MissingFile):  # The topic was deleted.
+                return {name for name in self.files() if KEYS in name}
+        return set()
 
     def clean(self) -> PassReport:
         """Roll and clean, as if asked to."""
