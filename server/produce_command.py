@@ -178,7 +178,7 @@ def _codec(name: str | None) -> str | None:
 async def _is_compacted(bootstrap: str, topic: str, partition: int | None) -> bool:
     """Whether its records need keys. Raises CommandFailed: there is no such topic or partition."""
     from server.broker_client import connected
-    from server.topic_facts import TOPIC_RESOURCE, configs_of, describe
+    from server.topic_facts import describe, is_compacted
 
     async with connected(bootstrap) as client:
         (found,) = await describe(client, [topic])
@@ -187,5 +187,4 @@ async def _is_compacted(bootstrap: str, topic: str, partition: int | None) -> bo
             raise CommandFailed(
                 EXIT_FAILED, f"{topic} has no partition {partition}: it has {count}"
             )
-        (result,) = await configs_of(client, TOPIC_RESOURCE, [topic], ["cleanup.policy"])
-    return any("compact" in (config.value or "") for config in result.configs)
+        return await is_compacted(client, topic)

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from protocol.api_keys import ApiKey
 from protocol.error_codes import ErrorCode
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
     DescribeConfigsResult,
+)
+from protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
 )
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -108,6 +114,24 @@ async def offsets_at(
     }
 
 
+async def sizes_of(client: BrokerClient, parts: Parts) -> dict[tuple[str, int], int]:
+    """Bytes of each partition's segments; of those that are online, and nothing of an old broker."""
+    if not client.serves(ApiKey.DESCRIBE_LOG_DIRS):
+        return {}
+    asked = tuple(
+        DescribableLogDirTopic(topic=name, partitions=tuple(numbers))
+        for name, numbers in parts.items()
+    )
+    answer = await client.call(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse)
+    return {
+        (topic.name, part.partition_index): part.partition_size
+        for directory in answer.results
+        for topic in directory.topics
+        for part in topic.partitions
+        if not part.is_future_key
+    }
+
+
 async def configs_of(
     client: BrokerClient,
     resource_type: int,
@@ -129,6 +153,12 @@ async def configs_of(
         resources=asked, include_synonyms=is_full, include_documentation=is_full
     )
     return list((await client.call(request, DescribeConfigsResponse)).results)
+
+
+async def is_compacted(client: BrokerClient, topic: str) -> bool:
+    """Whether its records need keys, and old values go."""
+    (result,) = await configs_of(client, TOPIC_RESOURCE, [topic], ["cleanup.policy"])
+    return any("compact" in (config.value or "") for config in result.configs)
 
 
 def refusal(code: int, message: str | None) -> str:

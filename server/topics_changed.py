@@ -8,6 +8,11 @@ from dataclasses import dataclass
 import typer
 
 from protocol.error_codes import ErrorCode
+from protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
 from protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -27,9 +32,9 @@ from protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from server.broker_client import connected
-from server.command_end import EXIT_FAILED, CommandFailed, complain
+from server.command_end import EXIT_FAILED, CommandFailed, complain, confirm
 from server.command_output import print_json
-from server.topic_facts import describe, refusal
+from server.topic_facts import describe, is_compacted, refusal
 from storage.paths import topic_id_text
 
 TIMEOUT_MS = 30_000
@@ -118,6 +123,33 @@ async def delete_topics(
             complain(f"{result.name}: {why}")
             failed = EXIT_FAILED
     return failed
+
+
+async def add_partitions(
+    bootstrap: str, topic: str, count: int, *, is_confirmed: bool, dry_run: bool, as_json: bool
+) -> int:
+    """Give a topic `count` partitions in all; the exit code."""
+    asked = CreatePartitionsTopic(name=topic, count=count, assignments=None)
+    request = CreatePartitionsRequest(topics=(asked,), timeout_ms=TIMEOUT_MS, validate_only=dry_run)
+    async with connected(bootstrap) as client:
+        (found,) = await describe(client, [topic])
+        if not dry_run and not is_confirmed and await is_compacted(client, topic):
+            confirm(
+                f"{topic} is compacted: keys that move to a new partition leave their last value"
+                " in the old one. Go on?"
+            )
+        (result,) = (await client.call(request, CreatePartitionsResponse)).results
+    if result.error_code:
+        why = refusal(result.error_code, result.error_message)
+        raise CommandFailed(EXIT_FAILED, f"{topic}: {why}")
+    before = len(found.partitions)
+    if as_json:
+        row = {"topic": topic, "partitions_before": before, "partitions": count}
+        print_json({**row, "is_changed": not dry_run})
+    else:
+        verb = "would have" if dry_run else "has"
+        typer.echo(f"{topic} {verb} {count} partitions, {before} before")
+    return 0
 
 
 async def delete_records_before(

@@ -100,6 +100,23 @@ def delete(
     run(work)
 
 
+@app.command(name="add-partitions")
+def add_partitions(
+    topic: Topic,
+    to: Annotated[int, typer.Option("--to", min=1, metavar="N", help="How many it shall have.")],
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask, though the topic is compacted.")
+    ] = False,
+    dry_run: DryRun = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Give a topic more partitions. There is no way back, and keys may move to the new ones."""
+    from server.topics_changed import add_partitions as add
+
+    run(lambda: add(bootstrap, topic, to, is_confirmed=yes, dry_run=dry_run, as_json=as_json))
+
+
 @app.command(name="delete-records")
 def delete_records(
     topic: Topic,

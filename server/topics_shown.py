@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from cleaner.text import size_text
 from protocol.error_codes import ErrorCode
 from protocol.messages.describe_configs import DescribeConfigsResult
 from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
@@ -23,6 +24,7 @@ from server.topic_facts import (
     error_name,
     offsets_at,
     parts_of,
+    sizes_of,
 )
 from storage.paths import topic_id_text
 
@@ -50,13 +52,14 @@ async def show_list(bootstrap: str, *, with_internal: bool, as_json: bool) -> in
             "partitions": len(topic.partitions),
             "cleanup_policy": policies.get(str(topic.name)),
             "offsets": _span(partitions[str(topic.name)]),
+            "bytes": _bytes(partitions[str(topic.name)]),
         }
         for topic in topics
     ]
     if as_json:
         print_json({"topics": rows})
     elif rows:
-        titles = ("topic", "partitions", "cleanup.policy", "offsets")
+        titles = ("topic", "partitions", "cleanup.policy", "offsets", "size")
         print_table(titles, [_list_row(row) for row in rows], texts={"topic", "cleanup.policy"})
     else:
         typer.echo("there are no topics; kompakt topics create makes one")
@@ -69,6 +72,7 @@ def _list_row(row: Json) -> tuple[str, ...]:
         str(row["partitions"]),
         row["cleanup_policy"] or NOTHING,
         f"{row['offsets']:,}",
+        _size(row["bytes"]),
     )
 
 
@@ -79,6 +83,16 @@ def _span(partitions: Iterable[Json]) -> int:
         for row in partitions
         if row["start_offset"] is not None and row["end_offset"] is not None
     )
+
+
+def _bytes(partitions: Iterable[Json]) -> int | None:
+    """Of all segments, as far as they are known."""
+    known = [row["bytes"] for row in partitions if row["bytes"] is not None]
+    return sum(known) if known else None
+
+
+def _size(count: int | None) -> str:
+    return NOTHING if count is None else size_text(count)
 
 
 async def _policies(
@@ -132,7 +146,7 @@ def _print_topic(topic: Json) -> None:
         source = ConfigSource[config["source"]]
         where = "" if source == ConfigSource.DYNAMIC_TOPIC_CONFIG else f"  ({source.words})"
         typer.echo(f"  {config['name']}={config['value']}{where}")
-    titles = ("partition", "leader", "start offset", "end offset", "offsets", "state")
+    titles = ("partition", "leader", "start offset", "end offset", "offsets", "size", "state")
     print_table(titles, [_partition_row(row) for row in topic["partitions"]], texts={"state"})
 
 
@@ -145,6 +159,7 @@ def _partition_row(row: Json) -> tuple[str, ...]:
         str(start) if known else NOTHING,
         str(end) if known else NOTHING,
         f"{end - start:,}" if known else NOTHING,
+        _size(row["bytes"]),
         row["error"] or "online",
     )
 
@@ -154,20 +169,27 @@ async def _partitions(
 ) -> dict[str, list[Json]]:
     """By topic, in order."""
     known = list(topics)
-    starts = await offsets_at(client, parts_of(known), EARLIEST)
-    ends = await offsets_at(client, parts_of(known), LATEST)
+    parts = parts_of(known)
+    starts = await offsets_at(client, parts, EARLIEST)
+    ends = await offsets_at(client, parts, LATEST)
+    sizes = await sizes_of(client, parts)
+
+    def row(name: str, part: MetadataResponsePartition) -> Json:
+        place = name, part.partition_index
+        return _partition(part, starts[place], ends[place], sizes.get(place))
+
     return {
         str(topic.name): [
-            _partition(
-                part, *(found[str(topic.name), part.partition_index] for found in (starts, ends))
-            )
+            row(str(topic.name), part)
             for part in sorted(topic.partitions, key=lambda part: part.partition_index)
         ]
         for topic in known
     }
 
 
-def _partition(part: MetadataResponsePartition, start: OffsetFound, end: OffsetFound) -> Json:
+def _partition(
+    part: MetadataResponsePartition, start: OffsetFound, end: OffsetFound, size: int | None
+) -> Json:
     error = next(filter(None, (part.error_code, start.error, end.error)), ErrorCode.NONE)
     return {
         "partition": part.partition_index,
@@ -178,5 +200,6 @@ def _partition(part: MetadataResponsePartition, start: OffsetFound, end: OffsetF
         "offline_replicas": list(part.offline_replicas),
         "start_offset": start.offset if start.is_known else None,
         "end_offset": end.offset if end.is_known else None,
+        "bytes": size,
         "error": error_name(error) if error else None,
     }

@@ -30,13 +30,13 @@ def test_a_topic_is_created_listed_described_and_deleted(kompakt: TypedCommands)
     )
     assert said == "created orders with 3 partitions, segment.ms=60000, cleanup.policy=compact\n"
 
-    assert ["orders", "3", "compact", "0"] in map(
+    assert ["orders", "3", "compact", "0", "0", "B"] in map(
         str.split, kompakt.told("topics", "list").splitlines()
     )
     lines = kompakt.told("topics", "describe", "orders").splitlines()
     assert lines[0].startswith("orders  (id ")
     assert lines[1:3] == ["  cleanup.policy=compact", "  segment.ms=60000"]
-    assert lines[4].split() == ["0", "1", "0", "0", "0", "online"]
+    assert lines[4].split() == ["0", "1", "0", "0", "0", "0", "B", "online"]
     assert max(map(len, lines)) <= 80
 
     assert kompakt.told("topics", "delete", "orders", "--yes") == "deleted orders\n"
@@ -55,6 +55,7 @@ def test_programs_read_the_same_as_json(kompakt: TypedCommands) -> None:
         "partitions": 2,
         "cleanup_policy": "delete",
         "offsets": 0,
+        "bytes": 0,
     }
     (described,) = kompakt.json("topics", "describe", "read")["topics"]
     assert [row["partition"] for row in described["partitions"]] == [0, 1]
@@ -70,6 +71,22 @@ def test_a_dry_run_creates_nothing(kompakt: TypedCommands) -> None:
     )
 
     assert "tried" not in kompakt.told("topics", "list")
+
+
+def test_a_topic_gets_more_partitions_and_a_compacted_one_only_when_it_is_meant(
+    kompakt: TypedCommands,
+) -> None:
+    kompakt.told("topics", "create", "grown", "--compact")
+    kompakt.told("produce", "grown", "--key", "k", given="value\n")
+
+    typed = ["topics", "add-partitions", "grown", "--to", "3"]
+    assert kompakt.told(*typed, "--dry-run") == "grown would have 3 partitions, 1 before\n"
+    assert "add --yes to go on" in kompakt.refused(*typed, code=2)
+    assert kompakt.told(*typed, "--yes") == "grown has 3 partitions, 1 before\n"
+    (listed,) = [row for row in kompakt.json("topics", "list")["topics"] if row["topic"] == "grown"]
+    assert (listed["partitions"], listed["offsets"]) == (3, 1)
+    assert listed["bytes"] > 0
+    assert "grown" in kompakt.refused("topics", "add-partitions", "grown", "--to", "2", "--yes")
 
 
 def test_what_is_there_already_may_be_no_error(kompakt: TypedCommands) -> None:
