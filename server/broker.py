@@ -70,6 +70,7 @@ class Broker:
         "_http",
         "_http_opening",
         "_latency_watch",
+        "_limits",
         "_listeners",
         "_log_clock",
         "_pauses",
@@ -136,6 +137,10 @@ class Broker:
         self.warnings = SparingLog(logging.getLogger("server.clients"), clock)
         self._background = Background()
         self._wal = Wal()
+        self._limits = ConnectionLimits(
+            connections_max=config.max_connections,
+            connections_per_ip_max=config.max_connections_per_ip,
+        )
         self._failed = asyncio.Event()
         # State: why it does not serve now, None while it does.
         self._state: str | None = STARTING
@@ -248,7 +253,7 @@ class Broker:
             self.directories,
             files=self.files,
             defaults=TopicDefaults(
-                config=self.config.log_defaults,
+                config=self.configs.config.log_defaults,
                 partitions_count=self.config.num_partitions,
                 partitions_max=self.config.partitions_max,
             ),
@@ -258,6 +263,9 @@ class Broker:
             has_all_directories=not self.directories_left_out,
         )
         await self.topics.open()
+        self.configs.when_changed(
+            self._reconfigure, check=lambda config: self.topics.check_defaults(config.log_defaults)
+        )
         self._pauses = CompactionPauses(self._store, clock_ms=self.clock.now_ms)
         await self._pauses.open({topic.id for topic in self.topics.all()})
         self.groups = coordinator_of(
@@ -291,12 +299,13 @@ class Broker:
 
     async def _open_listeners(self) -> None:
         connections: set[Connection] = set()
+        self._limits.configure(
+            connections_max=self.configs.config.max_connections,
+            connections_per_ip_max=self.configs.config.max_connections_per_ip,
+        )
         shared = Shared(
             dispatch=Dispatcher(self),
-            limits=ConnectionLimits(
-                connections_max=self.config.max_connections,
-                connections_per_ip_max=self.config.max_connections_per_ip,
-            ),
+            limits=self._limits,
             memory=RequestMemory(bytes_max=self.config.queued_max_request_bytes),
             probe=self.probe,
             warnings=self.warnings,
@@ -353,16 +362,20 @@ class Broker:
             free_bytes_min=self.configs.config.log_cleaner_disk_pressure_free_bytes,
             tell=self._cleaner.short_of_space,
         )
-        self.configs.when_changed(self._reconfigure)
 
-    def _reconfigure(self, config: BrokerConfig) -> None:
-        """Follow a change of the dynamic properties."""
+    async def _reconfigure(self, config: BrokerConfig) -> None:
+        """Follow a change of the dynamic properties; returns when nothing goes by the old ones."""
         if self._cleaner is not None:
             self._cleaner.configure(config.cleaner_settings())
         if self._latency_watch is not None:
             self._latency_watch.enable(config.log_cleaner_latency_guard_enable)
         if self._space_watch is not None:
             self._space_watch.set_free_bytes_min(config.log_cleaner_disk_pressure_free_bytes)
+        self._limits.configure(
+            connections_max=config.max_connections,
+            connections_per_ip_max=config.max_connections_per_ip,
+        )
+        await self.topics.follow_defaults(config.log_defaults)
 
     def _start_watching(self) -> None:
         self._log_clock = LogClock(self.topics.logs, self.clock, self._duties())

@@ -12,18 +12,17 @@ Source: KIP-226; Apache Kafka, DynamicBrokerConfig.scala.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from protocol.error_codes import ErrorCode
 from server.config import BrokerConfig, known_properties
 from server.config_changes import ConfigChange, Operation, overrides_after
 from server.metadata_store import Compare, MetadataStore, Put
 from server.topic import TopicRefused
-from storage.config_property import ConfigError, parse_fields, properties_of
+from server.topic_defaults import topic_synonyms
+from storage.config_property import ConfigError, properties_of
 
 _log = logging.getLogger("server.broker_configs")
 
@@ -35,7 +34,9 @@ CLUSTER = ""
 class BrokerConfigs:
     """Sole owner of what was set on the broker while it ran. Lives on the event loop."""
 
-    __slots__ = ("_lock", "_node_id", "_on_change", "_set", "_started_with", "_store", "config")
+    __slots__ = (
+        "_check", "_follow", "_lock", "_node_id", "_set", "_started_with", "_store", "config",
+    )  # fmt: skip
 
     def __init__(self, store: MetadataStore, started_with: BrokerConfig, *, node_id: int) -> None:
         # Constant after construction
@@ -47,7 +48,8 @@ class BrokerConfigs:
         self._set: dict[str, dict[str, str]] = {CLUSTER: {}, str(node_id): {}}
         self.config = started_with
         """What holds now."""
-        self._on_change: Callable[[BrokerConfig], None] = lambda _: None
+        self._check: Callable[[BrokerConfig], None] = lambda _: None
+        self._follow: Callable[[BrokerConfig], Awaitable[None]] | None = None
 
     @property
     def own(self) -> Mapping[str, str]:
@@ -64,12 +66,23 @@ class BrokerConfigs:
         for name in self._set:
             entry = await self._store.get(_key(name))
             stored = json.loads(entry.value) if entry else {}
-            self._set[name] = {each: text for each, text in stored.items() if _holds(each, text)}
+            self._set[name] = {
+                each: text for each, text in stored.items() if self._holds(each, text)
+            }
         self.config = self._effective(self._set)
 
-    def when_changed(self, on_change: Callable[[BrokerConfig], None]) -> None:
-        """Have `on_change` called with what holds, on the loop, after each change."""
-        self._on_change = on_change
+    def when_changed(
+        self,
+        follow: Callable[[BrokerConfig], Awaitable[None]],
+        *,
+        check: Callable[[BrokerConfig], None] = lambda _: None,
+    ) -> None:
+        """Have `follow` called with what holds, on the loop, after each change is durable.
+
+        Args:
+            check: says with a ConfigError why a change cannot be.
+        """
+        self._follow, self._check = follow, check
 
     async def alter(
         self,
@@ -99,13 +112,15 @@ class BrokerConfigs:
                 before = {} if replaces else self._set[name]
                 altered = overrides_after(before, changes, self.config)
                 config = self._effective(self._set | {name: altered})
+                self._check(config)
             except ConfigError as error:
                 # Kafka's code for it, too (KAFKA-13609).
                 return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=str(error))
             if not validate_only and altered != self._set[name]:
                 await self._write(name, altered)
                 self._set[name], self.config = altered, config
-                self._on_change(config)
+                if self._follow is not None:
+                    await self._follow(config)
             return None
 
     async def _write(self, name: str, altered: Mapping[str, str]) -> None:
@@ -117,29 +132,29 @@ class BrokerConfigs:
         assert result.succeeded, "only this class writes these keys, one change at a time"
         _log.info("broker configuration of %s: %s", name or "the cluster", dict(altered))
 
+    def _holds(self, name: str, text: str) -> bool:
+        """Whether a stored setting is one that this release takes."""
+        try:
+            self._started_with.overridden_by({name: text})
+        except ConfigError as error:
+            _log.warning("a stored broker setting is left out: %s", error)
+            return False
+        return True
+
     def _effective(self, set_: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
         texts = {**set_[CLUSTER], **set_[str(self._node_id)]}
-        values: dict[str, Any] = parse_fields(BrokerConfig, texts)
-        return dataclasses.replace(self._started_with, **values)
+        return self._started_with.overridden_by(texts)
 
 
 def dynamic_properties() -> set[str]:
     """The broker properties that may be set while it runs."""
-    return {each.name for each in properties_of(BrokerConfig).values() if each.dynamic}
+    of_topics = (declared for _, declared, _ in topic_synonyms().values())
+    declared = (*properties_of(BrokerConfig).values(), *of_topics)
+    return {each.name for each in declared if each.dynamic}
 
 
 def _key(name: str) -> str:
     return PREFIX + (name or "default")
-
-
-def _holds(name: str, text: str) -> bool:
-    """Whether a stored setting is one that this release takes."""
-    try:
-        parse_fields(BrokerConfig, {name: text})
-    except ConfigError as error:
-        _log.warning("a stored broker setting is left out: %s", error)
-        return False
-    return True
 
 
 def _fault_of_names(changes: Sequence[ConfigChange]) -> TopicRefused | None:

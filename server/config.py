@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cleaner.settings import CleanerSettings
@@ -402,6 +402,19 @@ class BrokerConfig(GroupConfig):
             tell_of_unused(unused, known_properties())
         return config
 
+    def overridden_by(self, texts: Mapping[str, str]) -> BrokerConfig:
+        """This configuration with what was set while the broker runs.
+
+        Raises:
+            ConfigError: a property is unknown, or values are wrong, alone or together.
+        """
+        defaults = texts.keys() & topic_synonyms().keys()
+        own = {name: text for name, text in texts.items() if name not in defaults}
+        values: dict[str, Any] = parse_fields(type(self), own)
+        if defaults:
+            values["log_defaults"] = log_defaults_from({**self.given, **texts})
+        return replace(self, **values)
+
     def rows(self) -> Iterable[tuple[ConfigProperty, Value]]:
         """Every broker property with its value, topic defaults included, for DescribeConfigs."""
         for name, declared in properties_of(type(self)).items():
@@ -411,12 +424,12 @@ class BrokerConfig(GroupConfig):
                 yield declared, self._synonym_value(synonym_field, declared)
 
     def _synonym_value(self, field_name: str, declared: ConfigProperty) -> Value:
-        """A synonym that was given shows its own value, one that stands first the effective one."""
-        if declared.name in self.given:
-            return declared.parse(self.given[declared.name])
-        first = properties_of(LogConfig)[field_name].synonyms[0].name == declared.name
-        value: Value = getattr(self.log_defaults, field_name)
-        return value if first else None
+        """The strongest synonym shows the value that holds, any other the one that it was given."""
+        if properties_of(LogConfig)[field_name].synonyms[0].name == declared.name:
+            value: Value = getattr(self.log_defaults, field_name)
+            return value
+        given = self.given.get(declared.name)
+        return None if given is None else declared.parse(given)
 
 
 def _rate(bytes_per_second: float) -> float:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from protocol.error_codes import ErrorCode
 from server.config import BrokerConfig
 from server.topic import TopicRefused
-from storage.config_property import LIST, ConfigError, fields_by_property, properties_of
+from storage.config_property import LIST, ConfigError
 from storage.log_config import LogConfig
 
 
@@ -85,14 +85,14 @@ def _list_after(
     overrides: Mapping[str, str], change: ConfigChange, defaults: LogConfig | BrokerConfig
 ) -> str:
     """A list's elements with those of the change, or without."""
-    field = fields_by_property(type(defaults)).get(change.name)
-    if field is None:
+    found = next((row for row in defaults.rows() if row[0].name == change.name), None)
+    if found is None:
         raise ConfigError(f"Unknown topic config name: {change.name}")
-    declared = properties_of(type(defaults))[field]
+    declared, default = found
     if declared.type is not LIST:
         verb = Operation(change.operation).name
         raise ConfigError(f"Can't {verb} to key {change.name} because its type is not LIST.")
-    before = overrides.get(change.name, declared.format(getattr(defaults, field)) or "")
+    before = overrides.get(change.name, declared.format(default) or "")
     elements, given = _split(before), _split(change.value or "")
     if change.operation == Operation.APPEND:
         return ",".join(dict.fromkeys([*elements, *given]))

@@ -21,6 +21,11 @@ class ConnectionLimits:
         self._by_ip: Counter[str] = Counter()
         self.count = 0
 
+    def configure(self, *, connections_max: int, connections_per_ip_max: int) -> None:
+        """Go by other limits; who is connected stays."""
+        self._connections_max = connections_max
+        self._per_ip_max = connections_per_ip_max
+
     def admit(self, ip: str) -> str | None:
         """Count a connection in; or say which limit refuses it, and count nothing."""
         if self.count >= self._connections_max:

@@ -104,7 +104,6 @@ class NetworkConfig:
         INT,
         default=INT_MAX,
         at_least=0,
-        dynamic=False,
         doc="The most connections at a time, over all listeners; more are closed at once.",
     )
     max_connections_per_ip: int = prop(
@@ -112,7 +111,6 @@ class NetworkConfig:
         INT,
         default=INT_MAX,
         at_least=0,
-        dynamic=False,
         doc="The most connections at a time from one address.",
     )
     connections_max_idle_ms: int = prop(

@@ -52,7 +52,8 @@ def _as_broker_property(declared: ConfigProperty, synonym: Synonym) -> ConfigPro
         at_most=declared.at_most,
         choices=declared.choices,
         unit={3_600_000: "hours", 60_000: "minutes"}.get(synonym.scale, declared.unit),
-        dynamic=False,
+        # As in Kafka: of several that give one default, the strongest.
+        dynamic=synonym is declared.synonyms[0],
         internal=declared.internal,
         synonyms=(),
         doc=f"The default of topics for {declared.name}. {declared.doc}",

@@ -17,8 +17,8 @@ from typing import Any
 
 from server.metadata_store import Entry
 from server.topic import OfflineLog, Topic
+from server.topic_configs import TopicConfigs
 from server.topic_names import parse_id
-from storage.config_property import ConfigError
 from storage.errors import StorageError
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
@@ -49,7 +49,7 @@ Job = tuple[_Plan, int]
 class TopicOpening:
     """One start's opening of all topics; `open` runs in a worker thread."""
 
-    __slots__ = ("_configs", "_defaults", "_directories", "_progress", "_threads", "unclean")
+    __slots__ = ("_configs", "_directories", "_progress", "_threads", "unclean")
 
     def __init__(
         self,
@@ -61,11 +61,10 @@ class TopicOpening:
     ) -> None:
         # Constant after construction
         self._directories = {each.directory_id: each for each in directories}
-        self._defaults = defaults
+        self._configs = TopicConfigs(defaults)
         self._threads = threads_per_directory
         self._progress = progress
         # State
-        self._configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self.unclean: set[str] = set()
         """Ids of directories with a log that could not be opened."""
 
@@ -99,7 +98,7 @@ class TopicOpening:
         topic = Topic(
             name=name,
             id=topic_id,
-            config=self._config_of(name, content["configs"]),
+            config=self._configs.of(name, content["configs"]),
             overrides=content["configs"],
             partitions=(),
         )
@@ -116,26 +115,6 @@ class TopicOpening:
             except StorageError as error:
                 _log.error("%s: the remains of its creation stay: %s", name, error)
                 directory.go_offline(str(error))
-
-    def _config_of(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
-        """A stored topic's configuration; topics that are configured alike share one."""
-        key = frozenset(overrides.items())
-        if key not in self._configs:
-            try:
-                self._configs[key] = LogConfig.from_overrides(overrides, self._defaults)
-            except ConfigError:
-                return self._without_faults(name, overrides)
-        return self._configs[key]
-
-    def _without_faults(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
-        """The configuration without what this release does not know or allow."""
-        config = self._defaults
-        for property_name, text in overrides.items():
-            try:
-                config = LogConfig.from_overrides({property_name: text}, config)
-            except ConfigError as error:
-                _log.warning("%s: setting ignored: %s", name, error)
-        return config
 
     def _open_all(self, jobs: Mapping[str, Sequence[Job]]) -> None:
         """Open the logs of all directories at once, several of each that must be recovered."""

@@ -33,6 +33,7 @@ from server.topic import (
     TopicDefaults,
     TopicRefused,
 )
+from server.topic_configs import TopicConfigs
 from server.topic_creation import check_creation, fault_of_growth
 from server.topic_files import close_logs, create_logs, refuse_strays, remove_added, spread
 from server.topic_names import (
@@ -92,7 +93,6 @@ class Topics:
         self._store = store
         self._directories = directories
         self._files = files
-        self._defaults = defaults
         self._on_removed = on_removed
         self._new_id = new_id
         self._recovery_threads = recovery_threads
@@ -100,7 +100,9 @@ class Topics:
         self._has_all_directories = has_all_directories
         # Orders creations and deletions, so that what was checked stays true until it is written.
         self._lock = asyncio.Lock()
-        # State: what the store says, with the logs open.
+        # State
+        self._defaults = defaults
+        # What the store says, with the logs open.
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
         self._removals: set[asyncio.Task[None]] = set()
@@ -396,13 +398,46 @@ class Topics:
                 error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
                 message=f"The configuration of '{altered.name}' was changed at the same time.",
             )
-        self._publish(altered)
-        for log in altered.logs():
-            log.update_config(altered.config)
         # Nothing goes any more by the configuration from before, once this is answered.
-        await asyncio.to_thread(_settle, altered.logs())
+        await asyncio.to_thread(_settle, self._use(altered))
         _log.info("%s: configured with %s", altered.name, altered.overrides)
         return altered
+
+    def check_defaults(self, config: LogConfig) -> None:
+        """Say whether all topics can have these defaults.
+
+        Raises:
+            ConfigError: what a topic overrides contradicts them.
+        """
+        before, after = TopicConfigs(self._defaults.config), TopicConfigs(config)
+        for topic in self._by_name.values():
+            fault = after.fault_of(topic.overrides)
+            # What was left out before still is.
+            if fault is not None and before.fault_of(topic.overrides) is None:
+                raise ConfigError(f"topic {topic.name}: {fault}")
+
+    async def follow_defaults(self, config: LogConfig) -> None:
+        """Use other defaults, for topics to come and for what those there are leave to the broker."""
+        async with self._lock:
+            if config == self._defaults.config:
+                return
+            self._defaults = replace(self._defaults, config=config)
+            configs = TopicConfigs(config)
+            followed: list[PartitionLog] = []
+            for topic in self.all():
+                its_config = configs.of(topic.name, topic.overrides)
+                if its_config != topic.config:
+                    followed += self._use(replace(topic, config=its_config))
+            # Nothing goes any more by the configuration from before, once this is answered.
+            await asyncio.to_thread(_settle, followed)
+
+    def _use(self, altered: Topic) -> list[PartitionLog]:
+        """Have a topic's logs follow its configuration."""
+        self._publish(altered)
+        logs = altered.logs()
+        for log in logs:
+            log.update_config(altered.config)
+        return logs
 
     # Deleting.
 

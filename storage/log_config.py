@@ -11,7 +11,7 @@ Source: Apache Kafka, TopicConfig.java, LogConfig.java, ServerTopicConfigSynonym
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -25,7 +25,9 @@ from storage.config_property import (
     LONG_MAX,
     STRING,
     ConfigError,
+    ConfigProperty,
     Synonym,
+    Value,
     fields_by_property,
     parse_fields,
     prop,
@@ -448,6 +450,11 @@ class LogConfig:
         config = dataclasses.replace(defaults, **values)
         config._check_together()
         return config
+
+    def rows(self) -> Iterable[tuple[ConfigProperty, Value]]:
+        """Every property with its value."""
+        for field, declared in properties_of(type(self)).items():
+            yield declared, getattr(self, field)
 
     def to_texts(self) -> dict[str, str | None]:
         """Every property's value as text, by Kafka's names; internal ones are left out."""

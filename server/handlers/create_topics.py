@@ -119,7 +119,7 @@ def _created(
                 config_source=row.source,
                 is_sensitive=row.is_sensitive,
             )
-            for row in topic_rows(topic.config, topic.overrides, context.broker.config)
+            for row in topic_rows(topic.config, topic.overrides, context.broker.configs)
         ),
     )
 

@@ -27,7 +27,6 @@ from protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from server.broker_configs import CLUSTER, BrokerConfigs
-from server.config import BrokerConfig
 from server.dispatch import RequestContext
 from server.topic import TopicRefused
 from server.topic_names import fault_of_name
@@ -89,13 +88,13 @@ def refuse(
 
 
 def topic_rows(
-    config: LogConfig, overrides: Mapping[str, str], broker: BrokerConfig
+    config: LogConfig, overrides: Mapping[str, str], broker: BrokerConfigs
 ) -> Iterable[ConfigRow]:
     """The configuration of a topic that overrides some of the broker's defaults."""
     for field, declared in properties_of(LogConfig).items():
         if declared.internal:
             continue
-        synonyms = _topic_synonyms(field, declared, overrides, broker)
+        synonyms = _topic_synonyms(declared, overrides, broker)
         yield ConfigRow(
             name=declared.name,
             value=_text(declared, getattr(config, field)),
@@ -135,14 +134,9 @@ def _broker_synonyms(
     declared: ConfigProperty, configs: BrokerConfigs
 ) -> tuple[tuple[str, str | None, ConfigSource], ...]:
     name = declared.name
-    texts = (
-        (configs.own, ConfigSource.DYNAMIC_BROKER),
-        (configs.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
-        (configs.config.given, ConfigSource.STATIC_BROKER),
-    )
     synonyms = [
         (name, _text(declared, declared.parse(given[name])), source)
-        for given, source in texts
+        for given, source in _given(configs)
         if name in given
     ]
     if declared.default is not None:
@@ -150,17 +144,27 @@ def _broker_synonyms(
     return tuple(synonyms)
 
 
+def _given(configs: BrokerConfigs) -> tuple[tuple[Mapping[str, str], ConfigSource], ...]:
+    """The texts that were given to the broker, the strongest first."""
+    return (
+        (configs.own, ConfigSource.DYNAMIC_BROKER),
+        (configs.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (configs.config.given, ConfigSource.STATIC_BROKER),
+    )
+
+
 def _topic_synonyms(
-    field: str, declared: ConfigProperty, overrides: Mapping[str, str], broker: BrokerConfig
+    declared: ConfigProperty, overrides: Mapping[str, str], broker: BrokerConfigs
 ) -> tuple[tuple[str, str | None, ConfigSource], ...]:
     synonyms: list[tuple[str, str | None, ConfigSource]] = []
     if declared.name in overrides:
         value = _text(declared, declared.parse(overrides[declared.name]))
         synonyms.append((declared.name, value, ConfigSource.TOPIC))
     synonyms += [
-        (synonym.name, broker.given[synonym.name], ConfigSource.STATIC_BROKER)
+        (synonym.name, given[synonym.name], source)
+        for given, source in _given(broker)
         for synonym in declared.synonyms
-        if synonym.name in broker.given
+        if synonym.name in given
     ]
     if declared.synonyms:
         default = _text(declared, declared.default)
@@ -194,7 +198,9 @@ def _describe_topic(
     if topic is None:
         unknown = TopicRefused.unknown(asked.resource_name)
         return _refused(asked, unknown.error_code, unknown.message)
-    return _result(asked, request, topic_rows(topic.config, topic.overrides, context.broker.config))
+    return _result(
+        asked, request, topic_rows(topic.config, topic.overrides, context.broker.configs)
+    )
 
 
 def _describe_broker(

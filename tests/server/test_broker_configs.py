@@ -23,7 +23,7 @@ from server.config_changes import ConfigChange, Operation
 from server.embedded_store import EmbeddedMetadataStore
 from server.metadata_store import Put
 from server.topic import TopicRefused
-from storage.config_property import ConfigProperty, fields_by_property, properties_of
+from storage.config_property import ConfigError, ConfigProperty, Value
 from storage.files import LocalFileSystem
 from tests.harness.served_broker import serving_broker
 
@@ -43,8 +43,15 @@ class Home:
         self.store = await EmbeddedMetadataStore.open(LocalFileSystem(), str(self.path))
         configs = BrokerConfigs(self.store, self.started_with, node_id=1)
         await configs.open()
-        configs.when_changed(self.changes.append)
+        configs.when_changed(self.follow, check=self.check)
         return configs
+
+    async def follow(self, config: BrokerConfig) -> None:
+        self.changes.append(config)
+
+    def check(self, config: BrokerConfig) -> None:
+        if config.log_defaults.retention_bytes == 13:
+            raise ConfigError("thirteen is refused")
 
     async def restart(self) -> BrokerConfigs:
         await self.store.close()
@@ -121,7 +128,13 @@ async def test_a_replacement_ends_what_it_does_not_name(home: Home) -> None:
             NODE, ("num.partitions", "3"), ErrorCode.INVALID_REQUEST, "dynamically", id="read_only"
         ),
         pytest.param(
-            NODE, ("log.segment.bytes", "3"), ErrorCode.INVALID_REQUEST, "dynamically", id="topics"
+            NODE, ("log.retention.hours", "3"), ErrorCode.INVALID_REQUEST, "dynamically", id="weak"
+        ),
+        pytest.param(
+            NODE, ("log.segment.bytes", "3"), ErrorCode.INVALID_REQUEST, "at least", id="topics"
+        ),
+        pytest.param(
+            NODE, ("log.retention.bytes", "13"), ErrorCode.INVALID_REQUEST, "thirteen", id="checked"
         ),
         pytest.param(NODE, ("no.such", "3"), ErrorCode.INVALID_CONFIG, "Unknown", id="unknown"),
         pytest.param(NODE, (RATE, "0"), ErrorCode.INVALID_REQUEST, "at least 1", id="out_of_range"),
@@ -153,23 +166,28 @@ async def test_every_dynamic_property_has_a_part_in_what_follows_changes(
     """What is called dynamic must be read again after a change, by those that `Broker` tells."""
     configs = await home.start()
     before = watched(configs.config)
-    declared = next(each for each in properties_of(BrokerConfig).values() if each.name == name)
-    now = getattr(configs.config, fields_by_property(BrokerConfig)[name])
-    text = declared.format(not now if isinstance(now, bool) else another(now, declared))
+    declared, now = next(row for row in configs.config.rows() if row[0].name == name)
 
-    assert await alter(configs, NODE, (name, text)) is None
+    assert await alter(configs, NODE, (name, another(now, declared))) is None
 
     assert watched(configs.config) != before
 
 
-def another(now: float, declared: ConfigProperty) -> float:
-    """A value that the property allows, too."""
-    least = declared.at_least or 0
-    return least if now != least else least + type(now)(1)
+def another(now: Value, declared: ConfigProperty) -> str | None:
+    """The text of a value that the property allows, too."""
+    if isinstance(now, bool):
+        return declared.format(not now)
+    if isinstance(now, int | float) and not declared.choices:
+        least = declared.at_least or 0
+        return declared.format(type(now)(least if now != least else least + 1))
+    return next(choice for choice in declared.choices if choice != declared.format(now))
 
 
 def watched(config: BrokerConfig) -> tuple[object, ...]:
     return (
+        config.log_defaults,
+        config.max_connections,
+        config.max_connections_per_ip,
         config.cleaner_settings(),
         config.log_cleaner_latency_guard_enable,
         config.log_cleaner_disk_pressure_free_bytes,
