@@ -11,6 +11,7 @@ Source: Apache Kafka, TopicConfig.java, LogConfig.java, ServerTopicConfigSynonym
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -38,6 +39,7 @@ from storage.recompress import StoredCodec
 DAY_MS = 24 * 60 * 60 * 1000
 HOUR_MS = 60 * 60 * 1000
 MINUTE_MS = 60 * 1000
+THROTTLED_REPLICA = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,9 +467,21 @@ class LogConfig:
         }
 
     def _check_together(self) -> None:
+        _check_throttled("leader", self.leader_replication_throttled_replicas)
+        _check_throttled("follower", self.follower_replication_throttled_replicas)
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             raise ConfigError(
                 "conflict topic config setting"
                 f" min.compaction.lag.ms ({self.min_compaction_lag_ms}) >"
                 f" max.compaction.lag.ms ({self.max_compaction_lag_ms})"
             )
+
+
+def _check_throttled(role: str, replicas: tuple[str, ...]) -> None:
+    """Raise ConfigError unless it is all replicas, or a list of them."""
+    if replicas != ("*",) and not all(map(THROTTLED_REPLICA.fullmatch, replicas)):
+        raise ConfigError(
+            f"Invalid value {','.join(replicas)[:100]!r} for configuration"
+            f" {role}.replication.throttled.replicas: must be the literal '*' or a list of replicas"
+            " in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+        )

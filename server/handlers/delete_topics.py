@@ -40,7 +40,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
             [
                 await _delete(topic, context)
                 if times[topic] == 1
-                else _result(topic, ErrorCode.INVALID_REQUEST, "Duplicate topic in the request.")
+                else _result(topic, ErrorCode.INVALID_REQUEST, _said_twice(topic))
                 for topic in times
             ]
         )
@@ -62,6 +62,9 @@ def _asked(request: DeleteTopicsRequest, context: RequestContext) -> tuple[Delet
 
 
 async def _delete(asked: DeleteTopicState, context: RequestContext) -> DeletableTopicResult:
+    fault = _fault_of(asked)
+    if fault is not None:
+        return _result(asked, ErrorCode.INVALID_REQUEST, fault)
     topic = _find(asked, context)
     if isinstance(topic, ErrorCode):
         return _result(asked, topic)
@@ -77,14 +80,23 @@ async def _delete(asked: DeleteTopicState, context: RequestContext) -> Deletable
     return _result(asked, ErrorCode.NONE, name=topic.name, topic_id=topic.id)
 
 
+def _fault_of(asked: DeleteTopicState) -> str | None:
+    """What is wrong with the way a topic is named, in Kafka's words."""
+    if asked.name is not None and asked.topic_id != ZERO_UUID:
+        return "You may not specify both topic name and topic id."
+    if asked.name is None and asked.topic_id == ZERO_UUID:
+        return "Neither topic name nor id were specified."
+    return None
+
+
+def _said_twice(asked: DeleteTopicState) -> str:
+    return f"Duplicate topic {'id' if asked.name is None else 'name'}."
+
+
 def _find(asked: DeleteTopicState, context: RequestContext) -> Topic | ErrorCode:
     topics = context.broker.topics
     if asked.name is not None:
-        if asked.topic_id != ZERO_UUID:
-            return ErrorCode.INVALID_REQUEST
         return topics.get(asked.name) or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if asked.topic_id == ZERO_UUID:
-        return ErrorCode.INVALID_REQUEST
     return topics.by_id(asked.topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
 
 

@@ -118,6 +118,16 @@ def test_a_lag_that_contradicts_the_brokers_default_is_refused() -> None:
         LogConfig.from_overrides({"min.compaction.lag.ms": "101"}, broker)
 
 
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_throttled_replicas_are_all_of_them_or_a_list(role: str) -> None:
+    name = f"{role}.replication.throttled.replicas"
+    for fine in ("", "*", "0:1", "0:1, 12:3"):
+        assert LogConfig.from_overrides({name: fine}, DEFAULTS).to_texts()[name] is not None
+    for wrong in ("foo", "0", "0:1,*", "0:1:2", "0:1,"):
+        with pytest.raises(ConfigError, match=f"{role}.replication.throttled.replicas: must be"):
+            LogConfig.from_overrides({name: wrong}, DEFAULTS)
+
+
 def test_tiered_storage_is_not_promised() -> None:
     with pytest.raises(ConfigError, match=r"value true for configuration remote\.storage\.enable"):
         LogConfig.from_overrides({"remote.storage.enable": "true"}, DEFAULTS)

@@ -58,6 +58,10 @@ async def test_topics_are_deleted_by_id_or_name_since_v6(tmp_path: Path) -> None
             ErrorCode.INVALID_REQUEST,
             ErrorCode.INVALID_REQUEST,
         ]
+        assert [result.error_message for result in results[3:]] == [
+            "Neither topic name nor id were specified.",
+            "You may not specify both topic name and topic id.",
+        ]
         assert [(result.name, result.topic_id) for result in results[:2]] == [
             ("orders", orders.id),
             ("users", users.id),
