@@ -19,8 +19,9 @@ from prometheus_client.registry import Collector
 from metrics import names
 from metrics.cleaner_collector import collect_cleaner
 from metrics.cleaner_probe import CleanerCounts
-from metrics.facts import BrokerFacts, PartitionFacts, RecoveryFacts
+from metrics.facts import BrokerFacts, GroupFacts, PartitionFacts, RecoveryFacts
 from metrics.families import counter, gauge, histogram
+from metrics.group_collector import collect_groups
 from metrics.partition_collector import collect_partitions
 from metrics.server_probe import ServerProbe
 
@@ -38,13 +39,15 @@ class BrokerCollector(Collector):
         broker: Callable[[], BrokerFacts],
         partitions: Callable[[], Iterable[PartitionFacts]],
         partitions_listed_max: int,
+        groups: Callable[[], Iterable[GroupFacts]] = tuple,
     ) -> None:
-        """`partitions_listed_max` bounds how many partitions, and topics, a metric shows."""
+        """`partitions_listed_max` bounds how many partitions, topics and groups a metric shows."""
         self._server = server
         self._cleaner = cleaner
         self._broker = broker
         self._partitions = partitions
         self._partitions_listed_max = partitions_listed_max
+        self._groups = groups
 
     def collect(self) -> Iterator[Family]:
         for family in self._families():
@@ -63,6 +66,7 @@ class BrokerCollector(Collector):
             partitions, self._cleaner, listed_max=self._partitions_listed_max
         )
         yield from collect_cleaner(self._cleaner, facts, partitions)
+        yield from collect_groups(self._groups(), listed_max=self._partitions_listed_max)
 
     def _collect_broker(self, facts: BrokerFacts) -> Iterator[Family]:
         yield gauge(names.BUILD_INFO, [((facts.version,), 1)])

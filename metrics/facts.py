@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,6 +45,27 @@ class PartitionFacts:
     """None where the topic is not compacted."""
     overdue_ms: int = 0
     """By how much max.compaction.lag.ms has been missed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTopicFacts:
+    """What a group has committed for one topic."""
+
+    topic: str
+    offsets: list[tuple[int, int, int | None]]
+    """Partition, offset, and how many records behind the high watermark that is; None where the
+    partition is not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """A consumer group as a scrape shows it."""
+
+    group_id: str
+    state: str
+    """Kafka's word for it."""
+    members_count: int
+    topics: Iterable[GroupTopicFacts]
 
 
 class RecoveryFacts(Protocol):

@@ -102,6 +102,60 @@ RECOVERY_CUT_FILES = _counter(
     "kompakt_recovery_cut_files_total", "Files that keep what the start took out of logs."
 )
 
+# Consumer groups: kafka_exporter's names, and Kafka's of the coordinator.
+GROUP_OFFSET = _gauge(
+    "kafka_consumergroup_current_offset",
+    "Offset that a group has committed.",
+    "consumergroup",
+    "topic",
+    "partition",
+)
+GROUP_LAG = _gauge(
+    "kafka_consumergroup_lag",
+    "Records between what a group has committed and the high watermark.",
+    "consumergroup",
+    "topic",
+    "partition",
+)
+GROUP_OFFSET_SUM = _gauge(
+    "kafka_consumergroup_current_offset_sum",
+    "Offsets that a group has committed, summed over a topic's partitions.",
+    "consumergroup",
+    "topic",
+)
+GROUP_LAG_SUM = _gauge(
+    "kafka_consumergroup_lag_sum",
+    "A group's lag, summed over a topic's partitions.",
+    "consumergroup",
+    "topic",
+)
+GROUP_MEMBERS = _gauge("kafka_consumergroup_members", "Members of a group.", "consumergroup")
+GROUPS = _gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups.")
+COMMITTED_OFFSETS = _gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numoffsets", "Committed offsets."
+)
+GROUPS_EMPTY = _gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numgroupsempty", "Groups without members."
+)
+GROUPS_PREPARING = _gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance",
+    "Groups whose members are joining.",
+)
+GROUPS_COMPLETING = _gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance",
+    "Groups that wait for their leader's assignment.",
+)
+GROUPS_STABLE = _gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numgroupsstable", "Groups with an assignment."
+)
+GROUPS_BY_STATE = {
+    "Empty": GROUPS_EMPTY,
+    "PreparingRebalance": GROUPS_PREPARING,
+    "CompletingRebalance": GROUPS_COMPLETING,
+    "Stable": GROUPS_STABLE,
+}
+"""By the state."""
+
 # Partitions.
 BROKERS = _gauge("kafka_brokers", "Brokers of the cluster: this one.")
 TOPIC_PARTITIONS = _gauge("kafka_topic_partitions", "Partitions of a topic.", "topic")

@@ -12,6 +12,7 @@ from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import BrokerFacts, PartitionFacts
 from metrics.http_endpoint import HttpEndpoint
 from server.compaction_routes import CompactionRoutes
+from server.groups.group_facts import group_facts
 from server.listener import ListenError
 from server.release import release
 
@@ -39,6 +40,9 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         broker=lambda: broker_facts(broker),
         partitions=lambda: partition_facts(broker, backlogs),
         partitions_listed_max=broker.config.metrics_partitions_max,
+        groups=lambda: (
+            group_facts(broker.groups.table, broker.topics) if broker.has_storage else ()
+        ),
     )
     routes = CompactionRoutes(
         lambda: compaction_of(broker),

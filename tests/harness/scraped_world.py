@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cleaner.quarantine import Quarantined
 from metrics.cleaner_probe import CleanerCounts
 from metrics.collector import BrokerCollector, Scraper
-from metrics.facts import BrokerFacts, PartitionFacts
+from metrics.facts import BrokerFacts, GroupFacts, PartitionFacts
 from metrics.server_probe import ServerProbe
 from storage.recovery_progress import RecoveryProgress
 from storage.topic_partition import TopicPartition
@@ -80,6 +80,7 @@ class ScrapedWorld:
     server: ServerProbe = field(default_factory=ServerProbe)
     partitions: list[PartitionFacts] = field(default_factory=list)
     recovery: RecoveryProgress = field(default_factory=RecoveryProgress)
+    groups: list[GroupFacts] = field(default_factory=list)
     listed_max: int = 100
     threads: int = 1
     dead_workers: int = 0
@@ -94,6 +95,7 @@ class ScrapedWorld:
                 broker=self.facts,
                 partitions=lambda: self.partitions,
                 partitions_listed_max=self.listed_max,
+                groups=lambda: self.groups,
             ),
             clock=lambda: self.now,
         )

@@ -6,6 +6,7 @@ import timeit
 
 import pytest
 
+from metrics.facts import GroupFacts, GroupTopicFacts
 from metrics.names import METRICS
 from metrics.server_probe import ServerProbe
 from tests.harness.scraped_world import Report, ScrapedWorld, Waiting, partition, quarantined
@@ -71,7 +72,15 @@ def test_a_deleted_topic_is_not_counted_on() -> None:
 
 def test_every_metric_of_the_table_is_shown() -> None:
     world = ScrapedWorld(
-        partitions=[partition("c", 0, clean_offset=1, backlog=Waiting(horizon_ms=1))]
+        partitions=[partition("c", 0, clean_offset=1, backlog=Waiting(horizon_ms=1))],
+        groups=[
+            GroupFacts(
+                group_id="g",
+                state="Stable",
+                members_count=1,
+                topics=[GroupTopicFacts("c", [(0, 1, 2)])],
+            )
+        ],
     )
     world.server.batch_appended("c", 1, 1)
     world.server.batch_refused("c", "X", 1)

@@ -1,0 +1,92 @@
+"""Consumer groups at scrape time, under the names of kafka_exporter and of Kafka's own gauges.
+
+So many offsets, topics of groups, and groups at most: those that lag most, and those with the most
+members. Sums and numbers leave nothing out.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from prometheus_client.core import Metric as Family
+
+from metrics import names
+from metrics.facts import GroupFacts, GroupTopicFacts
+from metrics.families import gauge
+
+UNKNOWN_LAG = -1
+"""Of a partition that is not served; less than any."""
+
+_Offset: TypeAlias = tuple[int, int, str, str, int]
+"""Lag, offset, group, topic, partition."""
+
+_Topic: TypeAlias = tuple[int, int, str, str]
+"""Sums of lags and offsets, group, topic."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What one walk over all groups keeps."""
+
+    listed_max: int
+    states: Counter[str] = field(default_factory=Counter)
+    offsets_count: int = 0
+    members: list[tuple[int, str]] = field(default_factory=list)
+    topics: list[_Topic] = field(default_factory=list)
+    laggards: list[_Offset] = field(default_factory=list)
+    """A heap of the offsets that lag most."""
+
+    def take(self, group: GroupFacts) -> None:
+        self.states[group.state] += 1
+        self.members.append((group.members_count, group.group_id))
+        for topic in group.topics:
+            self.offsets_count += len(topic.offsets)
+            lag = sum(lag for _, _, lag in topic.offsets if lag is not None)
+            offset = sum(offset for _, offset, _ in topic.offsets)
+            self.topics.append((lag, offset, group.group_id, topic.topic))
+            self._take_laggards(group.group_id, topic)
+
+    def _take_laggards(self, group_id: str, topic: GroupTopicFacts) -> None:
+        for partition, offset, lag in topic.offsets:
+            known = UNKNOWN_LAG if lag is None else lag
+            one = (known, offset, group_id, topic.topic, partition)
+            if len(self.laggards) < self.listed_max:
+                heapq.heappush(self.laggards, one)
+            elif self.laggards and known > self.laggards[0][0]:
+                heapq.heapreplace(self.laggards, one)
+
+
+def collect_groups(groups: Iterable[GroupFacts], *, listed_max: int) -> Iterator[Family]:
+    """Everything about groups; of each metric, `listed_max` of each."""
+    seen = _Seen(listed_max)
+    for group in groups:
+        seen.take(group)
+    yield gauge(names.GROUPS, [((), sum(seen.states.values()))])
+    for state, metric in names.GROUPS_BY_STATE.items():
+        yield gauge(metric, [((), seen.states[state])])
+    yield gauge(names.COMMITTED_OFFSETS, [((), seen.offsets_count)])
+    members = heapq.nlargest(listed_max, seen.members)
+    yield gauge(names.GROUP_MEMBERS, [((group,), count) for count, group in members])
+    listed = sorted(seen.laggards, reverse=True)
+    yield gauge(
+        names.GROUP_OFFSET,
+        [((group, topic, str(part)), offset) for _, offset, group, topic, part in listed],
+    )
+    yield gauge(
+        names.GROUP_LAG,
+        [
+            ((group, topic, str(part)), lag)
+            for lag, _, group, topic, part in listed
+            if lag != UNKNOWN_LAG
+        ],
+    )
+    topics = heapq.nlargest(listed_max, seen.topics)
+    yield gauge(
+        names.GROUP_OFFSET_SUM,
+        [((group, topic), offset) for _, offset, group, topic in topics],
+    )
+    yield gauge(names.GROUP_LAG_SUM, [((group, topic), lag) for lag, _, group, topic in topics])
