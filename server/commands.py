@@ -12,6 +12,7 @@ from server import (
     compact_commands,
     configs_commands,
     consume_command,
+    doctor_command,
     groups_commands,
     produce_command,
     topics_commands,
@@ -29,6 +30,7 @@ app.add_typer(compact_commands.app)
 app.add_typer(topics_commands.app)
 app.add_typer(configs_commands.app)
 app.add_typer(groups_commands.app)
+app.command(name="doctor")(doctor_command.doctor)
 app.command(name="produce")(produce_command.produce)
 app.command(name="consume")(consume_command.consume)
 
