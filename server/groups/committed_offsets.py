@@ -14,6 +14,7 @@ Source: Apache Kafka, OffsetMetadataManager.java, OffsetExpirationConditionImpl.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,9 @@ from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitVal
 from protocol.offset_commits import CommittedOffset
 
 NO_TIMESTAMP = -1
+
+TOMBSTONES_MAX = 1_000
+"""In one batch; a group may have committed for more partitions than a batch takes."""
 
 OffsetsByTopic = dict[str, dict[int, CommittedOffset]]
 
@@ -124,9 +128,13 @@ def _committed(value: OffsetCommitValue, record_offset: int) -> CommittedOffset:
     )
 
 
-def tombstones(group_id: str, keys: Iterable[tuple[str, int]]) -> tuple[GroupRecord, ...]:
-    """The records that delete a group's offsets of these topics and partitions."""
-    return tuple(
+def tombstone_batches(
+    group_id: str, keys: Iterable[tuple[str, int]]
+) -> Iterator[tuple[GroupRecord, ...]]:
+    """The records that delete a group's offsets of these topics and partitions, a batch at a time."""
+    records = (
         GroupRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
         for topic, partition in keys
     )
+    while batch := tuple(itertools.islice(records, TOMBSTONES_MAX)):
+        yield batch

@@ -23,7 +23,7 @@ from protocol.group_records import GroupMetadataKey, GroupRecord
 from server.clock import Clock
 from server.group_commit import GroupCommit
 from server.group_config import GroupConfig
-from server.groups.committed_offsets import tombstones
+from server.groups.committed_offsets import tombstone_batches
 from server.groups.deadlines import Deadlines
 from server.groups.events import Join, Leave, Sync
 from server.groups.group import Group, GroupSettings
@@ -138,17 +138,33 @@ class GroupCoordinator:
         entry = self._find(group_id)
         if not isinstance(entry, GroupEntry):
             return entry or ErrorCode.GROUP_ID_NOT_FOUND
-        if (error := delete_error(entry.group)) is not ErrorCode.NONE:
-            return error
-        self.table.forget(entry)
-        key = GroupMetadataKey(group=group_id)
-        gone = (*tombstones(group_id, entry.offsets.keys()), GroupRecord(key, None))
         try:
-            await self._appended(entry, gone)
+            # What is being committed has to go, too.
+            await self._commits_are_durable(entry)
+            error = delete_error(entry.group)
+            if error is ErrorCode.NONE:
+                await self._write_tombstones(entry)
         except StorageError as error_of_disk:
             _log.warning("%s: could not be deleted, %s", group_id, error_of_disk)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return ErrorCode.NONE
+        if entry.is_vacant:
+            self.table.forget(entry)
+        return error
+
+    async def _commits_are_durable(self, entry: GroupEntry) -> None:
+        while entry.commits:
+            await self.topic.settle(self.topic.partition_of(entry.group.group_id))
+            await asyncio.sleep(0)
+
+    async def _write_tombstones(self, entry: GroupEntry) -> None:
+        """All of them are in the log before anything else of the group; they count once durable."""
+        group_id = entry.group.group_id
+        group_is_gone = (GroupRecord(GroupMetadataKey(group=group_id), None),)
+        batches = (*tombstone_batches(group_id, entry.offsets.keys()), group_is_gone)
+        offsets = await asyncio.gather(*(self._appended(entry, batch) for batch in batches))
+        for batch, first_offset in zip(batches, offsets, strict=True):
+            entry.offsets.applied(batch, first_offset)
+            entry.note_stored(batch, first_offset)
 
     # Steps.
 

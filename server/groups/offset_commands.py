@@ -9,13 +9,12 @@ Source: Apache Kafka, OffsetMetadataManager.java, GroupCoordinatorService.java; 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupRecord
-from server.groups.committed_offsets import CommittedOffsets, tombstones
+from server.groups.committed_offsets import CommittedOffsets, tombstone_batches
 from server.groups.coordinator import GroupCoordinator
 from server.groups.group import GroupState
 from server.groups.group_checks import (
@@ -31,9 +30,6 @@ from server.groups.offsets_topic import RecordsTooLarge
 from storage.errors import StorageError
 
 _log = logging.getLogger("server.groups")
-
-TOMBSTONES_MAX = 1_000
-"""In one batch; a group may have committed for more partitions than a batch takes."""
 
 GROUPS_AT_ONCE = 100
 """So many are looked at before the loop may do something else."""
@@ -158,8 +154,8 @@ class OffsetCommands:
             yield entry
 
     async def _forget(self, entry: GroupEntry, keys: Iterable[tuple[str, int]]) -> ErrorCode:
-        records = iter(tombstones(entry.group.group_id, keys))
-        while batch := tuple(itertools.islice(records, TOMBSTONES_MAX)):
+        # A list, because the offsets change while it is written.
+        for batch in tombstone_batches(entry.group.group_id, list(keys)):
             failed = await self._apply(entry, batch)
             if failed is not ErrorCode.NONE:
                 return failed

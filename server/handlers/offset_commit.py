@@ -24,6 +24,7 @@ from protocol.messages.offset_commit import (
 )
 from server.dispatch import RequestContext
 from server.groups.group_checks import Claim
+from storage.config_property import LONG_MAX
 
 BY_ID_SINCE = 10
 GROUP_ID_NOT_FOUND_SINCE = 9
@@ -106,7 +107,9 @@ def _record(
             leader_epoch=partition.committed_leader_epoch,
             metadata=partition.committed_metadata or "",
             commit_timestamp=now_ms,
-            expire_timestamp=NO_TIMESTAMP if keeps_ms == NO_RETENTION_TIME else now_ms + keeps_ms,
+            expire_timestamp=NO_TIMESTAMP
+            if keeps_ms == NO_RETENTION_TIME
+            else min(now_ms + keeps_ms, LONG_MAX),
             topic_id=topic.topic_id,
         ),
     )

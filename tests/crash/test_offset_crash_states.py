@@ -25,13 +25,12 @@ from cleaner.pick import assess
 from cleaner.settings import CleanerSettings
 from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue
 from server.group_commit import GroupCommit
-from server.groups.committed_offsets import tombstones
 from server.groups.loading import load_partition
 from server.groups.offsets_topic import OffsetsTopic
 from storage.log import PartitionLog
 from tests.harness.compacted_log import meter_of, never_stop
 from tests.harness.memory_fs import Loss, MemoryFileSystem
-from tests.harness.offsets_world import commit
+from tests.harness.offsets_world import commit, tombstones
 from tests.harness.served_broker import NOW_MS
 from tests.harness.topics_world import FixedClock, World, open_world
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import itertools
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitVal
 from protocol.record_batch import read_records
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
+from server.groups.committed_offsets import tombstone_batches
 from server.groups.offsets_topic import OffsetsTopic
 from storage.log import PartitionLog
 from storage.reader import Isolation
@@ -25,6 +27,11 @@ def commit(
     value: dict[str, Any] = {"offset": offset, "metadata": "", "commit_timestamp": 7}
     key = OffsetCommitKey(group=group, topic=topic, partition=partition)
     return GroupRecord(key, OffsetCommitValue(**value | fields))
+
+
+def tombstones(group: str, keys: Iterable[tuple[str, int]]) -> tuple[GroupRecord, ...]:
+    """The records that delete a group's offsets, as one batch."""
+    return tuple(itertools.chain.from_iterable(tombstone_batches(group, keys)))
 
 
 @asynccontextmanager

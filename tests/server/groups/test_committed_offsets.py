@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from protocol.group_records import GroupMetadataKey, GroupRecord
 from protocol.offset_commits import CommittedOffset
-from server.groups.committed_offsets import CommittedOffsets, OffsetExpiry, tombstones
-from tests.harness.offsets_world import commit
+from server.groups.committed_offsets import CommittedOffsets, OffsetExpiry
+from tests.harness.offsets_world import commit, tombstones
 
 RETENTION_MS = 100
 

@@ -14,12 +14,11 @@ from protocol.group_records import (
 )
 from protocol.record_batch import Record, build_batch, read_header
 from server.groups import loading
-from server.groups.committed_offsets import tombstones
 from server.groups.loading import LoadFailed, load_partition
 from server.groups.offsets_topic import OffsetsTopic
 from storage.errors import LogOffline
 from storage.validate import ValidBatch
-from tests.harness.offsets_world import commit, offsets_topic
+from tests.harness.offsets_world import commit, offsets_topic, tombstones
 
 GROUP = GroupRecord(
     GroupMetadataKey(group="g"),

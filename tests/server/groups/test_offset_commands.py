@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -228,3 +229,38 @@ async def test_a_group_that_is_still_being_read_is_an_error_and_never_nothing(
         assert old.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         refused = await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 6)])
         assert refused == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+# Groups that are deleted with all they have committed.
+
+
+async def test_a_deleted_group_is_gone_with_what_was_being_committed(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        offsets = served.broker.offsets
+        await offsets.commit("g", OUTSIDE, [commit(0, 5)])
+        codes = await asyncio.gather(
+            offsets.commit("g", OUTSIDE, [commit(1, 6)]), served.broker.groups.delete("g")
+        )
+        assert list(codes) == [ErrorCode.NONE, ErrorCode.NONE]
+        assert len(served.broker.groups.table) == 0
+
+    async with serving_broker(tmp_path) as served:
+        assert await committed(served) == {}
+
+
+async def test_a_group_that_cannot_be_deleted_keeps_what_it_has_committed(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 5)])
+        served.broker.directories[0].go_offline("broken")
+        assert await served.broker.groups.delete("g") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await committed(served) == {("t", 0): 5}
+
+
+async def test_a_group_with_more_offsets_than_a_batch_takes_is_deleted(tmp_path: Path) -> None:
+    topic = "t" * 249
+    async with serving_broker(tmp_path) as served:
+        for start in range(0, 5000, 1000):
+            records = [commit(n, 5, topic=topic) for n in range(start, start + 1000)]
+            await served.broker.offsets.commit("g", OUTSIDE, records)
+        assert await served.broker.groups.delete("g") == ErrorCode.NONE
+        assert await committed(served) == {}
