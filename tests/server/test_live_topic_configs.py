@@ -1,0 +1,402 @@
+"""Each topic property has its effect on a topic that is there and in use, from the answer on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.batch_scan import scan_batches
+from protocol.compression import Codec
+from protocol.error_codes import ErrorCode
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from protocol.record_batch import Record, build_batch
+from storage.config_property import properties_of
+from storage.files import FileSystem, LocalFileSystem
+from storage.log import PartitionLog
+from storage.log_config import LogConfig
+from tests.harness.faulty_fs import FaultyFileSystem
+from tests.harness.served_broker import (
+    NOW_MS,
+    ServedBroker,
+    batch_of,
+    only_produced,
+    produce_request,
+    records_in,
+    serving_broker_on,
+)
+
+TOPIC = 2
+HOUR_MS = 3_600_000
+QUICK = {
+    "log_roll_check_interval_ms": "20",
+    "log_retention_check_interval_ms": "20",
+    "log_flush_scheduler_interval_ms": "20",
+    "log_cleaner_backoff_ms": "20",
+}
+CLEANING = QUICK | {"log_cleaner_enable": "true"}
+
+
+class Orders:
+    """The topic "orders" of a running broker."""
+
+    def __init__(self, served: ServedBroker) -> None:
+        self.served = served
+
+    @property
+    def log(self) -> PartitionLog:
+        return self.served.log("orders")
+
+    async def set(self, name: str, value: str) -> None:
+        """Change a property over the wire."""
+        change = AlterableConfig(name=name, config_operation=0, value=value)
+        asked = AlterConfigsResource(resource_type=TOPIC, resource_name="orders", configs=(change,))
+        request = IncrementalAlterConfigsRequest(resources=(asked,), validate_only=False)
+        (answer,) = (await self.served.call(request, 1, IncrementalAlterConfigsResponse)).responses
+        assert answer.error_code == ErrorCode.NONE, answer
+
+    async def produce(self, batch: bytes | bytearray | None = None) -> PartitionProduceResponse:
+        """Try to produce a batch with acks=all."""
+        request = produce_request("orders", batch_of(1) if batch is None else batch)
+        return only_produced(await self.served.call(request, 9, ProduceResponse))
+
+    async def code_of(self, batch: bytes | bytearray | None = None) -> int:
+        return (await self.produce(batch)).error_code
+
+    async def seal(self, batch: bytes | bytearray | None = None) -> None:
+        """A segment of its own for a batch."""
+        assert await self.code_of(batch) == ErrorCode.NONE
+        self.log.roll(self.served.broker.clock.now_ms())
+
+    async def values(self) -> list[bytes | None]:
+        return [record.value for record in records_in(await self.served.fetch("orders", 0))]
+
+
+@asynccontextmanager
+async def orders(
+    path: Path, broker: dict[str, str], files: FileSystem | None = None, **configs: Any
+) -> AsyncIterator[Orders]:
+    files = files or LocalFileSystem()
+    async with serving_broker_on(files, path, **QUICK | broker) as served:
+        await served.create("orders", **configs)
+        yield Orders(served)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 - threads set no event
+            await asyncio.sleep(0.01)
+
+
+async def a_while() -> None:
+    """Long enough for what looks every 20 ms to have done what it must not."""
+    await asyncio.sleep(0.15)
+
+
+def dated(timestamp: int) -> bytearray:
+    return build_batch([Record(offset=0, timestamp=timestamp, key=b"k", value=b"v")])
+
+
+# What producers notice.
+
+
+async def cleanup_policy(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        assert await topic.code_of(batch_of(1, key=None)) == ErrorCode.NONE
+        await topic.set("cleanup.policy", "compact")
+        assert await topic.code_of(batch_of(1, key=None)) == ErrorCode.INVALID_RECORD
+
+
+async def max_message_bytes(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        assert await topic.code_of(batch_of(1, value=bytes(2000))) == ErrorCode.NONE
+        await topic.set("max.message.bytes", "1000")
+        too_large = ErrorCode.MESSAGE_TOO_LARGE
+        assert await topic.code_of(batch_of(1, value=bytes(2000))) == too_large
+
+
+async def min_insync_replicas(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        assert await topic.code_of() == ErrorCode.NONE
+        await topic.set("min.insync.replicas", "2")
+        assert await topic.code_of() == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def message_timestamp_type(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        assert (await topic.produce()).log_append_time_ms == -1
+        await topic.set("message.timestamp.type", "LogAppendTime")
+        assert (await topic.produce()).log_append_time_ms > 0
+
+
+async def message_timestamp_before_max_ms(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        old = dated(NOW_MS - HOUR_MS)
+        assert await topic.code_of(old) == ErrorCode.NONE
+        await topic.set("message.timestamp.before.max.ms", "1000")
+        assert await topic.code_of(old) == ErrorCode.INVALID_TIMESTAMP
+
+
+async def message_timestamp_after_max_ms(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        early = dated(NOW_MS + HOUR_MS // 2)
+        assert await topic.code_of(early) == ErrorCode.NONE
+        await topic.set("message.timestamp.after.max.ms", "1000")
+        assert await topic.code_of(early) == ErrorCode.INVALID_TIMESTAMP
+
+
+async def compression_type(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        await topic.produce(batch_of(10))
+        await topic.set("compression.type", "zstd")
+        await topic.produce(batch_of(10))
+        data = (await topic.served.fetch("orders", 0)).records
+        assert isinstance(data, memoryview)
+        codecs = [batch.attributes & 7 for batch in scan_batches(data).batches]
+        assert codecs == [Codec.NONE, Codec.ZSTD]
+
+
+def level_of(codec: str, low: str, high: str) -> Callable[[Path], Awaitable[None]]:
+    async def proof(path: Path) -> None:
+        name = f"compression.{codec}.level"
+        texts = b"".join(b"%d sparrows and %d finches, " % (n * n, n) for n in range(2000))
+        async with orders(path, {}, compression_type=codec) as topic:
+            sizes = [0]
+            for level in (low, high):
+                await topic.set(name, level)
+                await topic.produce(batch_of(1, value=texts))
+                sizes.append(topic.log.size_bytes - sum(sizes))
+        assert sizes[2] < sizes[1]
+
+    return proof
+
+
+# What the log does.
+
+
+async def segment_bytes(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        for _ in range(3):
+            await topic.produce(batch_of(1, value=bytes(600_000)))
+        assert len(topic.log.segments) == 1
+        await topic.set("segment.bytes", str(1 << 20))
+        await topic.produce()
+        assert len(topic.log.segments) == 2
+
+
+async def segment_ms(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        await topic.produce()
+        await a_while()
+        assert len(topic.log.segments) == 1
+        await topic.set("segment.ms", "1")
+        await until(lambda: len(topic.log.segments) == 2)
+
+
+async def segment_jitter_ms(path: Path) -> None:
+    async with orders(path, {}, segment_ms=str(HOUR_MS)) as topic:
+        topic.log._jitter = 1.0
+        await topic.produce()
+        await a_while()
+        assert len(topic.log.segments) == 1
+        await topic.set("segment.jitter.ms", str(HOUR_MS))
+        await until(lambda: len(topic.log.segments) == 2)
+
+
+async def segment_index_bytes(path: Path) -> None:
+    async with orders(path, {}, index_interval_bytes="0") as topic:
+        for _ in range(6):
+            await topic.produce()
+        assert len(topic.log.segments) == 1
+        await topic.set("segment.index.bytes", "16")
+        await topic.produce()
+        assert len(topic.log.segments) == 2
+
+
+async def index_interval_bytes(path: Path) -> None:
+    async with orders(path, {}, segment_index_bytes="16") as topic:
+        for _ in range(6):
+            await topic.produce()
+        assert len(topic.log.segments) == 1, "no entry, so no full index"
+        await topic.set("index.interval.bytes", "0")
+        for _ in range(6):
+            await topic.produce()
+        assert len(topic.log.segments) > 1
+
+
+async def preallocate(path: Path) -> None:
+    async with orders(path, {}, segment_bytes=str(1 << 20)) as topic:
+        await topic.seal()
+        before = allocated(topic)
+        await topic.set("preallocate", "true")
+        await topic.seal()
+        assert allocated(topic) >= before + (1 << 20)
+
+
+def allocated(topic: Orders) -> int:
+    """Bytes that the active segment's file takes on the disk."""
+    files = sorted(Path(topic.log.directory).glob("*.log"))
+    return files[-1].stat().st_blocks * 512
+
+
+async def retention_ms(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        await topic.seal(dated(NOW_MS - HOUR_MS))
+        await topic.produce()
+        await a_while()
+        assert topic.log.log_start_offset == 0
+        await topic.set("retention.ms", str(HOUR_MS // 2))
+        await until(lambda: topic.log.log_start_offset == 1)
+
+
+async def retention_bytes(path: Path) -> None:
+    async with orders(path, {}) as topic:
+        await topic.seal()
+        await topic.produce()
+        await a_while()
+        assert topic.log.log_start_offset == 0
+        await topic.set("retention.bytes", "1")
+        await until(lambda: topic.log.log_start_offset > 0)
+
+
+def count_syncs(files: FaultyFileSystem, directory: str) -> list[str]:
+    """The files below a directory that are synced from here on."""
+    syncs: list[str] = []
+    check = files.faults.check
+
+    def note(action: str, path: str, size: int = 0) -> None:
+        if action == "sync" and path.startswith(directory):
+            syncs.append(path)
+        check(action, path, size)
+
+    files.faults.check = note  # type: ignore[method-assign]
+    return syncs
+
+
+def flushed_by(name: str, value: str) -> Callable[[Path], Awaitable[None]]:
+    async def proof(path: Path) -> None:
+        files = FaultyFileSystem()
+        async with orders(path, {"flush_on_acks_all": "false"}, files) as topic:
+            syncs = count_syncs(files, topic.log.directory)
+            await topic.produce()
+            await a_while()
+            assert syncs == []
+            await topic.set(name, value)
+            await topic.produce()
+            await until(lambda: bool(syncs))
+
+    return proof
+
+
+# What the cleaner does.
+
+
+def cleaned_after(name: str, before: str, after: str, **configs: Any) -> Callable[[Path], Any]:
+    """The log is not cleaned with one value, and then with the other it is."""
+
+    async def proof(path: Path) -> None:
+        configs[name.replace(".", "_")] = before
+        async with orders(path, CLEANING, cleanup_policy="compact", **configs) as topic:
+            for number in range(3):
+                await topic.seal(batch_of(1, value=b"%d" % number))
+            await a_while()
+            assert topic.log.clean_offset == 0
+            await topic.set(name, after)
+            await until(lambda: topic.log.clean_offset == 3)
+
+    return proof
+
+
+async def compaction_idle_roll_ms(path: Path) -> None:
+    broker = CLEANING | {"log_cleaner_idle_roll_ms": "-1"}
+    async with orders(path, broker, cleanup_policy="compact") as topic:
+        await topic.produce()
+        await a_while()
+        assert len(topic.log.segments) == 1
+        await topic.set("compaction.idle.roll.ms", "10")
+        await until(lambda: topic.log.clean_offset == 1)
+
+
+async def delete_retention_ms(path: Path) -> None:
+    async with orders(path, CLEANING, cleanup_policy="compact") as topic:
+        await topic.seal(build_batch([Record(offset=0, timestamp=NOW_MS, key=b"a", value=None)]))
+        await topic.seal()
+        await until(lambda: topic.log.clean_offset == 2)
+        assert None in await topic.values()
+        await topic.set("delete.retention.ms", "0")
+        await topic.seal(build_batch([Record(offset=0, timestamp=NOW_MS, key=b"b", value=None)]))
+        await topic.seal(batch_of(1, value=b"last"))
+        async with asyncio.timeout(20):
+            while (await topic.values()).count(None) > 1:  # noqa: ASYNC110 - as in `until`
+                await asyncio.sleep(0.02)
+
+
+async def compaction_unkeyed_records(path: Path) -> None:
+    configs: dict[str, Any] = {"cleanup_policy": "delete", "min_cleanable_dirty_ratio": "0.01"}
+    async with orders(path, CLEANING, **configs) as topic:
+        for value in (b"unkeyed", b"keyed"):
+            key = None if value == b"unkeyed" else b"key"
+            await topic.seal(batch_of(1, key=key, value=value))
+        await topic.set("compaction.unkeyed.records", "keep")
+        await topic.set("cleanup.policy", "compact")
+        await until(lambda: topic.log.clean_offset == 2)
+        assert await topic.values() == [b"unkeyed", b"keyed"]
+        await topic.set("compaction.unkeyed.records", "drop")
+        await topic.seal(batch_of(1, key=b"other", value=b"other"))
+        await until(lambda: topic.log.clean_offset == 3)
+        assert b"unkeyed" not in await topic.values()
+
+
+HOUR = str(HOUR_MS)
+PROOFS: dict[str, Callable[[Path], Awaitable[None]]] = {
+    "cleanup.policy": cleanup_policy,
+    "segment.bytes": segment_bytes,
+    "segment.ms": segment_ms,
+    "segment.jitter.ms": segment_jitter_ms,
+    "segment.index.bytes": segment_index_bytes,
+    "index.interval.bytes": index_interval_bytes,
+    "max.message.bytes": max_message_bytes,
+    "min.cleanable.dirty.ratio": cleaned_after("min.cleanable.dirty.ratio", "1", "0.1"),
+    "min.compaction.lag.ms": cleaned_after("min.compaction.lag.ms", HOUR, "0"),
+    "min.compaction.lag.bytes": cleaned_after("min.compaction.lag.bytes", "1000000", "0"),
+    "max.compaction.lag.ms": cleaned_after(
+        "max.compaction.lag.ms", HOUR, "1", min_cleanable_dirty_ratio="1"
+    ),
+    "compaction.idle.roll.ms": compaction_idle_roll_ms,
+    "delete.retention.ms": delete_retention_ms,
+    "compaction.unkeyed.records": compaction_unkeyed_records,
+    "retention.ms": retention_ms,
+    "retention.bytes": retention_bytes,
+    "message.timestamp.type": message_timestamp_type,
+    "message.timestamp.before.max.ms": message_timestamp_before_max_ms,
+    "message.timestamp.after.max.ms": message_timestamp_after_max_ms,
+    "compression.type": compression_type,
+    "compression.gzip.level": level_of("gzip", "1", "9"),
+    "compression.lz4.level": level_of("lz4", "9", "12"),
+    "compression.zstd.level": level_of("zstd", "1", "19"),
+    "flush.messages": flushed_by("flush.messages", "1"),
+    "flush.ms": flushed_by("flush.ms", "1"),
+    "preallocate": preallocate,
+    "min.insync.replicas": min_insync_replicas,
+}
+
+
+@pytest.mark.parametrize("name", PROOFS)
+async def test_a_property_has_its_effect_once_it_is_changed(name: str, tmp_path: Path) -> None:
+    await PROOFS[name](tmp_path)
+
+
+def test_every_property_has_a_proof_or_says_that_it_has_no_effect() -> None:
+    for declared in properties_of(LogConfig).values():
+        says_so = "Of no effect" in declared.doc or "not offered" in declared.doc
+        assert declared.internal or says_so or declared.name in PROOFS, declared.name
