@@ -87,6 +87,11 @@ class TopicRefused:
     message: str
 
     @classmethod
+    def by_disk(cls, message: str) -> Self:
+        """A disk failed."""
+        return cls(error_code=ErrorCode.KAFKA_STORAGE_ERROR, message=message)
+
+    @classmethod
     def unknown(cls, name: str) -> Self:
         """There is no such topic."""
         return cls(

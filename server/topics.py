@@ -1,10 +1,5 @@
 """The topics of the broker: created, deleted and opened; the metadata store says which there are.
 
-    /topics/<name>     {"id": "...", "partitions": ["<directory id>", ...], "configs": {...}}
-    /creating/<id>     its logs are not all there yet: nobody was told of it; with a number, of its
-                       partitions from that one on
-    /deleted/<id>      {"name": "..."}: its files are still to be removed
-
 The store goes first, the files follow. A crash between the two is healed at the next start: the logs of
 a topic that was being created, or of partitions that were being added, are made anew, those of a
 deleted topic are removed. A log that should be there and is not takes its partition offline, and a
@@ -20,7 +15,6 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from cleaner.text import count_text
 from protocol.error_codes import ErrorCode
@@ -35,7 +29,9 @@ from server.topic import (
 )
 from server.topic_configs import TopicConfigs
 from server.topic_creation import check_creation, fault_of_growth
-from server.topic_files import close_logs, create_logs, refuse_strays, remove_added, spread
+from server.topic_files import close_logs, create_logs, spread
+from server.topic_growth import TopicGrowth
+from server.topic_keys import CREATING, DELETED, TOPICS, as_json, topic_json
 from server.topic_names import (
     new_topic_id,
     parse_id,
@@ -52,9 +48,6 @@ from storage.recovery_progress import RecoveryProgress
 
 _log = logging.getLogger("server.topics")
 
-TOPICS = "/topics/"
-CREATING = "/creating/"
-DELETED = "/deleted/"
 PROGRESS_SECONDS = 5.0
 """A start that takes longer says now and then how far it is."""
 
@@ -63,8 +56,9 @@ class Topics:
     """The sole owner of which topics exist. Lives on the event loop; disk work runs in threads."""
 
     __slots__ = (
-        "_by_id", "_by_name", "_defaults", "_directories", "_files", "_has_all_directories", "_lock",
-        "_new_id", "_on_removed", "_progress", "_recovery_threads", "_removals", "_store", "_unclean",
+        "_by_id", "_by_name", "_defaults", "_directories", "_files", "_growth",
+        "_has_all_directories", "_lock", "_new_id", "_on_removed", "_progress", "_recovery_threads",
+        "_removals", "_store", "_unclean",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +92,7 @@ class Topics:
         self._recovery_threads = recovery_threads
         self._progress = progress if progress is not None else RecoveryProgress()
         self._has_all_directories = has_all_directories
+        self._growth = TopicGrowth(store, directories, has_all_directories=has_all_directories)
         # Orders creations and deletions, so that what was checked stays true until it is written.
         self._lock = asyncio.Lock()
         # State
@@ -148,7 +143,7 @@ class Topics:
                 await self._mark_deleted(topic)
             elif len(topic.born) < len(topic.partitions):
                 told = replace(topic, partitions=topic.born)
-                await self._undo_growth(told)
+                await self._growth.undo(told)
                 undone.add(CREATING + topic_id_text(topic.id))
                 self._publish(told)
             else:
@@ -243,11 +238,11 @@ class Topics:
     async def _create(self, planned: Topic) -> Topic | TopicRefused:
         directories = spread(self._directories, len(planned.partitions))
         if not directories:
-            return _refused_by_disk("all log directories are offline")
+            return TopicRefused.by_disk("all log directories are offline")
         result = await self._store.txn(
             [Compare(key=TOPICS + planned.name, mod_revision=0)],
             [
-                Put(key=TOPICS + planned.name, value=_to_json(planned, directories)),
+                Put(key=TOPICS + planned.name, value=topic_json(planned, directories)),
                 Put(key=CREATING + topic_id_text(planned.id), value=""),
             ],
         )
@@ -271,7 +266,7 @@ class Topics:
         _log.error("%s: cannot be created: %s", planned.name, error)
         await self._mark_deleted(planned)
         self._remove_later(planned.name, planned.id)
-        return _refused_by_disk(str(error))
+        return TopicRefused.by_disk(str(error))
 
     # Adding partitions.
 
@@ -290,69 +285,13 @@ class Topics:
             refusal = fault_of_growth(topic, count, self._defaults.partitions_max)
             if refusal is not None:
                 return refusal
-            new = (
-                OfflineLog.unborn(name, number) for number in range(len(topic.partitions), count)
-            )
-            grown = replace(topic, partitions=(*topic.partitions, *new))
-            return grown if validate_only else await self._grow(topic, grown)
-
-    async def _grow(self, topic: Topic, grown: Topic) -> Topic | TopicRefused:
-        count = len(grown.partitions) - len(topic.partitions)
-        directories = spread(self._directories, count)
-        if not directories:
-            return _refused_by_disk("all log directories are offline")
-        try:
-            await self._clear_for_growth(topic)
-        except StorageError as error:
-            return _refused_by_disk(str(error))
-        await self._note_growth(topic, [each.directory_id for each in directories])
-        try:
-            grown = await asyncio.to_thread(create_logs, grown, directories)
-            await self._store.txn((), [Delete(key=CREATING + topic_id_text(topic.id))])
-        except StorageError as error:
-            _log.error("%s: partitions cannot be added: %s", topic.name, error)
-            await self._undo_growth(topic)
-            return _refused_by_disk(str(error))
-        self._publish(grown)
-        _log.info("%s: %d partitions were added", topic.name, count)
-        return grown
-
-    async def _clear_for_growth(self, topic: Topic) -> None:
-        """Have no files where the new logs shall be: remains of an attempt that failed may go."""
-        attempted = await self._store.get(CREATING + topic_id_text(topic.id))
-        if attempted is None:
-            await asyncio.to_thread(refuse_strays, topic, self._directories)
-        else:
-            await asyncio.to_thread(remove_added, topic, self._directories)
-
-    async def _undo_growth(self, topic: Topic) -> None:
-        """Take back partitions that nobody was told of; `topic` is as it was before.
-
-        The store goes first: whatever becomes of the disk then, no partition that the store knows
-        loses its files. What cannot be removed is left to the next start.
-        """
-        await self._note_growth(topic, [])
-        try:
-            await asyncio.to_thread(remove_added, topic, self._directories)
-            if self._has_all_directories:
-                await self._store.txn((), [Delete(key=CREATING + topic_id_text(topic.id))])
-        except StorageError as error:
-            _log.warning("%s: added partitions cannot be removed yet: %s", topic.name, error)
-
-    async def _note_growth(self, topic: Topic, directory_ids: Sequence[str]) -> None:
-        """Write where logs are added to the topic's, and that nobody was told of them yet."""
-        key, count = TOPICS + topic.name, len(topic.partitions)
-        entry = await self._store.get(key)
-        assert entry is not None, "only this class creates and deletes topics"
-        content = json.loads(entry.value)
-        held = content["partitions"][:count] + list(directory_ids)
-        await self._store.txn(
-            (),
-            [
-                Put(key=key, value=_json(content | {"partitions": held})),
-                Put(key=CREATING + topic_id_text(topic.id), value=str(count)),
-            ],
-        )
+            new = range(len(topic.partitions), count)
+            unborn = tuple(OfflineLog.unborn(name, number) for number in new)
+            planned = replace(topic, partitions=topic.partitions + unborn)
+            grown = planned if validate_only else await self._growth.grow(topic, planned)
+            if isinstance(grown, Topic) and not validate_only:
+                self._publish(grown)
+            return grown
 
     # Changing.
 
@@ -391,7 +330,7 @@ class Topics:
         content = json.loads(entry.value) | {"configs": altered.overrides}
         result = await self._store.txn(
             [Compare(key=key, mod_revision=entry.mod_revision)],
-            [Put(key=key, value=_json(content))],
+            [Put(key=key, value=as_json(content))],
         )
         if not result.succeeded:
             return TopicRefused(
@@ -488,23 +427,6 @@ class Topics:
 
     def _publish(self, topic: Topic) -> None:
         self._by_name[topic.name] = self._by_id[topic.id] = topic
-
-
-def _refused_by_disk(message: str) -> TopicRefused:
-    return TopicRefused(error_code=ErrorCode.KAFKA_STORAGE_ERROR, message=message)
-
-
-def _to_json(topic: Topic, directories: Sequence[LogDirectory]) -> str:
-    content: dict[str, Any] = {
-        "id": topic_id_text(topic.id),
-        "partitions": [directory.directory_id for directory in directories],
-        "configs": dict(topic.overrides),
-    }
-    return _json(content)
-
-
-def _json(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, separators=(",", ":"))
 
 
 def _settle(logs: Sequence[PartitionLog]) -> None:

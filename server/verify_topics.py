@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 
 from server.metadata_files import content_of, read_metadata
+from server.topic_keys import CREATING, DELETED, TOPICS
 from server.topic_names import parse_id
-from server.topics import CREATING, DELETED, TOPICS
 from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.findings import Check, Finding, Findings

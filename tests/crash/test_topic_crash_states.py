@@ -19,7 +19,7 @@ import pytest
 from server import metadata_log
 from server.embedded_store import EmbeddedMetadataStore
 from server.metadata_store import RangeResult
-from server.topics import CREATING, DELETED
+from server.topic_keys import CREATING, DELETED
 from storage.log_directory import LogDirectory
 from tests.crash.topic_workload import CrashState, TopicWorkload, check_state
 from tests.harness.memory_fs import MemoryFileSystem

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from server.metadata_log import MetadataLog
-from server.topics import CREATING, DELETED, TOPICS
+from server.topic_keys import CREATING, DELETED, TOPICS
 from server.verify_topics import verify_topics
 from storage.findings import Severity
 from storage.paths import topic_directory, topic_id_text
