@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from protocol.error_codes import ErrorCode
+from protocol.errors import EncodeError
 from protocol.group_records import GroupMetadataKey, GroupRecord
 from server.clock import Clock
 from server.group_commit import GroupCommit
@@ -161,7 +162,7 @@ class GroupCoordinator:
         group_id = entry.group.group_id
         group_is_gone = (GroupRecord(GroupMetadataKey(group=group_id), None),)
         batches = (*tombstone_batches(group_id, entry.offsets.keys()), group_is_gone)
-        offsets = await asyncio.gather(*(self._appended(entry, batch) for batch in batches))
+        offsets = await asyncio.gather(*(self.append(entry, batch) for batch in batches))
         for batch, first_offset in zip(batches, offsets, strict=True):
             entry.offsets.applied(batch, first_offset)
             entry.note_stored(batch, first_offset)
@@ -200,7 +201,7 @@ class GroupCoordinator:
 
     def _write(self, entry: GroupEntry, records: Sequence[GroupRecord]) -> None:
         entry.writes += 1
-        task = asyncio.create_task(self._written(entry, self._appended(entry, records), records))
+        task = asyncio.create_task(self._written(entry, self.append(entry, records), records))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
@@ -221,14 +222,15 @@ class GroupCoordinator:
         if not entry.writes:
             self._settled(entry)
 
-    def _appended(self, entry: GroupEntry, records: Sequence[GroupRecord]) -> Awaitable[int]:
+    def append(self, entry: GroupEntry, records: Sequence[GroupRecord]) -> Awaitable[int]:
         """Append now; what is returned raises whatever goes wrong."""
         try:
             return self.topic.append(self.topic.partition_of(entry.group.group_id), records)
+        except EncodeError as error:
+            # A name that the flexible versions of a request can carry, and a record cannot.
+            return _failed(RecordsTooLarge(str(error)))
         except StorageError as error:
-            future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            future.set_exception(error)
-            return future
+            return _failed(error)
 
     def _settled(self, entry: GroupEntry) -> None:
         """Everything that the group has written is durable, or failed: say what was held."""
@@ -279,4 +281,10 @@ def _as_error(answer: Answer, error_code: ErrorCode) -> Answer:
 def _now(answer: A) -> Awaitable[A]:
     future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
     future.set_result(answer)
+    return future
+
+
+def _failed(error: StorageError) -> Awaitable[int]:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
     return future

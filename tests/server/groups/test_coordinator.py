@@ -1,0 +1,195 @@
+"""The coordinator: what members hear is on disk first, and is there after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+from collections.abc import Awaitable
+from pathlib import Path
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from server.groups.coordinator import GroupCoordinator
+from server.groups.events import Join, Leave, Sync
+from server.groups.group import Group, GroupState
+from server.groups.member import MemberProtocol
+from server.groups.outcome import Joined, Left
+from tests.harness.faulty_fs import FaultyFileSystem
+from tests.harness.served_broker import serving_broker, serving_broker_on
+
+PROPERTIES = {"group_initial_rebalance_delay_ms": "0", "offsets_topic_num_partitions": "2"}
+
+
+def join_of(member_id: str, metadata: bytes = b"topics", *, is_new: bool = True) -> Join:
+    return Join(
+        member_id="" if is_new else member_id,
+        new_member_id=member_id,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=(MemberProtocol("range", metadata),),
+    )
+
+
+async def joined(groups: GroupCoordinator, group_id: str, join: Join) -> Joined:
+    return await asyncio.wait_for(await groups.join(group_id, join), 10)
+
+
+async def stabilize(groups: GroupCoordinator, group_id: str = "group", member: str = "m") -> None:
+    """A group of one member, whose work is its own name."""
+    answer = await joined(groups, group_id, join_of(member))
+    assert answer.error_code == ErrorCode.NONE
+    synced = await groups.sync(group_id, sync_of(member, answer.generation))
+    assert synced.assignment == member.encode()
+
+
+def sync_of(member: str, generation: int) -> Sync:
+    assignments = {member: member.encode()}
+    return Sync(member_id=member, generation=generation, assignments=assignments)
+
+
+def described(groups: GroupCoordinator, group_id: str = "group") -> Group:
+    group = groups.describe(group_id)
+    assert isinstance(group, Group)
+    return group
+
+
+async def test_members_go_on_after_a_restart(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        await stabilize(served.broker.groups)
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        await groups.table.loaded()
+        assert groups.heartbeat("group", "m", None, 1) == ErrorCode.NONE
+        synced = await groups.sync("group", sync_of("m", 1))
+        assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"m")
+
+
+async def test_until_groups_are_read_nobody_is_told_anything_false(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        await stabilize(served.broker.groups)
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        groups.table._loading.add(groups.topic.partition_of("other"))
+        await groups.table.loaded()
+        groups.table._loading = {0, 1}
+        groups.table._entries.clear()
+        assert groups.heartbeat("group", "m", None, 1) == ErrorCode.NONE
+        assert (await joined(groups, "group", join_of("n"))).error_code == loading
+        assert (await groups.sync("group", sync_of("m", 1))).error_code == loading
+        assert groups.leave("group", [Leave(member_id="m")]) == loading
+        assert groups.describe("group") == groups.groups() == loading
+        assert await groups.delete("group") == loading
+
+
+async def test_the_session_of_a_member_that_is_gone_ends_after_a_restart(tmp_path: Path) -> None:
+    join = join_of("m")
+    short = dataclasses.replace(join, session_timeout_ms=50)
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        await joined(groups, "group", short)
+        await groups.sync("group", sync_of("m", 1))
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        await groups.table.loaded()
+        empty = Leave(member_id="m")
+        for _ in range(1_000):
+            if described(groups).state is GroupState.EMPTY:
+                break
+            await asyncio.sleep(0.01)
+        assert await left(groups.leave("group", [empty])) == (ErrorCode.UNKNOWN_MEMBER_ID,)
+        assert described(groups).generation == 2
+
+
+async def test_what_cannot_be_written_is_not_told_and_the_group_is_as_it_was(
+    tmp_path: Path,
+) -> None:
+    files = FaultyFileSystem()
+    async with serving_broker_on(files, tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        await stabilize(groups)
+        waiting = await groups.join("group", join_of("n"))
+        again = await joined(groups, "group", join_of("m", is_new=False))
+        assert again.generation == (await waiting).generation == 2
+        follower = groups.sync("group", Sync(member_id="n", generation=2, assignments={}))
+        files.faults.fail("append to", errno.ENOSPC, path="__consumer_offsets")
+
+        leader = groups.sync("group", sync_of("m", 2))
+
+        unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert (await leader).error_code == (await follower).error_code == unavailable
+        assert described(groups).generation == 1
+        assert groups.heartbeat("group", "m", None, 1) == ErrorCode.NONE
+        assert groups.heartbeat("group", "n", None, 2) == ErrorCode.UNKNOWN_MEMBER_ID
+        files.faults.heal()
+        await stabilize(groups, "other")
+
+
+@pytest.mark.parametrize(
+    ("group_id", "metadata_bytes"), [("group", 2 << 20), ("g" * 40_000, 1)], ids=["data", "name"]
+)
+async def test_what_no_record_can_hold_is_refused(
+    tmp_path: Path, group_id: str, metadata_bytes: int
+) -> None:
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        answer = await joined(groups, group_id, join_of("m", metadata=bytes(metadata_bytes)))
+        synced = await groups.sync(group_id, sync_of("m", answer.generation))
+        assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert len(groups.table) == 0
+
+
+async def test_a_deleted_group_is_gone_for_good(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        await stabilize(groups)
+        assert await groups.delete("group") == ErrorCode.NON_EMPTY_GROUP
+        assert await left(groups.leave("group", [Leave(member_id="m")])) == (ErrorCode.NONE,)
+        assert await groups.delete("group") == ErrorCode.NONE
+        assert await groups.delete("group") == ErrorCode.GROUP_ID_NOT_FOUND
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        await groups.table.loaded()
+        assert groups.describe("group") is None
+
+
+async def left(answer: Awaitable[Left] | ErrorCode) -> tuple[ErrorCode, ...]:
+    assert not isinstance(answer, ErrorCode)
+    return (await answer).error_codes
+
+
+async def test_of_a_group_that_nobody_joined_nothing_is_kept(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        stranger = join_of("stranger", is_new=False)
+        assert (await joined(groups, "a", stranger)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        assert groups.heartbeat("a", "m", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await left(groups.leave("a", [Leave(member_id="m")])) == (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+        )
+        unfit = dataclasses.replace(stranger, protocols=(), member_id="")
+        answer = await joined(groups, "b", unfit)
+        assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert len(groups.table) == 0
+
+
+async def test_who_waits_is_answered_when_the_broker_stops(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        await stabilize(groups)
+        waiting = await groups.join("group", join_of("n"))
+    answer = await asyncio.wait_for(waiting, 1)
+    assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("group_id", ["../../etc", "a/b", "\0", "ü" * 300, "x" * 10_000])
+async def test_a_group_id_is_just_a_name(tmp_path: Path, group_id: str) -> None:
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        await stabilize(served.broker.groups, group_id)
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        await groups.table.loaded()
+        assert described(groups, group_id).state is GroupState.STABLE
