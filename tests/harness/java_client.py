@@ -54,6 +54,13 @@ class JavaClient:
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
 
+    def member_command(
+        self, bootstrap: str, group: str, topic: str, properties: Mapping[str, str]
+    ) -> list[str]:
+        """What runs a member of a group that says what it has handled (see Conformance.java)."""
+        pairs = [f"{name}={value}" for name, value in properties.items()]
+        return [*self._command, "group", bootstrap, group, topic, *pairs]
+
     def admin(self, bootstrap: str, lines: Sequence[str]) -> list[str]:
         """Run the verbs (see Conformance.java); one answer a line."""
         with tempfile.TemporaryFile() as output:

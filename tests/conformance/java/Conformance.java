@@ -21,6 +21,7 @@ import org.apache.kafka.clients.admin.NewPartitions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -30,6 +31,9 @@ import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
+import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.quota.ClientQuotaFilter;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
@@ -41,6 +45,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * produce BOOTSTRAP TOPIC=CODEC...   records from standard input, sent to every topic named
  * consume BOOTSTRAP TOPIC...         every partition from the start to its end, to standard output
  * follow BOOTSTRAP TOPIC COUNT       COUNT records of partition 0, however long it takes; an offset a line
+ * group BOOTSTRAP GROUP TOPIC K=V... a member of a group: what it has handled, "partition offset" a line; until SIGTERM
  * admin BOOTSTRAP                    verbs from standard input, one answer a line (see Admin below)
  * </pre>
  * A record on standard input is: key, value; on standard output: topic, partition int32, offset int64, key, value.
@@ -57,6 +62,7 @@ public final class Conformance {
             case "consume" -> consume(arguments[1], rest);
             case "follow" -> follow(arguments[1], arguments[2], Integer.parseInt(arguments[3]));
             case "admin" -> admin(arguments[1]);
+            case "group" -> group(arguments[1], arguments[2], arguments[3], rest.subList(2, rest.size()));
             default -> throw new IllegalArgumentException(arguments[0]);
         }
     }
@@ -80,6 +86,53 @@ public final class Conformance {
                     future.get();
                 }
             }
+        }
+    }
+
+    private static void group(String bootstrap, String group, String topic, List<String> settings) {
+        Properties properties = properties(bootstrap);
+        properties.put("group.id", group);
+        properties.put("auto.offset.reset", "earliest");
+        properties.put("enable.auto.commit", "false");
+        properties.put("reconnect.backoff.max.ms", "500");
+        for (String setting : settings) {
+            String[] pair = setting.split("=", 2);
+            properties.put(pair[0], pair[1]);
+        }
+        var consumer = new KafkaConsumer<>(properties, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+        Thread running = Thread.currentThread();
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            consumer.wakeup();
+            try {
+                running.join();
+            } catch (InterruptedException interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }));
+        try (consumer) {
+            consumer.subscribe(List.of(topic));
+            while (true) {
+                handle(consumer);
+            }
+        } catch (WakeupException end) {
+            // SIGTERM: leave the group and end.
+        }
+    }
+
+    private static void handle(KafkaConsumer<byte[], byte[]> consumer) {
+        StringBuilder said = new StringBuilder();
+        for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
+            said.append(record.partition()).append(' ').append(record.offset()).append('\n');
+        }
+        if (said.length() == 0) {
+            return;
+        }
+        System.out.print(said);
+        System.out.flush();
+        try {
+            consumer.commitSync();
+        } catch (CommitFailedException | RebalanceInProgressException | RetriableException rebalanced) {
+            // Somebody else has the partition, and handles it again.
         }
     }
 

@@ -1,0 +1,112 @@
+"""Consumer groups with real clients: members come, go and die while a topic is written to.
+
+Each run ends with every acknowledged record handled at least once, the ends committed, and nobody
+stuck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.conftest import or_skip
+from tests.harness.broker_process import BrokerProcess
+from tests.harness.clients import create_topic
+from tests.harness.group_run import GroupRun, until
+
+COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
+JAVA_COOPERATIVE = {
+    "partition.assignment.strategy": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+}
+PARTITIONS = 6
+
+CLIENTS = [
+    pytest.param("confluent-kafka", {}, id="confluent-kafka"),
+    pytest.param("confluent-kafka", COOPERATIVE, id="confluent-kafka-cooperative"),
+    pytest.param("kafka-python", {}, id="kafka-python"),
+    pytest.param("aiokafka", {}, id="aiokafka"),
+    pytest.param("kcat", {}, id="kcat"),
+    pytest.param("java-3.9", {}, id="java-3.9"),
+    pytest.param("java-4.3", JAVA_COOPERATIVE, id="java-4.3-cooperative"),
+]
+
+
+@pytest.fixture(scope="module")
+def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker of this file's own: it is killed."""
+    properties = {"group.initial.rebalance.delay.ms": 200, "offsets.topic.num.partitions": 3}
+    with BrokerProcess(tmp_path_factory.mktemp("groups"), properties) as process:
+        yield process
+
+
+@contextmanager
+def run_of(broker: BrokerProcess, folder: Path, client: str, topic: str) -> Iterator[GroupRun]:
+    or_skip(client)
+    create_topic(broker.bootstrap_servers, topic, partitions=PARTITIONS)
+    run = GroupRun(folder, broker.bootstrap_servers, topic, client)
+    try:
+        yield run
+    finally:
+        run.end()
+
+
+@pytest.mark.parametrize(("client", "properties"), CLIENTS)
+def test_three_members_come_and_go_and_die_and_the_broker_dies_too(
+    group_broker: BrokerProcess,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    client: str,
+    properties: dict[str, str],
+) -> None:
+    topic = f"work-{request.node.callspec.id}"
+    with run_of(group_broker, tmp_path, client, topic) as run:
+        run.write()
+        first = run.start(properties)
+        run.until_all_work(first)
+        second, third = run.start(properties), run.start(properties)
+        run.until_all_work(first, second, third)
+
+        group_broker.kill()
+        group_broker.start()
+        run.until_all_work(first, second, third)
+
+        third.leave()
+        run.until_all_work(first, second)
+        second.kill()
+        run.stop_writing()
+        run.until_all_is_handled()
+        first.leave()
+
+        before = set(run.written)
+        last = run.start(properties)
+        run.write()
+        run.until_all_work(last)
+        run.stop_writing()
+        run.until_all_is_handled()
+        assert not before & set(last.handled()), "what was committed was handled again"
+        last.leave()
+        until("the group is empty", lambda: run.state() == "EMPTY with 0 members", run.state)
+
+
+@pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python", "aiokafka", "java-4.3"])
+def test_a_static_member_comes_back_and_nobody_rebalances(
+    group_broker: BrokerProcess, tmp_path: Path, client: str
+) -> None:
+    with run_of(group_broker, tmp_path, client, f"static-{client}") as run:
+        run.write()
+        members = [run.start({"group.instance.id": f"instance-{number}"}) for number in (1, 2)]
+        run.until_all_work(*members)
+        generation = run.generation()
+
+        members[0].kill()
+        back = run.start({"group.instance.id": "instance-1"})
+        run.until_all_work(back, members[1])
+
+        assert run.generation() == generation
+        run.stop_writing()
+        run.until_all_is_handled()
+        for member in (back, members[1]):
+            member.leave()

@@ -1,0 +1,212 @@
+"""Members of one group as processes, a producer beside them, and what all of it came to."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from protocol.group_records import GroupMetadataKey, GroupMetadataValue, read_record
+from server.groups.offsets_topic import OFFSETS_TOPIC
+from tests.harness.broker_process import CHECKOUT
+from tests.harness.clients import ConfluentClient
+from tests.harness.java_client import JavaClient
+
+SECONDS_MAX = 60.0
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+class MemberProcess:
+    """One member."""
+
+    def __init__(self, command: list[str], output: Path) -> None:
+        self.output = output
+        self._errors = output.with_name(f"{output.name}.err")
+        with output.open("wb") as file, self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(command, cwd=CHECKOUT, stdout=file, stderr=errors)
+
+    def handled(self) -> list[Place]:
+        """What it has handled so far, in its order."""
+        lines = self.output.read_text().splitlines(keepends=True)
+        words = (line.split() for line in lines if line.endswith("\n"))
+        return [(int(partition), int(offset)) for partition, offset in words]
+
+    def leave(self) -> None:
+        """Let it end in order."""
+        self.process.terminate()
+        code = self.process.wait(SECONDS_MAX)
+        assert code in (0, 143), f"a member ended with {code}: {self.complaints()}"
+
+    def has_handled_more_than(self, count: int) -> bool:
+        """Whether it has; it must not have ended."""
+        code = self.process.poll()
+        assert code is None, f"a member ended by itself with {code}: {self.complaints()}"
+        return len(self.handled()) > count
+
+    def complaints(self) -> str:
+        """The end of what it wrote to its standard error."""
+        return self._errors.read_text()[-2000:]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class GroupRun:
+    """A group of members of one kind of client, that read a topic while it is written to."""
+
+    def __init__(self, folder: Path, bootstrap: str, topic: str, client: str) -> None:
+        self.folder, self.bootstrap, self.topic = folder, bootstrap, topic
+        self.client = client
+        self.group_id = f"group of {topic}"
+        self.members: list[MemberProcess] = []
+        self.written: set[Place] = set()
+        self._is_writing = threading.Event()
+        self._writer: threading.Thread | None = None
+        self._errors: list[str] = []
+
+    # Members.
+
+    def start(self, properties: Mapping[str, str] | None = None) -> MemberProcess:
+        """A member more."""
+        output = self.folder / f"{self.topic}.{len(self.members)}"
+        member = MemberProcess(self._command(dict(properties or {})), output)
+        self.members.append(member)
+        return member
+
+    def _command(self, properties: dict[str, str]) -> list[str]:
+        if self.client.startswith("java-"):
+            timeouts = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "500"}
+            if properties.get("group.protocol") == "consumer":
+                timeouts = {}
+            java = JavaClient(self.client.removeprefix("java-"))
+            settings = {**timeouts, **properties}
+            return java.member_command(self.bootstrap, self.group_id, self.topic, settings)
+        if self.client == "kcat":
+            settings = {
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": "200",
+                "session.timeout.ms": "6000",
+                "heartbeat.interval.ms": "500",
+                **properties,
+            }
+            options = [word for pair in settings.items() for word in ("-X", "=".join(pair))]
+            base = ["kcat", "-b", self.bootstrap, "-q", "-u", "-E", "-f", "%p %o\n", *options]
+            return [*base, "-G", self.group_id, self.topic]
+        pairs = [f"{name}={value}" for name, value in properties.items()]
+        program = [sys.executable, "-m", "tests.harness.group_member", self.client]
+        return [*program, self.bootstrap, self.group_id, self.topic, *pairs]
+
+    def handled(self) -> set[Place]:
+        """What any member has handled."""
+        return {place for member in self.members for place in member.handled()}
+
+    def until_all_work(self, *members: MemberProcess) -> None:
+        """Wait until each of them has handled something that is new."""
+        before = {member: len(member.handled()) for member in members}
+        until(
+            "all members work",
+            lambda: all(member.has_handled_more_than(before[member]) for member in members),
+            self.state,
+        )
+
+    def until_all_is_handled(self) -> None:
+        """Wait until nothing that was acknowledged is left, and until that is committed."""
+        until(
+            "all is handled",
+            lambda: self.written <= self.handled(),
+            lambda: f"{len(self.written - self.handled())} are missing; {self.state()}",
+        )
+        until("all is committed", lambda: self.committed() == self.ends(), self.state)
+
+    # Records.
+
+    def write(self) -> None:
+        """Write from here on, beside everything else."""
+        self._is_writing.set()
+        self._writer = threading.Thread(target=self._write, daemon=True)
+        self._writer.start()
+
+    def stop_writing(self) -> None:
+        """Stop; all that was written is acknowledged."""
+        self._is_writing.clear()
+        assert self._writer is not None
+        self._writer.join(SECONDS_MAX)
+        assert not self._errors, self._errors[0]
+
+    def _write(self) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "linger.ms": 20, "partitioner": "random"}
+        )
+        while self._is_writing.is_set():
+            for _ in range(20):
+                producer.produce(self.topic, key=None, value=b"x" * 50, on_delivery=self._delivered)
+            producer.poll(0.05)
+        producer.flush(SECONDS_MAX)
+
+    def _delivered(self, error: object, message: object) -> None:
+        if error is not None:
+            self._errors.append(str(error))
+        else:
+            self.written.add((message.partition(), message.offset()))  # type: ignore[attr-defined]
+
+    # What the broker says.
+
+    def ends(self) -> dict[int, int]:
+        """The ends of the partitions that have records."""
+        ends: dict[int, int] = {}
+        for partition, offset in self.written:
+            ends[partition] = max(ends.get(partition, 0), offset + 1)
+        return ends
+
+    def committed(self) -> dict[int, int]:
+        """What the group has committed, where that is anything."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        parts = [TopicPartition(self.topic, partition) for partition in self.ends()]
+        asked = [ConsumerGroupTopicPartitions(self.group_id, parts)]
+        (future,) = admin.list_consumer_group_offsets(asked).values()
+        answered = future.result(10).topic_partitions
+        return {each.partition: each.offset for each in answered if each.offset >= 0}
+
+    def generation(self) -> int:
+        """The group's last that has an assignment, as `__consumer_offsets` says."""
+        generation = 0
+        for _, _, _, key, value in ConfluentClient().consume(self.bootstrap, [OFFSETS_TOPIC]):
+            record = read_record(key or b"", value)
+            if record.key == GroupMetadataKey(group=self.group_id):
+                assert isinstance(record.value, GroupMetadataValue)
+                generation = record.value.generation
+        return generation
+
+    def state(self) -> str:
+        """What the broker says of the group, for a message."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        (future,) = admin.describe_consumer_groups([self.group_id]).values()
+        try:
+            group = future.result(10)
+        except Exception as error:  # noqa: BLE001 - it goes into a message
+            return str(error)
+        return f"{group.state.name} with {len(group.members)} members"
+
+    def end(self) -> None:
+        """Kill what still runs."""
+        self._is_writing.clear()
+        for member in self.members:
+            if member.process.poll() is None:
+                member.kill()
+
+
+def until(what: str, is_so: Callable[[], bool], describe: Callable[[], str]) -> None:
+    """Wait for something that others bring about; a message says what is there instead."""
+    end_s = time.monotonic() + SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < end_s, f"{what}: not after {SECONDS_MAX} s; {describe()}"
+        time.sleep(0.1)
