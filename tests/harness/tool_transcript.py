@@ -27,6 +27,8 @@ VOLATILE = (
     (re.compile(r'("logDir":)"[^"]*"'), r"\1<path>"),
     (re.compile(r"(LastTimestamp\S*\s+)\d+"), r"\1<ms>"),
     (re.compile(r"\b\d{13}\b"), "<ms>"),
+    # Columns are as wide as what is in them, a port for one.
+    (re.compile(r"(?<=\S) {2,}"), " "),
     # With eligible leader replicas, Kafka 4 sets this for the whole cluster as it is formatted.
     (re.compile(r"(Configs: )min\.insync\.replicas=1,?"), r"\1"),
 )
