@@ -87,7 +87,9 @@ class GroupTable:
 
     async def loaded(self) -> None:
         """Wait until there is nothing to read any more."""
-        await asyncio.gather(*self._loaders)
+        if self._loaders:
+            # Not `gather`: whoever stops waiting must not stop them.
+            await asyncio.wait(self._loaders)
 
     async def _load_all(self, waiting: deque[int], on_loaded: Callable[[GroupEntry], None]) -> None:
         while waiting:

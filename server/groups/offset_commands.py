@@ -117,7 +117,8 @@ class OffsetCommands:
         return outcome if failed is ErrorCode.NONE else failed
 
     async def topic_deleted(self, topic: str) -> None:
-        """Forget all that was committed for a topic that is gone."""
+        """Forget all that was committed for a topic that is gone, once all of it is known."""
+        await self._table.loaded()
         async for entry in self._entries():
             partitions = entry.offsets.by_topic().get(topic, {})
             await self._forget(entry, [(topic, partition) for partition in partitions])

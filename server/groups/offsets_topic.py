@@ -162,7 +162,8 @@ class OffsetsTopic:
                     value=None if record.value is None else write_value(record.value),
                 )
                 for index, record in enumerate(records)
-            ]
+            ],
+            max_timestamp=now_ms,
         )
 
 

@@ -102,6 +102,15 @@ async def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
         assert await committed(served) == {("u", 0): 6}
 
 
+async def test_offsets_that_are_still_being_read_go_with_their_topic_too(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 5)])
+
+    async with serving_broker(tmp_path) as served:
+        await served.broker.offsets.topic_deleted("t")
+        assert await committed(served) == {}
+
+
 async def test_more_offsets_than_a_batch_takes_are_forgotten(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         for start in (0, 1000, 2000):
