@@ -16,15 +16,10 @@ from server.groups.group_entry import GroupEntry
 from server.groups.group_table import GroupTable
 from server.topics import Topics
 
-GROUPS_A_TURN = 50
-"""So many are looked at before the event loop gets the interpreter, if it wants it."""
-
 
 def group_facts(table: GroupTable, topics: Topics) -> Iterator[GroupFacts]:
     """Every group that is known by now."""
-    for number, entry in enumerate(table.entries()):
-        if number % GROUPS_A_TURN == 0:
-            time.sleep(0)
+    for entry in table.entries():
         group = entry.group
         yield GroupFacts(
             group_id=group.group_id,
@@ -36,6 +31,8 @@ def group_facts(table: GroupTable, topics: Topics) -> Iterator[GroupFacts]:
 
 def _topics(entry: GroupEntry, topics: Topics) -> Iterator[GroupTopicFacts]:
     for name, partitions in list(entry.offsets.by_topic().items()):
+        # Let the event loop have the interpreter, if it waits for it.
+        time.sleep(0)
         yield GroupTopicFacts(name, _offsets(name, partitions, topics))
 
 

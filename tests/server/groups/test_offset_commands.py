@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.consumer_protocol import Subscription, write
 from protocol.error_codes import ErrorCode
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -21,8 +22,10 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from server.groups.events import Join, Sync
 from server.groups.group_checks import Claim
 from server.groups.group_entry import GroupEntry
+from server.groups.member import MemberProtocol
 from tests.harness.offsets_world import commit
 from tests.harness.served_broker import ServedBroker, serving_broker
 
@@ -118,6 +121,41 @@ async def test_more_offsets_than_a_batch_takes_are_forgotten(tmp_path: Path) -> 
             await served.broker.offsets.commit("g", OUTSIDE, records)
         await served.broker.offsets.topic_deleted("t")
         assert await committed(served) == {}
+
+
+async def stable_member(served: ServedBroker, topic: str) -> Claim:
+    """The only member of a stable group of consumers, subscribed to one topic."""
+    subscription = write(Subscription(topics=(topic,), user_data=None))
+    join = Join(
+        member_id="",
+        new_member_id="m",
+        session_timeout_ms=60_000,
+        rebalance_timeout_ms=60_000,
+        protocol_type="consumer",
+        protocols=(MemberProtocol("range", subscription),),
+    )
+    joined = await (await served.broker.groups.join("g", join))
+    sync = Sync(member_id="m", generation=joined.generation, assignments={"m": b""})
+    assert (await served.broker.groups.sync("g", sync)).error_code == ErrorCode.NONE
+    return Claim(member_id="m", generation=joined.generation)
+
+
+async def test_of_a_group_of_consumers_only_topics_go_that_nobody_is_subscribed_to(
+    tmp_path: Path,
+) -> None:
+    properties = {"group_initial_rebalance_delay_ms": "0", "offsets_retention_minutes": "1"}
+    async with serving_broker(tmp_path, **properties) as served:
+        offsets = served.broker.offsets
+        member = await stable_member(served, "t")
+        records = [commit(0, 5), commit(0, 6, topic="u"), commit(0, 7, topic="v")]
+        assert await offsets.commit("g", OUTSIDE, records) == ErrorCode.UNKNOWN_MEMBER_ID
+        assert await offsets.commit("g", member, records) == ErrorCode.NONE
+        assert await offsets.delete("g", [("t", 0), ("u", 0)]) == {
+            ("t", 0): ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+            ("u", 0): ErrorCode.NONE,
+        }
+        await offsets.expire()
+        assert await committed(served) == {("t", 0): 5}
 
 
 # Over the wire.
