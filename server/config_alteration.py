@@ -2,7 +2,8 @@
 
 Each resource's changes are made together or not at all. A topic's are durable, and its logs follow
 them, when they are answered; so are those of a broker's dynamic properties.
-Not implemented: broker loggers, client metrics, groups.
+The levels of loggers hold until the next start.
+Not implemented: client metrics, groups.
 
 Source: Apache Kafka, ConfigAdminManager.scala, ControllerConfigurationValidator.scala.
 """
@@ -16,9 +17,10 @@ from typing import Protocol
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.alter_configs import AlterConfigsResourceResponse
+from server.broker_loggers import fault_of_levels, set_levels
 from server.config_changes import ConfigChange, fault_of_changes, overrides_after
+from server.config_rows import ResourceType
 from server.dispatch import RequestContext
-from server.handlers.describe_configs import ResourceType
 from server.topic import TopicRefused
 from server.topic_names import fault_of_name
 
@@ -84,6 +86,8 @@ async def _alter(
             return await context.broker.configs.alter(
                 asked.name, asked.changes, replaces=asked.replaces, validate_only=validate_only
             )
+        case ResourceType.BROKER_LOGGER if not asked.replaces:
+            return _alter_loggers(asked, context, validate_only=validate_only)
         case _:
             return _refused(f"Unsupported resource type: {asked.type}")
 
@@ -104,6 +108,18 @@ async def _alter_topic(
         validate_only=validate_only,
     )
     return altered if isinstance(altered, TopicRefused) else None
+
+
+def _alter_loggers(
+    asked: ResourceChange, context: RequestContext, *, validate_only: bool
+) -> TopicRefused | None:
+    node_id = context.broker.node.node_id
+    if asked.name != str(node_id):
+        return _refused(f"Unexpected node id. Expected {node_id}, but received {asked.name}")
+    fault = fault_of_levels(asked.changes)
+    if fault is None and not validate_only:
+        set_levels(asked.changes)
+    return fault
 
 
 def _refused(message: str) -> TopicRefused:

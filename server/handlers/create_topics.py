@@ -20,8 +20,8 @@ from protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from protocol.primitives import ZERO_UUID
+from server.config_rows import topic_rows
 from server.dispatch import RequestContext
-from server.handlers.describe_configs import topic_rows
 from server.replica_assignment import fault_of_replicas
 from server.topic import DEFAULT, Topic, TopicRefused
 

@@ -1,10 +1,9 @@
 """ListConfigResources (key 74), v0-v1.
 
-Behaviour: the names of what can have a configuration: the topics and this broker. There are no client
-metrics, which is all that v0 asks for, and no groups with a configuration. A type that is not listed
-gets UNSUPPORTED_VERSION, as in Kafka.
+Behaviour: the names of what can have a configuration: the topics, this broker and its loggers. There
+are no client metrics, which is all that v0 asks for, and no groups with a configuration. A type that
+is not listed gets UNSUPPORTED_VERSION, as in Kafka.
 Versions: v1 resource types (KIP-1142).
-Not implemented: broker loggers.
 Source: Apache Kafka, KafkaApis.scala `handleListConfigResources`.
 """
 
@@ -18,13 +17,14 @@ from protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from server.config_rows import ResourceType
 from server.dispatch import RequestContext
-from server.handlers.describe_configs import ResourceType
 
 TYPES_SINCE = 1
 LISTED = (
     ResourceType.TOPIC,
     ResourceType.BROKER,
+    ResourceType.BROKER_LOGGER,
     ResourceType.CLIENT_METRICS,
     ResourceType.GROUP,
 )
@@ -62,5 +62,5 @@ def refuse(
 def _names(type_: int, context: RequestContext) -> Iterator[str]:
     if type_ == ResourceType.TOPIC:
         yield from (topic.name for topic in context.broker.topics.all())
-    elif type_ == ResourceType.BROKER:
+    elif type_ in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         yield str(context.broker.node.node_id)

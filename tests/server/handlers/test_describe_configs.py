@@ -122,7 +122,8 @@ async def test_what_holds_for_all_brokers_is_empty_until_it_is_set(tmp_path: Pat
         pytest.param(TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION, id="invalid_topic"),
         pytest.param(BROKER, "99", ErrorCode.INVALID_REQUEST, id="other_broker"),
         pytest.param(BROKER, "x", ErrorCode.INVALID_REQUEST, id="not_a_broker"),
-        pytest.param(8, "1", ErrorCode.INVALID_REQUEST, id="broker_logger"),
+        pytest.param(8, "7", ErrorCode.INVALID_REQUEST, id="other_brokers_loggers"),
+        pytest.param(16, "m", ErrorCode.INVALID_REQUEST, id="client_metrics"),
         pytest.param(77, "1", ErrorCode.INVALID_REQUEST, id="unknown_type"),
     ],
 )

@@ -203,7 +203,7 @@ async def test_one_bad_change_refuses_all_of_its_topic_with_a_reason(
         pytest.param("1", BROKER, ErrorCode.INVALID_REQUEST, id="broker"),
         pytest.param("", BROKER, ErrorCode.INVALID_REQUEST, id="all_brokers"),
         pytest.param("7", BROKER, ErrorCode.INVALID_REQUEST, id="other_broker"),
-        pytest.param("1", BROKER_LOGGER, ErrorCode.INVALID_REQUEST, id="broker_logger"),
+        pytest.param("7", BROKER_LOGGER, ErrorCode.INVALID_REQUEST, id="broker_logger"),
         pytest.param("1", 77, ErrorCode.INVALID_REQUEST, id="unknown_type"),
     ],
 )

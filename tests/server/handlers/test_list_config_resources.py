@@ -13,7 +13,7 @@ from protocol.messages.list_config_resources import (
 )
 from tests.harness.served_broker import serving_broker
 
-TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 async def ask(directory: Path, *types: int, version: int = 1) -> list[tuple[int, str]]:
@@ -29,7 +29,7 @@ async def ask(directory: Path, *types: int, version: int = 1) -> list[tuple[int,
 @pytest.mark.parametrize(
     ("types", "expected"),
     [
-        ((), [(TOPIC, "a"), (TOPIC, "b"), (BROKER, "7")]),
+        ((), [(TOPIC, "a"), (TOPIC, "b"), (BROKER, "7"), (LOGGER, "7")]),
         ((TOPIC, TOPIC), [(TOPIC, "a"), (TOPIC, "b")]),
         ((BROKER,), [(BROKER, "7")]),
         ((CLIENT_METRICS, GROUP), []),
