@@ -141,7 +141,7 @@ class GroupCoordinator:
             return entry or ErrorCode.GROUP_ID_NOT_FOUND
         try:
             # What is being committed has to go, too.
-            await self._commits_are_durable(entry)
+            await self.commits_are_durable(entry)
             error = delete_error(entry.group)
             if error is ErrorCode.NONE:
                 await self._write_tombstones(entry)
@@ -152,7 +152,8 @@ class GroupCoordinator:
             self.table.forget(entry)
         return error
 
-    async def _commits_are_durable(self, entry: GroupEntry) -> None:
+    async def commits_are_durable(self, entry: GroupEntry) -> None:
+        """Wait until no commit of a group is under way. Raises StorageError."""
         while entry.commits:
             await self.topic.settle(self.topic.partition_of(entry.group.group_id))
             await asyncio.sleep(0)

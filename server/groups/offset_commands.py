@@ -80,6 +80,8 @@ class OffsetCommands:
         if entry is None:
             if claim.generation >= 0:
                 return ErrorCode.GROUP_ID_NOT_FOUND
+            if not records:
+                return ErrorCode.NONE
             entry = self._table.create(group_id)
         refused = commit_error(entry.group, claim)
         if refused is not ErrorCode.NONE:
@@ -120,6 +122,11 @@ class OffsetCommands:
         """Forget all that was committed for a topic that is gone, once all of it is known."""
         await self._table.loaded()
         async for entry in self._entries():
+            try:
+                await self._groups.commits_are_durable(entry)
+            except StorageError as error:
+                _log.warning("group %r keeps its offsets: %s", entry.group.group_id, error)
+                continue
             partitions = entry.offsets.by_topic().get(topic, {})
             await self._forget(entry, [(topic, partition) for partition in partitions])
 
@@ -128,7 +135,10 @@ class OffsetCommands:
     async def _expire_for_ever(self) -> None:
         while True:
             await asyncio.sleep(self._check_interval_ms / 1000)
-            await self.expire()
+            try:
+                await self.expire()
+            except Exception:  # noqa: BLE001 - a mistake in one round must not end them all
+                _log.exception("offsets could not be expired")
 
     async def expire(self) -> None:
         """Forget the offsets that have expired, and groups of which nothing is left then."""

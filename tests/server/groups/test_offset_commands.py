@@ -105,6 +105,16 @@ async def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
         assert await committed(served) == {("u", 0): 6}
 
 
+async def test_what_is_being_committed_for_a_topic_goes_with_it(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        offsets = served.broker.offsets
+        await served.broker.groups.topic.ensure()
+        await asyncio.gather(
+            offsets.commit("g", OUTSIDE, [commit(0, 5)]), offsets.topic_deleted("t")
+        )
+        assert await committed(served) == {}
+
+
 async def test_offsets_that_are_still_being_read_go_with_their_topic_too(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 5)])
@@ -193,6 +203,16 @@ async def test_every_partition_of_a_commit_is_answered(tmp_path: Path, version: 
             ("nowhere", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
         ]
         assert await committed(served) == {("orders", 0): 5, ("orders", 2): 7}
+
+
+async def test_a_commit_of_nothing_makes_no_group(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, offset_metadata_max_bytes="3") as served:
+        await served.create("orders")
+        topic = OffsetCommitRequestTopic(name="orders", partitions=partitions("abcd"))
+        response = await served.call(commit_request(topic), 9, OffsetCommitResponse)
+        (answer,) = response.topics[0].partitions
+        assert answer.error_code == ErrorCode.OFFSET_METADATA_TOO_LARGE
+        assert len(served.broker.groups.table) == 0
 
 
 @pytest.mark.parametrize(
