@@ -247,6 +247,7 @@ class Broker:
         )
         self.configs = BrokerConfigs(self._store, self.config, node_id=self.node.node_id)
         await self.configs.open()
+        self._expire_producers(self.configs.config)
         self.producer_ids = ProducerIds(self._store)
         self.topics = Topics(
             self._store,
@@ -375,7 +376,12 @@ class Broker:
             connections_max=config.max_connections,
             connections_per_ip_max=config.max_connections_per_ip,
         )
+        self._expire_producers(config)
         await self.topics.follow_defaults(config.log_defaults)
+
+    def _expire_producers(self, config: BrokerConfig) -> None:
+        for directory in self.directories:
+            directory.expire_producers_after(config.producer_id_expiration_ms)
 
     def _start_watching(self) -> None:
         self._log_clock = LogClock(self.topics.logs, self.clock, self._duties())

@@ -324,7 +324,6 @@ class BrokerConfig(GroupConfig):
         default=86_400_000,
         at_least=1,
         unit="ms",
-        dynamic=False,
         doc="An idempotent producer that was silent for so long is forgotten.",
     )
     controlled_shutdown_timeout_ms: int = prop(

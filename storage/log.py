@@ -364,6 +364,10 @@ class PartitionLog(ReadableLog):
             self._list.raise_generation()
         self.config = config
 
+    def expire_producers_after(self, expiration_ms: int) -> None:
+        """Forget producers that are idle for so long (producer.id.expiration.ms), from now on."""
+        self._states.expire_producers_after(expiration_ms)
+
     def settle(self) -> None:
         """Wait for the commit that is under way, if any. A worker thread."""
         with self._list.commit_lock:

@@ -95,7 +95,6 @@ class LogDirectory:
         self._background = background
         self._now_ms = now_ms
         self._jitter = jitter
-        self._producer_expiration_ms = producer_expiration_ms
         self._progress = progress if progress is not None else RecoveryProgress()
         self.path = path
         _make_durably(fs, path)
@@ -111,6 +110,7 @@ class LogDirectory:
             raise
         # State
         self.offline_reason: str | None = None
+        self._producer_expiration_ms = producer_expiration_ms
         # One for all logs.
         self._on_failure = self.disk_failed
         self._logs: list[PartitionLog] = []
@@ -202,6 +202,12 @@ class LogDirectory:
                 self._fs.rename(path, path + DELETED)
                 self._fs.sync_directory(self.path)
             self._fs.remove_tree(path + DELETED)
+
+    def expire_producers_after(self, expiration_ms: int) -> None:
+        """Have every log, those that are opened later too, forget producers idle for so long."""
+        self._producer_expiration_ms = expiration_ms
+        for log in self.logs():
+            log.expire_producers_after(expiration_ms)
 
     def partitions_on_disk(self, topic: str, topic_id: uuid.UUID) -> list[int]:
         """The partitions of a topic that have a directory here, whoever knows of them.

@@ -124,6 +124,10 @@ class LogStates:
             if self.epochs.assign(epoch, start_offset):
                 self._epochs_are_dirty = True
 
+    def expire_producers_after(self, expiration_ms: int) -> None:
+        """Forget producers that are idle for so long, from now on."""
+        self._expiration_ms = expiration_ms
+
     def expire_producers(self, now_ms: int, *, clean_offset: int) -> None:
         """Forget producers that were idle for producer.id.expiration.ms; looks now and then."""
         if self._producers is None or now_ms - self._expired_ms < self._expiration_ms // 16:

@@ -187,6 +187,7 @@ def watched(config: BrokerConfig) -> tuple[object, ...]:
     return (
         config.log_defaults,
         config.max_connections,
+        config.producer_id_expiration_ms,
         config.max_connections_per_ip,
         config.cleaner_settings(),
         config.log_cleaner_latency_guard_enable,

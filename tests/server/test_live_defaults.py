@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -151,6 +152,23 @@ async def test_a_default_that_cannot_be_is_refused_and_changes_nothing(
         code, text = await alter(served, (SET, *change))
         assert (code, message in (text or "")) == (ErrorCode.INVALID_REQUEST, True)
         assert served.log("orders").config == before
+
+
+async def test_idle_producers_are_forgotten_sooner_from_the_change_on(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, log_roll_check_interval_ms="20") as served:
+        await served.create("orders")
+        await served.produce(
+            "orders", batch_of(1, producer_id=7, producer_epoch=0, base_sequence=0)
+        )
+        await served.produce("orders")
+        await asyncio.sleep(0.1)
+        assert served.log("orders").producers.get(7) is not None
+
+        await alter(served, (SET, "producer.id.expiration.ms", "1"))
+
+        async with asyncio.timeout(20):
+            while served.log("orders").producers.get(7) is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
 
 async def test_the_limit_of_connections_can_be_raised_and_lowered(tmp_path: Path) -> None:
