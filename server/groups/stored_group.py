@@ -1,7 +1,9 @@
 """A group as its last record says it was, after a restart.
 
 Nobody waits for anything then. Its members are given a whole session to be heard of: they do not
-know that the broker was away, and go on with their assignments without a rebalance.
+know that the broker was away, and go on with their assignments without a rebalance. Of what they
+support, only the protocol in use was written; so a new member that does not support that is refused
+until they have joined again, as by Kafka.
 
 Source: Apache Kafka, GroupMetadataManager.java (replay, onLoaded).
 """

@@ -46,6 +46,8 @@ class GroupClient:
     """The last JoinGroup that went well."""
     synced: Synced | None = None
     waiting: Call | None = None
+    is_refused: bool = False
+    """It shares no protocol with its group, and gives up, as clients do."""
 
     def join(self) -> Call:
         """Join, twice if it is told its id."""
@@ -107,6 +109,8 @@ class GroupClient:
             self.member_id, self.joined = "", None
         elif isinstance(answer, Synced):
             self.synced = answer
+        elif answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL:
+            self.is_refused = True
         elif answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.member_id
         elif answer.error_code == ErrorCode.NONE:

@@ -222,6 +222,30 @@ def test_a_join_that_is_sent_again_ends_the_one_before() -> None:
     assert joined(again).error_code == ErrorCode.NONE
 
 
+def test_a_sync_that_is_sent_again_ends_the_one_before() -> None:
+    _, (first, second) = stable_group("a", "b")
+    first.join()
+    second.join()
+    before = second.sync()
+    again = second.sync()
+    assert synced(before).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    first.sync()
+    assert synced(again).error_code == ErrorCode.NONE
+
+
+def test_who_owed_a_sync_in_the_generation_before_may_join_the_next_one() -> None:
+    world, (first, second) = stable_group("a", "b", session_timeout_ms=100_000)
+    first.join()
+    second.join()
+    world.pass_time(REBALANCE_TIMEOUT_MS - 1)
+    world.client("c").join()
+    waiting = first.join()
+    world.pass_time(1)
+    assert waiting.answer is None
+    second.join()
+    assert joined(waiting).generation == 3
+
+
 # Leaving and falling silent.
 
 
