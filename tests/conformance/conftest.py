@@ -17,6 +17,7 @@ from pipeline.jars import JarsUnavailable
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import CLIENT_NAMES, Client, client
 from tests.harness.java_client import RELEASES, JavaClient
+from tests.harness.member_program import MEMBER_PROGRAMS, ProgramUnavailable
 
 FOREIGN_BROKER = os.environ.get("KOMPAKT_CONFORMANCE_BOOTSTRAP")
 
@@ -58,6 +59,17 @@ def or_skip(name: str) -> Client:
     try:
         return client(name)
     except (JarsUnavailable, FileNotFoundError) as missing:
+        pytest.skip(str(missing))
+
+
+def member_or_skip(name: str) -> None:
+    """Skip, with what to install, where there can be no members of this client."""
+    if name not in MEMBER_PROGRAMS:
+        or_skip(name)
+        return
+    try:
+        MEMBER_PROGRAMS[name].command()
+    except ProgramUnavailable as missing:
         pytest.skip(str(missing))
 
 

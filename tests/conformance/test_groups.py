@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.conftest import or_skip
+from tests.conformance.conftest import member_or_skip
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import create_topic
 from tests.harness.group_run import GroupRun, until
@@ -31,6 +31,8 @@ CLIENTS = [
     pytest.param("kcat", {}, id="kcat"),
     pytest.param("java-3.9", {}, id="java-3.9"),
     pytest.param("java-4.3", JAVA_COOPERATIVE, id="java-4.3-cooperative"),
+    pytest.param("kafkajs", {}, id="kafkajs"),
+    pytest.param("franz-go", {}, id="franz-go-cooperative"),
 ]
 
 
@@ -44,7 +46,7 @@ def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPro
 
 @contextmanager
 def run_of(broker: BrokerProcess, folder: Path, client: str, topic: str) -> Iterator[GroupRun]:
-    or_skip(client)
+    member_or_skip(client)
     create_topic(broker.bootstrap_servers, topic, partitions=PARTITIONS)
     run = GroupRun(folder, broker.bootstrap_servers, topic, client)
     try:
@@ -91,7 +93,9 @@ def test_three_members_come_and_go_and_die_and_the_broker_dies_too(
         until("the group is empty", lambda: run.state() == "EMPTY with 0 members", run.state)
 
 
-@pytest.mark.parametrize("client", ["confluent-kafka", "kafka-python", "aiokafka", "java-4.3"])
+@pytest.mark.parametrize(
+    "client", ["confluent-kafka", "kafka-python", "aiokafka", "java-4.3", "franz-go"]
+)
 def test_a_static_member_comes_back_and_nobody_rebalances(
     group_broker: BrokerProcess, tmp_path: Path, client: str
 ) -> None:

@@ -17,6 +17,7 @@ from server.groups.offsets_topic import OFFSETS_TOPIC
 from tests.harness.broker_process import CHECKOUT
 from tests.harness.clients import ConfluentClient
 from tests.harness.java_client import JavaClient
+from tests.harness.member_program import MEMBER_PROGRAMS
 
 SECONDS_MAX = 60.0
 
@@ -102,6 +103,9 @@ class GroupRun:
             base = ["kcat", "-b", self.bootstrap, "-q", "-u", "-E", "-f", "%p %o\n", *options]
             return [*base, "-G", self.group_id, self.topic]
         pairs = [f"{name}={value}" for name, value in properties.items()]
+        if self.client in MEMBER_PROGRAMS:
+            program = MEMBER_PROGRAMS[self.client].command()
+            return [*program, self.bootstrap, self.group_id, self.topic, *pairs]
         program = [sys.executable, "-m", "tests.harness.group_member", self.client]
         return [*program, self.bootstrap, self.group_id, self.topic, *pairs]
 

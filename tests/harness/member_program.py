@@ -1,0 +1,90 @@
+"""Members of a group in other languages: kafkajs on Node, franz-go in Go.
+
+Each program is a folder of `tests/conformance/` with pinned dependencies. A copy of it is built once
+into the cache folder, one for each state of its sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.jars import cache_folder
+from tests.harness.java_program import put_in_place
+
+CONFORMANCE = Path(__file__).resolve().parents[1] / "conformance"
+
+
+class ProgramUnavailable(Exception):
+    """The program cannot be had here; the message is a sentence that says what to do about it."""
+
+
+@dataclass(frozen=True)
+class MemberProgram:
+    """How one is built in a copy of its folder, and what runs it there."""
+
+    folder: str
+    needs: tuple[str, ...]
+    debian_packages: str
+    build: tuple[str, ...]
+    run: tuple[str, ...]
+    """`{}` is the folder of the build."""
+
+    def command(self) -> list[str]:
+        """What runs a member, but for its arguments: bootstrap, group, topic, property=value ...
+
+        Raises ProgramUnavailable.
+        """
+        folder = self._built()
+        return [word.format(folder) for word in self.run]
+
+    def _built(self) -> Path:
+        for command in self.needs:
+            if shutil.which(command) is None:
+                install = f"apt-get install {self.debian_packages}"
+                raise ProgramUnavailable(f"`{command}` is missing: install it with `{install}`.")
+        sources = CONFORMANCE / self.folder
+        target = cache_folder() / self.folder / digest(sources)
+        if not target.is_dir():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+                staged = Path(scratch) / "program"
+                shutil.copytree(sources, staged)
+                self._build_in(staged)
+                put_in_place(staged, target)
+        return target
+
+    def _build_in(self, folder: Path) -> None:
+        done = subprocess.run(self.build, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ProgramUnavailable(f"`{' '.join(self.build)}` failed: {done.stderr[-500:]}")
+
+
+MEMBER_PROGRAMS = {
+    "kafkajs": MemberProgram(
+        folder="node",
+        needs=("node", "npm"),
+        debian_packages="nodejs npm",
+        build=("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"),
+        run=("node", "{}/member.js"),
+    ),
+    "franz-go": MemberProgram(
+        folder="go",
+        needs=("go",),
+        debian_packages="golang-go",
+        build=("go", "build", "-buildvcs=false", "-o", "member", "."),
+        run=("{}/member",),
+    ),
+}
+
+
+def digest(sources: Path) -> str:
+    """Of what the files of the folder say."""
+    said = hashlib.sha256()
+    for path in sorted(path for path in sources.iterdir() if path.is_file()):
+        said.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return said.hexdigest()[:12]
