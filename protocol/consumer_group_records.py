@@ -1,0 +1,196 @@
+"""The records of `__consumer_offsets` that are about groups of the consumer protocol (KIP-848).
+
+`group_records.py` has the frame around them, and imports this when the first of them is read.
+Source: Apache Kafka 4.3, group-coordinator/src/main/resources/common/message.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from protocol.group_records import GroupKey, GroupValue
+from protocol.schema import INT8, INT32, INT64, STRING, UUID, array, wire, wire_class
+
+
+@wire_class
+class ConsumerGroupMetadataKey(GroupKey):
+    """A group."""
+
+    record_type = 3
+
+    group_id: str = wire(STRING)
+
+
+@wire_class
+class ConsumerGroupMetadataValue(GroupValue):
+    """The group's epoch."""
+
+    epoch: int = wire(INT32)
+    metadata_hash: int = wire(INT64, tag=0, default=0)
+    """Of the topics that it is subscribed to (KIP-1101)."""
+
+
+@wire_class
+class ConsumerGroupPartitionMetadataKey(GroupKey):
+    """The topics of a group, as releases before 4.1 kept them."""
+
+    record_type = 4
+
+    group_id: str = wire(STRING)
+
+
+@wire_class
+class PartitionRacks:
+    """Where a partition's replicas are."""
+
+    partition: int = wire(INT32)
+    racks: tuple[str, ...] = wire(array(STRING))
+
+
+@wire_class
+class TopicMetadata:
+    """A topic that a group is subscribed to."""
+
+    topic_id: uuid.UUID = wire(UUID)
+    topic_name: str = wire(STRING)
+    num_partitions: int = wire(INT32)
+    partition_metadata: tuple[PartitionRacks, ...] = wire(array(PartitionRacks))
+
+
+@wire_class
+class ConsumerGroupPartitionMetadataValue(GroupValue):
+    """What the group knew of its topics."""
+
+    topics: tuple[TopicMetadata, ...] = wire(array(TopicMetadata))
+
+
+@wire_class
+class ConsumerGroupMemberMetadataKey(GroupKey):
+    """A member's subscription."""
+
+    record_type = 5
+
+    group_id: str = wire(STRING)
+    member_id: str = wire(STRING)
+
+
+@wire_class
+class ConsumerGroupMemberMetadataValue(GroupValue):
+    """Who a member is and what it subscribes to. Not declared yet: tag 0, what a member that still
+    speaks the classic protocol has said in its JoinGroup."""
+
+    instance_id: str | None = wire(STRING, nullable_since=0)
+    rack_id: str | None = wire(STRING, nullable_since=0)
+    client_id: str = wire(STRING)
+    client_host: str = wire(STRING)
+    subscribed_topic_names: tuple[str, ...] = wire(array(STRING))
+    subscribed_topic_regex: str | None = wire(STRING, nullable_since=0)
+    rebalance_timeout_ms: int = wire(INT32, default=-1)
+    server_assignor: str | None = wire(STRING, nullable_since=0)
+
+
+@wire_class
+class ConsumerGroupTargetAssignmentMetadataKey(GroupKey):
+    """A group's target assignment."""
+
+    record_type = 6
+
+    group_id: str = wire(STRING)
+
+
+@wire_class
+class ConsumerGroupTargetAssignmentMetadataValue(GroupValue):
+    """The group's epoch that the target assignment was made for."""
+
+    assignment_epoch: int = wire(INT32)
+    assignment_timestamp: int = wire(INT64, tag=0, default=0)
+
+
+@wire_class
+class ConsumerGroupTargetAssignmentMemberKey(GroupKey):
+    """A member's target assignment."""
+
+    record_type = 7
+
+    group_id: str = wire(STRING)
+    member_id: str = wire(STRING)
+
+
+@wire_class
+class AssignedTopic:
+    """Partitions of one topic."""
+
+    topic_id: uuid.UUID = wire(UUID)
+    partitions: tuple[int, ...] = wire(array(INT32))
+
+
+@wire_class
+class ConsumerGroupTargetAssignmentMemberValue(GroupValue):
+    """What a member shall have."""
+
+    topic_partitions: tuple[AssignedTopic, ...] = wire(array(AssignedTopic))
+
+
+@wire_class
+class ConsumerGroupCurrentMemberAssignmentKey(GroupKey):
+    """A member's current assignment."""
+
+    record_type = 8
+
+    group_id: str = wire(STRING)
+    member_id: str = wire(STRING)
+
+
+@wire_class
+class OwnedTopic:
+    """Partitions of one topic that a member has."""
+
+    topic_id: uuid.UUID = wire(UUID)
+    partitions: tuple[int, ...] = wire(array(INT32))
+    assignment_epochs: tuple[int, ...] | None = wire(
+        array(INT32), tag=0, nullable_since=0, default=()
+    )
+    """Since which of its epochs the member has each of `partitions` (KIP-1251)."""
+
+
+@wire_class
+class ConsumerGroupCurrentMemberAssignmentValue(GroupValue):
+    """What a member has and must give up, and its epochs."""
+
+    member_epoch: int = wire(INT32)
+    previous_member_epoch: int = wire(INT32)
+    state: int = wire(INT8)
+    assigned_partitions: tuple[OwnedTopic, ...] = wire(array(OwnedTopic))
+    partitions_pending_revocation: tuple[OwnedTopic, ...] = wire(array(OwnedTopic))
+
+
+@wire_class
+class ConsumerGroupRegularExpressionKey(GroupKey):
+    """A regular expression that members subscribe to."""
+
+    record_type = 16
+
+    group_id: str = wire(STRING)
+    regular_expression: str = wire(STRING)
+
+
+@wire_class
+class ConsumerGroupRegularExpressionValue(GroupValue):
+    """The topics that it was resolved to."""
+
+    topics: tuple[str, ...] = wire(array(STRING))
+    version: int = wire(INT64)
+    """Of the metadata that it was resolved against."""
+    timestamp: int = wire(INT64)
+
+
+RECORD_TYPES: dict[int, tuple[type[GroupKey], type[GroupValue]]] = {
+    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+}
+"""Key and value by the key's type. On disk: types never change."""
