@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress, TextColumn
 
 from cleaner.text import duration_text, size_text
 from server.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed, end
@@ -102,6 +100,9 @@ def produce(
 
 def _send(lines: Iterable[bytes], read: LineReader, destination: Destination) -> int:
     """Send all, show how far it is, and say what is stored."""
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn
+
     from server.produce_records import produce as send
 
     start, sent = time.monotonic(), None
