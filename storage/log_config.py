@@ -363,6 +363,18 @@ class LogConfig:
         choices=("false",),
         doc="Tiered storage, which is not offered.",
     )
+    remote_log_copy_disable: bool = prop(
+        "remote.log.copy.disable",
+        BOOLEAN,
+        default=False,
+        doc="Of no effect without tiered storage: whether a tiered topic gets no more of it.",
+    )
+    remote_log_delete_on_disable: bool = prop(
+        "remote.log.delete.on.disable",
+        BOOLEAN,
+        default=False,
+        doc="Of no effect without tiered storage: whether ending it deletes what is tiered.",
+    )
     local_retention_ms: int = prop(
         "local.retention.ms",
         LONG,
