@@ -6,6 +6,7 @@ stuck.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,4 +114,29 @@ def test_a_static_member_comes_back_and_nobody_rebalances(
         run.stop_writing()
         run.until_all_is_handled()
         for member in (back, members[1]):
+            member.leave()
+
+
+@pytest.mark.parametrize(
+    "client", ["confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "franz-go"]
+)
+def test_members_start_at_a_time_and_leave_a_paused_partition_alone(
+    group_broker: BrokerProcess, tmp_path: Path, client: str
+) -> None:
+    with run_of(group_broker, tmp_path, client, f"seek-{client}") as run:
+        now_ms = time.time_ns() // 1_000_000
+        run.write_a_history(PARTITIONS, [now_ms - 1_000 * (200 - number) for number in range(200)])
+        wanted = {(partition, offset) for partition, offset in run.written if offset >= 120}
+        paused = {(partition, offset) for partition, offset in wanted if partition == 0}
+        manner = {"start.ms": str(now_ms - 1_000 * 80), "pause": "0"}
+        members = [run.start(manner), run.start(manner)]
+
+        until("all but the paused", lambda: run.handled() >= wanted - paused, run.state)
+        assert run.handled() == wanted - paused
+        for member in members:
+            member.resume()
+        until("the paused too", lambda: run.handled() >= wanted, run.state)
+        assert run.handled() == wanted
+        until("all is committed", lambda: run.committed() == run.ends(), run.state)
+        for member in members:
             member.leave()

@@ -4,7 +4,8 @@
 
 Each line of its output is `partition offset`; a batch is committed once all of it was said. SIGTERM
 lets it leave the group in order. Properties are librdkafka's, also for the other clients, which take
-those they know.
+those they know. Two are of this program: with `start.ms=TIMESTAMP` it seeks to that time wherever it is
+assigned a partition, and `pause=PARTITION` leaves that one alone until SIGCONT.
 """
 
 from __future__ import annotations
@@ -23,6 +24,30 @@ POLL_S = 0.2
 
 _signals: list[int] = []
 """SIGTERM, once it has come."""
+_continued: list[int] = []
+"""SIGCONT, once it has come."""
+
+
+class Manner:
+    """Where a member starts, and what it leaves alone."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        start, pause = properties.pop("start.ms", None), properties.pop("pause", None)
+        self.start_ms = None if start is None else int(start)
+        self._pause = None if pause is None else int(pause)
+
+    def paused(self, assigned: Iterable[Any]) -> list[Any]:
+        """The partitions to pause of those that were assigned."""
+        return [part for part in assigned if part.partition == self._pause and not _continued]
+
+    def resumed(self, assigned: Iterable[Any]) -> list[Any]:
+        """The partitions to resume, once, after SIGCONT."""
+        if not _continued or self._pause is None:
+            return []
+        parts = [part for part in assigned if part.partition == self._pause]
+        if parts:
+            self._pause = None
+        return parts
 
 
 def say(places: Iterable[tuple[int, int]]) -> None:
@@ -34,6 +59,7 @@ def say(places: Iterable[tuple[int, int]]) -> None:
 def confluent(bootstrap: str, group: str, topic: str, properties: dict[str, str]) -> None:
     from confluent_kafka import Consumer, KafkaException
 
+    manner = Manner(properties)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -46,8 +72,17 @@ def confluent(bootstrap: str, group: str, topic: str, properties: dict[str, str]
             **properties,
         }
     )
-    consumer.subscribe([topic])
+
+    def assigned(_: object, parts: list[Any]) -> None:
+        if manner.start_ms is not None:
+            for part in parts:
+                part.offset = manner.start_ms
+            consumer.assign(consumer.offsets_for_times(parts, 10))
+        consumer.pause(manner.paused(parts))
+
+    consumer.subscribe([topic], on_assign=assigned)
     while not _signals:
+        consumer.resume(manner.resumed(consumer.assignment()))
         records = [record for record in consumer.consume(500, POLL_S) if record.error() is None]
         say((record.partition(), record.offset()) for record in records)
         if records:
@@ -63,9 +98,9 @@ def kafka_python(bootstrap: str, group: str, topic: str, properties: dict[str, s
         from kafka import KafkaConsumer
         from kafka.errors import KafkaError
 
+    manner = Manner(properties)
     settings: dict[str, Any] = {"group_instance_id": properties.get("group.instance.id")}
     consumer = KafkaConsumer(
-        topic,
         bootstrap_servers=bootstrap,
         group_id=group,
         auto_offset_reset="earliest",
@@ -75,7 +110,9 @@ def kafka_python(bootstrap: str, group: str, topic: str, properties: dict[str, s
         reconnect_backoff_max_ms=500,
         **{name: value for name, value in settings.items() if value is not None},
     )
+    consumer.subscribe([topic], listener=python_listener(consumer, topic, manner))
     while not _signals:
+        consumer.resume(*manner.resumed(consumer.assignment()))
         polled = consumer.poll(timeout_ms=int(POLL_S * 1000))
         records = [record for batch in polled.values() for record in batch]
         say((record.partition, record.offset) for record in records)
@@ -85,12 +122,33 @@ def kafka_python(bootstrap: str, group: str, topic: str, properties: dict[str, s
     consumer.close()
 
 
+def python_listener(consumer: Any, topic: str, manner: Manner) -> Any:
+    """A listener runs where the client talks to brokers, so it must not ask them itself."""
+    from kafka import ConsumerRebalanceListener, TopicPartition
+
+    starts: dict[Any, Any] = {}
+    if manner.start_ms is not None:
+        parts = [TopicPartition(topic, each) for each in consumer.partitions_for_topic(topic)]
+        starts = consumer.offsets_for_times(dict.fromkeys(parts, manner.start_ms))
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            pass
+
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            for part in starts.keys() & set(assigned):
+                consumer.seek(part, starts[part].offset)
+            consumer.pause(*manner.paused(assigned))
+
+    return Listener()
+
+
 async def aio(bootstrap: str, group: str, topic: str, properties: dict[str, str]) -> None:
     from aiokafka import AIOKafkaConsumer
     from aiokafka.errors import KafkaError
 
+    manner = Manner(properties)
     consumer = AIOKafkaConsumer(
-        topic,
         bootstrap_servers=bootstrap,
         group_id=group,
         auto_offset_reset="earliest",
@@ -100,7 +158,9 @@ async def aio(bootstrap: str, group: str, topic: str, properties: dict[str, str]
         group_instance_id=properties.get("group.instance.id"),
     )
     await consumer.start()
+    consumer.subscribe([topic], listener=aio_listener(consumer, manner))
     while not _signals:
+        consumer.resume(*manner.resumed(consumer.assignment()))
         polled = await consumer.getmany(timeout_ms=int(POLL_S * 1000))
         records = [record for batch in polled.values() for record in batch]
         say((record.partition, record.offset) for record in records)
@@ -110,8 +170,26 @@ async def aio(bootstrap: str, group: str, topic: str, properties: dict[str, str]
     await consumer.stop()
 
 
+def aio_listener(consumer: Any, manner: Manner) -> Any:
+    from aiokafka.abc import ConsumerRebalanceListener
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            pass
+
+        async def on_partitions_assigned(self, assigned: Any) -> None:
+            if manner.start_ms is not None:
+                found = await consumer.offsets_for_times(dict.fromkeys(assigned, manner.start_ms))
+                for part, place in found.items():
+                    consumer.seek(part, place.offset)
+            consumer.pause(*manner.paused(assigned))
+
+    return Listener()
+
+
 def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _: _signals.append(number))
+    signal.signal(signal.SIGCONT, lambda number, _: _continued.append(number))
     client, bootstrap, group, topic, *pairs = sys.argv[1:]
     properties = dict(pair.split("=", 1) for pair in pairs)
     match client:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
@@ -55,6 +56,10 @@ class MemberProcess:
     def complaints(self) -> str:
         """The end of what it wrote to its standard error."""
         return self._errors.read_text()[-2000:]
+
+    def resume(self) -> None:
+        """Let it handle the partition that it had paused."""
+        self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         self.process.kill()
@@ -138,6 +143,21 @@ class GroupRun:
         self._is_writing.set()
         self._writer = threading.Thread(target=self._write, daemon=True)
         self._writer.start()
+
+    def write_a_history(self, partitions: int, timestamps_ms: Sequence[int]) -> None:
+        """In every partition, the record at offset i with the i-th timestamp."""
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        for partition in range(partitions):
+            for timestamp_ms in timestamps_ms:
+                producer.produce(
+                    self.topic,
+                    value=b"x",
+                    partition=partition,
+                    timestamp=timestamp_ms,
+                    on_delivery=self._delivered,
+                )
+        producer.flush(SECONDS_MAX)
+        assert not self._errors, self._errors[0]
 
     def stop_writing(self) -> None:
         """Stop; all that was written is acknowledged."""

@@ -1,8 +1,9 @@
 // A member of a consumer group: it says what it has handled, "partition offset" a line, and commits it.
 //
-//	member BOOTSTRAP GROUP TOPIC [group.instance.id=ID]
+//	member BOOTSTRAP GROUP TOPIC [group.instance.id=ID] [start.ms=TIMESTAMP] [pause=PARTITION]
 //
-// SIGTERM lets it leave the group in order.
+// With start.ms it starts at that time where nothing is committed; it leaves a paused partition alone
+// until SIGCONT. SIGTERM lets it leave the group in order.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -19,10 +21,14 @@ import (
 )
 
 func main() {
-	client, err := kgo.NewClient(options(os.Args[1], os.Args[2], os.Args[3], os.Args[4:])...)
+	topic, properties := os.Args[3], propertiesOf(os.Args[4:])
+	client, err := kgo.NewClient(options(os.Args[1], os.Args[2], topic, properties)...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	}
+	if partition, ok := properties["pause"]; ok {
+		pauseUntilContinued(client, topic, int32(number(partition)))
 	}
 	terminated, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -33,7 +39,24 @@ func main() {
 	client.CloseAllowingRebalance()
 }
 
-func options(bootstrap, group, topic string, properties []string) []kgo.Opt {
+func propertiesOf(pairs []string) map[string]string {
+	properties := map[string]string{}
+	for _, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		properties[name] = value
+	}
+	return properties
+}
+
+func number(text string) int64 {
+	value, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func options(bootstrap, group, topic string, properties map[string]string) []kgo.Opt {
 	chosen := []kgo.Opt{
 		kgo.SeedBrokers(bootstrap),
 		kgo.ConsumerGroup(group),
@@ -46,16 +69,24 @@ func options(bootstrap, group, topic string, properties []string) []kgo.Opt {
 		kgo.FetchMaxWait(200 * time.Millisecond),
 		kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelWarn, nil)),
 	}
-	for _, property := range properties {
-		name, value, _ := strings.Cut(property, "=")
-		switch name {
-		case "group.instance.id":
-			chosen = append(chosen, kgo.InstanceID(value))
-		default:
-			panic("no such property here: " + name)
-		}
+	if instance, ok := properties["group.instance.id"]; ok {
+		chosen = append(chosen, kgo.InstanceID(instance))
+	}
+	if start, ok := properties["start.ms"]; ok {
+		chosen = append(chosen, kgo.ConsumeResetOffset(kgo.NewOffset().AfterMilli(number(start))))
 	}
 	return chosen
+}
+
+func pauseUntilContinued(client *kgo.Client, topic string, partition int32) {
+	paused := map[string][]int32{topic: {partition}}
+	client.PauseFetchPartitions(paused)
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	go func() {
+		<-continued
+		client.ResumeFetchPartitions(paused)
+	}()
 }
 
 func handle(client *kgo.Client, fetches kgo.Fetches) {

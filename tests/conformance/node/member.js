@@ -1,9 +1,10 @@
 /*
  * A member of a consumer group: it says what it has handled, "partition offset" a line, and commits it.
  *
- *     node member.js BOOTSTRAP GROUP TOPIC
+ *     node member.js BOOTSTRAP GROUP TOPIC [start.ms=TIMESTAMP] [pause=PARTITION]
  *
- * SIGTERM lets it leave the group in order.
+ * With start.ms it seeks to that time wherever it is assigned a partition; it leaves a paused partition
+ * alone until SIGCONT. SIGTERM lets it leave the group in order.
  */
 "use strict";
 
@@ -11,7 +12,8 @@ const fs = require("node:fs");
 const { Kafka, logLevel } = require("kafkajs");
 
 const STDOUT = 1;
-const [bootstrap, groupId, topic] = process.argv.slice(2);
+const [bootstrap, groupId, topic, ...pairs] = process.argv.slice(2);
+const properties = new Map(pairs.map((pair) => pair.split("=")));
 
 const kafka = new Kafka({
   brokers: [bootstrap],
@@ -32,8 +34,38 @@ async function handle({ batch: { partition, messages } }) {
   await consumer.commitOffsets([{ topic, partition, offset }]);
 }
 
+async function offsetsAtStart() {
+  const admin = kafka.admin();
+  await admin.connect();
+  const offsets = await admin.fetchTopicOffsetsByTimestamp(topic, Number(properties.get("start.ms")));
+  await admin.disconnect();
+  return offsets;
+}
+
+async function seekWhereAssigned() {
+  const offsets = await offsetsAtStart();
+  consumer.on(consumer.events.GROUP_JOIN, ({ payload }) => {
+    const assigned = payload.memberAssignment[topic] ?? [];
+    for (const { partition, offset } of offsets.filter((each) => assigned.includes(each.partition))) {
+      consumer.seek({ topic, partition, offset });
+    }
+  });
+}
+
+function pauseUntilContinued() {
+  const paused = [{ topic, partitions: [Number(properties.get("pause"))] }];
+  let isPaused = true;
+  consumer.on(consumer.events.GROUP_JOIN, () => isPaused && consumer.pause(paused));
+  process.once("SIGCONT", () => {
+    isPaused = false;
+    consumer.resume(paused);
+  });
+}
+
 async function main() {
   await consumer.connect();
+  if (properties.has("start.ms")) await seekWhereAssigned();
+  if (properties.has("pause")) pauseUntilContinued();
   await consumer.subscribe({ topics: [topic], fromBeginning: true });
   await consumer.run({ autoCommit: false, partitionsConsumedConcurrently: 3, eachBatch: handle });
 }
