@@ -207,23 +207,37 @@ class GroupModel(RuleBasedStateMachine):
             assert group.roster.select_protocol()
 
     def teardown(self) -> None:
-        """Those who behave have a stable group in bounded time."""
+        """Those who behave have a stable group in bounded time; also once more when one of them has
+        left, and when one has died."""
+        self._settle()
+        for in_order in (True, False):
+            if self.living:
+                client = self.living.pop(0)
+                if in_order:
+                    client.leave()
+                self._settle()
+
+    def _settle(self) -> None:
         world = self.world
         end_ms = world.now_ms + STABLE_MS_MAX
-        while world.now_ms < end_ms:
+        while not self._is_settled() and world.now_ms < end_ms:
             self._all_go_on()
+        assert self._is_settled(), "the group is stuck"
+
+    def _is_settled(self) -> bool:
+        """Those who behave have work and nothing to wait for; of nobody else anything is kept."""
+        world, roster = self.world, self.world.group.roster
         living = self.living[: world.size_max]
-        assert not world.waiting
-        assert not world.group.roster.pending
         state = GroupState.STABLE if living else GroupState.EMPTY
-        assert world.group.state is state
-        members = {member.member_id for member in world.group.roster}
-        if world.stored is not None:
-            assert members == {member.member_id for member in world.stored.members}
-        assert members == {client.member_id for client in living}
-        work = {client.synced.assignment for client in living if client.synced is not None}
-        assert len(work) == len(living)
-        assert all(each.endswith(f"@{world.group.generation}".encode()) for each in work)
+        if world.waiting or roster.pending or world.group.state is not state:
+            return False
+        suffix = f"@{world.group.generation}".encode()
+        synced = {client.synced.assignment for client in living if client.synced is not None}
+        if len({work for work in synced if work.endswith(suffix)}) < len(living):
+            return False
+        members = {member.member_id for member in roster}
+        stored = set() if world.stored is None else {m.member_id for m in world.stored.members}
+        return members == stored == {client.member_id for client in living}
 
 
 def test_a_group_holds_to_its_rules_whatever_its_clients_do() -> None:
