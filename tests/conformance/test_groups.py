@@ -118,7 +118,8 @@ def test_a_static_member_comes_back_and_nobody_rebalances(
 
 
 @pytest.mark.parametrize(
-    "client", ["confluent-kafka", "kafka-python", "aiokafka", "kafkajs", "franz-go"]
+    "client",
+    ["confluent-kafka", "kafka-python", "aiokafka", "java-3.9", "java-4.3", "kafkajs", "franz-go"],
 )
 def test_members_start_at_a_time_and_leave_a_paused_partition_alone(
     group_broker: BrokerProcess, tmp_path: Path, client: str

@@ -7,12 +7,14 @@ import java.io.IOException;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
@@ -22,6 +24,7 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.CommitFailedException;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -37,6 +40,7 @@ import org.apache.kafka.common.errors.WakeupException;
 import org.apache.kafka.common.quota.ClientQuotaFilter;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
+import sun.misc.Signal;
 
 /**
  * The Java client with its defaults, driven by arguments; it runs on every version it compiles with.
@@ -45,7 +49,9 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * produce BOOTSTRAP TOPIC=CODEC...   records from standard input, sent to every topic named
  * consume BOOTSTRAP TOPIC...         every partition from the start to its end, to standard output
  * follow BOOTSTRAP TOPIC COUNT       COUNT records of partition 0, however long it takes; an offset a line
- * group BOOTSTRAP GROUP TOPIC K=V... a member of a group: what it has handled, "partition offset" a line; until SIGTERM
+ * group BOOTSTRAP GROUP TOPIC K=V... a member of a group: what it has handled, "partition offset" a line; until SIGTERM.
+ *                                    start.ms=TIMESTAMP: it seeks to that time wherever it is assigned a partition;
+ *                                    pause=PARTITION: it leaves that one alone until SIGCONT
  * admin BOOTSTRAP                    verbs from standard input, one answer a line (see Admin below)
  * </pre>
  * A record on standard input is: key, value; on standard output: topic, partition int32, offset int64, key, value.
@@ -110,12 +116,50 @@ public final class Conformance {
             }
         }));
         try (consumer) {
-            consumer.subscribe(List.of(topic));
+            Placing placing = new Placing(consumer, properties);
+            consumer.subscribe(List.of(topic), placing);
             while (true) {
+                placing.resumeOnceContinued();
                 handle(consumer);
             }
         } catch (WakeupException end) {
             // SIGTERM: leave the group and end.
+        }
+    }
+
+    /** Where a member starts, and what it leaves alone. */
+    private static final class Placing implements ConsumerRebalanceListener {
+        private final KafkaConsumer<byte[], byte[]> consumer;
+        private final Long start;
+        private final String paused;
+        private final AtomicBoolean isContinued = new AtomicBoolean();
+
+        Placing(KafkaConsumer<byte[], byte[]> consumer, Properties properties) {
+            this.consumer = consumer;
+            this.start = properties.containsKey("start.ms") ? Long.valueOf(properties.getProperty("start.ms")) : null;
+            this.paused = properties.getProperty("pause");
+            Signal.handle(new Signal("CONT"), signal -> isContinued.set(true));
+        }
+
+        @Override
+        public void onPartitionsRevoked(Collection<TopicPartition> revoked) {}
+
+        @Override
+        public void onPartitionsAssigned(Collection<TopicPartition> assigned) {
+            if (start != null) {
+                Map<TopicPartition, Long> times = new HashMap<>();
+                assigned.forEach(partition -> times.put(partition, start));
+                consumer.offsetsForTimes(times).forEach((partition, found) -> consumer.seek(partition, found.offset()));
+            }
+            if (!isContinued.get()) {
+                consumer.pause(assigned.stream().filter(p -> Integer.toString(p.partition()).equals(paused)).toList());
+            }
+        }
+
+        void resumeOnceContinued() {
+            if (isContinued.get()) {
+                consumer.resume(consumer.paused());
+            }
         }
     }
 
