@@ -77,7 +77,7 @@ class GroupCoordinator:
         try:
             await self.topic.ensure()
         except StorageError as error:
-            _log.warning("%s: %s", group_id, error)
+            _log.warning("group %r: %s", group_id, error)
             return _now(Joined(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
         entry = self._find(group_id)
         if entry is None and join.member_id == NO_MEMBER:
@@ -146,7 +146,7 @@ class GroupCoordinator:
             if error is ErrorCode.NONE:
                 await self._write_tombstones(entry)
         except StorageError as error_of_disk:
-            _log.warning("%s: could not be deleted, %s", group_id, error_of_disk)
+            _log.warning("group %r could not be deleted: %s", group_id, error_of_disk)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if entry.is_vacant:
             self.table.forget(entry)
@@ -193,6 +193,10 @@ class GroupCoordinator:
 
     def _owed(self, entry: GroupEntry, outcome: Outcome) -> None:
         """Do what a step owes."""
+        for note in outcome.notes:
+            # It is in the words of clients.
+            shown = note if note.isprintable() else repr(note)
+            _log.info("group %r %s", entry.group.group_id, shown)
         self._deadlines.set(entry.group.group_id, outcome.deadline_ms)
         entry.held += outcome.answers
         if outcome.records:
@@ -217,7 +221,7 @@ class GroupCoordinator:
             code = (
                 ErrorCode.UNKNOWN_SERVER_ERROR if is_ours else ErrorCode.COORDINATOR_NOT_AVAILABLE
             )
-            _log.warning("%s: could not be written, %s", entry.group.group_id, error)
+            _log.warning("group %r could not be written: %s", entry.group.group_id, error)
             entry.failure = code
         entry.writes -= 1
         if not entry.writes:

@@ -30,11 +30,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from protocol.error_codes import ErrorCode
-from protocol.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
 from server.groups.events import Join, Leave, Sync
+from server.groups.generation import joined, record_of, synced
 from server.groups.member import NO_MEMBER, Member, Ticket
-from server.groups.outcome import Answer, Joined, JoinedMember, Left, Outcome, Synced
+from server.groups.outcome import Joined, Left, Outcome, Synced
 from server.groups.roster import Roster
+from server.groups.step import Step, some_of, why
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """A new member whose client has gone while it waited is removed then; Kafka's value."""
@@ -64,15 +65,13 @@ class Group:
     """One group. Each method that takes an event is one step and returns what is owed for it."""
 
     __slots__ = (
-        "_answers",
-        "_deadline_ms",
         "_initial_wait_ms",
         "_is_initial",
         "_join_deadline_ms",
         "_more_came",
         "_settings",
+        "_step",
         "_sync_deadline_ms",
-        "_writes",
         "generation",
         "group_id",
         "protocol_name",
@@ -101,10 +100,7 @@ class Group:
         self._initial_wait_ms = 0
         """How long it may still wait after the present deadline."""
         # What the present step owes
-        self._answers: list[Answer] = []
-        self._writes = False
-        self._deadline_ms: int | None = None
-        """Nothing is due before; it may be earlier than what is."""
+        self._step = Step()
 
     # Joining.
 
@@ -113,9 +109,9 @@ class Group:
         member = self.roster.get(join.member_id)
         if not self._has_room_for(join.member_id, member):
             self._drop_supernumerary(join.member_id, member, now_ms)
-            self._refuse_join(ticket, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
+            self._step.refuse_join(ticket, ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
         elif not self.roster.supports(join.protocol_type, [p.name for p in join.protocols]):
-            self._refuse_join(ticket, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id)
+            self._step.refuse_join(ticket, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id)
         elif join.member_id == NO_MEMBER:
             self._join_unknown(join, ticket, now_ms)
         elif join.member_id in self.roster.pending and join.instance_id is None:
@@ -154,14 +150,14 @@ class Group:
         else:
             deadline_ms = now_ms + join.session_timeout_ms
             self.roster.pending[join.new_member_id] = deadline_ms
-            self._look_again(deadline_ms)
-            self._refuse_join(ticket, ErrorCode.MEMBER_ID_REQUIRED, join.new_member_id)
+            self._step.look_again(deadline_ms)
+            self._step.refuse_join(ticket, ErrorCode.MEMBER_ID_REQUIRED, join.new_member_id)
 
     def _join_known(self, join: Join, ticket: Ticket, now_ms: int) -> None:
         """Somebody who says that it is a member."""
         member = self.roster.find(join.member_id, join.instance_id)
         if isinstance(member, ErrorCode):
-            self._refuse_join(ticket, member, join.member_id)
+            self._step.refuse_join(ticket, member, join.member_id)
             return
         is_same = member.protocols == join.protocols
         leads_a_stable_group = (
@@ -170,10 +166,10 @@ class Group:
         if self.state is GroupState.PREPARING_REBALANCE or not is_same or leads_a_stable_group:
             # A leader that joins again wants another assignment, for reasons of its own.
             self._update(member, join, ticket)
-            self._rebalance_or_complete(now_ms)
+            self._rebalance_or_complete(now_ms, why(f"{member.member_id} joins again", join.reason))
         else:
             # It did not get the answer to its last JoinGroup.
-            self._answer(ticket, self._joined(member))
+            self._step.answer(ticket, joined(self, member))
 
     def _add(self, join: Join, member_id: str, ticket: Ticket, now_ms: int) -> None:
         member = Member(
@@ -191,8 +187,8 @@ class Group:
         self._more_came = True
         self.roster.add(member)
         self.roster.park_join(member, ticket)
-        self._look_again(member.session_deadline_ms)
-        self._rebalance_or_complete(now_ms)
+        self._step.look_again(member.session_deadline_ms)
+        self._rebalance_or_complete(now_ms, why(f"{member_id} joins", join.reason))
 
     def _update(self, member: Member, join: Join, ticket: Ticket) -> None:
         """Take over what a member says of itself now, and let it wait for the others."""
@@ -208,31 +204,32 @@ class Group:
         self.roster.update(member, join)
         self._lives(member, now_ms)
         if self.state is GroupState.STABLE and self.roster.select_protocol() == self.protocol_name:
-            self._writes = True
-            self._answer(ticket, self._rejoined_static(member, join, old_leader_id))
+            self._step.write()
+            self._step.answer(ticket, self._rejoined_static(member, join, old_leader_id))
             return
         self.roster.park_join(member, ticket)
         # While the leader computes an assignment, it does so for the old id.
-        self._rebalance_or_complete(now_ms)
+        self._rebalance_or_complete(now_ms, why(f"{member.member_id} comes back", join.reason))
 
     def _rejoined_static(self, member: Member, join: Join, old_leader_id: str | None) -> Joined:
         """The generation goes on. A leader must not compute an assignment that nobody wants: it is
         told so, or, if it does not understand that, that its old id leads."""
         if join.can_skip_assignment:
             leads = self.roster.leader_id == member.member_id
-            return self._joined(member, skip_assignment=leads)
-        return self._joined(member, leader_id=old_leader_id or NO_MEMBER)
+            return joined(self, member, skip_assignment=leads)
+        return joined(self, member, leader_id=old_leader_id or NO_MEMBER)
 
     # Rebalancing.
 
-    def _rebalance_or_complete(self, now_ms: int) -> None:
+    def _rebalance_or_complete(self, now_ms: int, reason: str) -> None:
         if self.state is GroupState.PREPARING_REBALANCE:
             self._complete_if_all_joined(now_ms)
         else:
-            self._prepare_rebalance(now_ms)
+            self._prepare_rebalance(now_ms, reason)
 
-    def _prepare_rebalance(self, now_ms: int) -> None:
+    def _prepare_rebalance(self, now_ms: int, reason: str) -> None:
         """Ask everybody to join again."""
+        self._step.note(f"rebalances after generation {self.generation}: {reason}")
         if self.state is GroupState.COMPLETING_REBALANCE:
             for member in self.roster:
                 self._refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
@@ -251,7 +248,7 @@ class Group:
 
     def _wait_for_joins(self, deadline_ms: int) -> None:
         self._join_deadline_ms = deadline_ms
-        self._look_again(deadline_ms)
+        self._step.look_again(deadline_ms)
 
     def _complete_if_all_joined(self, now_ms: int) -> None:
         preparing = self.state is GroupState.PREPARING_REBALANCE
@@ -289,16 +286,18 @@ class Group:
     def _begin_generation(self, now_ms: int) -> None:
         self.generation += 1
         self.protocol_name = self.roster.select_protocol()
+        count, protocol = len(self.roster), self.protocol_name
+        self._step.note(f"begins generation {self.generation}: {count} members, {protocol}")
         self._enter(GroupState.COMPLETING_REBALANCE, now_ms)
         self._sync_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
-        self._look_again(self._sync_deadline_ms)
+        self._step.look_again(self._sync_deadline_ms)
         for member in self.roster:
             member.is_new = False
             member.owes_sync = True
             self._lives(member, now_ms)
             ticket = self.roster.take_join(member)
             if ticket is not None:
-                self._answer(ticket, self._joined(member))
+                self._step.answer(ticket, joined(self, member))
 
     def _become_empty(self, now_ms: int) -> None:
         self._enter(GroupState.EMPTY, now_ms)
@@ -306,7 +305,8 @@ class Group:
             # Else whoever came has gone before there was a generation: nothing has changed.
             self.generation += 1
             self.protocol_name = None
-            self._writes = True
+            self._step.write()
+            self._step.note("is empty")
 
     # Syncing.
 
@@ -314,12 +314,12 @@ class Group:
         """Answer a SyncGroup, or keep its ticket until the leader's brings the assignment."""
         member = self.roster.find(sync.member_id, sync.instance_id)
         if isinstance(member, ErrorCode):
-            self._answer(ticket, Synced(error_code=member))
+            self._step.answer(ticket, Synced(error_code=member))
         elif (error := self._sync_error(sync)) is not ErrorCode.NONE:
-            self._answer(ticket, Synced(error_code=error))
+            self._step.answer(ticket, Synced(error_code=error))
         elif self.state is GroupState.STABLE:
             member.owes_sync = False
-            self._answer(ticket, self._synced(member))
+            self._step.answer(ticket, synced(self, member))
         else:
             self._refuse_sync(member, ErrorCode.REBALANCE_IN_PROGRESS, now_ms)
             member.owes_sync = False
@@ -342,13 +342,13 @@ class Group:
     def _assign(self, assignments: dict[str, bytes], now_ms: int) -> None:
         """The leader has spoken; whom it left out gets nothing to do."""
         self._enter(GroupState.STABLE, now_ms)
-        self._writes = True
+        self._step.write()
         for member in self.roster:
             member.assignment = assignments.get(member.member_id, b"")
-            ticket, member.sync_ticket = member.sync_ticket, None
+            ticket = member.take_sync()
             if ticket is not None:
                 self._lives(member, now_ms)
-                self._answer(ticket, self._synced(member))
+                self._step.answer(ticket, synced(self, member))
 
     # Living and leaving.
 
@@ -374,10 +374,13 @@ class Group:
 
     def leave(self, leaving: Iterable[Leave], ticket: Ticket, *, now_ms: int) -> Outcome:
         """Let members go, each answered for itself."""
+        leaving = tuple(leaving)
         codes = tuple(self._leave(each) for each in leaving)
-        if ErrorCode.NONE in codes:
-            self._after_removal(now_ms)
-        self._answer(ticket, Left(error_codes=codes))
+        gone = [each for each, code in zip(leaving, codes, strict=True) if not code]
+        if gone:
+            names = some_of(each.member_id or each.instance_id or "" for each in gone)
+            self._after_removal(now_ms, why(f"{names} left", gone[0].reason))
+        self._step.answer(ticket, Left(error_codes=codes))
         return self._outcome()
 
     def _leave(self, leave: Leave) -> ErrorCode:
@@ -400,10 +403,10 @@ class Group:
         self._refuse_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self.roster.remove(member)
 
-    def _after_removal(self, now_ms: int) -> None:
+    def _after_removal(self, now_ms: int, reason: str) -> None:
         """Somebody has gone: the others have to share its work, or need not wait any more."""
         if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            self._prepare_rebalance(now_ms)
+            self._prepare_rebalance(now_ms, reason)
         else:
             self._complete_if_all_joined(now_ms)
 
@@ -411,7 +414,7 @@ class Group:
 
     def expire(self, now_ms: int) -> Outcome:
         """Do what is due; to be called when the last outcome's deadline is reached."""
-        self._deadline_ms = None
+        self._step.forget_deadline()
         self._expire_sessions(now_ms)
         if _is_due(self._join_deadline_ms, now_ms):
             self._wait_is_over(now_ms)
@@ -429,7 +432,8 @@ class Group:
         for member in silent:
             self._remove(member)
         if silent:
-            self._after_removal(now_ms)
+            names = some_of(member.member_id for member in silent)
+            self._after_removal(now_ms, f"{names} fell silent")
         elif late:
             self._complete_if_all_joined(now_ms)
 
@@ -440,17 +444,18 @@ class Group:
         for member in late:
             self._remove(member)
         if late:
-            self._prepare_rebalance(now_ms)
+            names = some_of(member.member_id for member in late)
+            self._prepare_rebalance(now_ms, f"{names} did not ask for an assignment")
 
     def _look_at_all_deadlines(self) -> None:
         for due_ms in (self._join_deadline_ms, self._sync_deadline_ms):
             if due_ms is not None:
-                self._look_again(due_ms)
+                self._step.look_again(due_ms)
         for due_ms in self.roster.pending.values():
-            self._look_again(due_ms)
+            self._step.look_again(due_ms)
         for member in self.roster:
             if member.can_expire:
-                self._look_again(member.session_deadline_ms)
+                self._step.look_again(member.session_deadline_ms)
 
     # What a step owes.
 
@@ -461,23 +466,7 @@ class Group:
         return self._outcome()
 
     def _outcome(self) -> Outcome:
-        answers = tuple(self._answers)
-        records = (self._record(),) if self._writes else ()
-        self._answers.clear()
-        self._writes = False
-        return Outcome(answers=answers, records=records, deadline_ms=self._deadline_ms)
-
-    def _record(self) -> GroupRecord:
-        """What a broker must know of the group to go on with it after a restart."""
-        value = GroupMetadataValue(
-            protocol_type=self.roster.protocol_type or "",
-            generation=self.generation,
-            protocol=self.protocol_name,
-            leader=self.roster.leader_id,
-            current_state_timestamp=self.state_since_ms,
-            members=tuple(member.stored(self.protocol_name) for member in self.roster),
-        )
-        return GroupRecord(GroupMetadataKey(group=self.group_id), value)
+        return self._step.end((record_of(self),) if self._step.writes else ())
 
     def _enter(self, state: GroupState, now_ms: int) -> None:
         self.state = state
@@ -485,64 +474,18 @@ class Group:
 
     def _lives(self, member: Member, now_ms: int) -> None:
         member.lives(now_ms)
-        self._look_again(member.session_deadline_ms)
-
-    def _look_again(self, due_ms: int) -> None:
-        if self._deadline_ms is None or due_ms < self._deadline_ms:
-            self._deadline_ms = due_ms
-
-    def _answer(self, ticket: Ticket, value: Joined | Synced | Left) -> None:
-        self._answers.append(Answer(ticket=ticket, value=value))
-
-    def _refuse_join(self, ticket: Ticket, error_code: ErrorCode, member_id: str) -> None:
-        self._answer(ticket, Joined(error_code=error_code, member_id=member_id))
+        self._step.look_again(member.session_deadline_ms)
 
     def _refuse_sync(self, member: Member, error_code: ErrorCode, now_ms: int) -> None:
-        ticket, member.sync_ticket = member.sync_ticket, None
-        if ticket is not None:
+        if self._step.refuse_sync(member, error_code):
             self._lives(member, now_ms)
-            self._answer(ticket, Synced(error_code=error_code))
 
     def _refuse_waiting(self, member: Member, error_code: ErrorCode) -> None:
         """End what a member waits for."""
         ticket = self.roster.take_join(member)
         if ticket is not None:
-            self._refuse_join(ticket, error_code, member.member_id)
-        ticket, member.sync_ticket = member.sync_ticket, None
-        if ticket is not None:
-            self._answer(ticket, Synced(error_code=error_code))
-
-    def _joined(
-        self, member: Member, *, leader_id: str | None = None, skip_assignment: bool = False
-    ) -> Joined:
-        leader_id = leader_id or self.roster.leader_id or NO_MEMBER
-        leads = leader_id == member.member_id
-        return Joined(
-            member_id=member.member_id,
-            generation=self.generation,
-            protocol_type=self.roster.protocol_type,
-            protocol_name=self.protocol_name,
-            leader_id=leader_id,
-            skip_assignment=skip_assignment,
-            members=self._joined_members() if leads else (),
-        )
-
-    def _joined_members(self) -> tuple[JoinedMember, ...]:
-        return tuple(
-            JoinedMember(
-                member_id=member.member_id,
-                instance_id=member.instance_id,
-                metadata=member.metadata(self.protocol_name),
-            )
-            for member in self.roster
-        )
-
-    def _synced(self, member: Member) -> Synced:
-        return Synced(
-            protocol_type=self.roster.protocol_type,
-            protocol_name=self.protocol_name,
-            assignment=member.assignment,
-        )
+            self._step.refuse_join(ticket, error_code, member.member_id)
+        self._step.refuse_sync(member, error_code)
 
 
 def _is_due(deadline_ms: int | None, now_ms: int) -> bool:

@@ -64,6 +64,11 @@ class Member:
         """Note a sign of life."""
         self.session_deadline_ms = now_ms + self.session_timeout_ms
 
+    def take_sync(self) -> Ticket | None:
+        """Its SyncGroup's ticket, which is answered now; None if none waits."""
+        ticket, self.sync_ticket = self.sync_ticket, None
+        return ticket
+
     def metadata(self, protocol_name: str | None) -> bytes:
         """Its metadata for a protocol; empty for one that it does not support."""
         for protocol in self.protocols:

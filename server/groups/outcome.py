@@ -70,3 +70,5 @@ class Outcome:
     records: tuple[GroupRecord, ...] = ()
     deadline_ms: int | None = None
     """The group wants to be told of this time, if not of an earlier one; None: of none."""
+    notes: tuple[str, ...] = ()
+    """What an operator may want to know, in the words of clients; the group's id comes before it."""

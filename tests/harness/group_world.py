@@ -131,6 +131,7 @@ class GroupWorld:
     waiting: list[Call] = field(default_factory=list)
     deadline_ms: int | None = None
     records_count: int = 0
+    notes: list[str] = field(default_factory=list)
     generation: int = 0
     _member_ids: int = 0
 
@@ -167,6 +168,7 @@ class GroupWorld:
             self.stored = record.value
             self.records_count += 1
         self.deadline_ms = outcome.deadline_ms
+        self.notes += outcome.notes
         assert self.group.generation >= self.generation, "a generation never goes back"
         self.generation = self.group.generation
         for answer in outcome.answers:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import errno
+import logging
 from collections.abc import Awaitable
 from pathlib import Path
 
@@ -183,6 +184,17 @@ async def test_who_waits_is_answered_when_the_broker_stops(tmp_path: Path) -> No
         waiting = await groups.join("group", join_of("n"))
     answer = await asyncio.wait_for(waiting, 1)
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_what_clients_say_cannot_forge_a_line_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "server.groups")
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        forged = dataclasses.replace(join_of("m"), reason="bored\nCRITICAL all is lost")
+        await joined(served.broker.groups, "a\nb", forged)
+    assert any("bored" in message for message in caplog.messages)
+    assert not any("\n" in message for message in caplog.messages)
 
 
 @pytest.mark.parametrize("group_id", ["../../etc", "a/b", "\0", "ü" * 300, "x" * 10_000])

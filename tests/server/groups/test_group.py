@@ -464,3 +464,24 @@ def test_who_waits_hears_it_when_the_group_is_given_up() -> None:
     waiting = first.join()
     world.owed(world.group.abandon(ErrorCode.COORDINATOR_NOT_AVAILABLE))
     assert joined(waiting).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+# What an operator is told.
+
+
+def test_it_is_said_why_a_group_rebalances_and_what_comes_of_it() -> None:
+    world, (first, second) = stable_group("a", "b")
+    begun = ["rebalances after generation 0: a-1 joins", "begins generation 1: 2 members, range"]
+    assert world.notes == begun
+    world.notes.clear()
+
+    world.leave(Leave(member_id=second.member_id, reason="the consumer is being closed"))
+    first.join()
+    world.pass_time(REBALANCE_TIMEOUT_MS)
+
+    assert world.notes == [
+        "rebalances after generation 1: b-3 left (the consumer is being closed)",
+        "begins generation 2: 1 members, range",
+        "rebalances after generation 2: a-1 fell silent",
+        "is empty",
+    ]
