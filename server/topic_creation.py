@@ -48,6 +48,10 @@ def fault_of_growth(
     topic: Topic, partitions_count: int, partitions_max: int
 ) -> TopicRefused | None:
     """Why a topic cannot have so many partitions; None if it can."""
+    if topic.is_internal:
+        # What is in it is found by the number of its partitions. Kafka lets it grow.
+        text = f"{topic.name} is an internal topic, whose partitions stay as many as they are."
+        return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=text)
     before = len(topic.partitions)
     if partitions_count == before:
         text = f"Topic already has {before} partition(s)."

@@ -135,3 +135,12 @@ async def test_validate_only_says_what_would_happen_and_changes_nothing(tmp_path
         assert fine.error_code == ErrorCode.NONE
         assert wrong.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert count_of(served) == 2
+
+
+async def test_groups_keep_their_places_in_the_topic_of_their_offsets(tmp_path: Path) -> None:
+    """A group lives in the partition that its id and their number say."""
+    async with serving_broker(tmp_path) as served:
+        await served.create("__consumer_offsets", partitions=2)
+        (result,) = await ask(served, wish("__consumer_offsets", 3))
+        assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+        assert count_of(served, "__consumer_offsets") == 2
