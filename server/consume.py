@@ -34,6 +34,8 @@ class Reading:
     """Only its records; None: all."""
     count_max: int | None
     is_followed: bool
+    patience_seconds: float
+    """How long nothing may come though there is more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,11 @@ def consume_topic(reading: Reading, printing: Printing, *, latest_memory_mib: in
     """Read and print; the exit code."""
     ranges = asyncio.run(_ranges(reading))
     reader = TopicReader(
-        reading.bootstrap, reading.topic, ranges, is_committed=reading.bounds.is_committed
+        reading.bootstrap,
+        reading.topic,
+        ranges,
+        is_committed=reading.bounds.is_committed,
+        patience_seconds=reading.patience_seconds,
     )
     with reader, _ended_pipe():
         if latest_memory_mib is None:

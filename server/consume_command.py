@@ -71,6 +71,14 @@ def consume(
         int,
         typer.Option(metavar="MIB", min=1, help="Of --latest: beyond it the table is on the disk."),
     ] = 256,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            help="Give up when nothing comes for so long, though there is more.",
+        ),
+    ] = 30.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Print records, up to the end that the topic has now; without a group, and nothing is committed.
@@ -112,6 +120,7 @@ def consume(
             key=None if key is None else key.encode(),
             count_max=maximum,
             is_followed=follow,
+            patience_seconds=timeout,
         )
         return consume_topic(reading, printing, latest_memory_mib=memory if latest else None)
 

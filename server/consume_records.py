@@ -19,7 +19,6 @@ POLL_MS = 500
 RECORDS_A_POLL = 5000
 FETCH_BYTES = 16 << 20
 PARTITION_FETCH_BYTES = 4 << 20
-STALL_SECONDS_MAX = 30.0
 
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 
@@ -28,11 +27,18 @@ class TopicReader:
     """Reads a topic's partitions from where their ranges begin. Close it, or use it in a `with`."""
 
     def __init__(
-        self, bootstrap: str, topic: str, ranges: Mapping[int, Range], *, is_committed: bool
+        self,
+        bootstrap: str,
+        topic: str,
+        ranges: Mapping[int, Range],
+        *,
+        is_committed: bool,
+        patience_seconds: float,
     ) -> None:
         # Constant after construction.
         self._topic = topic
         self._ranges = ranges
+        self._patience_seconds = patience_seconds
         self._consumer = _consumer(bootstrap, is_committed=is_committed)
         self._consumer.assign([TopicPartition(topic, number) for number in ranges])
         # State.
@@ -73,7 +79,7 @@ class TopicReader:
             left -= done
             if self.passed > passed:
                 moved, passed = time.monotonic(), self.passed
-            elif time.monotonic() > moved + STALL_SECONDS_MAX:
+            elif time.monotonic() > moved + self._patience_seconds:
                 raise CommandFailed(EXIT_UNREACHABLE, self._stall(min(left)))
 
     def follow(self) -> Iterator[list[ReadRecord]]:
@@ -88,7 +94,7 @@ class TopicReader:
     def _stall(self, number: int) -> str:
         return (
             f"nothing came from {self._topic}-{number} at offset {self._positions[number]} for"
-            f" {STALL_SECONDS_MAX:.0f} s: is the broker still there?"
+            f" {self._patience_seconds:g} s: is the broker still there?"
         )
 
     def _poll(self) -> list[ReadRecord]:

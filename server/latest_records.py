@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Self
@@ -132,17 +132,18 @@ class LatestRecords:
 
 
 def _row(record: ReadRecord) -> tuple[object, ...]:
-    headers = json.dumps(
-        [
-            (name, None if value is None else value.decode("latin-1"))
-            for name, value in record.headers
-        ]
-    )
+    headers = _written_headers(record.headers) if record.headers else None
     return record.partition, record.key, record.offset, record.timestamp, record.value, headers
 
 
-def _read_headers(text: str) -> tuple[tuple[str, bytes | None], ...]:
+def _written_headers(headers: Sequence[tuple[str, bytes | None]]) -> str:
+    return json.dumps(
+        [(name, None if value is None else value.decode("latin-1")) for name, value in headers]
+    )
+
+
+def _read_headers(text: str | None) -> tuple[tuple[str, bytes | None], ...]:
     return tuple(
         (name, None if value is None else value.encode("latin-1"))
-        for name, value in json.loads(text)
+        for name, value in json.loads(text or "[]")
     )

@@ -65,6 +65,12 @@ def produce(
     compression: Annotated[
         str | None, typer.Option(metavar="CODEC", help=f"{', '.join(CODECS)}; none without it.")
     ] = None,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            min=0.1, metavar="SECONDS", help="Give up when the broker is silent for so long."
+        ),
+    ] = 60.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Send a record a line, and say what is stored when the lines are over.
@@ -92,6 +98,7 @@ def produce(
             is_compacted=asyncio.run(_is_compacted(bootstrap, topic, partition)),
             compression=_codec(compression),
             rate=rate,
+            patience_seconds=timeout,
         )
         return _send(_lines(files or ()), read_json if json else text.read, destination)
 

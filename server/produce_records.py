@@ -10,7 +10,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from protocol.error_codes import ErrorCode
-from server.command_end import EXIT_FAILED, CommandFailed
+from server.command_end import EXIT_FAILED, EXIT_UNREACHABLE, CommandFailed
 from server.produce_input import BadLine, LineReader, NewRecord
 
 MEMORY_BYTES_MAX = 32 << 20
@@ -27,8 +28,6 @@ BATCH_BYTES = 256 << 10
 REQUEST_BYTES_MAX = 1 << 30
 """How large a record may be is for the broker to say."""
 LINGER_MS = 5
-DELIVERY_MS_MAX = 60_000
-"""How long a record is tried again."""
 
 logging.getLogger("kafka").addHandler(logging.NullHandler())
 
@@ -45,6 +44,8 @@ class Destination:
     compression: str | None
     rate: float | None
     """Records a second; None: no limit."""
+    patience_seconds: float
+    """How long the broker may be silent while records wait for it."""
 
 
 class Sent:
@@ -52,22 +53,31 @@ class Sent:
 
     __slots__ = (
         "_changed",
+        "_heard",
+        "_patience_seconds",
         "_pending_bytes",
+        "_pending_count",
         "by_partition",
         "bytes_count",
         "failure",
         "sent_count",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, patience_seconds: float) -> None:
+        # Constant after construction.
+        self._patience_seconds = patience_seconds
+        self._changed = threading.Condition()
+        # State.
         self.sent_count = 0
         self.bytes_count = 0
         self.by_partition: Counter[int] = Counter()
         """Records that are acknowledged."""
         self.failure: CommandFailed | None = None
         """Of the first record that is refused."""
+        self._pending_count = 0
         self._pending_bytes = 0
-        self._changed = threading.Condition()
+        self._heard = 0.0
+        """When something was last heard of a record that was waited for."""
 
     @property
     def count(self) -> int:
@@ -76,9 +86,12 @@ class Sent:
             return self.by_partition.total()
 
     def begun(self, size: int) -> None:
-        """Wait until there is room for one more, and count it."""
+        """Wait until there is room for one more, and count it. Raises CommandFailed: no answer."""
         with self._changed:
-            self._changed.wait_for(lambda: self._pending_bytes < MEMORY_BYTES_MAX)
+            self._wait(lambda: self._pending_bytes < MEMORY_BYTES_MAX)
+            if not self._pending_count:
+                self._heard = time.monotonic()
+            self._pending_count += 1
             self._pending_bytes += size
             self.sent_count += 1
             self.bytes_count += size
@@ -87,15 +100,36 @@ class Sent:
         """One more is stored."""
         with self._changed:
             self.by_partition[partition] += 1
-            self._pending_bytes -= size
-            self._changed.notify_all()
+            self._ended(size)
 
     def refused(self, reason: str, size: int) -> None:
         """One is not."""
         with self._changed:
             self.failure = self.failure or CommandFailed(EXIT_FAILED, reason)
-            self._pending_bytes -= size
-            self._changed.notify_all()
+            self._ended(size)
+
+    def wait_for_all(self) -> None:
+        """Until nothing is on its way. Raises CommandFailed: no answer."""
+        with self._changed:
+            self._wait(lambda: not self._pending_count)
+
+    def _ended(self, size: int) -> None:
+        self._pending_count -= 1
+        self._pending_bytes -= size
+        self._heard = time.monotonic()
+        self._changed.notify_all()
+
+    def _wait(self, is_met: Callable[[], bool]) -> None:
+        """The producer's own deadline does not hold while no broker is there."""
+        while not is_met():
+            left = self._heard + self._patience_seconds - time.monotonic()
+            if left <= 0:
+                raise CommandFailed(
+                    EXIT_UNREACHABLE,
+                    f"nothing was acknowledged for {self._patience_seconds:g} s: is the broker"
+                    " still there?",
+                )
+            self._changed.wait(left)
 
 
 def produce(lines: Iterable[bytes], read: LineReader, destination: Destination) -> Iterator[Sent]:
@@ -104,7 +138,7 @@ def produce(lines: Iterable[bytes], read: LineReader, destination: Destination) 
     Raises:
         CommandFailed: a line is no record, or the broker refused one. Those before it are sent.
     """
-    sent = Sent()
+    sent = Sent(patience_seconds=destination.patience_seconds)
     producer = _producer(destination)
     try:
         for number, line in enumerate(_paced(lines, destination.rate), 1):
@@ -113,14 +147,27 @@ def produce(lines: Iterable[bytes], read: LineReader, destination: Destination) 
             yield sent
             if sent.failure is not None:
                 break
-    except BadLine as error:
+    except CommandFailed as error:
         sent.failure = sent.failure or error
     finally:
-        producer.flush()
-        producer.close()
+        _finish(producer, sent)
     if sent.failure is not None:
-        raise CommandFailed(EXIT_FAILED, f"{sent.failure} (stored: {sent.count})")
+        raise CommandFailed(
+            sent.failure.exit_code, f"{sent.failure} (stored: {sent.count})"
+        ) from sent.failure
     yield sent
+
+
+def _finish(producer: Any, sent: Sent) -> None:
+    """Wait for what is on its way, and close; a broker that is silent is not waited for again."""
+    try:
+        sent.wait_for_all()
+    except CommandFailed as silence:
+        sent.failure = silence
+        with suppress(KafkaError):
+            producer.close(timeout=0)
+    else:
+        producer.close()
 
 
 def _producer(destination: Destination) -> Any:
@@ -131,7 +178,6 @@ def _producer(destination: Destination) -> Any:
             enable_idempotence=True,
             compression_type=destination.compression,
             linger_ms=LINGER_MS,
-            delivery_timeout_ms=DELIVERY_MS_MAX,
             batch_size=BATCH_BYTES,
             max_request_size=REQUEST_BYTES_MAX,
             allow_auto_create_topics=False,

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -141,6 +142,32 @@ def test_what_comes_is_followed_until_ctrl_c(kompakt: TypedCommands) -> None:
         assert typed.stdout.readline() == "after\n"
         typed.send_signal(signal.SIGINT)
         assert typed.wait(timeout=20) == 130
+
+
+def test_a_broker_that_is_gone_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        kompakt = TypedCommands(broker)
+        kompakt.told("topics", "create", "left")
+        typed = subprocess.Popen(
+            [sys.executable, "-m", "server", "produce", "left", "--timeout", "2"],
+            cwd=CHECKOUT,
+            env=kompakt.environment,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert typed.stdin is not None
+        typed.stdin.write("stored\n")
+        typed.stdin.flush()
+        while kompakt.told("consume", "left") != "stored\n":
+            assert typed.poll() is None
+        broker.kill()
+        _, said = typed.communicate("lost\n", timeout=60)
+
+    assert typed.returncode == 3
+    assert said == (
+        "kompakt: nothing was acknowledged for 2 s: is the broker still there? (stored: 1)\n"
+    )
 
 
 def test_a_reader_that_has_enough_is_no_failure(kompakt: TypedCommands) -> None:
