@@ -10,51 +10,28 @@ KOMPAKT_CRASH_SEED is where the seeds begin.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from dataclasses import dataclass
 from random import Random
-from typing import cast
 
 import pytest
 
-from cleaner.clean import clean
-from cleaner.cleaning_plan import plan_pass
-from cleaner.pick import assess
-from cleaner.settings import CleanerSettings
 from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue
-from server.group_commit import GroupCommit
 from server.groups.loading import load_partition
-from server.groups.offsets_topic import OffsetsTopic
 from storage.log import PartitionLog
-from tests.harness.compacted_log import meter_of, never_stop
 from tests.harness.memory_fs import Loss, MemoryFileSystem
+from tests.harness.offsets_disk import SyncAtOnce, compact, topic_of
 from tests.harness.offsets_world import commit, tombstones
-from tests.harness.served_broker import NOW_MS
-from tests.harness.topics_world import FixedClock, World, open_world
+from tests.harness.topics_world import open_world
 
 STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "25000")) // 50
 SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
 STEPS, STATES_EACH = 30, 100
 GROUPS, PARTITIONS = ("a", "b", "c"), 4
 
-SETTINGS = CleanerSettings(dedupe_buffer_size=1 << 20)
-
 Offsets = dict[tuple[str, int], int]
 """By group and partition of the one topic that they read."""
-
-
-class SyncAtOnce:
-    """Rounds of syncs in the caller's time, so that a history is the same each time."""
-
-    def appended(self, log: PartitionLog) -> None:
-        log.advance_high_watermark(log.sync())
-
-    def durable(self, log: PartitionLog, offset: int) -> asyncio.Future[bool]:
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        future.set_result(log.high_watermark >= offset)
-        return future
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +42,6 @@ class CrashState:
     before: Offsets
     after: Offsets
     what: str
-
-
-def topic_of(world: World) -> OffsetsTopic:
-    return OffsetsTopic(
-        world.topics,
-        cast("GroupCommit", SyncAtOnce()),
-        FixedClock(),
-        partitions_count=1,
-        segment_bytes=1 << 20,
-    )
 
 
 async def found_on(disk: MemoryFileSystem) -> Offsets:
@@ -125,18 +92,6 @@ async def history(seed: int) -> list[CrashState]:
         known = after
     await world.close()
     return states
-
-
-def compact(log: PartitionLog) -> None:
-    """Roll and clean, as if asked to."""
-    log.roll(NOW_MS)
-    view = log.cleaning_view()
-    assessment = assess(view, log.config, NOW_MS, requested=True)
-    if assessment.reason is None:
-        return
-    plan = plan_pass(view, assessment, now_ms=NOW_MS, stamp_ms=NOW_MS)
-    meter = meter_of(log, view.generation, never_stop)
-    clean(log, plan, SETTINGS, meter=meter, monotonic=lambda: NOW_MS / 1000)
 
 
 def step_of(what: str, random: Random, step: int, known: Offsets) -> tuple[GroupRecord, ...]:

@@ -1,0 +1,53 @@
+"""`__consumer_offsets` over a disk in memory, with syncs in the caller's time: for crash sweeps."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from cleaner.clean import clean
+from cleaner.cleaning_plan import plan_pass
+from cleaner.pick import assess
+from cleaner.settings import CleanerSettings
+from server.group_commit import GroupCommit
+from server.groups.offsets_topic import OffsetsTopic
+from storage.log import PartitionLog
+from tests.harness.compacted_log import meter_of, never_stop
+from tests.harness.served_broker import NOW_MS
+from tests.harness.topics_world import FixedClock, World
+
+SETTINGS = CleanerSettings(dedupe_buffer_size=1 << 20)
+
+
+class SyncAtOnce:
+    """Rounds of syncs in the caller's time, so that a history is the same each time."""
+
+    def appended(self, log: PartitionLog) -> None:
+        log.advance_high_watermark(log.sync())
+
+    def durable(self, log: PartitionLog, offset: int) -> asyncio.Future[bool]:
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        future.set_result(log.high_watermark >= offset)
+        return future
+
+
+def topic_of(world: World) -> OffsetsTopic:
+    return OffsetsTopic(
+        world.topics,
+        cast("GroupCommit", SyncAtOnce()),
+        FixedClock(),
+        partitions_count=1,
+        segment_bytes=1 << 20,
+    )
+
+
+def compact(log: PartitionLog) -> None:
+    """Roll and clean, as if asked to."""
+    log.roll(NOW_MS)
+    view = log.cleaning_view()
+    assessment = assess(view, log.config, NOW_MS, requested=True)
+    if assessment.reason is None:
+        return
+    plan = plan_pass(view, assessment, now_ms=NOW_MS, stamp_ms=NOW_MS)
+    meter = meter_of(log, view.generation, never_stop)
+    clean(log, plan, SETTINGS, meter=meter, monotonic=lambda: NOW_MS / 1000)
