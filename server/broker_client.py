@@ -19,6 +19,7 @@ from protocol.decode import decode
 from protocol.encode import encode
 from protocol.errors import ProtocolError
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.primitives import skip_tagged_fields
 from protocol.schema import Message, Part
 from server.command_end import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, CommandFailed
@@ -66,6 +67,30 @@ class BrokerClient:
         self._versions |= {
             api.api_key: (api.min_version, api.max_version) for api in answer.api_keys
         }
+
+    async def check_advertised(self) -> None:
+        """See that clients get to where they are sent from here, at least to one broker.
+
+        Raises:
+            CommandFailed: they do not: the most common mistake of all.
+        """
+        request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
+        brokers = (await self.call(request, MetadataResponse)).brokers
+        failures = []
+        for broker in brokers:
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS_MAX):
+                    _, writer = await asyncio.open_connection(broker.host, broker.port)
+            except (OSError, TimeoutError) as error:
+                failures.append(f"{broker.host}:{broker.port} ({_reason(error)})")
+            else:
+                writer.close()
+                return
+        raise CommandFailed(
+            EXIT_UNREACHABLE,
+            f"the broker at {self._address} sends clients to {', '.join(failures)}, where none"
+            " answers: put its advertised.listeners right; kompakt doctor tells more",
+        )
 
     async def call(
         self, request: Message, response_type: type[M], *, version_max: int | None = None

@@ -88,6 +88,7 @@ def consume_topic(reading: Reading, printing: Printing, *, latest_memory_mib: in
 
 async def _ranges(reading: Reading) -> dict[int, Range]:
     async with connected(reading.bootstrap) as client:
+        await client.check_advertised()
         return await ranges_of(client, reading.topic, reading.bounds)
 
 

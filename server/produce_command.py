@@ -195,4 +195,5 @@ async def _is_compacted(bootstrap: str, topic: str, partition: int | None) -> bo
             raise CommandFailed(
                 EXIT_FAILED, f"{topic} has no partition {partition}: it has {count}"
             )
+        await client.check_advertised()
         return await is_compacted(client, topic)

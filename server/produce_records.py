@@ -180,6 +180,7 @@ def _producer(destination: Destination) -> Any:
             linger_ms=LINGER_MS,
             batch_size=BATCH_BYTES,
             max_request_size=REQUEST_BYTES_MAX,
+            max_block_ms=destination.patience_seconds * 1000,
             allow_auto_create_topics=False,
         )
     except KafkaError as error:

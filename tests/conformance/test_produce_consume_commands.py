@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.harness.broker_process import CHECKOUT, BrokerProcess
+from tests.harness.broker_process import CHECKOUT, BrokerProcess, free_ports
 from tests.harness.clients import CODECS
 from tests.harness.typed_commands import TypedCommands
 
@@ -168,6 +168,19 @@ def test_a_broker_that_is_gone_is_not_waited_for_for_ever(tmp_path: Path) -> Non
     assert said == (
         "kompakt: nothing was acknowledged for 2 s: is the broker still there? (stored: 1)\n"
     )
+
+
+def test_a_broker_that_sends_clients_astray_is_told_by_the_property(tmp_path: Path) -> None:
+    (nobody,) = free_ports(1)
+    astray = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{nobody}"}
+    with BrokerProcess(tmp_path, astray) as broker:
+        kompakt = TypedCommands(broker)
+        kompakt.told("topics", "create", "astray")
+
+        for command in ("produce", "consume"):
+            said = kompakt.refused(command, "astray", given="x", code=3)
+            assert f"sends clients to 127.0.0.1:{nobody} (Connection refused)" in said
+            assert "put its advertised.listeners right" in said
 
 
 def test_a_reader_that_has_enough_is_no_failure(kompakt: TypedCommands) -> None:

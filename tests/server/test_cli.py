@@ -114,3 +114,18 @@ def test_a_port_in_use_is_one_sentence_and_ends_with_1(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert f"cannot listen on PLAINTEXT://127.0.0.1:{port}: Address already in use" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_broker_imports_nothing_of_the_other_commands() -> None:
+    """Together they would take more time than its start."""
+    program = (
+        "import sys; from server.cli import parse_plain_serve; import server.serve, server.run;"
+        " print(*(name for name in ('typer', 'rich', 'kafka', 'sqlite3', 'server.commands')"
+        " if name in sys.modules))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == []
