@@ -56,24 +56,25 @@ def refuse(
     )
 
 
-Held = Mapping[str, list[PartitionLog]]
-"""The logs that a directory holds, by topic."""
+Held = Mapping[str, list[DescribeLogDirsPartition]]
+"""What a directory holds, by topic."""
 
 
 async def _logs_by_directory(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> dict[str, Held]:
-    """The logs asked for; with very many of them the loop gets its turns meanwhile."""
+    """The logs asked for, described; with very many of them the loop gets its turns meanwhile."""
     asked = None
     if request.topics is not None:
         asked = {(topic.topic, number) for topic in request.topics for number in topic.partitions}
-    held: dict[str, dict[str, list[PartitionLog]]] = {}
+    held: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {}
     for count, log in enumerate(context.broker.topics.logs(), start=1):
         if count % LOGS_A_TURN == 0:
             await asyncio.sleep(0)
         name, number = log.topic_partition.topic, log.topic_partition.partition
         if asked is None or (name, number) in asked:
-            held.setdefault(log.identity.directory_id, {}).setdefault(name, []).append(log)
+            in_directory = held.setdefault(log.identity.directory_id, {})
+            in_directory.setdefault(name, []).append(_partition(log))
     return dict(held)
 
 
@@ -86,7 +87,10 @@ async def _describe(
     return DescribeLogDirsResult(
         error_code=ErrorCode.NONE,
         log_dir=_absolute(directory.path),
-        topics=tuple(_topic(name, logs) for name, logs in held.items()),
+        topics=tuple(
+            DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
+            for name, partitions in held.items()
+        ),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
     )
@@ -100,18 +104,12 @@ def _ask_disk(files: FileSystem, path: str) -> tuple[int, int]:
         return UNKNOWN, UNKNOWN
 
 
-def _topic(name: str, logs: list[PartitionLog]) -> DescribeLogDirsTopic:
-    return DescribeLogDirsTopic(
-        name=name,
-        partitions=tuple(
-            DescribeLogDirsPartition(
-                partition_index=log.topic_partition.partition,
-                partition_size=log.size_bytes,
-                offset_lag=0,
-                is_future_key=False,
-            )
-            for log in logs
-        ),
+def _partition(log: PartitionLog) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=log.topic_partition.partition,
+        partition_size=log.size_bytes,
+        offset_lag=0,
+        is_future_key=False,
     )
 
 
