@@ -61,6 +61,10 @@ class GroupOnDisk:
         self.members: list[str] = []
         self._count = 0
 
+    @property
+    def is_nothing(self) -> bool:
+        return not self.members and self.told is None
+
     async def comes(self) -> None:
         """A member more: everybody joins, and the leader gives each its work."""
         self._count += 1
@@ -153,9 +157,7 @@ async def history(seed: int) -> list[CrashState]:
         what = "clean" if step % 12 == 11 else random.choice(("come", "come", "go", "go"))
         if what == "clean":
             compact(topic.log_of(0))
-        elif (not group.members and (what == "come" or group.told is None)) or (
-            what == "come" and len(group.members) < MEMBERS_MAX
-        ):
+        elif (what == "come" and len(group.members) < MEMBERS_MAX) or group.is_nothing:
             await group.comes()
         elif group.members:
             await group.goes(random.choice(group.members))
