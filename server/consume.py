@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from cleaner.text import count_text
 from server.broker_client import connected
 from server.consume_range import Bounds, Range, ranges_of
 from server.consume_records import TopicReader
@@ -122,11 +123,10 @@ def _print_latest(
 
 def _totals(latest: LatestRecords, topic: str) -> str:
     """What was read for the table."""
-    keyless = latest.keyless_count
-    without = f", {keyless:,} of them without a key and left out" if keyless else ""
-    return (
-        f"{topic}: {len(latest):,} keys have a value, by {latest.records_count:,} records{without}"
-    )
+    keyless, count = latest.keyless_count, len(latest)
+    without = f"; without a key, and left out: {keyless:,}" if keyless else ""
+    keys, records = count_text(count, "key"), count_text(latest.records_count, "record")
+    return f"{topic}: {keys} with a value, by {records}{without}"
 
 
 def _batches(

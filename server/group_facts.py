@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
+from cleaner.text import count_text
 from protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment
 from protocol.error_codes import ErrorCode
 from protocol.errors import DecodeError
@@ -26,7 +30,10 @@ from server.topic_facts import EARLIEST, LATEST, describe, offsets_at, parts_of,
 
 BY_NAME_MAX = 9
 """From OffsetFetch and OffsetCommit 10 on topics have ids in place of names."""
-DEAD, EMPTY = "Dead", "Empty"
+DEAD = "Dead"
+LOAD_SECONDS_MAX, LOAD_PAUSE_SECONDS = 30.0, 0.2
+
+M = TypeVar("M")
 
 Part = tuple[str, int]
 """A topic and a partition of it."""
@@ -53,9 +60,31 @@ class Progress:
         return max(self.end - max(self.committed, self.start or 0), 0)
 
 
+async def loaded(
+    ask: Callable[[], Awaitable[M]],
+    code_of: Callable[[M], int],
+    *,
+    seconds_max: float = LOAD_SECONDS_MAX,
+) -> M:
+    """The answer of a broker that has read its groups, as it does for a moment after its start.
+
+    The last answer, if that takes longer than `seconds_max`.
+    """
+    deadline = time.monotonic() + seconds_max
+    while True:
+        answer = await ask()
+        is_loading = code_of(answer) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if not is_loading or time.monotonic() >= deadline:
+            return answer
+        await asyncio.sleep(LOAD_PAUSE_SECONDS)
+
+
 async def listed(client: BrokerClient) -> list[ListedGroup]:
     """All groups, in the order of their names. Raises CommandFailed."""
-    answer = await client.call(ListGroupsRequest(), ListGroupsResponse)
+    answer = await loaded(
+        lambda: client.call(ListGroupsRequest(), ListGroupsResponse),
+        lambda answer: answer.error_code,
+    )
     if answer.error_code:
         raise CommandFailed(EXIT_FAILED, refusal(answer.error_code, None))
     return sorted(answer.groups, key=lambda group: group.group_id)
@@ -68,9 +97,12 @@ async def group_names(client: BrokerClient) -> list[str]:
 
 async def group_of(client: BrokerClient, name: str) -> DescribedGroup:
     """A group. Raises CommandFailed: there is none of that name."""
-    (found,) = (
-        await client.call(DescribeGroupsRequest(groups=(name,)), DescribeGroupsResponse)
-    ).groups
+    request = DescribeGroupsRequest(groups=(name,))
+    answer = await loaded(
+        lambda: client.call(request, DescribeGroupsResponse),
+        lambda answer: answer.groups[0].error_code,
+    )
+    (found,) = answer.groups
     is_absent = found.error_code == ErrorCode.GROUP_ID_NOT_FOUND or found.group_state == DEAD
     if is_absent:
         raise CommandFailed(EXIT_FAILED, absence(name))
@@ -85,7 +117,11 @@ async def committed_of(client: BrokerClient, name: str) -> dict[Part, int]:
     """What a group has committed."""
     asked = OffsetFetchRequestGroup(group_id=name, topics=None)
     request = OffsetFetchRequest(groups=(asked,))
-    (found,) = (await client.call(request, OffsetFetchResponse, version_max=BY_NAME_MAX)).groups
+    answer = await loaded(
+        lambda: client.call(request, OffsetFetchResponse, version_max=BY_NAME_MAX),
+        lambda answer: answer.groups[0].error_code,
+    )
+    (found,) = answer.groups
     if found.error_code:
         raise CommandFailed(EXIT_FAILED, f"{name}: {refusal(found.error_code, None)}")
     return {
@@ -156,11 +192,10 @@ def absence(name: str) -> str:
 def refuse_running(group: DescribedGroup, what: str) -> None:
     """Raise CommandFailed where members are there."""
     if group.members:
-        count = len(group.members)
+        members = count_text(len(group.members), "member")
         raise CommandFailed(
             EXIT_FAILED,
-            f"{group.group_id} has {count} member{'s' if count > 1 else ''}: stop"
-            f" {'them' if count > 1 else 'it'} first; {what} while nobody reads",
+            f"{group.group_id} has {members}: stop them first; {what} while nobody reads",
         )
 
 

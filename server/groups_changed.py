@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from cleaner.text import count_text
 from protocol.error_codes import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.offset_commit import (
@@ -170,8 +171,7 @@ def _say_reset(group: str, resets: Sequence[Reset], *, is_executed: bool, as_jso
         return
     titles = ("partition", "committed", "new offset", "moves by")
     print_table(titles, list(map(_row, resets)), texts={"partition"})
-    changes = sum(each.is_change for each in resets)
-    count = f"{changes} offset{'s' if changes != 1 else ''} of {group}"
+    count = f"{count_text(sum(each.is_change for each in resets), 'offset')} of {group}"
     typer.echo(f"{count} set" if is_executed else f"{count} would be set; --execute sets them")
 
 

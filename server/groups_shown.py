@@ -7,6 +7,7 @@ from typing import Any
 
 import typer
 
+from cleaner.text import count_text
 from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from server.broker_client import connected
 from server.command_output import print_json, print_table
@@ -88,11 +89,10 @@ def _member_json(member: DescribedGroupMember) -> Json:
 
 
 def _print_group(group: DescribedGroup, progress: Sequence[Progress]) -> None:
-    count = len(group.members)
+    members = count_text(len(group.members), "member")
     protocol = f", {group.protocol_data}" if group.protocol_data else ""
     typer.echo(
-        f"{group.group_id}: {group.group_state}, {count} member{'s' if count != 1 else ''}{protocol},"
-        f" lag {_total(progress):,}"
+        f"{group.group_id}: {group.group_state}, {members}{protocol}, lag {_total(progress):,}"
     )
     if progress:
         titles = ("partition", "committed", "end offset", "lag", "member")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cleaner.text import duration_text, size_text
+from cleaner.text import count_text, duration_text, size_text
 from server.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed, end
 from server.command_options import DEFAULT_BOOTSTRAP, Bootstrap, Topic, parse_pair
 
@@ -132,9 +132,8 @@ def _send(lines: Iterable[bytes], read: LineReader, destination: Destination) ->
 def _told(sent: Sent, seconds: float) -> str:
     """How much, and how fast."""
     count = sent.count
-    records = "1 record" if count == 1 else f"{count:,} records"
     rate = f", {count / seconds:,.0f} records/s" if seconds >= 1 else ""
-    return f"{records} stored, {size_text(sent.bytes_count)}, {duration_text(seconds)}{rate}"
+    return f"{count_text(count, 'record')} stored, {size_text(sent.bytes_count)}, {duration_text(seconds)}{rate}"
 
 
 def _places(sent: Sent) -> str:

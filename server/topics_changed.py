@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import typer
 
+from cleaner.text import count_text
 from protocol.error_codes import ErrorCode
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -92,8 +93,7 @@ def _say_created(
     else:
         settings = "".join(f", {name}={value}" for name, value in new.configs.items())
         verb = "would create" if new.dry_run else "created"
-        count = result.num_partitions
-        many = f"{count} partition{'s' if count != 1 else ''}"
+        many = count_text(result.num_partitions, "partition")
         typer.echo(f"{verb} {new.name} with {many}{settings}")
 
 

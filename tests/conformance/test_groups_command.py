@@ -79,7 +79,7 @@ def test_a_group_is_listed_and_described_with_its_lag_and_members(kompakt: Typed
 def test_offsets_are_reset_when_it_is_executed_and_nobody_reads(kompakt: TypedCommands) -> None:
     typed = ["groups", "reset-offsets", "moved", "--to-earliest"]
     with reading(kompakt, "moved", 3):
-        assert "moved has 1 member: stop it first" in kompakt.refused(*typed, "--execute")
+        assert "moved has 1 member: stop them first" in kompakt.refused(*typed, "--execute")
 
     said = kompakt.told(*typed)
     assert said.splitlines()[1].split() == ["orders-0", "3", "0", "-3"]

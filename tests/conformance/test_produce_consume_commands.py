@@ -44,7 +44,7 @@ def test_the_last_value_of_each_key_with_tombstones_applied(kompakt: TypedComman
         ["alice", "2"],
         ["carol", "5"],
     ]
-    assert table.stderr == "accounts: 2 keys have a value, by 5 records\n"
+    assert table.stderr == "accounts: 2 keys with a value, by 5 records\n"
     assert max(map(len, lines(table.stdout))) <= 80
     assert sorted(lines(kompakt.told("consume", "accounts", "-K", "="))) == [
         "alice=1",
