@@ -133,7 +133,8 @@ def _told(sent: Sent, seconds: float) -> str:
     """How much, and how fast."""
     count = sent.count
     rate = f", {count / seconds:,.0f} records/s" if seconds >= 1 else ""
-    return f"{count_text(count, 'record')} stored, {size_text(sent.bytes_count)}, {duration_text(seconds)}{rate}"
+    stored = f"{count_text(count, 'record')} stored, {size_text(sent.bytes_count)}"
+    return f"{stored}, {duration_text(seconds)}{rate}"
 
 
 def _places(sent: Sent) -> str:
