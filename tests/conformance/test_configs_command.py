@@ -81,7 +81,7 @@ def test_a_dry_run_changes_nothing(kompakt: TypedCommands) -> None:
     typed = ["configs", "set", "--topic", "orders", "--dry-run"]
 
     assert "nothing was changed" in kompakt.told(*typed, "retention.ms=1")
-    assert "not a whole number" in kompakt.refused(*typed, "retention.ms=soon")
+    assert "Not a number of type LONG" in kompakt.refused(*typed, "retention.ms=soon")
     (row,) = kompakt.json("configs", "describe", "--topic", "orders", "retention.ms")["configs"]
     assert (row["value"], row["source"], row["type"]) == ("604800000", "DEFAULT_CONFIG", "long")
 
