@@ -14,6 +14,7 @@ from server.broker_client import BrokerClient
 from server.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from server.topic_facts import (
     BROKER_RESOURCE,
+    LOGGER_RESOURCE,
     TOPIC_RESOURCE,
     absence,
     configs_of,
@@ -34,15 +35,21 @@ class Target:
         """For people."""
         if self.resource_type == TOPIC_RESOURCE:
             return f"topic {self.name}"
+        if self.resource_type == LOGGER_RESOURCE:
+            return f"loggers of broker {self.name}"
         return f"broker {self.name}" if self.name else "all brokers"
 
 
-def target_of(*, topic: str | None, broker: bool, all_brokers: bool) -> Target:
+def target_of(*, topic: str | None, broker: bool, all_brokers: bool, loggers: bool) -> Target:
     """The one that was named. Raises CommandFailed."""
-    if (topic is not None) + broker + all_brokers != 1:
-        raise CommandFailed(EXIT_USAGE, "say whose settings: --topic T, --broker or --all-brokers")
+    if (topic is not None) + broker + all_brokers + loggers != 1:
+        raise CommandFailed(
+            EXIT_USAGE, "say whose settings: --topic T, --broker, --all-brokers or --loggers"
+        )
     if topic is not None:
         return Target(resource_type=TOPIC_RESOURCE, name=topic)
+    if loggers:
+        return Target(resource_type=LOGGER_RESOURCE, name=None)
     return Target(resource_type=BROKER_RESOURCE, name=None if broker else "")
 
 

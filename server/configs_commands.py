@@ -34,6 +34,9 @@ OfBroker = Annotated[bool, typer.Option("--broker", help="Of the broker that ans
 OfAllBrokers = Annotated[
     bool, typer.Option("--all-brokers", help="What was set, while running, for all brokers.")
 ]
+OfLoggers = Annotated[
+    bool, typer.Option("--loggers", help="How much the loggers of the broker that answers tell.")
+]
 Pairs = Annotated[
     list[str] | None, typer.Option(metavar="NAME=VALUE", help="To a list. Repeatable.")
 ]
@@ -48,6 +51,7 @@ def describe(
     topic: OfTopic = None,
     broker: OfBroker = False,
     all_brokers: OfAllBrokers = False,
+    loggers: OfLoggers = False,
     every: Annotated[bool, typer.Option("--all", help="Also what is left at its default.")] = False,
     docs: Annotated[bool, typer.Option("--docs", help="With types and documentation.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -58,7 +62,7 @@ def describe(
     from server.configs_shown import show_configs
 
     async def work() -> int:
-        target = target_of(topic=topic, broker=broker, all_brokers=all_brokers)
+        target = target_of(topic=topic, broker=broker, all_brokers=all_brokers, loggers=loggers)
         return await show_configs(
             bootstrap, target, names or (), with_defaults=every, with_docs=docs, as_json=as_json
         )
@@ -78,6 +82,7 @@ def set_configs(
     topic: OfTopic = None,
     broker: OfBroker = False,
     all_brokers: OfAllBrokers = False,
+    loggers: OfLoggers = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
@@ -87,7 +92,7 @@ def set_configs(
     from server.configs_changed import Operation, change_configs
 
     async def work() -> int:
-        target = target_of(topic=topic, broker=broker, all_brokers=all_brokers)
+        target = target_of(topic=topic, broker=broker, all_brokers=all_brokers, loggers=loggers)
         changes = [
             *_changes(Operation.SET, "", pairs or ()),
             *_changes(Operation.APPEND, "--append", append or ()),
@@ -106,6 +111,7 @@ def unset(
     topic: OfTopic = None,
     broker: OfBroker = False,
     all_brokers: OfAllBrokers = False,
+    loggers: OfLoggers = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
@@ -115,7 +121,7 @@ def unset(
     from server.configs_changed import Change, Operation, change_configs
 
     async def work() -> int:
-        target = target_of(topic=topic, broker=broker, all_brokers=all_brokers)
+        target = target_of(topic=topic, broker=broker, all_brokers=all_brokers, loggers=loggers)
         changes = [Change(name=name, operation=Operation.DELETE) for name in names]
         return await change_configs(bootstrap, target, changes, dry_run=dry_run, as_json=as_json)
 

@@ -37,7 +37,7 @@ EARLIEST, LATEST = -2, -1
 """Of ListOffsets: the log start offset, and the high watermark."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 """For READ_COMMITTED the end is the last stable offset."""
-TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE = 2, 4, 8
 
 Parts = Mapping[str, Sequence[int]]
 """Partitions by topic."""

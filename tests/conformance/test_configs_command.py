@@ -77,6 +77,15 @@ def test_settings_of_all_brokers_are_those_that_were_set(kompakt: TypedCommands)
     assert "is not set" in kompakt.told("configs", "unset", "--all-brokers", setting)
 
 
+def test_a_logger_tells_more_until_it_is_unset(kompakt: TypedCommands) -> None:
+    assert "root" in kompakt.told("configs", "describe", "--loggers", "--all")
+
+    said = kompakt.told("configs", "set", "--loggers", "cleaner.pool=DEBUG")
+    assert said.startswith("loggers of broker 1: cleaner.pool is DEBUG (from: logger)")
+    kompakt.told("configs", "unset", "--loggers", "cleaner.pool")
+    assert "nonsense" in kompakt.refused("configs", "set", "--loggers", "cleaner.pool=nonsense")
+
+
 def test_a_dry_run_changes_nothing(kompakt: TypedCommands) -> None:
     typed = ["configs", "set", "--topic", "orders", "--dry-run"]
 
@@ -89,7 +98,7 @@ def test_a_dry_run_changes_nothing(kompakt: TypedCommands) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["describe"], 2, "say whose settings: --topic T, --broker or --all-brokers"),
+        (["describe"], 2, "say whose settings: --topic T, --broker, --all-brokers or --loggers"),
         (["describe", "--broker", "--topic", "orders"], 2, "say whose settings"),
         (["describe", "--topic", "nope"], 1, "there is no topic nope; kompakt topics list"),
         (["set", "--topic", "nope", "retention.ms=1"], 1, "there is no topic nope"),
