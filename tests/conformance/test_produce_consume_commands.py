@@ -6,7 +6,8 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -126,20 +127,43 @@ def test_every_codec_is_written_and_read(kompakt: TypedCommands, codec: str) -> 
 def test_what_comes_is_followed_until_ctrl_c(kompakt: TypedCommands) -> None:
     kompakt.told("topics", "create", "followed")
     kompakt.told("produce", "followed", given="before\n")
+
+    with following(kompakt, "followed") as read_line:
+        assert read_line() == "before"
+        kompakt.told("produce", "followed", given="after\n")
+        assert read_line() == "after"
+
+
+def test_the_table_of_last_values_goes_on_with_their_changes(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "changed", "--compact")
+    kompakt.told("produce", "changed", "-K", ":", given="a:1\nb:1\na:2\n")
+
+    with following(kompakt, "changed", "--latest") as read_line:
+        assert [read_line().split()[-2:] for _ in range(3)] == [
+            ["key", "value"],
+            ["a", "2"],
+            ["b", "1"],
+        ]
+        kompakt.told("produce", "changed", "--tombstones", given="b\n")
+        assert read_line().split()[-2:] == ["b", "(deleted)"]
+
+
+@contextmanager
+def following(kompakt: TypedCommands, topic: str, *options: str) -> Iterator[Callable[[], str]]:
+    """What reads the next line of `kompakt consume --follow`, which Ctrl-C ends."""
     # Whoever started the tests in the background left them deaf to it, and so their children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     typed = subprocess.Popen(
-        [sys.executable, "-m", "server", "consume", "followed", "--follow"],
+        [sys.executable, "-m", "server", "consume", topic, "--follow", *options],
         cwd=CHECKOUT,
         env=kompakt.environment,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert typed.stdout is not None
-    with typed.stdout:
-        assert typed.stdout.readline() == "before\n"
-        kompakt.told("produce", "followed", given="after\n")
-        assert typed.stdout.readline() == "after\n"
+    stdout = typed.stdout
+    with stdout:
+        yield lambda: stdout.readline().rstrip()
         typed.send_signal(signal.SIGINT)
         assert typed.wait(timeout=20) == 130
 
