@@ -28,6 +28,8 @@ DELETE_RETENTION_MS = 1500
 TIMES = {"compaction.idle.roll.ms": "300", "delete.retention.ms": str(DELETE_RETENTION_MS)}
 BROKER_TIMES = {"log.cleaner.backoff.ms": 50, "log.roll.check.interval.ms": 50}
 SECONDS_MAX = 20.0
+SCRAPE_AGE_MAX = 1.0
+"""Seconds for which the text of a scrape is kept."""
 
 Entry = tuple[int, bytes, bytes | None]
 
@@ -53,12 +55,9 @@ def test_without_traffic_dirt_and_tombstones_go_and_the_latest_view_stays(
             befall_sidecars(broker, topic, mode)
         for topic, view in views.items():
             check_that_it_rests(wait_until_only_values_are_left(broker, topic), view)
-        time.sleep(0.2)  # A pass is counted a moment after its swap is seen.
-        passes = completed_passes(broker)
-        time.sleep(DELETE_RETENTION_MS / 1000)
-        assert completed_passes(broker) == passes == 2 * len(topics), (
-            "there is nothing to do any more"
-        )
+        wait_until_counted(broker, passes=2 * len(topics))
+        time.sleep(DELETE_RETENTION_MS / 1000 + SCRAPE_AGE_MAX)
+        assert completed_passes(broker) == 2 * len(topics), "there is nothing to do any more"
 
 
 def write(broker: BrokerProcess, topic: str) -> str:
@@ -84,6 +83,14 @@ def check_that_it_rests(entries: list[Entry], view: str) -> None:
     assert len({key for _, key, _ in entries}) == len(entries), "one record a key"
     assert digest(entries) == view
     assert [offset for offset, _, _ in body] == sorted(offset for offset, _, _ in body)
+
+
+def wait_until_counted(broker: BrokerProcess, passes: int) -> None:
+    """A pass is counted a moment after its swap is seen, and shown by the next scrape."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while completed_passes(broker) < passes:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def completed_passes(broker: BrokerProcess) -> float:

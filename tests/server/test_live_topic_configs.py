@@ -78,6 +78,11 @@ class Orders:
         assert await self.code_of(batch) == ErrorCode.NONE
         self.log.roll(self.served.broker.clock.now_ms())
 
+    async def cleaned_up_to(self, offset: int) -> None:
+        """Wait for the end of the pass: the manifest has its swap a moment before readers have it."""
+        passes = self.served.broker.cleaner_counts
+        await until(lambda: self.log.clean_offset == offset and not passes.running)
+
     async def values(self) -> list[bytes | None]:
         return [record.value for record in records_in(await self.served.fetch("orders", 0))]
 
@@ -312,7 +317,7 @@ def cleaned_after(name: str, before: str, after: str, **configs: Any) -> Callabl
             await a_while()
             assert topic.log.clean_offset == 0
             await topic.set(name, after)
-            await until(lambda: topic.log.clean_offset == 3)
+            await topic.cleaned_up_to(3)
 
     return proof
 
@@ -324,14 +329,14 @@ async def compaction_idle_roll_ms(path: Path) -> None:
         await a_while()
         assert len(topic.log.segments) == 1
         await topic.set("compaction.idle.roll.ms", "10")
-        await until(lambda: topic.log.clean_offset == 1)
+        await topic.cleaned_up_to(1)
 
 
 async def delete_retention_ms(path: Path) -> None:
     async with orders(path, CLEANING, cleanup_policy="compact") as topic:
         await topic.seal(build_batch([Record(offset=0, timestamp=NOW_MS, key=b"a", value=None)]))
         await topic.seal()
-        await until(lambda: topic.log.clean_offset == 2)
+        await topic.cleaned_up_to(2)
         assert None in await topic.values()
         await topic.set("delete.retention.ms", "0")
         await topic.seal(build_batch([Record(offset=0, timestamp=NOW_MS, key=b"b", value=None)]))
@@ -349,11 +354,11 @@ async def compaction_unkeyed_records(path: Path) -> None:
             await topic.seal(batch_of(1, key=key, value=value))
         await topic.set("compaction.unkeyed.records", "keep")
         await topic.set("cleanup.policy", "compact")
-        await until(lambda: topic.log.clean_offset == 2)
+        await topic.cleaned_up_to(2)
         assert await topic.values() == [b"unkeyed", b"keyed"]
         await topic.set("compaction.unkeyed.records", "drop")
         await topic.seal(batch_of(1, key=b"other", value=b"other"))
-        await until(lambda: topic.log.clean_offset == 3)
+        await topic.cleaned_up_to(3)
         assert b"unkeyed" not in await topic.values()
 
 
