@@ -4,16 +4,12 @@ Members come and go, the group becomes empty, is deleted and begins anew, cleani
 is written of it. After every crash the group is as the last answer said that it is, or as the step that
 was under way leaves it: whoever heard an assignment still has it.
 
-KOMPAKT_CRASH_STATES sets how many states are tried: one for 50 of the log's own.
-KOMPAKT_CRASH_SEED is where the seeds begin.
+`coordinator_sweep.py` has the crashes.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-from dataclasses import dataclass
 from random import Random
 
 import pytest
@@ -27,28 +23,15 @@ from server.groups.group import GroupSettings
 from server.groups.group_table import GroupTable
 from server.groups.loading import load_partition
 from server.groups.member import MemberProtocol
-from storage.log import PartitionLog
-from tests.harness.memory_fs import Loss, MemoryFileSystem
-from tests.harness.offsets_disk import SyncAtOnce, compact, topic_of
+from tests.crash.coordinator_sweep import TIMEOUT_SECONDS, CrashStates, Sweep
+from tests.harness.memory_fs import MemoryFileSystem
+from tests.harness.offsets_disk import compact, topic_of
 from tests.harness.topics_world import FixedClock, open_world
 
-STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "25000")) // 50
-SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
-STEPS, STATES_EACH = 30, 100
 GROUP, MEMBERS_MAX = "group", 3
 
 Told = tuple[int, dict[str, bytes]] | None
 """A group's generation and its assignment by member; None: there is no such group."""
-
-
-@dataclass(frozen=True, slots=True)
-class CrashState:
-    """A disk after a crash, and what the group may be on it: as before, or as after the step."""
-
-    disk: MemoryFileSystem
-    before: Told
-    after: Told
-    what: str
 
 
 class GroupOnDisk:
@@ -134,27 +117,16 @@ async def found_on(disk: MemoryFileSystem) -> Told:
     return None
 
 
-async def history(seed: int) -> list[CrashState]:
+async def history(seed: int) -> CrashStates[Told]:
     """Play one history; every state that a crash in it may leave."""
-    random, crash_random = Random(seed), Random(seed + 1_000_003)
-    disk = MemoryFileSystem()
+    random, disk = Random(seed), MemoryFileSystem()
     world = await open_world(disk, "/a")
     topic = topic_of(world)
     settings = GroupSettings(initial_rebalance_delay_ms=0, size_max=MEMBERS_MAX)
     group = GroupOnDisk(GroupCoordinator(topic, GroupTable(topic, settings, FixedClock())))
     await topic.ensure()
-    states: list[CrashState] = []
-    what = ""
-
-    def crash(action: str, path: str) -> None:
-        for loss in (Loss.TORN, crash_random.choice(tuple(Loss))):
-            left = disk.after_crash(loss, crash_random)
-            text = f"{what}: {loss.name} after {action} {path}"
-            states.append(CrashState(left, group.told, group.will_tell, text))
-
-    disk.on_operation = crash
-    for step in range(STEPS):
-        what = "clean" if step % 12 == 11 else random.choice(("come", "come", "go", "go"))
+    states = CrashStates(disk, seed, lambda: (group.told, group.will_tell))
+    for what in states.steps(random, ("come", "come", "go", "go")):
         if what == "clean":
             compact(topic.log_of(0))
         elif (what == "come" and len(group.members) < MEMBERS_MAX) or group.is_nothing:
@@ -163,42 +135,22 @@ async def history(seed: int) -> list[CrashState]:
             await group.goes(random.choice(group.members))
         else:
             await group.is_deleted()
-    disk.on_operation = None
     await group.groups.stop()
     await world.close()
     return states
 
 
-async def sweep(seed: int, states_max: int) -> int:
-    states = await history(seed)
-    assert any("clean" in state.what for state in states), "no crash fell into a pass"
-    if len(states) > states_max:
-        states = Random(seed).sample(states, states_max)
-    for number, state in enumerate(states):
-        found = await found_on(state.disk)
-        text = f"seed {seed}, state {number}: {state.what}"
-        assert found in (state.before, state.after), text
-    return len(states)
+SWEEP = Sweep(history, found_on)
 
 
-@pytest.mark.timeout(7200 if "KOMPAKT_SOAK" in os.environ else 300)
+@pytest.mark.timeout(TIMEOUT_SECONDS)
 async def test_whoever_heard_an_assignment_still_has_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    states, seed = 0, SEED
-    while states < STATES:
-        states += await sweep(seed, min(STATES - states, STATES_EACH))
-        seed += 1
-    with capsys.disabled():
-        sys.stdout.write(f"\n{states} crash states of groups, seeds {SEED} to {seed - 1}\n")
+    await SWEEP.run_all("groups", capsys)
 
 
 async def test_the_sweep_catches_an_assignment_that_is_given_before_it_is_synced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def careless(self: SyncAtOnce, log: PartitionLog) -> None:
-        log.advance_high_watermark(log.log_end_offset)
-
-    monkeypatch.setattr(SyncAtOnce, "appended", careless)
-    with pytest.raises(AssertionError, match="seed 1"):
-        await sweep(1, 200)
+    await SWEEP.catches_answers_before_the_sync(monkeypatch)
