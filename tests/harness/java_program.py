@@ -8,11 +8,62 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
 
-from pipeline.jars import cache_folder, require_command
+from pipeline.jars import cache_folder, jars, require_command
 
 SOURCES = Path(__file__).resolve().parents[1] / "conformance" / "java"
 OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m")
+
+
+class JavaProgram:
+    """`<program>.java` in a JVM of its own, which answers lines until the `with` block is over.
+
+    Raises JarsUnavailable, with a sentence that says what to install, where it cannot be had.
+    """
+
+    def __init__(self, program: str, pins: Path) -> None:
+        found = jars(pins)
+        class_path = [compiled(program, found), *found]
+        self._scratch = tempfile.TemporaryDirectory(prefix=f"{program}-")
+        self._folder = Path(self._scratch.name)
+        """For whatever is to be gone with the program."""
+        self._said = self._folder / "stderr"
+        with self._said.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                java_command(program, class_path),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._process.communicate()
+        self._scratch.cleanup()
+
+    def _answers(self, line: str) -> IO[str]:
+        """Send a line; what the program then writes is to be read from here."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return self._process.stdout
+
+    def _ended(self, at: str) -> AssertionError:
+        """For a program that has ended without the answer: what it complained of."""
+        self._process.wait()
+        said = self._said.read_text(errors="replace")
+        return AssertionError(f"{at} ended the JVM:\n{said[-4000:]}")
 
 
 def java_command(program: str, class_path: Sequence[Path]) -> list[str]:

@@ -6,16 +6,10 @@
 from __future__ import annotations
 
 import base64
-import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from pipeline.jars import jars
-from tests.harness.java_program import SOURCES, compiled, java_command
+from tests.harness.java_program import SOURCES, JavaProgram
 
 PINS = SOURCES / "kafka-cleaner-4.3"
 MAP_SLOT_BYTES = 24
@@ -69,42 +63,16 @@ class KafkaPass:
     end_offset: int
 
 
-class KafkaCleaner:
-    """One log at a time, in one JVM.
-
-    Raises JarsUnavailable, with a sentence that says what to install, where it cannot be had.
-    """
+class KafkaCleaner(JavaProgram):
+    """One log at a time, in one JVM."""
 
     def __init__(self) -> None:
-        found = jars(PINS)
-        class_path = [compiled("KafkaCleaner", found), *found]
-        self._scratch = tempfile.TemporaryDirectory(prefix="kafka-cleaner-")
+        super().__init__("KafkaCleaner", PINS)
         self._logs = 0
-        self._said = Path(self._scratch.name) / "stderr"
-        with self._said.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                java_command("KafkaCleaner", class_path),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._process.communicate()
-        self._scratch.cleanup()
 
     def new(self, properties: Mapping[str, str], *, map_keys: int, now_ms: int) -> None:
         """Begin with a new, empty log, and an offset map of so many slots; the log before is gone."""
-        directory = Path(self._scratch.name) / str(self._logs)
+        directory = self._folder / str(self._logs)
         self._logs += 1
         pairs = " ".join(f"{name}={value}" for name, value in properties.items())
         self._ask(f"new {directory} {map_keys * MAP_SLOT_BYTES} {now_ms} {pairs}")
@@ -136,23 +104,17 @@ class KafkaCleaner:
 
     def read(self, batches: bytes) -> list[DumpedBatch]:
         """What Kafka's reader finds in somebody else's batches."""
-        path = Path(self._scratch.name) / "batches"
+        path = self._folder / "batches"
         path.write_bytes(batches)
         return parse_dump(self._ask(f"read {path}"))
 
     def _ask(self, command: str) -> list[str]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(command + "\n")
-        self._process.stdin.flush()
         lines: list[str] = []
-        for line in self._process.stdout:
+        for line in self._answers(command):
             if line == ".\n":
                 return lines
             lines.append(line[:-1])
-        self._process.wait()
-        said = self._said.read_text(errors="replace")
-        raise AssertionError(f"Kafka's cleaner ended at '{command[:80]}':\n{said[-4000:]}")
+        raise self._ended(f"'{command[:80]}'")
 
 
 def parse_dump(lines: list[str]) -> list[DumpedBatch]:

@@ -6,15 +6,9 @@
 from __future__ import annotations
 
 import base64
-import subprocess
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from pipeline.jars import jars
-from tests.harness.java_program import SOURCES, compiled, java_command
+from tests.harness.java_program import SOURCES, JavaProgram
 
 PINS = SOURCES / "kafka-tools-4.3"
 TOOLS = {
@@ -39,51 +33,20 @@ class Ran:
     errors: str
 
 
-class KafkaTools:
-    """The tools against one broker.
-
-    Raises JarsUnavailable, with a sentence that says what to install, where they cannot be had.
-    """
+class KafkaTools(JavaProgram):
+    """The tools against one broker."""
 
     def __init__(self, bootstrap: str) -> None:
-        found = jars(PINS)
-        class_path = [compiled("KafkaTools", found), *found]
+        super().__init__("KafkaTools", PINS)
         self._bootstrap = bootstrap
-        self._scratch = tempfile.TemporaryDirectory(prefix="kafka-tools-")
-        self._said = Path(self._scratch.name) / "stderr"
-        with self._said.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                java_command("KafkaTools", class_path),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                text=True,
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._process.communicate()
-        self._scratch.cleanup()
 
     def run(self, tool: str, *arguments: str, given: str = "") -> Ran:
         """Run a tool to its end, with `given` on its standard input."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
         words = [TOOLS[tool], "--bootstrap-server", self._bootstrap, *arguments]
         line = " ".join(_encoded(word) for word in words)
-        self._process.stdin.write(f"{line} - {_encoded(given)}\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
+        answer = self._answers(f"{line} - {_encoded(given)}").readline()
         if not answer:
-            self._process.wait()
-            raise AssertionError(f"{tool} ended the JVM:\n{self._said.read_text()[-4000:]}")
+            raise self._ended(tool)
         code, output, errors = answer.split()
         return Ran(int(code), _decoded(output), _decoded(errors))
 
