@@ -1,16 +1,24 @@
-"""Compile C with AddressSanitizer and UBSan, and run Python with what was compiled."""
+"""Compile C with AddressSanitizer and UBSan, and run Python with what was compiled.
+
+`KOMPAKT_FUZZ_RUNS` asks for a longer soak, `KOMPAKT_FUZZ_SEED` for other inputs.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
+RUNS_SOAK = int(os.environ.get("KOMPAKT_FUZZ_RUNS", "0"))
+SEED = int(os.environ.get("KOMPAKT_FUZZ_SEED", "1"))
+TIMEOUT_SECONDS = 0 if RUNS_SOAK else 300
 SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
 
 
@@ -44,6 +52,23 @@ def run_sanitized(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *arguments], env=environment, capture_output=True, text=True
     )
+
+
+def fuzzed(
+    program: str, modules: Sequence[str], folder: Path, *, runs: int, more: Sequence[str] = ()
+) -> dict[str, int]:
+    """Feed our modules, compiled once more, by a program of its own; what it has counted.
+
+    Args:
+        program: takes the compiled modules, the seed and the number of runs.
+        runs: where no soak asks for another number.
+    """
+    libraries = [str(module_sanitized(module, folder)) for module in modules]
+    numbers = [str(SEED), str(RUNS_SOAK or runs)]
+    outcome = run_sanitized("-m", program, *libraries, *numbers, *more)
+    assert outcome.returncode == 0, outcome.stderr[-8_000:]
+    counts: dict[str, int] = json.loads(outcome.stdout)
+    return counts
 
 
 def module_sanitized(pyx: str, directory: Path) -> Path:

@@ -17,7 +17,6 @@ find as the filter has told. Prints the counts as JSON.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import sys
@@ -26,24 +25,14 @@ from array import array
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.machinery import ExtensionFileLoader
 
-
-def load_instrumented(name: str, path: str) -> None:
-    """Make module `name` the instrumented one, before anything imports it."""
-    loader = ExtensionFileLoader(name, path)
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    loader.exec_module(module)
-
+from tests.harness.instrumented import load_instrumented
 
 if __name__ == "__main__":
     load_instrumented("cleaner.kernel", sys.argv[1])
     load_instrumented("cleaner.verify_output", sys.argv[2])
 
-from cleaner.kernel import (  # noqa: E402
+from cleaner.kernel import (
     BatchFilter,
     BatchSurvey,
     KeyIndexer,
@@ -52,12 +41,12 @@ from cleaner.kernel import (  # noqa: E402
     map_keys,
     mark_keys,
 )
-from cleaner.step import KeysDiffer, OutputFound  # noqa: E402
-from cleaner.verify_output import OutputReader  # noqa: E402
-from protocol.batch_scan import crc32c  # noqa: E402
-from protocol.compression import Codec, compress  # noqa: E402
-from protocol.errors import CorruptBatch, DecompressionTooLarge  # noqa: E402
-from tests.cleaner.kernel_log import (  # noqa: E402
+from cleaner.step import KeysDiffer, OutputFound
+from cleaner.verify_output import OutputReader
+from protocol.batch_scan import crc32c
+from protocol.compression import Codec, compress
+from protocol.errors import CorruptBatch, DecompressionTooLarge
+from tests.cleaner.kernel_log import (
     HASH_KEY,
     HEADER,
     LogBatch,

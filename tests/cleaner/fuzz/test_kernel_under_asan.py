@@ -1,24 +1,24 @@
 """The kernel reads clients' bytes and sidecars: damage never makes it read or write out of bounds.
 
 The kernel and the reader of its output are compiled once more with AddressSanitizer and UBSan and fed
-with mutated batches and blocks in a process of its own. `KOMPAKT_FUZZ_RUNS` asks for a longer soak,
-`KOMPAKT_FUZZ_SEED` for other inputs.
+with mutated batches and blocks in a process of its own.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import pytest
 
-from tests.harness.sanitized import compiled_sanitized, module_sanitized, run_sanitized
+from tests.harness.sanitized import (
+    RUNS_SOAK,
+    TIMEOUT_SECONDS,
+    compiled_sanitized,
+    fuzzed,
+    run_sanitized,
+)
 
-RUNS_SOAK = int(os.environ.get("KOMPAKT_FUZZ_RUNS", "0"))
-RUNS = RUNS_SOAK or 4_000
 SECONDS_MAX = 15 if RUNS_SOAK == 0 else 86_400
-SEED = int(os.environ.get("KOMPAKT_FUZZ_SEED", "1"))
 FAULTY = """
 #include <stdlib.h>
 int read_beyond(int size) { volatile char *bytes = malloc(size); return bytes[size]; }
@@ -44,19 +44,13 @@ def test_the_harness_sees_a_fault(tmp_path: Path, call: str, report: str) -> Non
     assert report in outcome.stderr
 
 
-@pytest.mark.timeout(0 if RUNS_SOAK else 300)
+@pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_damaged_batches_never_take_the_kernel_out_of_bounds(tmp_path: Path) -> None:
-    modules = [
-        str(module_sanitized(f"cleaner/{name}.pyx", tmp_path))
-        for name in ("kernel", "verify_output")
-    ]
+    modules = ["cleaner/kernel.pyx", "cleaner/verify_output.pyx"]
+    more = [str(SECONDS_MAX)]
 
-    outcome = run_sanitized(
-        "-m", "tests.cleaner.fuzz.mutate", *modules, str(SEED), str(RUNS), str(SECONDS_MAX)
-    )
+    counts = fuzzed("tests.cleaner.fuzz.mutate", modules, tmp_path, runs=4_000, more=more)
 
-    assert outcome.returncode == 0, outcome.stderr[-8_000:]
-    counts = json.loads(outcome.stdout)
     assert counts["runs"] >= 200
     # The mutations reach the record parser, and not all of them stop there.
     for step in ("index", "filter", "reader"):

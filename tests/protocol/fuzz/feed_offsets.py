@@ -8,39 +8,28 @@ comes back must be a scan or a refusal. Prints how often it was which, as JSON.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import sys
 from array import array
 from collections import Counter
-from importlib.machinery import ExtensionFileLoader
 
-
-def load_scan(path: str) -> None:
-    """Make `protocol.offset_commits` the instrumented one, before anything imports it."""
-    loader = ExtensionFileLoader("protocol.offset_commits", path)
-    spec = importlib.util.spec_from_file_location("protocol.offset_commits", path, loader=loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["protocol.offset_commits"] = module
-    loader.exec_module(module)
-
+from tests.harness.instrumented import load_instrumented
 
 if __name__ == "__main__":
-    load_scan(sys.argv[1])
+    load_instrumented("protocol.offset_commits", sys.argv[1])
 
-from protocol.batch_scan import crc32c  # noqa: E402
-from protocol.compression import Codec  # noqa: E402
-from protocol.errors import ProtocolError  # noqa: E402
-from protocol.group_records import (  # noqa: E402
+from protocol.batch_scan import crc32c
+from protocol.compression import Codec
+from protocol.errors import ProtocolError
+from protocol.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
     write_key,
     write_value,
 )
-from protocol.offset_commits import OffsetScan  # noqa: E402
-from protocol.record_batch import Record, build_batch  # noqa: E402
+from protocol.offset_commits import OffsetScan
+from protocol.record_batch import Record, build_batch
 
 CRC_AT, ATTRIBUTES_AT = 17, 21
 

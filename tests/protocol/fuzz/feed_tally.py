@@ -8,31 +8,20 @@ end anywhere. What comes back must be what a plain loop finds. Prints why it sto
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 import sys
 from array import array
 from collections import Counter
-from importlib.machinery import ExtensionFileLoader
 
-
-def load_tally(path: str) -> None:
-    """Make `protocol.batch_tally` the instrumented one, before anything imports it."""
-    loader = ExtensionFileLoader("protocol.batch_tally", path)
-    spec = importlib.util.spec_from_file_location("protocol.batch_tally", path, loader=loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["protocol.batch_tally"] = module
-    loader.exec_module(module)
-
+from tests.harness.instrumented import load_instrumented
 
 if __name__ == "__main__":
-    load_tally(sys.argv[1])
+    load_instrumented("protocol.batch_tally", sys.argv[1])
 
-from protocol.batch_scan import crc32c  # noqa: E402
-from protocol.batch_tally import BatchTally  # noqa: E402
-from tests.protocol.test_batch_tally import Plain, assert_same, batch  # noqa: E402
+from protocol.batch_scan import crc32c
+from protocol.batch_tally import BatchTally
+from tests.protocol.test_batch_tally import Plain, assert_same, batch
 
 HEADER_BYTES, CRC_AT, ATTRIBUTES_AT = 61, 17, 21
 
