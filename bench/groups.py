@@ -31,7 +31,8 @@ from bench.processes import (
 from bench.raw_protocol import api_versions_request, framed, text
 from cleaner.pool import CleanerPool
 from cleaner.probe import Probes
-from protocol.group_records import OffsetCommitKey, OffsetCommitValue, write_key, write_value
+from protocol.coordinator_records import write_key, write_value
+from protocol.group_records import OffsetCommitKey, OffsetCommitValue
 from protocol.record_batch import Record, build_batch, read_header
 from server.broker import Broker
 from server.clock import SystemClock

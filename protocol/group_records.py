@@ -15,8 +15,8 @@
     16      ConsumerGroupRegularExpressionKey        ConsumerGroupRegularExpressionValue (0)
 
 Types 3 to 16 are KIP-848's (`consumer_group_records.py`). Type 0 is read only. Other types (share and
-streams groups) and later versions are not known: `UnknownGroupRecord` says so, and who reads such a
-record leaves it alone.
+streams groups) and later versions are not known: `UnknownRecord` says so, and who reads such a record
+leaves it alone.
 
 Source: Apache Kafka 4.3, group-coordinator/src/main/resources/common/message,
 CoordinatorRecordSerde.java; KIP-211, KIP-848, KIP-915.
@@ -24,31 +24,30 @@ CoordinatorRecordSerde.java; KIP-211, KIP-848, KIP-915.
 
 from __future__ import annotations
 
-import struct
 import uuid
 from dataclasses import dataclass
-from typing import ClassVar
 
-from protocol.decode import decode
-from protocol.encode import encode
-from protocol.errors import DecodeError
+from protocol.coordinator_records import (
+    CoordinatorKey,
+    CoordinatorRecord,
+    CoordinatorValue,
+    UnknownRecordType,
+    key_type,
+    read_key,
+    read_value,
+)
 from protocol.primitives import ZERO_UUID
 from protocol.schema import (
     BYTES,
     INT32,
     INT64,
-    NEVER,
     STRING,
     UUID,
-    Message,
     Payload,
     array,
     wire,
     wire_class,
 )
-
-PREFIX = struct.Struct(">h")
-"""A key's type, a value's version."""
 
 LEGACY_OFFSET_COMMIT, OFFSET_COMMIT = 0, 1
 """Types of keys that are read alike."""
@@ -56,38 +55,20 @@ LEGACY_OFFSET_COMMIT, OFFSET_COMMIT = 0, 1
 NO_TIMESTAMP = -1
 
 
-class UnknownGroupRecord(DecodeError):
-    """A key's type, or a value's version, that this release does not know: a later one wrote it."""
-
-
-class UnknownGroupKey(UnknownGroupRecord):
-    """It is the key's type: the record is about something that this release does not have."""
-
-
-class GroupKey(Message):
+class GroupKey(CoordinatorKey):
     """What a record is about."""
 
     __slots__ = ()
-    versions = (0, 0)
-    flexible_since = NEVER
-    record_type: ClassVar[int]
 
 
-class GroupValue(Message):
+class GroupValue(CoordinatorValue):
     """What a record says."""
 
     __slots__ = ()
-    versions = (0, 0)
-    flexible_since = 0
-
-    @property
-    def written_version(self) -> int:
-        """The version that Kafka 4.3 writes."""
-        return 0
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupRecord(CoordinatorRecord):
     """One record; with no value a tombstone."""
 
     key: GroupKey
@@ -189,36 +170,16 @@ RECORD_TYPES: dict[int, tuple[type[GroupKey], type[GroupValue]]] = {
 """Key and value by the key's type, but for KIP-848's. On disk: types never change."""
 
 
-def write_key(key: GroupKey) -> bytes:
-    """A key's bytes.
-
-    Raises:
-        EncodeError: a string of it is longer than 32,767 bytes.
-    """
-    return _written(key, PREFIX.pack(key.record_type), 0)
-
-
-def write_value(value: GroupValue) -> bytes:
-    """A value's bytes, in the version that Kafka 4.3 writes. Raises as `write_key`."""
-    version = value.written_version
-    return _written(value, PREFIX.pack(version), version)
-
-
-def _written(message: Message, prefix: bytes, version: int) -> bytes:
-    return b"".join((prefix, *encode(message, version)))  # type: ignore[arg-type]
-
-
 def read_record(key: bytes, value: bytes | None) -> GroupRecord:
     """The record that these bytes are.
 
     Raises:
-        UnknownGroupKey, UnknownGroupRecord: a later release wrote it.
+        UnknownRecordType, UnknownRecord: a later release wrote it.
         DecodeError: the bytes are no such record.
     """
-    key_class, value_class = record_classes(_prefix(key, "key"))
+    key_class, value_class = record_classes(key_type(key))
     return GroupRecord(
-        decode(key_class, 0, memoryview(key), PREFIX.size),
-        None if value is None else _read_value(value_class, value),
+        read_key(key_class, key), None if value is None else read_value(value_class, value)
     )
 
 
@@ -226,7 +187,7 @@ def record_classes(record_type: int) -> tuple[type[GroupKey], type[GroupValue]]:
     """Key and value of a type.
 
     Raises:
-        UnknownGroupKey: a later release has it.
+        UnknownRecordType: a later release has it.
     """
     found = RECORD_TYPES.get(record_type)
     if found is None:
@@ -235,19 +196,5 @@ def record_classes(record_type: int) -> tuple[type[GroupKey], type[GroupValue]]:
 
         found = consumer_group_records.RECORD_TYPES.get(record_type)
     if found is None:
-        raise UnknownGroupKey(f"key of type {record_type}")
+        raise UnknownRecordType(f"key of type {record_type}")
     return found
-
-
-def _read_value(value_class: type[GroupValue], value: bytes) -> GroupValue:
-    version = _prefix(value, "value")
-    if not 0 <= version <= value_class.versions[1]:
-        raise UnknownGroupRecord(f"{value_class.__name__} of version {version}")
-    return decode(value_class, version, memoryview(value), PREFIX.size)
-
-
-def _prefix(data: bytes, what: str) -> int:
-    if len(data) < PREFIX.size:
-        raise DecodeError(f"a {what} of {len(data)} bytes")
-    prefix: int = PREFIX.unpack_from(data)[0]
-    return prefix

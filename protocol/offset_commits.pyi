@@ -62,7 +62,7 @@ class OffsetScan:
 
         Raises:
             CorruptBatch, UnsupportedCodec, DecompressionTooLarge: a batch is not sound.
-            UnknownGroupRecord: a later release has written a commit. What it says is not known, and
+            UnknownRecord: a later release has written a commit. What it says is not known, and
                 must not be replaced by something older.
         """
 

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from protocol.compression import Codec, decompress
 from protocol.errors import CorruptBatch, UnsupportedCodec
-from protocol.group_records import UnknownGroupRecord
+from protocol.coordinator_records import UnknownRecord
 from protocol.primitives import ZERO_UUID
 from protocol.record_format cimport (
     ATTRIBUTE_CODEC_MASK,
@@ -333,7 +333,7 @@ cdef class OffsetScan:
             return 0
         version = load_int16(record.value) if record.value_size >= 2 else -1
         if version > VALUE_VERSION_MAX:
-            raise UnknownGroupRecord(f"OffsetCommitValue of version {version} at offset {offset}")
+            raise UnknownRecord(f"OffsetCommitValue of version {version} at offset {offset}")
         if version < 0 or not parse_value(record.value + 2, record.value_size - 2, version, &value):
             self.unreadable(offset)
             return 0

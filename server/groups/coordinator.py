@@ -22,6 +22,7 @@ from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
 from protocol.group_records import GroupMetadataKey, GroupRecord
 from server.clock import Clock
+from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic, RecordsTooLarge
 from server.group_commit import GroupCommit
 from server.group_config import GroupConfig
 from server.groups.committed_offsets import tombstone_batches
@@ -32,7 +33,6 @@ from server.groups.group_checks import delete_error
 from server.groups.group_entry import GroupEntry, refused
 from server.groups.group_table import GroupTable
 from server.groups.member import NO_MEMBER
-from server.groups.offsets_topic import OffsetsTopic, RecordsTooLarge
 from server.groups.outcome import Answer, Joined, Left, Outcome, Synced
 from server.topics import Topics
 from storage.errors import StorageError
@@ -47,7 +47,7 @@ class GroupCoordinator:
 
     __slots__ = ("_deadlines", "_is_stopping", "_under_way", "table", "topic")
 
-    def __init__(self, topic: OffsetsTopic, table: GroupTable) -> None:
+    def __init__(self, topic: CoordinatorTopic, table: GroupTable) -> None:
         # Constant after construction
         self.topic = topic
         self.table = table
@@ -256,7 +256,8 @@ def coordinator_of(
     topics: Topics, group_commit: GroupCommit, config: GroupConfig, *, clock: Clock
 ) -> GroupCoordinator:
     """The coordinator of a broker's groups."""
-    topic = OffsetsTopic(
+    topic = CoordinatorTopic(
+        OFFSETS_TOPIC,
         topics,
         group_commit,
         clock,

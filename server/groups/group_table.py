@@ -15,11 +15,11 @@ from contextlib import suppress
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupMetadataKey, GroupMetadataValue
 from server.clock import Clock
+from server.coordinator_topic import CoordinatorTopic
 from server.groups.committed_offsets import CommittedOffsets
 from server.groups.group import Group, GroupSettings
 from server.groups.group_entry import GroupEntry
 from server.groups.loading import LoadedPartition, load_partition
-from server.groups.offsets_topic import OffsetsTopic
 from server.groups.stored_group import restored
 from storage.errors import StorageError
 
@@ -43,7 +43,7 @@ class GroupTable:
         "_topic",
     )
 
-    def __init__(self, topic: OffsetsTopic, settings: GroupSettings, clock: Clock) -> None:
+    def __init__(self, topic: CoordinatorTopic, settings: GroupSettings, clock: Clock) -> None:
         # Constant after construction
         self._topic = topic
         self._settings = settings

@@ -1,8 +1,5 @@
 """Read a partition of `__consumer_offsets` back: what its groups are, and what they have committed.
 
-A worker thread reads, small piece by small piece, so that the loop has the interpreter in between. It
-takes as long as the partition is large, which our cleaner bounds.
-
 A record that nobody can read is left where it is, counted and said. A *value* of a later release is
 another matter: what it says must not be replaced by what is older, so the partition is not served.
 """
@@ -13,25 +10,16 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
-from protocol.error_codes import ErrorCode
+from protocol.coordinator_records import UnknownRecord, UnknownRecordType
 from protocol.errors import DecodeError, ProtocolError
-from protocol.group_records import GroupRecord, UnknownGroupKey, UnknownGroupRecord, read_record
+from protocol.group_records import GroupRecord, read_record
 from protocol.offset_commits import OffsetScan
+from server.coordinator_topic import CoordinatorTopic, LoadFailed, feed_log
 from server.groups.committed_offsets import CommittedOffsets
-from server.groups.offsets_topic import OffsetsTopic
-from storage.errors import StorageError
 from storage.log import PartitionLog
-from storage.reader import Isolation
 from storage.validate import DECOMPRESSED_BYTES_MAX
 
 _log = logging.getLogger("server.groups")
-
-PIECE_BYTES = 256 << 10
-"""The interpreter is held while a piece is taken: about a millisecond."""
-
-
-class LoadFailed(StorageError):
-    """A partition's groups cannot be served, because of what stands in it, or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +35,7 @@ class LoadedPartition:
     unreadable_count: int
 
 
-async def load_partition(topic: OffsetsTopic, partition: int) -> LoadedPartition:
+async def load_partition(topic: CoordinatorTopic, partition: int) -> LoadedPartition:
     """Read all that was ever appended to a partition.
 
     Raises:
@@ -65,31 +53,10 @@ def read_partition(log: PartitionLog, end_offset: int) -> LoadedPartition:
     """
     scan = OffsetScan(decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
     try:
-        _feed(scan, log, end_offset)
+        feed_log(log, end_offset, scan.feed)
         return _loaded(scan, log)
     except ProtocolError as error:
         raise LoadFailed(f"{log.topic_partition}: {error}") from error
-
-
-def _feed(scan: OffsetScan, log: PartitionLog, end_offset: int) -> None:
-    offset = log.log_start_offset
-    while offset < end_offset:
-        read = log.read(
-            offset,
-            max_bytes=PIECE_BYTES,
-            whole_first_batch=True,
-            isolation=Isolation.READ_UNCOMMITTED,
-        )
-        if isinstance(read, ErrorCode):
-            raise LoadFailed(f"{log.topic_partition}: offset {offset}: {read.message}")
-        try:
-            pieces = [region.read_bytes() for region in read.regions]
-        finally:
-            read.release()
-        if not pieces:
-            return  # Only batches without records are left.
-        for piece in pieces:
-            offset = scan.feed(piece)
 
 
 def _loaded(scan: OffsetScan, log: PartitionLog) -> LoadedPartition:
@@ -97,9 +64,9 @@ def _loaded(scan: OffsetScan, log: PartitionLog) -> LoadedPartition:
     for key, value in scan.others.items():
         try:
             records.append(read_record(key, value))
-        except UnknownGroupKey:
+        except UnknownRecordType:
             unreadable_count += 1
-        except UnknownGroupRecord:
+        except UnknownRecord:
             raise
         except DecodeError:
             unreadable_count += 1

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupRecord
+from server.coordinator_topic import RecordsTooLarge
 from server.groups.committed_offsets import CommittedOffsets, tombstone_batches
 from server.groups.coordinator import GroupCoordinator
 from server.groups.group import GroupState
@@ -26,7 +27,6 @@ from server.groups.group_checks import (
     subscribed_topics,
 )
 from server.groups.group_entry import GroupEntry
-from server.groups.offsets_topic import RecordsTooLarge
 from storage.errors import StorageError
 
 _log = logging.getLogger("server.groups")

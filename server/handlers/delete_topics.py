@@ -21,8 +21,8 @@ from protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from protocol.primitives import ZERO_UUID
+from server.coordinator_topic import OFFSETS_TOPIC
 from server.dispatch import RequestContext
-from server.groups.offsets_topic import OFFSETS_TOPIC
 from server.topic import Topic
 
 BY_ID_SINCE = 6

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from pipeline.jars import JarsUnavailable
+from protocol.coordinator_records import PREFIX, write_key
 from protocol.encode import encode
-from protocol.group_records import PREFIX, GroupValue, read_record, record_classes, write_key
+from protocol.group_records import GroupValue, read_record, record_classes
 from tests.harness.kafka_group_records import KafkaGroupRecord, read_by_kafka
 from tests.harness.messages import MessageGenerator
 

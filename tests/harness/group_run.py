@@ -14,7 +14,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from protocol.group_records import GroupMetadataKey, GroupMetadataValue, read_record
-from server.groups.offsets_topic import OFFSETS_TOPIC
+from server.coordinator_topic import OFFSETS_TOPIC
 from tests.harness.broker_process import CHECKOUT
 from tests.harness.clients import ConfluentClient
 from tests.harness.java_client import JavaClient

@@ -9,8 +9,8 @@ from cleaner.clean import clean
 from cleaner.cleaning_plan import plan_pass
 from cleaner.pick import assess
 from cleaner.settings import CleanerSettings
+from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic
 from server.group_commit import GroupCommit
-from server.groups.offsets_topic import OffsetsTopic
 from storage.log import PartitionLog
 from tests.harness.compacted_log import meter_of, never_stop
 from tests.harness.served_broker import NOW_MS
@@ -31,8 +31,9 @@ class SyncAtOnce:
         return future
 
 
-def topic_of(world: World) -> OffsetsTopic:
-    return OffsetsTopic(
+def topic_of(world: World) -> CoordinatorTopic:
+    return CoordinatorTopic(
+        OFFSETS_TOPIC,
         world.topics,
         cast("GroupCommit", SyncAtOnce()),
         FixedClock(),

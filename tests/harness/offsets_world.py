@@ -10,10 +10,10 @@ from typing import Any
 
 from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, read_record
 from protocol.record_batch import read_records
+from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.groups.committed_offsets import tombstone_batches
-from server.groups.offsets_topic import OffsetsTopic
 from storage.log import PartitionLog
 from storage.reader import Isolation
 from storage.wal import Wal
@@ -35,13 +35,18 @@ def tombstones(group: str, keys: Iterable[tuple[str, int]]) -> tuple[GroupRecord
 
 
 @asynccontextmanager
-async def offsets_topic(path: Path) -> AsyncIterator[tuple[OffsetsTopic, World]]:
+async def offsets_topic(path: Path) -> AsyncIterator[tuple[CoordinatorTopic, World]]:
     async with opened(path) as world:
         wal = Wal()
         group_commit = GroupCommit(wal, FetchWaiters(), flush_on_acks_all=True)
         yield (
-            OffsetsTopic(
-                world.topics, group_commit, FixedClock(), partitions_count=4, segment_bytes=1 << 20
+            CoordinatorTopic(
+                OFFSETS_TOPIC,
+                world.topics,
+                group_commit,
+                FixedClock(),
+                partitions_count=4,
+                segment_bytes=1 << 20,
             ),
             world,
         )

@@ -9,16 +9,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from protocol.coordinator_records import UnknownRecord, write_key, write_value
 from protocol.errors import CorruptBatch, DecodeError
 from protocol.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     OffsetCommitKey,
     OffsetCommitValue,
-    UnknownGroupRecord,
     read_record,
-    write_key,
-    write_value,
 )
 from protocol.offset_commits import CommittedOffset, OffsetScan
 from protocol.record_batch import Codec, Record, build_batch
@@ -103,7 +101,7 @@ def test_records_of_other_types_are_kept_by_key_as_long_as_they_are_not_deleted(
 
 
 def test_a_commit_of_a_later_release_is_never_skipped() -> None:
-    with pytest.raises(UnknownGroupRecord, match="version 5 at offset 0"):
+    with pytest.raises(UnknownRecord, match="version 5 at offset 0"):
         scanned((commit_key(), b"\0\5" + commit_value()[2:]))
 
 
@@ -195,7 +193,7 @@ def test_it_reads_what_reading_record_by_record_finds(
     for key_bytes, value_bytes in records:
         try:
             found = read_record(key_bytes, value_bytes)
-        except UnknownGroupRecord:
+        except UnknownRecord:
             return
         except DecodeError:
             unreadable += 1

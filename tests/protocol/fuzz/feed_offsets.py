@@ -21,12 +21,11 @@ if __name__ == "__main__":
 
 from protocol.batch_scan import crc32c
 from protocol.compression import Codec
+from protocol.coordinator_records import write_key, write_value
 from protocol.errors import ProtocolError
 from protocol.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
-    write_key,
-    write_value,
 )
 from protocol.offset_commits import OffsetScan
 from protocol.record_batch import Record, build_batch

@@ -15,5 +15,5 @@ def test_damaged_records_never_take_the_scan_out_of_bounds(tmp_path: Path) -> No
         "tests.protocol.fuzz.feed_offsets", ["protocol/offset_commits.pyx"], tmp_path, runs=2_000
     )
 
-    for what in ("read", "unreadable", "CorruptBatch", "UnknownGroupRecord"):
+    for what in ("read", "unreadable", "CorruptBatch", "UnknownRecord"):
         assert counts[what] > 0, counts

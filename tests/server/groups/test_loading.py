@@ -6,16 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from protocol.group_records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    GroupRecord,
-    write_key,
-)
+from protocol.coordinator_records import write_key
+from protocol.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
 from protocol.record_batch import Record, build_batch, read_header
-from server.groups import loading
-from server.groups.loading import LoadFailed, load_partition
-from server.groups.offsets_topic import OffsetsTopic
+from server import coordinator_topic
+from server.coordinator_topic import CoordinatorTopic, LoadFailed
+from server.groups.loading import load_partition
 from storage.errors import LogOffline
 from storage.validate import ValidBatch
 from tests.harness.offsets_world import commit, offsets_topic, tombstones
@@ -28,7 +24,7 @@ GROUP = GroupRecord(
 )
 
 
-def append_raw(topic: OffsetsTopic, key: bytes | None, value: bytes | None) -> None:
+def append_raw(topic: CoordinatorTopic, key: bytes | None, value: bytes | None) -> None:
     """Append what our own code never writes."""
     batch = memoryview(build_batch([Record(offset=0, timestamp=0, key=key, value=value)]))
     topic.log_of(0).append_as_leader(ValidBatch(read_header(batch), batch), now_ms=0)
@@ -65,7 +61,7 @@ async def test_what_was_written_last_is_found_after_a_restart(tmp_path: Path) ->
 async def test_a_partition_of_many_pieces_is_read_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "PIECE_BYTES", 300)
+    monkeypatch.setattr(coordinator_topic, "PIECE_BYTES", 300)
     async with offsets_topic(tmp_path) as (topic, _):
         await topic.ensure()
         for number in range(50):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from server.groups.offsets_topic import (
+from server.coordinator_topic import (
     OFFSETS_TOPIC,
     RecordsTooLarge,
     java_abs,

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from pipeline.jars import JarsUnavailable
-from server.groups.offsets_topic import java_abs, java_hash
+from server.coordinator_topic import java_abs, java_hash
 from tests.harness.clients import create_topic
 from tests.harness.kafka_tools import KafkaTools
 

@@ -1,29 +1,39 @@
-"""`__consumer_offsets`: the compacted topic that keeps what groups are and what they have committed.
+"""A compacted topic that keeps what a coordinator knows: of groups, or of transactions.
 
-It is made at its first use. A group's records are in one partition, which its id decides, for ever; so
-the number of partitions is taken once and does not change. What a step of a group causes is one
-batch, so that a crash leaves all of it or nothing. It is appended like a client's acks=all: in the
-log when `append` returns, in the order of the calls, and durable when what it returns has a result.
+It is made at its first use. The records of a group, or of a transactional id, are in one partition,
+which its id decides, for ever; so the number of partitions is taken once and does not change. What
+a step causes is one batch, so that a crash leaves all of it or nothing. It is appended like a
+client's acks=all: in the log when `append` returns, in the order of the calls, and durable when what
+it returns has a result.
 
-Source: Apache Kafka, GroupCoordinatorService.java `partitionFor`, `groupMetadataTopicConfigs`.
+A partition is read back by a worker thread, small piece by small piece, so that the loop has the
+interpreter in between. That takes as long as the partition is large, which our cleaner bounds.
+
+Source: Apache Kafka, GroupCoordinatorService.java `partitionFor`, `groupMetadataTopicConfigs`;
+TransactionStateManager.scala `partitionFor`, `transactionTopicConfigs`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
+from protocol.coordinator_records import CoordinatorRecord, write_key, write_value
 from protocol.error_codes import ErrorCode
-from protocol.group_records import GroupRecord, write_key, write_value
 from protocol.record_batch import Record, build_batch, read_header
 from server.group_commit import GroupCommit
 from server.topic import TopicRefused
 from server.topics import Topics
 from storage.errors import LogOffline, StorageError
 from storage.log import Appended, PartitionLog
+from storage.reader import Isolation
 from storage.validate import ValidBatch
 
 OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+
+PIECE_BYTES = 256 << 10
+"""Of a log that is read back; whoever takes a piece holds the interpreter for about a millisecond."""
 
 
 class Clock(Protocol):
@@ -32,16 +42,21 @@ class Clock(Protocol):
     def now_ms(self) -> int: ...
 
 
+class LoadFailed(StorageError):
+    """A partition cannot be served, because of what stands in it, or cannot be read."""
+
+
 class RecordsTooLarge(StorageError):
     """What was to be written in one batch is more than the topic takes in one; nothing was."""
 
 
-class OffsetsTopic:
+class CoordinatorTopic:
     """The topic as the coordinator writes and reads it. Lives on the event loop."""
 
     __slots__ = (
         "_clock",
         "_group_commit",
+        "_name",
         "_overrides",
         "_partitions_count",
         "_topics",
@@ -50,6 +65,7 @@ class OffsetsTopic:
 
     def __init__(
         self,
+        name: str,
         topics: Topics,
         group_commit: GroupCommit,
         clock: Clock,
@@ -64,6 +80,7 @@ class OffsetsTopic:
             segment_bytes: the same; small, so that it is compacted soon and loads fast.
         """
         # Constant after construction
+        self._name = name
         self._topics = topics
         self._group_commit = group_commit
         self._clock = clock
@@ -74,7 +91,7 @@ class OffsetsTopic:
             "segment.bytes": str(segment_bytes),
         }
         # State: the topic's, once it is known; it does not change from then on.
-        topic = topics.get(OFFSETS_TOPIC)
+        topic = topics.get(self._name)
         self._partitions_count = 0 if topic is None else len(topic.partitions)
 
     @property
@@ -82,9 +99,9 @@ class OffsetsTopic:
         """0 as long as nothing was ever written."""
         return self._partitions_count
 
-    def partition_of(self, group_id: str) -> int:
-        """The partition that a group's records are in; `ensure` comes first."""
-        return java_abs(java_hash(group_id)) % self._partitions_count
+    def partition_of(self, coordinated_id: str) -> int:
+        """The partition that the records of this id are in; `ensure` comes first."""
+        return java_abs(java_hash(coordinated_id)) % self._partitions_count
 
     async def ensure(self) -> None:
         """Make the topic, unless it is there.
@@ -95,13 +112,13 @@ class OffsetsTopic:
         if self._partitions_count:
             return
         made = await self._topics.create(
-            OFFSETS_TOPIC, partitions_count=self._wanted_partitions_count, overrides=self._overrides
+            self._name, partitions_count=self._wanted_partitions_count, overrides=self._overrides
         )
         # Where somebody else was faster, their topic is as good.
-        topic = self._topics.get(OFFSETS_TOPIC)
+        topic = self._topics.get(self._name)
         if topic is None:
             assert isinstance(made, TopicRefused)
-            raise StorageError(f"{OFFSETS_TOPIC} cannot be made: {made.message}")
+            raise StorageError(f"{self._name} cannot be made: {made.message}")
         self._partitions_count = len(topic.partitions)
 
     def log_of(self, partition: int) -> PartitionLog:
@@ -110,15 +127,15 @@ class OffsetsTopic:
         Raises:
             LogOffline: it is not served.
         """
-        topic = self._topics.get(OFFSETS_TOPIC)
+        topic = self._topics.get(self._name)
         if topic is None:
-            raise LogOffline(f"{OFFSETS_TOPIC}-{partition}", "the topic does not exist")
+            raise LogOffline(f"{self._name}-{partition}", "the topic does not exist")
         log = topic.partition(partition)
         if isinstance(log, ErrorCode):
-            raise LogOffline(f"{OFFSETS_TOPIC}-{partition}", log.message)
+            raise LogOffline(f"{self._name}-{partition}", log.message)
         return log
 
-    def append(self, partition: int, records: Sequence[GroupRecord]) -> Awaitable[int]:
+    def append(self, partition: int, records: Sequence[CoordinatorRecord]) -> Awaitable[int]:
         """Append one batch; what is returned resolves when it is durable.
 
         Returns the offset of its first record. Call and await it in one `try`: either may fail.
@@ -151,7 +168,7 @@ class OffsetsTopic:
             await _when_durable(log, self._group_commit.durable(log, end_offset), end_offset)
         return log
 
-    def _batch(self, records: Sequence[GroupRecord]) -> bytearray:
+    def _batch(self, records: Sequence[CoordinatorRecord]) -> bytearray:
         now_ms = self._clock.now_ms()
         return build_batch(
             [
@@ -171,6 +188,35 @@ async def _when_durable(log: PartitionLog, is_durable: Awaitable[bool], offset: 
     if not await is_durable:
         raise LogOffline(str(log.topic_partition), log.offline_reason or "the topic was deleted")
     return offset
+
+
+def feed_log(log: PartitionLog, end_offset: int, feed: Callable[[bytes], int]) -> None:
+    """Read a log from its start up to `end_offset`, in pieces of whole batches. Blocks.
+
+    Args:
+        feed: takes a piece; returns the offset behind its last batch.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    offset = log.log_start_offset
+    while offset < end_offset:
+        read = log.read(
+            offset,
+            max_bytes=PIECE_BYTES,
+            whole_first_batch=True,
+            isolation=Isolation.READ_UNCOMMITTED,
+        )
+        if isinstance(read, ErrorCode):
+            raise LoadFailed(f"{log.topic_partition}: offset {offset}: {read.message}")
+        try:
+            pieces = [region.read_bytes() for region in read.regions]
+        finally:
+            read.release()
+        if not pieces:
+            return  # Only batches without records are left.
+        for piece in pieces:
+            offset = feed(piece)
 
 
 def java_hash(text: str) -> int:
