@@ -23,10 +23,10 @@ from protocol.errors import EncodeError
 from protocol.group_records import GroupMetadataKey, GroupRecord
 from server.clock import Clock
 from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic, RecordsTooLarge
+from server.deadlines import Deadlines
 from server.group_commit import GroupCommit
 from server.group_config import GroupConfig
 from server.groups.committed_offsets import tombstone_batches
-from server.groups.deadlines import Deadlines
 from server.groups.events import Join, Leave, Sync
 from server.groups.group import Group, GroupSettings
 from server.groups.group_checks import delete_error
@@ -63,7 +63,7 @@ class GroupCoordinator:
     async def stop(self) -> None:
         """Answer everybody who waits, and let what is being written become durable."""
         self._is_stopping = True
-        await self.table.stop()
+        await self.table.loads.stop()
         self._deadlines.stop()
         for entry in self.table.entries():
             self._owed(entry, entry.group.abandon(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -130,7 +130,7 @@ class GroupCoordinator:
         """All groups; an error while some are not known yet."""
         if self._is_stopping:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if self.table.is_loading:
+        if self.table.loads.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return [entry.group for entry in self.table.entries()]
 

@@ -1,16 +1,9 @@
-"""Every group that this broker coordinates, and which partitions of theirs are still being read.
-
-A partition's groups are not known before all of it has been read; then they are, and stay in memory.
-One that cannot be read is not served: what a group has committed must not be taken for nothing.
-"""
+"""Every group that this broker coordinates, and which partitions of theirs are still being read."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupMetadataKey, GroupMetadataValue
@@ -21,12 +14,9 @@ from server.groups.group import Group, GroupSettings
 from server.groups.group_entry import GroupEntry
 from server.groups.loading import LoadedPartition, load_partition
 from server.groups.stored_group import restored
-from storage.errors import StorageError
+from server.partition_loads import PartitionLoads
 
 _log = logging.getLogger("server.groups")
-
-LOADERS = 2
-"""So many partitions are read at once."""
 
 
 class GroupTable:
@@ -35,12 +25,10 @@ class GroupTable:
     __slots__ = (
         "_clock",
         "_entries",
-        "_failed",
-        "_loaders",
-        "_loading",
         "_settings",
         "_step_ms",
         "_topic",
+        "loads",
     )
 
     def __init__(self, topic: CoordinatorTopic, settings: GroupSettings, clock: Clock) -> None:
@@ -51,11 +39,7 @@ class GroupTable:
         self._step_ms = clock.now_ms() - round(clock.monotonic() * 1000)
         # State
         self._entries: dict[str, GroupEntry] = {}
-        self._loading: set[int] = set(range(topic.partitions_count))
-        """Partitions that are not read yet."""
-        self._failed: set[int] = set()
-        """Partitions that could not be read."""
-        self._loaders: list[asyncio.Task[None]] = []
+        self.loads = PartitionLoads(topic.partitions_count, _log)
 
     def now_ms(self) -> int:
         """The time of groups: ms since 1970, but it does not step when somebody sets the clock."""
@@ -69,39 +53,12 @@ class GroupTable:
         Args:
             on_loaded: is told of each group that has, or had, members.
         """
-        waiting = deque(sorted(self._loading))
-        self._loaders = [
-            asyncio.create_task(self._load_all(waiting, on_loaded)) for _ in range(LOADERS)
-        ]
 
-    async def stop(self) -> None:
-        for loader in self._loaders:
-            loader.cancel()
-        for loader in self._loaders:
-            with suppress(asyncio.CancelledError):
-                await loader
+        async def load(partition: int) -> None:
+            for entry in self._taken(await load_partition(self._topic, partition)):
+                on_loaded(entry)
 
-    @property
-    def is_loading(self) -> bool:
-        return bool(self._loading)
-
-    async def loaded(self) -> None:
-        """Wait until there is nothing to read any more."""
-        if self._loaders:
-            # Not `gather`: whoever stops waiting must not stop them.
-            await asyncio.wait(self._loaders)
-
-    async def _load_all(self, waiting: deque[int], on_loaded: Callable[[GroupEntry], None]) -> None:
-        while waiting:
-            partition = waiting.popleft()
-            try:
-                loaded = await load_partition(self._topic, partition)
-                for entry in self._taken(loaded):
-                    on_loaded(entry)
-            except StorageError as error:
-                _log.error("its groups are not served: %s", error)
-                self._failed.add(partition)
-            self._loading.discard(partition)
+        self.loads.start(load)
 
     def _taken(self, loaded: LoadedPartition) -> Iterator[GroupEntry]:
         """Serve groups from here on. Whoever was a member has a whole session from now."""
@@ -130,12 +87,7 @@ class GroupTable:
         entry = self._entries.get(group_id)
         if entry is not None or not self._topic.partitions_count:
             return entry
-        partition = self._topic.partition_of(group_id)
-        if partition in self._loading:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        if partition in self._failed:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return None
+        return self.loads.error(self._topic.partition_of(group_id)) or None
 
     def create(self, group_id: str) -> GroupEntry:
         """Begin a group that is not there."""

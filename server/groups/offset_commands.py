@@ -120,7 +120,7 @@ class OffsetCommands:
 
     async def topic_deleted(self, topic: str) -> None:
         """Forget all that was committed for a topic that is gone, once all of it is known."""
-        await self._table.loaded()
+        await self._table.loads.loaded()
         async for entry in self._entries():
             try:
                 await self._groups.commits_are_durable(entry)

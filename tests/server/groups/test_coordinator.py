@@ -62,7 +62,7 @@ async def test_members_go_on_after_a_restart(tmp_path: Path) -> None:
         await stabilize(served.broker.groups)
     async with serving_broker(tmp_path, **PROPERTIES) as served:
         groups = served.broker.groups
-        await groups.table.loaded()
+        await groups.table.loads.loaded()
         assert groups.heartbeat("group", "m", None, 1) == ErrorCode.NONE
         synced = await groups.sync("group", sync_of("m", 1))
         assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"m")
@@ -74,9 +74,9 @@ async def test_until_groups_are_read_nobody_is_told_anything_false(tmp_path: Pat
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     async with serving_broker(tmp_path, **PROPERTIES) as served:
         groups = served.broker.groups
-        groups.table._loading.add(groups.topic.partition_of("other"))
-        await groups.table.loaded()
-        groups.table._loading = {0, 1}
+        groups.table.loads._loading.add(groups.topic.partition_of("other"))
+        await groups.table.loads.loaded()
+        groups.table.loads._loading = {0, 1}
         groups.table._entries.clear()
         assert groups.heartbeat("group", "m", None, 1) == ErrorCode.NONE
         assert (await joined(groups, "group", join_of("n"))).error_code == loading
@@ -95,7 +95,7 @@ async def test_the_session_of_a_member_that_is_gone_ends_after_a_restart(tmp_pat
         await groups.sync("group", sync_of("m", 1))
     async with serving_broker(tmp_path, **PROPERTIES) as served:
         groups = served.broker.groups
-        await groups.table.loaded()
+        await groups.table.loads.loaded()
         empty = Leave(member_id="m")
         for _ in range(1_000):
             if described(groups).state is GroupState.EMPTY:
@@ -153,7 +153,7 @@ async def test_a_deleted_group_is_gone_for_good(tmp_path: Path) -> None:
         assert await groups.delete("group") == ErrorCode.GROUP_ID_NOT_FOUND
     async with serving_broker(tmp_path, **PROPERTIES) as served:
         groups = served.broker.groups
-        await groups.table.loaded()
+        await groups.table.loads.loaded()
         assert groups.describe("group") is None
 
 
@@ -203,5 +203,5 @@ async def test_a_group_id_is_just_a_name(tmp_path: Path, group_id: str) -> None:
         await stabilize(served.broker.groups, group_id)
     async with serving_broker(tmp_path, **PROPERTIES) as served:
         groups = served.broker.groups
-        await groups.table.loaded()
+        await groups.table.loads.loaded()
         assert described(groups, group_id).state is GroupState.STABLE

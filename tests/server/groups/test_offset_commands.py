@@ -33,7 +33,7 @@ OUTSIDE = Claim()
 
 
 async def committed(served: ServedBroker, group: str = "g") -> dict[tuple[str, int], int]:
-    await served.broker.groups.table.loaded()
+    await served.broker.groups.table.loads.loaded()
     offsets = served.broker.offsets.fetch(group)
     assert not isinstance(offsets, ErrorCode)
     return {
@@ -283,10 +283,10 @@ async def test_a_group_that_is_still_being_read_is_an_error_and_never_nothing(
         await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 5)])
 
     async with serving_broker(tmp_path) as served:
-        await served.broker.groups.table.loaded()
+        await served.broker.groups.table.loads.loaded()
         table = served.broker.groups.table
         table._entries.clear()
-        table._loading.update(range(50))
+        table.loads._loading.update(range(50))
         group = OffsetFetchRequestGroup(group_id="g", topics=None)
         answer = await served.call(OffsetFetchRequest(groups=(group,)), 8, OffsetFetchResponse)
         assert answer.groups[0].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -48,6 +48,6 @@ async def test_groups_are_listed_by_state_and_type(
 async def test_no_list_is_given_that_is_not_whole(tmp_path: Path) -> None:
     async with serving_broker(tmp_path, **AT_ONCE) as served:
         await stabilize(served)
-        served.broker.groups.table._loading.add(0)
+        served.broker.groups.table.loads._loading.add(0)
         response = await served.call(ListGroupsRequest(), 5, ListGroupsResponse)
     assert response.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from server.groups.deadlines import Deadlines
+from server.deadlines import Deadlines
 
 
 class Scene:

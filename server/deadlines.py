@@ -1,6 +1,6 @@
-"""When groups want to be told of the time: one heap and one timer for all of them.
+"""When groups, or transactions, want to be told of the time: one heap and one timer for all of them.
 
-A deadline may be earlier than anything that is due; its group then says when to look again. So a
+A deadline may be earlier than anything that is due; whose it is then says when to look again. So a
 heartbeat, which makes a deadline later, costs nothing here.
 """
 
@@ -14,38 +14,38 @@ MS = 1_000
 
 
 class Deadlines:
-    """The next deadline of each group, on the event loop.
+    """The next deadline of each id, on the event loop.
 
     Args:
         now_ms: a clock that does not step.
-        on_due: is called with the group's id once its deadline is over; it may set another.
+        on_due: is called with the id once its deadline is over; it may set another.
     """
 
-    __slots__ = ("_by_group", "_heap", "_now_ms", "_on_due", "_timer", "_timer_ms")
+    __slots__ = ("_by_id", "_heap", "_now_ms", "_on_due", "_timer", "_timer_ms")
 
     def __init__(self, now_ms: Callable[[], int], on_due: Callable[[str], None]) -> None:
         self._now_ms = now_ms
         self._on_due = on_due
-        self._by_group: dict[str, int] = {}
+        self._by_id: dict[str, int] = {}
         # Also holds what was replaced by an earlier deadline; that is passed over.
         self._heap: list[tuple[int, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
 
     def __len__(self) -> int:
-        return len(self._by_group)
+        return len(self._by_id)
 
-    def set(self, group_id: str, due_ms: int | None) -> None:
-        """Tell a group at that time, if it is not told earlier anyway."""
-        if due_ms is None or self._by_group.get(group_id, due_ms + 1) <= due_ms:
+    def set(self, whose: str, due_ms: int | None) -> None:
+        """Tell of that time, if an earlier one is not told of anyway."""
+        if due_ms is None or self._by_id.get(whose, due_ms + 1) <= due_ms:
             return
-        self._by_group[group_id] = due_ms
-        heapq.heappush(self._heap, (due_ms, group_id))
+        self._by_id[whose] = due_ms
+        heapq.heappush(self._heap, (due_ms, whose))
         self._arm()
 
     def stop(self) -> None:
         """Tell nobody of anything any more."""
-        self._by_group.clear()
+        self._by_id.clear()
         self._heap.clear()
         self._arm()
 
@@ -67,10 +67,10 @@ class Deadlines:
         now_ms = self._now_ms()
         due: list[str] = []
         while self._heap and self._heap[0][0] <= now_ms:
-            due_ms, group_id = heapq.heappop(self._heap)
-            if self._by_group.get(group_id) == due_ms:
-                del self._by_group[group_id]
-                due.append(group_id)
-        for group_id in due:
-            self._on_due(group_id)
+            due_ms, whose = heapq.heappop(self._heap)
+            if self._by_id.get(whose) == due_ms:
+                del self._by_id[whose]
+                due.append(whose)
+        for whose in due:
+            self._on_due(whose)
         self._arm()
