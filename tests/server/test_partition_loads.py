@@ -14,17 +14,19 @@ from storage.errors import LogOffline
 
 async def test_a_partition_is_served_once_it_is_read_and_not_before() -> None:
     loads = PartitionLoads(3, logging.getLogger("test"))
-    may_end = asyncio.Event()
+    may_end, is_at_the_next = asyncio.Event(), asyncio.Event()
 
     async def load(partition: int) -> None:
+        if partition == 2:
+            is_at_the_next.set()
         if partition == 1:
             await may_end.wait()
 
     assert loads.error(0) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     loads.start(load)
-    while loads.error(2):
-        await asyncio.sleep(0)
+    await is_at_the_next.wait()
     assert loads.is_loading
+    assert loads.error(0) is ErrorCode.NONE
     assert loads.error(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     may_end.set()
     await loads.loaded()
