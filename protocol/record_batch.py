@@ -33,7 +33,13 @@ from dataclasses import dataclass, replace
 
 from protocol.batch_scan import crc32c
 from protocol.compression import Buffer, Codec, compress, decompress
-from protocol.control_record import TransactionMarker, write_transaction_marker
+from protocol.control_record import (
+    ControlType,
+    TransactionMarker,
+    read_control_type,
+    read_transaction_marker,
+    write_transaction_marker,
+)
 from protocol.errors import CorruptBatch, UnsupportedCodec, UnsupportedMagic
 from protocol.record import Record, read_record, write_record
 
@@ -46,6 +52,7 @@ __all__ = [
     "build_control_batch",
     "build_empty_batch",
     "read_header",
+    "read_marker",
     "read_records",
     "stamp",
 ]
@@ -87,6 +94,7 @@ _CONTROL = 0x20
 _DELETE_HORIZON = 0x40
 
 _CODECS = tuple(Codec)  # Calling an enum takes several times as long.
+_CONTROL_BYTES_MAX = 1 << 20
 _OFFSET_MAX = (1 << 63) - 1
 _SEQUENCES = 1 << 31  # Sequences run from 0 to 2^31 - 1 and start again.
 
@@ -244,6 +252,18 @@ def read_records(buffer: Buffer, position: int = 0, *, decompressed_bytes_max: i
         return []
     plain = decompress(header.codec, packed, bytes_max=decompressed_bytes_max)
     return _read_all(memoryview(plain), header)
+
+
+def read_marker(batch: Buffer) -> TransactionMarker | None:
+    """Read what a control batch says of its transaction; None if nothing, or not any more.
+
+    Raises:
+        ProtocolError: it is damaged.
+    """
+    for record in read_records(batch, decompressed_bytes_max=_CONTROL_BYTES_MAX):
+        if read_control_type(record.key) in (ControlType.COMMIT, ControlType.ABORT):
+            return read_transaction_marker(record.key, record.value)
+    return None
 
 
 def _read_all(plain: memoryview, header: BatchHeader) -> list[Record]:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from protocol.control_record import ControlType, TransactionMarker
 from protocol.error_codes import ErrorCode
-from protocol.record_batch import read_header, stamp
+from protocol.record_batch import build_control_batch, read_header, stamp
 from storage.begun_sync import BegunSync
 from storage.checkpoint import CHECKPOINT_BYTES_MIN
 from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
@@ -62,7 +63,7 @@ class PartitionLog(ReadableLog):
             DiskError: the write failed, and nothing of the batch is in the log.
         """
         self._service.check_online()
-        verdict = self._states.producers.judge(batch.header)
+        verdict = self._states.producers.judge(batch.header, batch.marker)
         if isinstance(verdict, Duplicate):
             return Appended(verdict.base_offset, verdict.last_offset + 1, duplicate=True)
         if verdict is not ErrorCode.NONE:
@@ -73,6 +74,33 @@ class PartitionLog(ReadableLog):
         self._states.assign_epoch(self.leader_epoch, base_offset)
         self._write(batch, last_offset, now_ms)
         return Appended(base_offset, last_offset + 1, batch.log_append_time_ms)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+    ) -> Appended | Refused:
+        """Write the COMMIT or ABORT that ends a producer's transaction in this partition.
+
+        One of a producer that has no transaction open here is written, too: it raises the epoch.
+        A producer epoch below the one in the log is INVALID_PRODUCER_EPOCH, a coordinator's epoch
+        below that of the producer's last marker TRANSACTION_COORDINATOR_FENCED.
+
+        Raises as `append_as_leader`.
+        """
+        kind = ControlType.COMMIT if is_commit else ControlType.ABORT
+        batch = build_control_batch(
+            TransactionMarker(type=kind, coordinator_epoch=coordinator_epoch),
+            timestamp=now_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+        )
+        valid = ValidBatch(read_header(batch), memoryview(batch))
+        return self.append_as_leader(valid, now_ms=now_ms)
 
     def append_as_follower(self, batch: ValidBatch, *, now_ms: int) -> Appended:
         """Write a batch that has its offsets and epoch from a leader; gaps are legal.
@@ -121,7 +149,7 @@ class PartitionLog(ReadableLog):
         header = batch.header
         text = (
             f"Producer {header.producer_id} epoch {header.producer_epoch} sent sequence"
-            f" {header.base_sequence} to {self.topic_partition}, which does not follow."
+            f" {header.base_sequence} to {self.topic_partition}: {error_code.message}"
         )
         return Refused(error_code=error_code, message=text, record_count=header.record_count)
 
@@ -138,7 +166,9 @@ class PartitionLog(ReadableLog):
             now_ms=now_ms,
             index_interval_bytes=self.config.index_interval_bytes,
         )
-        self._states.producers.appended(header, last_offset=last_offset, now_ms=now_ms)
+        self._states.producers.appended(
+            header, last_offset=last_offset, now_ms=now_ms, marker=batch.marker
+        )
         self.log_end_offset = last_offset + 1
         self._unsynced.appended(now_ms)
 

@@ -16,8 +16,11 @@ The rules, for a batch with a producer id:
     same epoch              the next sequence, or one of the last five batches again (a duplicate)
     a newer epoch           begins at sequence 0
     an older epoch          is fenced
+    no sequence             taken within its epoch: the broker's own, a group's TxnOffsetCommit
+    not transactional       refused while the producer has a transaction open
 A transaction's marker has no sequence. One of a newer epoch fences like a batch would: its
-coordinator raised the epoch to end what the producer had left open.
+coordinator raised the epoch to end what the producer had left open. One of an older coordinator than
+the last marker's comes from a deposed one, and is refused.
 Source: KIP-98; Apache Kafka, ProducerStateManager.java, ProducerAppendInfo.java.
 """
 
@@ -29,6 +32,7 @@ from dataclasses import dataclass, replace
 
 import xxhash
 
+from protocol.control_record import TransactionMarker
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import BatchHeader
 from storage.config_property import LONG_MAX
@@ -120,33 +124,47 @@ class ProducerStates:
         """Every producer id with what is known of it, in the order of the ids."""
         return sorted(self._states.items())
 
-    def judge(self, header: BatchHeader) -> Duplicate | ErrorCode:
-        """Say whether a batch may be appended: NONE, the error, or that it is in the log already."""
+    def judge(
+        self, header: BatchHeader, marker: TransactionMarker | None = None
+    ) -> Duplicate | ErrorCode:
+        """Say whether a batch may be appended: NONE, the error, or that it is in the log already.
+
+        Args:
+            marker: what a control batch says.
+        """
         state = self._states.get(header.producer_id)
         if header.producer_id < 0 or state is None:
             return ErrorCode.NONE
         if header.producer_epoch < state.producer_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if header.is_control:
+            is_deposed = marker is not None and marker.coordinator_epoch < state.coordinator_epoch
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED if is_deposed else ErrorCode.NONE
+        if state.current_txn_first_offset >= 0 and not header.is_transactional:
+            return ErrorCode.INVALID_TXN_STATE
+        if header.base_sequence < 0:
             return ErrorCode.NONE
-        if header.producer_epoch > state.producer_epoch:
-            return _expect(header.base_sequence == 0)
-        for batch in state.batches:
-            if (batch.first_sequence, batch.last_sequence) == (
-                header.base_sequence,
-                header.last_sequence,
-            ):
-                return Duplicate(batch.base_offset, batch.last_offset)
-        if not state.batches:
-            return ErrorCode.NONE
-        return _expect(header.base_sequence == (state.batches[-1].last_sequence + 1) % SEQUENCE_END)
+        return _judge_sequence(header, state)
 
-    def appended(self, header: BatchHeader, *, last_offset: int, now_ms: int) -> None:
-        """Remember a batch that is now in the log."""
+    def appended(
+        self,
+        header: BatchHeader,
+        *,
+        last_offset: int,
+        now_ms: int,
+        marker: TransactionMarker | None = None,
+    ) -> None:
+        """Remember a batch that is now in the log, and what it says if it is a marker."""
         if header.producer_id < 0:
             return
         if header.is_control:
-            self.marked(header.producer_id, header.producer_epoch, now_ms=now_ms)
+            coordinator_epoch = -1 if marker is None else marker.coordinator_epoch
+            self.marked(
+                header.producer_id,
+                header.producer_epoch,
+                coordinator_epoch=coordinator_epoch,
+                now_ms=now_ms,
+            )
             return
         batch = AppendedBatch(header.base_sequence, header.last_sequence, last_offset)
         self.remember(header.producer_id, header.producer_epoch, batch, now_ms=now_ms)
@@ -189,21 +207,35 @@ class ProducerStates:
         self, producer_id: int, producer_epoch: int, batch: AppendedBatch, *, now_ms: int
     ) -> None:
         """Remember a producer's batch, which is behind all that it has in the log."""
-        state = self._states.get(producer_id)
-        if state is None or state.producer_epoch != producer_epoch:
-            state = ProducerState(producer_epoch=producer_epoch, last_timestamp=now_ms)
+        state = self._in_epoch(producer_id, producer_epoch)
         self._states[producer_id] = replace(
             state, last_timestamp=now_ms, batches=(*state.batches, batch)[-BATCHES_KEPT:]
         )
 
-    def marked(self, producer_id: int, producer_epoch: int, *, now_ms: int) -> None:
-        """Remember the epoch of a producer's marker, which is behind all that it has in the log."""
-        state = self._states.get(producer_id)
-        if state is None or state.producer_epoch < producer_epoch:
-            state = ProducerState(producer_epoch=producer_epoch, last_timestamp=now_ms)
+    def marked(
+        self, producer_id: int, producer_epoch: int, *, coordinator_epoch: int = -1, now_ms: int
+    ) -> None:
+        """Remember a producer's marker, which is behind all that it has in the log.
+
+        Args:
+            coordinator_epoch: as the marker says it; -1 if nobody knows.
+        """
+        state = self._in_epoch(producer_id, producer_epoch)
         self._states[producer_id] = replace(
-            state, last_timestamp=now_ms, current_txn_first_offset=-1
+            state,
+            last_timestamp=now_ms,
+            coordinator_epoch=max(state.coordinator_epoch, coordinator_epoch),
+            current_txn_first_offset=-1,
         )
+
+    def _in_epoch(self, producer_id: int, producer_epoch: int) -> ProducerState:
+        """A producer's state as it goes on in this epoch; sequences begin anew with each."""
+        state = self._states.get(producer_id)
+        if state is None:
+            return ProducerState(producer_epoch=producer_epoch, last_timestamp=-1)
+        if state.producer_epoch == producer_epoch:
+            return state
+        return replace(state, producer_epoch=producer_epoch, batches=())
 
     def expire(self, before_ms: int, *, clean_offset: int = LONG_MAX) -> None:
         """Forget producers that have appended nothing since `before_ms`.
@@ -264,6 +296,21 @@ def decode_producer_states(data: bytes, path: str) -> ProducerStates:
         raise DamagedFile(path, f"{len(data)} bytes do not hold {count} producers")
     starts = range(HEADER.size, len(checked), row_bytes)
     return ProducerStates(dict(_decode_row(data, start) for start in starts))
+
+
+def _judge_sequence(header: BatchHeader, state: ProducerState) -> Duplicate | ErrorCode:
+    """Say whether a batch of the producer's epoch, or of a newer one, follows what is in the log."""
+    if header.producer_epoch > state.producer_epoch:
+        return _expect(header.base_sequence == 0)
+    for batch in state.batches:
+        if (batch.first_sequence, batch.last_sequence) == (
+            header.base_sequence,
+            header.last_sequence,
+        ):
+            return Duplicate(batch.base_offset, batch.last_offset)
+    if not state.batches:
+        return ErrorCode.NONE
+    return _expect(header.base_sequence == (state.batches[-1].last_sequence + 1) % SEQUENCE_END)
 
 
 def _expect(holds: bool) -> ErrorCode:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from protocol.batch_scan import RecordScan, crc32c, scan_records
 from protocol.compression import Buffer, decompress
+from protocol.control_record import TransactionMarker
 from protocol.error_codes import ErrorCode
 from protocol.errors import (
     CorruptBatch,
@@ -32,7 +33,7 @@ from protocol.errors import (
     UnsupportedCodec,
     UnsupportedMagic,
 )
-from protocol.record_batch import BatchHeader, Codec, TimestampType, read_header
+from protocol.record_batch import BatchHeader, Codec, TimestampType, read_header, read_marker
 from storage.log_config import LogConfig
 from storage.recompress import CRC_FROM, HEADER_BYTES, recompress, seal
 from storage.topic_partition import TopicPartition
@@ -110,6 +111,11 @@ class ValidBatch:
     view: memoryview
     """The batch's bytes, writable and exactly its own."""
     log_append_time_ms: int = -1
+
+    @property
+    def marker(self) -> TransactionMarker | None:
+        """What it says if it is a control batch that ends a transaction."""
+        return read_marker(self.view) if self.header.is_control else None
 
 
 def validate_batch(view: memoryview, rules: ValidationRules) -> ValidBatch | Refused:

@@ -35,12 +35,20 @@ STATES = st.builds(
 )
 
 
-def header(sequence: int, *, count: int = 1, epoch: int = 0, producer: int = 7) -> BatchHeader:
+def header(
+    sequence: int,
+    *,
+    count: int = 1,
+    epoch: int = 0,
+    producer: int = 7,
+    is_transactional: bool = False,
+) -> BatchHeader:
     batch = batch_of(
         [(b"k", b"v")] * count,
         producer_id=producer,
         producer_epoch=epoch,
         base_sequence=sequence,
+        is_transactional=is_transactional,
     )
     return valid(batch).header
 
@@ -144,6 +152,28 @@ def test_producers_without_a_data_batch_are_told_by_the_epoch_of_their_markers()
     states = states_after(header(0), marker(), marker(epoch=3, producer=8))
     assert states.last_data_offsets() == (100,)
     assert states.marker_epochs() == {8: 3}
+
+
+def test_brokers_own_batches_have_no_sequence_and_are_fenced_like_others() -> None:
+    own = header(-1, epoch=3, is_transactional=True)
+    states = states_after(own, own, marker(epoch=3), own)
+    fenced = header(-1, epoch=2, is_transactional=True)
+    assert states.judge(fenced) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_nothing_else_of_a_producer_may_come_between_its_transactions_batches() -> None:
+    states = states_after(header(0, is_transactional=True))
+    assert states.judge(header(1)) is ErrorCode.INVALID_TXN_STATE
+    assert states.judge(header(1, is_transactional=True)) is ErrorCode.NONE
+    states.appended(marker(), last_offset=101, now_ms=1)
+    assert states.judge(header(1)) is ErrorCode.NONE
+
+
+def test_open_transaction_stays_open_over_a_newer_epoch_until_a_marker() -> None:
+    states = states_after(header(0, is_transactional=True))
+    states.appended(header(0, epoch=1, is_transactional=True), last_offset=101, now_ms=1)
+    (found,) = states.open_transactions(0)
+    assert (found.producer_epoch, found.first_offset) == (1, 100)
 
 
 @given(st.dictionaries(st.integers(0, 1 << 62), STATES, max_size=6))
