@@ -1,0 +1,148 @@
+"""A worker of Kafka Connect in distributed mode: start, ask through its REST API, kill, stop.
+
+All that a worker knows is in its three topics, so one that was killed may be started again, on the
+same port, as if nothing had been.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pipeline.jars import jars
+from tests.harness.broker_process import free_ports
+from tests.harness.group_run import until
+from tests.harness.java_program import SOURCES, java_command
+
+PINS = SOURCES / "kafka-connect-4.3"
+MAIN_CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
+TOPICS = ("connect-configs", "connect-offsets", "connect-status")
+"""Where a worker keeps what it knows, as Kafka's example of a configuration names them."""
+TERMINATED = 143
+"""The exit code of a JVM that was asked to end by SIGTERM."""
+STOP_SECONDS_MAX = 20.0
+
+
+class ConnectWorker:
+    """A worker of one broker; its configuration and its log are in `folder`.
+
+    Raises JarsUnavailable, with a sentence that says what to install, where it cannot be had.
+    """
+
+    def __init__(self, folder: Path, bootstrap: str) -> None:
+        (self._port,) = free_ports(1)
+        self._command = java_command(MAIN_CLASS, jars(PINS))
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = folder / "worker.log"
+        self._properties = folder / "worker.properties"
+        rows = worker_properties(bootstrap, self._port).items()
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in rows))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def start(self) -> None:
+        """Start the process and wait until it answers; it is not a member of its group yet."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._command, str(self._properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        until("the worker answers", self._answers, self.tail)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def stop(self) -> None:
+        """SIGTERM, the way to stop a worker: it ends its connectors and leaves its group."""
+        assert self._process is not None
+        self._process.terminate()
+        assert self._process.wait(STOP_SECONDS_MAX) == TERMINATED, self.tail()
+        self._process = None
+
+    def tail(self) -> str:
+        """The end of its log, for messages."""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-40:])
+
+    def configure(self, connector: str, config: Mapping[str, str]) -> None:
+        """Create the connector, or give it another configuration."""
+        self._request("PUT", f"/connectors/{connector}/config", config)
+
+    def states(self, connector: str) -> list[str]:
+        """Of the connector and its tasks; none while it has no task."""
+        status = self._asked(f"/connectors/{connector}/status") or {"tasks": []}
+        tasks = [task["state"] for task in status["tasks"]]
+        return [status["connector"]["state"], *tasks] if tasks else []
+
+    def position(self, connector: str) -> int:
+        """Of a connector with one file or one partition: how far its offset, in the topic, is."""
+        found = self._asked(f"/connectors/{connector}/offsets") or {"offsets": []}
+        return max((max(each["offset"].values()) for each in found["offsets"]), default=0)
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, self.tail()
+        return self._asked("/connectors") is not None
+
+    def _asked(self, path: str) -> Any:
+        """What a GET answers; None while the worker cannot say (it starts, or it rebalances)."""
+        try:
+            return self._request("GET", path)
+        except OSError:
+            return None
+
+    def _request(self, method: str, path: str, body: object = None) -> Any:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._port}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+            method=method,
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.load(answer)
+
+
+def worker_properties(bootstrap: str, port: int) -> dict[str, object]:
+    """A configuration that notices quickly what has died, and commits often."""
+    stores = {"config": TOPICS[0], "offset": TOPICS[1], "status": TOPICS[2]}
+    converter = "org.apache.kafka.connect.storage.StringConverter"
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": "connect-cluster",
+        "listeners": f"http://127.0.0.1:{port}",
+        **{f"{store}.storage.topic": topic for store, topic in stores.items()},
+        **{f"{store}.storage.replication.factor": 1 for store in stores},
+        "offset.storage.partitions": 1,
+        "status.storage.partitions": 1,
+        "key.converter": converter,
+        "value.converter": converter,
+        "plugin.discovery": "service_load",
+        "offset.flush.interval.ms": 200,
+        "scheduled.rebalance.max.delay.ms": 0,
+        "session.timeout.ms": 2_000,
+        "heartbeat.interval.ms": 500,
+        "consumer.session.timeout.ms": 2_000,
+        "consumer.heartbeat.interval.ms": 500,
+    }
