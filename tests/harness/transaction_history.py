@@ -1,0 +1,144 @@
+"""What programs asked of their transactions and what readers were then given: plain values.
+
+A transaction's records are known by its name and their number in it, which travel in the header `id`.
+A program tells what it is about to do before it does it, a line each, so that what a killed one
+has left is known:
+
+    begin NAME SERIAL GROUP          SERIAL grows over the lives of a program; GROUP is `-` without one
+    send TOPIC PARTITION KEY SOURCE  SOURCE is `topic:partition:offset` of what it was made of, or `-`
+    offsets TOPIC PARTITION OFFSET   of the group, in the transaction
+    at OFFSET...                     of all that was sent, before the commit; -1: nobody has told
+    commit | abort                   asked for
+    committed | aborted              answered
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+Place = tuple[str, int]
+"""Topic and partition."""
+Source = tuple[Place, int]
+"""Where a record stands."""
+GroupPlace = tuple[str, Place]
+RecordId = tuple[str, int]
+"""The transaction's name, and the record's number in it."""
+
+
+class Outcome(StrEnum):
+    """What the program knows of how a transaction ended."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    """Or it was never asked to commit: nobody may see any of it."""
+    UNKNOWN = "unknown"
+    """A commit without an answer: all or nothing, either way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A record that was given to a producer."""
+
+    place: Place
+    key: str
+    source: Source | None = None
+    offset: int | None = None
+    """As it was acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One attempt of one program."""
+
+    name: str
+    producer: str
+    """Its transactional id."""
+    serial: int
+    """Where it stands among those of its producer."""
+    group: str | None = None
+    sent: tuple[Sent, ...] = ()
+    offsets: Mapping[Place, int] = field(default_factory=dict)
+    """The group's, that it commits."""
+    outcome: Outcome = Outcome.ABORTED
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A record that a reader was given."""
+
+    offset: int
+    record_id: RecordId
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Every partition, read from its start to the last stable offset that it had when it was asked."""
+
+    reader: str
+    ends: Mapping[Place, int]
+    records: Mapping[Place, Sequence[Seen]]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """All that is known of a run; snapshots and offsets in the order of time, the last at rest."""
+
+    transactions: Mapping[str, Transaction]
+    snapshots: Sequence[Snapshot]
+    offsets: Sequence[Mapping[GroupPlace, int]] = ()
+    """What the groups had committed; a place that is not there has nothing committed."""
+    compacted: frozenset[str] = frozenset()
+    """Topics in which a record may go once a later one has its key."""
+
+
+def read_transactions(producer: str, lines: Iterable[str]) -> list[Transaction]:
+    """The transactions of one program, over all its lives; a line cut off by a kill is no line."""
+    found: list[Transaction] = []
+    for line in lines:
+        if not line.endswith("\n"):
+            continue
+        verb, *words = line.split()
+        if verb == "begin":
+            name, serial, group = words
+            found.append(Transaction(name, producer, int(serial), None if group == "-" else group))
+        elif verb in STEPS:
+            found[-1] = STEPS[verb](found[-1], words)
+    return found
+
+
+def _sent(so_far: Transaction, words: list[str]) -> Transaction:
+    topic, partition, key, source = words
+    sent = Sent((topic, int(partition)), key, read_source(source))
+    return replace(so_far, sent=(*so_far.sent, sent))
+
+
+def _offsets(so_far: Transaction, words: list[str]) -> Transaction:
+    topic, partition, offset = words
+    return replace(so_far, offsets={**so_far.offsets, (topic, int(partition)): int(offset)})
+
+
+def _at(so_far: Transaction, words: list[str]) -> Transaction:
+    offsets = [None if offset < 0 else offset for offset in map(int, words)]
+    pairs = zip(so_far.sent, offsets, strict=True)
+    return replace(so_far, sent=tuple(replace(sent, offset=offset) for sent, offset in pairs))
+
+
+STEPS: Mapping[str, Callable[[Transaction, list[str]], Transaction]] = {
+    "send": _sent,
+    "offsets": _offsets,
+    "at": _at,
+    "commit": lambda so_far, _: replace(so_far, outcome=Outcome.UNKNOWN),
+    "committed": lambda so_far, _: replace(so_far, outcome=Outcome.COMMITTED),
+    # What was asked to commit and is then aborted has been refused its commit.
+    "aborted": lambda so_far, _: replace(so_far, outcome=Outcome.ABORTED),
+}
+
+
+def read_source(word: str) -> Source | None:
+    if word == "-":
+        return None
+    topic, partition, offset = word.split(":")
+    return (topic, int(partition)), int(offset)
