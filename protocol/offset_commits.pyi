@@ -53,6 +53,9 @@ class CommittedOffset:
 class OffsetScan:
     """What the records of one partition of `__consumer_offsets` come to, fed in the log's order.
 
+    An offset in a transaction is pending until its marker: then it holds, unless a later one does, or is
+    gone. A tombstone takes whatever stands before it.
+
     One thread at a time. Holds the GIL while it is fed: give it small pieces beside an event loop.
     """
 
@@ -71,6 +74,10 @@ class OffsetScan:
         """By group, topic and partition; what was deleted may leave empty dictionaries."""
 
     @property
+    def pending(self) -> dict[int, dict[str, dict[str, dict[int, CommittedOffset]]]]:
+        """The same in each transaction without a marker so far, by its producer's id."""
+
+    @property
     def others(self) -> dict[bytes, bytes]:
         """The last value of each key of another type that was not deleted, in the log's order."""
 
@@ -78,7 +85,8 @@ class OffsetScan:
     def records_count(self) -> int: ...
     @property
     def unreadable_count(self) -> int:
-        """Records that are no records of groups: malformed, without a key, or of a transaction."""
+        """Records that are no records of groups: malformed, without a key, or something else than an
+        offset in a transaction."""
 
     @property
     def unreadable_offset(self) -> int:

@@ -42,6 +42,11 @@ cdef enum:
     FLEXIBLE = 4
     TOPIC_ID_TAG = 0
     TOPIC_ID_SIZE = 16
+    # A control record's key: version and type (`control_record.py` draws it).
+    CONTROL_KEY_SIZE = 4
+    ABORT = 0
+    COMMIT = 1
+    NO_TRANSACTION = -1
 
 
 @cython.final
@@ -214,29 +219,46 @@ cdef bint parse_value(const uint8_t *at, int32_t size, int version, commit_value
     return at == end
 
 
+cdef int64_t transaction_of(batch_header *header) noexcept nogil:
+    """The producer whose transaction a batch is in."""
+    return header.producer_id if header.attributes & ATTRIBUTE_TRANSACTIONAL else NO_TRANSACTION
+
+
+cdef int hold(dict target, partition, CommittedOffset committed) except -1:
+    cdef CommittedOffset known = target.get(partition)
+    if known is None or known.record_offset < committed.record_offset:
+        target[partition] = committed
+    return 0
+
+
 cdef class OffsetScan:
     cdef readonly:
         dict offsets
+        dict pending
         dict others
         int64_t records_count
         int64_t unreadable_count
         int64_t unreadable_offset
     cdef:
         int64_t _decompressed_bytes_max
-        # The names of the last commit, and where its partitions are: commits come in runs of a topic.
+        # The names of the last commit, in which transaction it is, and where its partitions are:
+        # commits come in runs of a topic.
         bytes _names
+        int64_t _transaction
         dict _partitions
         bytes _id_bytes
         object _id
 
     def __init__(self, *, int64_t decompressed_bytes_max):
         self.offsets = {}
+        self.pending = {}
         self.others = {}
         self.records_count = 0
         self.unreadable_count = 0
         self.unreadable_offset = -1
         self._decompressed_bytes_max = decompressed_bytes_max
         self._names = b""
+        self._transaction = NO_TRANSACTION
         self._partitions = None
         self._id_bytes = ZERO_UUID.bytes
         self._id = ZERO_UUID
@@ -256,8 +278,7 @@ cdef class OffsetScan:
                 raise CorruptBatch(f"no batch is at byte {at - start} of what was read")
             if batch_crc(at, header.size) != header.crc:
                 raise CorruptBatch(f"batch at offset {header.base_offset} fails its CRC")
-            if not header.attributes & ATTRIBUTE_CONTROL:
-                self.take_batch(at, &header)
+            self.take_batch(at, &header)
             next_offset = header.last_offset + 1
             at += header.size
         return next_offset
@@ -268,10 +289,6 @@ cdef class OffsetScan:
         cdef Py_ssize_t size = <Py_ssize_t> (header.size - BATCH_HEADER_SIZE)
         cdef const uint8_t[::1] plain
         if header.record_count == 0:
-            return 0
-        if header.attributes & ATTRIBUTE_TRANSACTIONAL:
-            # Nobody writes transactions yet; what became of one of somebody else's is not known.
-            self.unreadable(header.base_offset)
             return 0
         if codec == 0:
             return self.take_records(packed, packed + size, header)
@@ -290,6 +307,7 @@ cdef class OffsetScan:
 
     cdef int take_records(self, const uint8_t *at, const uint8_t *end, batch_header *header) except -1:
         cdef record_view record
+        cdef int64_t offset
         cdef int status
         cdef int32_t index
         for index in range(header.record_count):
@@ -299,23 +317,60 @@ cdef class OffsetScan:
                     f"record {index} of the batch at offset {header.base_offset} "
                     + record_status_text(status).decode()
                 )
-            self.records_count += 1
-            self.take_record(&record, header.base_offset + record.offset_delta)
+            if header.attributes & ATTRIBUTE_CONTROL:
+                self.take_control(&record, header)
+            else:
+                self.records_count += 1
+                offset = header.base_offset + record.offset_delta
+                self.take_record(&record, offset, transaction_of(header))
         return 0
 
-    cdef int take_record(self, record_view *record, int64_t offset) except -1:
+    cdef int take_control(self, record_view *record, batch_header *header) except -1:
+        cdef int type
+        if record.key_size < CONTROL_KEY_SIZE:
+            self.unreadable(header.base_offset)
+            return 0
+        type = load_int16(record.key + 2)
+        if type == ABORT or type == COMMIT:
+            self.end_transaction(header.producer_id, type == COMMIT)
+        return 0
+
+    cdef int end_transaction(self, int64_t producer_id, bint is_commit) except -1:
+        """What was pending holds, as far as nothing stands later in the log, or is gone."""
+        cdef dict pending = self.pending.pop(producer_id, None)
+        cdef dict target
+        if pending is None:
+            return 0
+        if self._transaction == producer_id:
+            self._partitions = None
+        if not is_commit:
+            return 0
+        for group, topics in pending.items():
+            for topic, partitions in topics.items():
+                target = self.offsets.setdefault(group, {}).setdefault(topic, {})
+                for partition, committed in partitions.items():
+                    hold(target, partition, committed)
+        return 0
+
+    cdef int take_record(self, record_view *record, int64_t offset, int64_t transaction) except -1:
         cdef commit_key key
         if record.key_size < 2:
             self.unreadable(offset)
         elif not 0 <= load_int16(record.key) <= COMMIT_TYPE_MAX:
-            self.take_other(record)
+            self.take_other(record, offset, transaction)
         elif not parse_key(record.key + 2, record.key_size - 2, &key):
             self.unreadable(offset)
+        elif record.value_size < 0:
+            self.take_tombstone(&key, offset)
         else:
-            self.take_commit(&key, record, offset)
+            self.take_commit(&key, record, offset, transaction)
         return 0
 
-    cdef int take_other(self, record_view *record) except -1:
+    cdef int take_other(self, record_view *record, int64_t offset, int64_t transaction) except -1:
+        if transaction != NO_TRANSACTION:
+            # Only offsets are committed in transactions.
+            self.unreadable(offset)
+            return 0
         key = PyBytes_FromStringAndSize(<const char *> record.key, record.key_size)
         # Taken out first, so that the keys stay in the order of their last records.
         self.others.pop(key, None)
@@ -325,12 +380,28 @@ cdef class OffsetScan:
             )
         return 0
 
-    cdef int take_commit(self, commit_key *key, record_view *record, int64_t offset) except -1:
+    cdef int take_tombstone(self, commit_key *key, int64_t offset) except -1:
+        """Nothing that stands before it holds, in a transaction or not."""
+        self.partitions_of(key, offset, NO_TRANSACTION).pop(key.partition, None)
+        if self.pending:
+            self.forget_pending(key)
+        return 0
+
+    cdef int forget_pending(self, commit_key *key) except -1:
+        try:
+            group = text_of(key.group, key.group_size)
+            topic = text_of(key.topic, key.topic_size)
+        except UnicodeDecodeError:
+            return 0
+        for groups in self.pending.values():
+            groups.get(group, {}).get(topic, {}).pop(key.partition, None)
+        return 0
+
+    cdef int take_commit(
+        self, commit_key *key, record_view *record, int64_t offset, int64_t transaction
+    ) except -1:
         cdef commit_value value
         cdef int version
-        if record.value_size < 0:
-            self.partitions_of(key, offset).pop(key.partition, None)
-            return 0
         version = load_int16(record.value) if record.value_size >= 2 else -1
         if version > VALUE_VERSION_MAX:
             raise UnknownRecord(f"OffsetCommitValue of version {version} at offset {offset}")
@@ -342,7 +413,7 @@ cdef class OffsetScan:
         except UnicodeDecodeError:
             self.unreadable(offset)
             return 0
-        self.partitions_of(key, offset)[key.partition] = committed
+        self.partitions_of(key, offset, transaction)[key.partition] = committed
         return 0
 
     cdef CommittedOffset committed(self, commit_value *value, int64_t record_offset):
@@ -364,11 +435,12 @@ cdef class OffsetScan:
             self._id = UUID(bytes=self._id_bytes)
         return self._id
 
-    cdef dict partitions_of(self, commit_key *key, int64_t offset):
-        """What the group has committed in the topic, by partition."""
-        if self._partitions is not None and PyBytes_GET_SIZE(self._names) == key.names_size:
-            if memcmp(PyBytes_AS_STRING(self._names), key.names, key.names_size) == 0:
-                return self._partitions
+    cdef dict partitions_of(self, commit_key *key, int64_t offset, int64_t transaction):
+        """What the group has committed in the topic, by partition; all that holds, or what is
+        pending in a transaction."""
+        cdef dict groups
+        if self.is_last_place(key, transaction):
+            return self._partitions
         try:
             group = text_of(key.group, key.group_size)
             # Many groups read the same topics.
@@ -376,9 +448,20 @@ cdef class OffsetScan:
         except UnicodeDecodeError:
             self.unreadable(offset)
             return {}
-        self._partitions = self.offsets.setdefault(group, {}).setdefault(topic, {})
+        groups = self.offsets
+        if transaction != NO_TRANSACTION:
+            groups = self.pending.setdefault(transaction, {})
+        self._partitions = groups.setdefault(group, {}).setdefault(topic, {})
+        self._transaction = transaction
         self._names = PyBytes_FromStringAndSize(<const char *> key.names, key.names_size)
         return self._partitions
+
+    cdef bint is_last_place(self, commit_key *key, int64_t transaction) noexcept:
+        if self._partitions is None or self._transaction != transaction:
+            return False
+        if PyBytes_GET_SIZE(self._names) != key.names_size:
+            return False
+        return memcmp(PyBytes_AS_STRING(self._names), key.names, key.names_size) == 0
 
     cdef int unreadable(self, int64_t offset) except -1:
         if self.unreadable_count == 0:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from protocol.control_record import ControlType, TransactionMarker, write_transaction_marker
 from protocol.coordinator_records import UnknownRecord, write_key, write_value
 from protocol.errors import CorruptBatch, DecodeError
 from protocol.group_records import (
@@ -20,6 +21,15 @@ from protocol.group_records import (
 )
 from protocol.offset_commits import CommittedOffset, OffsetScan
 from protocol.record_batch import Codec, Record, build_batch
+from tests.harness.offsets_model import (
+    Commit,
+    Event,
+    Marker,
+    OffsetsModel,
+    Place,
+    Tombstone,
+    events,
+)
 
 BYTES_MAX = 1 << 20
 ID = uuid.UUID(int=77)
@@ -133,15 +143,116 @@ def test_what_is_no_commit_is_counted_and_changes_nothing(
     assert not scan.others
 
 
-def test_transactions_are_counted_as_long_as_nobody_writes_them_and_markers_are_passed_over() -> (
-    None
-):
-    scan = OffsetScan(decompressed_bytes_max=BYTES_MAX)
+def test_what_is_committed_in_a_transaction_holds_from_its_marker_on() -> None:
+    scan = fed(Commit("a", (0, 1), producer_id=1000))
+    assert scan.offsets == {}
+    assert list(scan.pending[1000]["a"]["t"]) == [0, 1]
+    scan.feed(batch_of(Marker(1000, is_commit=True), 2))
+    assert list(scan.offsets["a"]["t"]) == [0, 1]
+    assert scan.pending == {}
+
+
+def test_what_is_aborted_is_gone_and_another_transaction_goes_on() -> None:
+    scan = fed(Commit("a", (0,), 1000), Commit("a", (1,), 1001), Marker(1000, is_commit=False))
+    assert scan.offsets == {}
+    assert list(scan.pending) == [1001]
+
+
+def test_a_commit_that_stands_behind_one_in_a_transaction_holds_when_that_is_committed() -> None:
+    scan = fed(Commit("a", (0,), 1000), Commit("a", (0,)), Marker(1000, is_commit=True))
+    assert scan.offsets["a"]["t"][0].record_offset == 1
+
+
+def test_a_tombstone_takes_what_is_pending() -> None:
+    scan = fed(Commit("a", (0,), 1000), Tombstone("a", 0), Marker(1000, is_commit=True))
+    assert scan.offsets["a"]["t"] == {}
+
+
+def test_a_batch_in_a_transaction_may_be_compressed() -> None:
     written = [record(0, commit_key(), commit_value())]
-    ids = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
-    scan.feed(build_batch(written, is_transactional=True, **ids))  # type: ignore[arg-type]
-    scan.feed(build_batch(written, is_control=True, **ids))  # type: ignore[arg-type]
-    assert (scan.offsets, scan.unreadable_count) == ({}, 1)
+    scan = OffsetScan(decompressed_bytes_max=BYTES_MAX)
+    ids = {"producer_id": 1, "producer_epoch": 0}
+    scan.feed(build_batch(written, codec=Codec.ZSTD, is_transactional=True, **ids))  # type: ignore[arg-type]
+    assert list(scan.pending[1]["g"]["t"]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("key", "unreadable_count"),
+    [
+        pytest.param(b"\0\0\0", 1, id="half_a_key"),
+        pytest.param(None, 1, id="no_key"),
+        pytest.param(b"\0\0\0\5", 0, id="of_another_kind"),
+    ],
+)
+def test_a_control_record_that_is_no_marker_ends_nothing(
+    key: bytes | None, unreadable_count: int
+) -> None:
+    scan = fed(Commit("a", (0,), 1000))
+    ids = {"producer_id": 1000, "producer_epoch": 0}
+    control = [record(1, key, b"\0\0\0\0\0\0")]
+    scan.feed(build_batch(control, is_transactional=True, is_control=True, **ids))  # type: ignore[arg-type]
+    assert list(scan.pending) == [1000]
+    assert scan.unreadable_count == unreadable_count
+
+
+def test_only_offsets_are_read_in_a_transaction() -> None:
+    scan = OffsetScan(decompressed_bytes_max=BYTES_MAX)
+    ids = {"producer_id": 1, "producer_epoch": 0}
+    group = [record(0, GROUP_KEY, GROUP_VALUE)]
+    scan.feed(build_batch(group, is_transactional=True, **ids))  # type: ignore[arg-type]
+    assert (scan.others, scan.unreadable_count) == ({}, 1)
+
+
+@given(st.lists(events(), max_size=20))
+def test_it_finds_what_the_log_says_by_definition(log: list[Event]) -> None:
+    scan, model = OffsetScan(decompressed_bytes_max=BYTES_MAX), OffsetsModel()
+    for event in log:
+        scan.feed(batch_of(event, model.end_offset))
+        model = model.then(event)
+        assert held(scan.offsets) == model.held()
+        unstable = {place for groups in scan.pending.values() for place in held(groups)}
+        assert unstable == model.unstable()
+
+
+def held(groups: dict[str, dict[str, dict[int, CommittedOffset]]]) -> dict[Place, int]:
+    return {
+        (group, partition): committed.record_offset
+        for group, topics in groups.items()
+        for partition, committed in topics.get("t", {}).items()
+    }
+
+
+def fed(*log: Event) -> OffsetScan:
+    scan, model = OffsetScan(decompressed_bytes_max=BYTES_MAX), OffsetsModel()
+    for event in log:
+        scan.feed(batch_of(event, model.end_offset))
+        model = model.then(event)
+    return scan
+
+
+def batch_of(event: Event, base_offset: int) -> bytearray:
+    """The batch that an event is, as it stands in the log."""
+    producer_id = None if isinstance(event, Tombstone) else event.producer_id
+    return build_batch(
+        [record(base_offset + index, *each) for index, each in enumerate(written_by(event))],
+        producer_id=-1 if producer_id is None else producer_id,
+        producer_epoch=-1 if producer_id is None else 0,
+        is_transactional=producer_id is not None,
+        is_control=isinstance(event, Marker),
+    )
+
+
+def written_by(event: Event) -> list[tuple[bytes, bytes | None]]:
+    match event:
+        case Commit():
+            return [
+                (commit_key(event.group, "t", each), commit_value()) for each in event.partitions
+            ]
+        case Tombstone():
+            return [(commit_key(event.group, "t", event.partition), None)]
+        case Marker():
+            kind = ControlType.COMMIT if event.is_commit else ControlType.ABORT
+            return [write_transaction_marker(TransactionMarker(type=kind, coordinator_epoch=0))]
 
 
 def test_bytes_that_are_no_sound_batches_are_an_error() -> None:

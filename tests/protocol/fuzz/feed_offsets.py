@@ -21,6 +21,11 @@ if __name__ == "__main__":
 
 from protocol.batch_scan import crc32c
 from protocol.compression import Codec
+from protocol.control_record import (
+    ControlType,
+    TransactionMarker,
+    write_transaction_marker,
+)
 from protocol.coordinator_records import write_key, write_value
 from protocol.errors import ProtocolError
 from protocol.group_records import (
@@ -48,7 +53,26 @@ def batch(source: random.Random) -> bytearray:
         )
         pair = (damaged(source, key), source.choice((None, damaged(source, value))))
         records.append(Record(offset=offset, timestamp=0, key=pair[0], value=pair[1]))
-    return build_batch(records, codec=source.choice((Codec.NONE, Codec.NONE, Codec.ZSTD)))
+    return build_batch(
+        records,
+        codec=source.choice((Codec.NONE, Codec.NONE, Codec.ZSTD)),
+        producer_id=source.randrange(3),
+        producer_epoch=0,
+        is_transactional=source.random() < 0.5,
+    )
+
+
+def marker(source: random.Random) -> bytearray:
+    kind = source.choice((ControlType.ABORT, ControlType.COMMIT))
+    key, value = write_transaction_marker(TransactionMarker(type=kind, coordinator_epoch=0))
+    record = Record(offset=0, timestamp=0, key=damaged(source, key), value=damaged(source, value))
+    return build_batch(
+        [record],
+        producer_id=source.randrange(3),
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
 
 
 def damaged(source: random.Random, data: bytes) -> bytes:
@@ -69,6 +93,7 @@ def fuzz(seed: int, runs: int) -> Counter[str]:
             data[source.randrange(len(data))] ^= 1 << source.randrange(8)
             if source.random() < 0.8:
                 data[CRC_AT:ATTRIBUTES_AT] = crc32c(bytes(data[ATTRIBUTES_AT:])).to_bytes(4)
+        data += marker(source)
         scan = OffsetScan(decompressed_bytes_max=1 << 20)
         try:
             # An array has no spare zero behind it, as bytes have: one byte too far is seen.

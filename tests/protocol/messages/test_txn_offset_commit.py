@@ -58,6 +58,6 @@ def test_response() -> None:
     topic = TxnOffsetCommitResponseTopic(name="t", partitions=(partition,))
     response = TxnOffsetCommitResponse(topics=(topic,))
     expected = struct.pack(">ii", 0, 1) + b"\0\1t" + struct.pack(">iih", 1, 2, 90)
-    assert b"".join(encode(response, 0)) == expected
+    assert encode(response, 0) == [expected]
     expected = struct.pack(">i", 0) + b"\2\2t\2" + struct.pack(">ih", 2, 90) + b"\0\0\0"
-    assert b"".join(encode(response, 3)) == expected
+    assert encode(response, 3) == [expected]

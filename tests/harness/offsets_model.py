@@ -1,0 +1,135 @@
+"""What committed offsets are, as a definition over the log, and random logs for it.
+
+Of the records behind a partition's last tombstone that one holds which stands last and is in no
+transaction, or in one that was committed. The partition is unstable while one of them is in a
+transaction that has no marker yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+Place = tuple[str, int]
+"""Group and partition of the one topic that they read."""
+
+PRODUCERS = (1000, 1001, 1002)
+GROUPS = ("a", "b")
+PARTITIONS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Offsets of a group, committed together; the offset is where in the log the first stands."""
+
+    group: str
+    partitions: tuple[int, ...]
+    producer_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A group's offset is deleted."""
+
+    group: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A producer's transaction ends."""
+
+    producer_id: int
+    is_commit: bool
+
+
+Event = Commit | Tombstone | Marker
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    place: Place
+    at: int
+    producer_id: int | None
+    is_tombstone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsModel:
+    """A log, an event a batch."""
+
+    events: tuple[Event, ...] = ()
+
+    def then(self, event: Event) -> OffsetsModel:
+        return OffsetsModel((*self.events, event))
+
+    @property
+    def end_offset(self) -> int:
+        return sum(map(_size, self.events))
+
+    def held(self) -> dict[Place, int]:
+        """Where in the log the record stands that holds, by place."""
+        return {
+            record.place: record.at
+            for record in self._living()
+            if record.producer_id is None or self._outcome(record) is True
+        }
+
+    def unstable(self) -> set[Place]:
+        return {
+            record.place
+            for record in self._living()
+            if record.producer_id is not None and self._outcome(record) is None
+        }
+
+    def _living(self) -> list[_Record]:
+        """The records that no tombstone stands behind."""
+        records = self._records()
+        deleted = {record.place: record.at for record in records if record.is_tombstone}
+        return [record for record in records if record.at > deleted.get(record.place, -1)]
+
+    def _records(self) -> list[_Record]:
+        found, at = [], 0
+        for event in self.events:
+            match event:
+                case Commit():
+                    for number, partition in enumerate(event.partitions):
+                        place = (event.group, partition)
+                        found.append(_Record(place, at + number, event.producer_id))
+                case Tombstone():
+                    place = (event.group, event.partition)
+                    found.append(_Record(place, at, None, is_tombstone=True))
+                case Marker():
+                    pass
+            at += _size(event)
+        return found
+
+    def _outcome(self, record: _Record) -> bool | None:
+        """What the next marker of the record's producer says; None if there is none."""
+        at = 0
+        for event in self.events:
+            is_its_marker = isinstance(event, Marker) and event.producer_id == record.producer_id
+            if is_its_marker and at > record.at:
+                assert isinstance(event, Marker)
+                return event.is_commit
+            at += _size(event)
+        return None
+
+
+def _size(event: Event) -> int:
+    return len(event.partitions) if isinstance(event, Commit) else 1
+
+
+def events(
+    groups: Sequence[str] = GROUPS, producers: Sequence[int] = PRODUCERS
+) -> st.SearchStrategy[Event]:
+    """Any event."""
+    partitions = st.sets(st.integers(0, PARTITIONS - 1), min_size=1).map(tuple)
+    producer = st.sampled_from(producers)
+    return st.one_of(
+        st.builds(Commit, st.sampled_from(groups), partitions, st.none() | producer),
+        st.builds(Tombstone, st.sampled_from(groups), st.integers(0, PARTITIONS - 1)),
+        st.builds(Marker, producer, st.booleans()),
+    )
