@@ -51,12 +51,14 @@ cdef struct Hit:
     int8_t decision
 
 
-cdef class KeyFinder:
+include "batch_reader.pxi"
+
+
+cdef class KeyFinder(BatchReader):
     # Constant after construction
     cdef readonly bytes key
     cdef const uint8_t *key_bytes
     cdef int32_t key_size
-    cdef int64_t bytes_max
     cdef int64_t hits_max
     # State: hit number n is at n % hits_max.
     cdef Hit *found
@@ -98,63 +100,7 @@ cdef class KeyFinder:
             )
         return handed
 
-    def feed(self, const unsigned char[::1] chunk not None, *, int64_t position=0):
-        cdef const uint8_t *start = &chunk[0] if chunk.shape[0] > 0 else NULL
-        cdef const uint8_t *at = start
-        cdef const uint8_t *end = start + chunk.shape[0]
-        cdef int64_t needed = 0
-        with nogil:
-            self.read_chunk(&at, end, position, &needed)
-        return ReadStep(consumed_bytes=at - start, needed_bytes=needed)
-
-    cdef int read_chunk(
-        self, const uint8_t **at, const uint8_t *end, int64_t position, int64_t *needed
-    ) except -1 nogil:
-        cdef const uint8_t *start = at[0]
-        cdef batch_header header
-        cdef int status
-        while at[0] < end:
-            status = read_batch_header(at[0], end, &header)
-            if status == BATCH_CUT:
-                needed[0] = header.size
-                return 0
-            if status != BATCH_OK:
-                return refuse(position + (at[0] - start), b"its header is damaged")
-            if batch_crc(at[0], header.size) != header.crc:
-                return refuse(position + (at[0] - start), b"its CRC differs from its bytes")
-            if header.attributes & ATTRIBUTE_CODEC_MASK > ATTRIBUTE_CODEC_MAX:
-                return refuse(
-                    position + (at[0] - start), b"its compression type does not exist"
-                )
-            self.read_batch(at[0], &header, position + (at[0] - start))
-            at[0] += header.size
-        return 0
-
-    cdef int read_batch(
-        self, const uint8_t *batch, const batch_header *header, int64_t position
-    ) except -1 nogil:
-        if header.attributes & ATTRIBUTE_CODEC_MASK and header.record_count > 0:
-            with gil:
-                self.read_compressed(batch, header, position)
-        else:
-            self.read_records(batch + BATCH_HEADER_SIZE, batch + header.size, header, position)
-        return 0
-
-    cdef int read_compressed(
-        self, const uint8_t *batch, const batch_header *header, int64_t position
-    ) except -1:
-        cdef const unsigned char[::1] inflated = decompress(
-            Codec(header.attributes & ATTRIBUTE_CODEC_MASK),
-            (<const char *>batch)[BATCH_HEADER_SIZE : header.size],
-            bytes_max=self.bytes_max,
-        )
-        if inflated.shape[0] == 0:
-            return refuse(position, b"its records are missing")
-        with nogil:
-            self.read_records(&inflated[0], &inflated[0] + inflated.shape[0], header, position)
-        return 0
-
-    cdef int read_records(
+    cdef int take_records(
         self, const uint8_t *at, const uint8_t *end, const batch_header *header, int64_t position
     ) except -1 nogil:
         cdef record_view record
@@ -207,8 +153,3 @@ cdef class KeyFinder:
             if hit.decision == OPEN and hit.producer_id == header.producer_id:
                 hit.decision = COMMITTED if kind == TYPE_COMMIT else ABORTED
                 self.undecided -= 1
-
-
-cdef int refuse(int64_t position, const char *what) except -1 nogil:
-    with gil:
-        raise CorruptBatch(f"record batch at position {position}: {what.decode()}")

@@ -50,12 +50,14 @@ cdef struct Found:
     int64_t max_timestamp_offset
 
 
-cdef class OutputReader:
+include "batch_reader.pxi"
+
+
+cdef class OutputReader(BatchReader):
     # Constant after construction
     cdef bytes rebuilt
     cdef const uint8_t *bits
     cdef int64_t batches_expected
-    cdef int64_t bytes_max
     # State
     cdef Found segment_found
     cdef kp_hash128 digest
@@ -101,39 +103,9 @@ cdef class OutputReader:
             rebuilt_offset_sum=self.offset_sum,
         )
 
-    def feed(self, const unsigned char[::1] chunk not None, *, int64_t position=0):
-        cdef const uint8_t *start = &chunk[0] if chunk.shape[0] > 0 else NULL
-        cdef const uint8_t *at = start
-        cdef const uint8_t *end = start + chunk.shape[0]
-        cdef int64_t needed = 0
-        with nogil:
-            self.read_chunk(&at, end, position, &needed)
-        return ReadStep(consumed_bytes=at - start, needed_bytes=needed)
-
-    cdef int read_chunk(
-        self, const uint8_t **at, const uint8_t *end, int64_t position, int64_t *needed
-    ) except -1 nogil:
-        cdef const uint8_t *start = at[0]
-        cdef batch_header header
-        cdef int status
-        while at[0] < end:
-            status = read_batch_header(at[0], end, &header)
-            if status == BATCH_CUT:
-                needed[0] = header.size
-                return 0
-            if status != BATCH_OK:
-                return refuse(position + (at[0] - start), b"its header is damaged")
-            self.read_batch(at[0], &header, position + (at[0] - start))
-            at[0] += header.size
-        return 0
-
-    cdef int read_batch(
+    cdef int take_batch(
         self, const uint8_t *batch, const batch_header *header, int64_t position
     ) except -1 nogil:
-        if batch_crc(batch, header.size) != header.crc:
-            return refuse(position, b"its CRC differs from its bytes")
-        if header.attributes & ATTRIBUTE_CODEC_MASK > ATTRIBUTE_CODEC_MAX:
-            return refuse(position, b"its compression type does not exist")
         if header.base_offset < self.segment_found.end_offset:
             return refuse(position, b"its offsets do not follow the batch before it")
         if self.batches == self.batches_expected:
@@ -180,11 +152,7 @@ cdef class OutputReader:
                 header.base_timestamp if has_horizon else -1,
             ),
         )
-        if header.attributes & ATTRIBUTE_CODEC_MASK and header.record_count > 0:
-            with gil:
-                self.read_compressed(batch, header, position)
-        else:
-            self.read_records(batch + BATCH_HEADER_SIZE, batch + header.size, header, position)
+        self.read_batch(batch, header, position)
         # Without a tombstone nothing waits for a horizon, but in the marker's batch that has it.
         if has_horizon and (
             self.segment_found.tombstones > tombstones or header.attributes & ATTRIBUTE_CONTROL
@@ -192,21 +160,7 @@ cdef class OutputReader:
             self.note_horizon(header)
         return 0
 
-    cdef int read_compressed(
-        self, const uint8_t *batch, const batch_header *header, int64_t position
-    ) except -1:
-        cdef const unsigned char[::1] inflated = decompress(
-            Codec(header.attributes & ATTRIBUTE_CODEC_MASK),
-            (<const char *>batch)[BATCH_HEADER_SIZE : header.size],
-            bytes_max=self.bytes_max,
-        )
-        if inflated.shape[0] == 0:
-            return refuse(position, b"its records are missing")
-        with nogil:
-            self.read_records(&inflated[0], &inflated[0] + inflated.shape[0], header, position)
-        return 0
-
-    cdef int read_records(
+    cdef int take_records(
         self, const uint8_t *at, const uint8_t *end, const batch_header *header, int64_t position
     ) except -1 nogil:
         cdef record_view record
@@ -234,8 +188,3 @@ cdef class OutputReader:
             return refuse(position, b"it has bytes behind its last record")
         self.records += header.record_count
         return 0
-
-
-cdef int refuse(int64_t position, const char *what) except -1 nogil:
-    with gil:
-        raise CorruptBatch(f"record batch at position {position}: {what.decode()}")
