@@ -16,6 +16,7 @@ TransactionStateManager.scala `partitionFor`, `transactionTopicConfigs`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from protocol.coordinator_records import CoordinatorRecord, write_key, write_value
@@ -48,6 +49,26 @@ class LoadFailed(StorageError):
 
 class RecordsTooLarge(StorageError):
     """What was to be written in one batch is more than the topic takes in one; nothing was."""
+
+
+class ProducerRefused(StorageError):
+    """The log refuses a batch of a producer's transaction; nothing was written."""
+
+    def __init__(self, error_code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """In whose transaction records are."""
+
+    id: int
+    epoch: int
+
+
+NO_PRODUCER = Producer(-1, -1)
+"""Records that are in no transaction."""
 
 
 class CoordinatorTopic:
@@ -144,17 +165,30 @@ class CoordinatorTopic:
             RecordsTooLarge: nothing was written.
             StorageError: at the call nothing was written; awaited, it may come back after a restart.
         """
+        return self.append_in_transaction(partition, records, NO_PRODUCER)[1]
+
+    def append_in_transaction(
+        self, partition: int, records: Sequence[CoordinatorRecord], producer: Producer
+    ) -> tuple[int, Awaitable[int]]:
+        """The same in a producer's transaction, which has begun. Returns the offset at once, too.
+
+        Raises:
+            ProducerRefused: nothing was written: the producer is fenced.
+            RecordsTooLarge: nothing was written.
+            StorageError: at the call nothing was written; awaited, it may come back after a restart.
+        """
         log = self.log_of(partition)
-        batch = memoryview(self._batch(records))
+        batch = memoryview(self._batch(records, producer))
         if len(batch) > log.config.max_message_bytes:
             raise RecordsTooLarge(f"{len(records)} records take {len(batch)} bytes")
         valid = ValidBatch(read_header(batch), batch)
         appended = log.append_as_leader(valid, now_ms=self._clock.now_ms())
-        assert isinstance(appended, Appended), "only batches of idempotent producers are refused"
+        if not isinstance(appended, Appended):
+            raise ProducerRefused(appended.error_code, appended.message)
         self._group_commit.appended(log)
         # Asked before anything is awaited, as GroupCommit wants it.
         is_durable = self._group_commit.durable(log, appended.next_offset)
-        return _when_durable(log, is_durable, appended.base_offset)
+        return appended.base_offset, _when_durable(log, is_durable, appended.base_offset)
 
     async def settle(self, partition: int) -> PartitionLog:
         """Wait until all that was appended to a partition is durable, so that it may be read.
@@ -168,7 +202,7 @@ class CoordinatorTopic:
             await _when_durable(log, self._group_commit.durable(log, end_offset), end_offset)
         return log
 
-    def _batch(self, records: Sequence[CoordinatorRecord]) -> bytearray:
+    def _batch(self, records: Sequence[CoordinatorRecord], producer: Producer) -> bytearray:
         now_ms = self._clock.now_ms()
         return build_batch(
             [
@@ -181,6 +215,9 @@ class CoordinatorTopic:
                 for index, record in enumerate(records)
             ],
             max_timestamp=now_ms,
+            producer_id=producer.id,
+            producer_epoch=producer.epoch,
+            is_transactional=producer is not NO_PRODUCER,
         )
 
 

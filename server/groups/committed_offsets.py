@@ -1,13 +1,15 @@
 """What one group has committed, and when that expires. Pure.
 
 A commit is a record of `__consumer_offsets` first, and is here once that is durable (`applied`): what is
-told to a client never goes back.
+told to a client never goes back. One in a transaction is pending until the transaction has ended
+(`transaction_ended`). Of all that holds that counts which stands last in the log.
 
 An offset expires (KIP-211) `offsets.retention.minutes` after
     the group has become empty          a group of a protocol, without members
     it was committed                    a group that only commits; and in a stable group of consumers,
                                         where none of them is subscribed to the topic any more
-or when its commit said that it would (OffsetCommit v2-v4). While members are there, no other does.
+or when its commit said that it would (OffsetCommit v2-v4). While members are there, no other does. A
+partition that a transaction has a pending offset for keeps what it has.
 
 Source: Apache Kafka, OffsetMetadataManager.java, OffsetExpirationConditionImpl.java, ClassicGroup.java.
 """
@@ -15,11 +17,12 @@ Source: Apache Kafka, OffsetMetadataManager.java, OffsetExpirationConditionImpl.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue
 from protocol.offset_commits import CommittedOffset
+from server.groups.pending_offsets import PendingOffsets, Place
 
 NO_TIMESTAMP = -1
 
@@ -42,19 +45,33 @@ class OffsetExpiry:
 class CommittedOffsets:
     """One group's offsets by topic and partition. Changed by the coordinator alone."""
 
-    __slots__ = ("_by_topic",)
+    __slots__ = ("_by_topic", "_pending")
 
-    def __init__(self, by_topic: OffsetsByTopic | None = None) -> None:
-        """Take over what a start has read; topics without partitions are left out."""
+    def __init__(
+        self,
+        by_topic: OffsetsByTopic | None = None,
+        pending: Mapping[int, OffsetsByTopic] | None = None,
+    ) -> None:
+        """Take over what a start has read; topics without partitions are left out.
+
+        Args:
+            pending: what open transactions have, by their producers' ids.
+        """
         self._by_topic: OffsetsByTopic = {
             topic: partitions for topic, partitions in (by_topic or {}).items() if partitions
         }
+        self._pending = PendingOffsets()
+        for producer_id, topics in (pending or {}).items():
+            for topic, partitions in topics.items():
+                for partition, committed in partitions.items():
+                    self._pending.add(producer_id, (topic, partition), committed)
 
     def __len__(self) -> int:
         return sum(map(len, self._by_topic.values()))
 
     def __bool__(self) -> bool:
-        return bool(self._by_topic)
+        """Whether anything is committed, or waits for a transaction."""
+        return bool(self._by_topic) or bool(self._pending)
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
         return self._by_topic.get(topic, {}).get(partition)
@@ -63,13 +80,42 @@ class CommittedOffsets:
         """All of them. Not to be changed."""
         return self._by_topic
 
-    def keys(self) -> Iterator[tuple[str, int]]:
-        """Every topic and partition."""
-        return (
-            (topic, partition)
-            for topic, partitions in self._by_topic.items()
-            for partition in partitions
-        )
+    def is_unstable(self, topic: str, partition: int) -> bool:
+        """Whether an open transaction may change what is committed."""
+        return (topic, partition) in self._pending
+
+    def places(self) -> list[Place]:
+        """Every topic and partition, those that wait for transactions included."""
+        held = [(topic, each) for topic, found in self._by_topic.items() for each in found]
+        return [*held, *(place for place in self._pending if self.get(*place) is None)]
+
+    def places_of(self, topic: str) -> list[Place]:
+        """Those of one topic."""
+        waiting = (partition for name, partition in self._pending if name == topic)
+        return [(topic, partition) for partition in {*self._by_topic.get(topic, ()), *waiting}]
+
+    def producers(self) -> Iterator[int]:
+        """The producers whose open transactions have offsets of the group."""
+        return self._pending.producers()
+
+    # In transactions.
+
+    def appended(self, producer_id: int, records: Sequence[GroupRecord], first_offset: int) -> None:
+        """Let commits wait for the end of a transaction. They are in the log from `first_offset` on,
+        and need not be durable: the marker that counts them will be."""
+        for record_offset, record in enumerate(records, first_offset):
+            assert isinstance(record.key, OffsetCommitKey)
+            assert isinstance(record.value, OffsetCommitValue)
+            place = (record.key.topic, record.key.partition)
+            self._pending.add(producer_id, place, _committed(record.value, record_offset))
+
+    def transaction_ended(self, producer_id: int, *, is_commit: bool) -> None:
+        """The marker is durable: what waited for it holds, or is gone."""
+        for (topic, partition), committed in self._pending.end(producer_id).items():
+            if is_commit:
+                self._hold(topic, partition, committed)
+
+    # Otherwise.
 
     def applied(self, records: Sequence[GroupRecord], first_offset: int) -> None:
         """Follow records that are durable in the log from `first_offset` on; others than offsets' are
@@ -82,21 +128,27 @@ class CommittedOffsets:
     def _apply(
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int
     ) -> None:
-        known = self.get(key.topic, key.partition)
-        if known is not None and known.record_offset > record_offset:
-            return
         if value is not None:
-            committed = _committed(value, record_offset)
-            self._by_topic.setdefault(key.topic, {})[key.partition] = committed
-        elif known is not None:
-            partitions = self._by_topic[key.topic]
-            del partitions[key.partition]
-            if not partitions:
-                del self._by_topic[key.topic]
+            self._hold(key.topic, key.partition, _committed(value, record_offset))
+        else:
+            self._pending.forget((key.topic, key.partition), before=record_offset)
+            self._drop(key.topic, key.partition, before=record_offset)
 
-    def expired(
-        self, expiry: OffsetExpiry, *, now_ms: int, retention_ms: int
-    ) -> list[tuple[str, int]]:
+    def _hold(self, topic: str, partition: int, committed: CommittedOffset) -> None:
+        known = self.get(topic, partition)
+        if known is None or known.record_offset <= committed.record_offset:
+            self._by_topic.setdefault(topic, {})[partition] = committed
+
+    def _drop(self, topic: str, partition: int, *, before: int) -> None:
+        known = self.get(topic, partition)
+        if known is None or known.record_offset > before:
+            return
+        partitions = self._by_topic[topic]
+        del partitions[partition]
+        if not partitions:
+            del self._by_topic[topic]
+
+    def expired(self, expiry: OffsetExpiry, *, now_ms: int, retention_ms: int) -> list[Place]:
         """The topics and partitions whose offsets have expired."""
         return [
             (topic, partition)
@@ -104,6 +156,7 @@ class CommittedOffsets:
             if topic not in expiry.subscribed
             for partition, committed in partitions.items()
             if _is_expired(committed, expiry.empty_since_ms, now_ms, retention_ms)
+            and not self.is_unstable(topic, partition)
         ]
 
 
@@ -128,13 +181,11 @@ def _committed(value: OffsetCommitValue, record_offset: int) -> CommittedOffset:
     )
 
 
-def tombstone_batches(
-    group_id: str, keys: Iterable[tuple[str, int]]
-) -> Iterator[tuple[GroupRecord, ...]]:
+def tombstone_batches(group_id: str, places: Iterable[Place]) -> Iterator[tuple[GroupRecord, ...]]:
     """The records that delete a group's offsets of these topics and partitions, a batch at a time."""
     records = (
         GroupRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
-        for topic, partition in keys
+        for topic, partition in places
     )
     while batch := tuple(itertools.islice(records, TOMBSTONES_MAX)):
         yield batch

@@ -162,7 +162,7 @@ class GroupCoordinator:
         """All of them are in the log before anything else of the group; they count once durable."""
         group_id = entry.group.group_id
         group_is_gone = (GroupRecord(GroupMetadataKey(group=group_id), None),)
-        batches = (*tombstone_batches(group_id, entry.offsets.keys()), group_is_gone)
+        batches = (*tombstone_batches(group_id, entry.offsets.places()), group_is_gone)
         offsets = await asyncio.gather(*(self.append(entry, batch) for batch in batches))
         for batch, first_offset in zip(batches, offsets, strict=True):
             entry.offsets.applied(batch, first_offset)

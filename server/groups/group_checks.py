@@ -38,18 +38,24 @@ class Claim:
 
 def commit_error(group: Group, claim: Claim) -> ErrorCode:
     """Whether offsets may be committed by who says so."""
-    if claim.generation < 0 and group.state is GroupState.EMPTY:
-        return ErrorCode.NONE
-    if claim.is_outside:
+    if claim.is_outside and group.state is not GroupState.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
+    refused = transactional_commit_error(group, claim)
+    if refused is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return refused
+
+
+def transactional_commit_error(group: Group, claim: Claim) -> ErrorCode:
+    """The same in a transaction, whose producer is fenced by itself: clients before TxnOffsetCommit v3
+    do not say who they are, and a rebalance is no reason to refuse (KIP-447)."""
+    if claim.is_outside or (claim.generation < 0 and group.state is GroupState.EMPTY):
+        return ErrorCode.NONE
     member = group.roster.find(claim.member_id, claim.instance_id)
     if isinstance(member, ErrorCode):
         return member
-    if claim.generation != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION
-    if group.state is GroupState.COMPLETING_REBALANCE:
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    return ErrorCode.NONE
+    is_current = claim.generation == group.generation
+    return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
 
 
 def delete_error(group: Group) -> ErrorCode:

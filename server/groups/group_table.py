@@ -28,6 +28,7 @@ class GroupTable:
         "_settings",
         "_step_ms",
         "_topic",
+        "_waiting",
         "loads",
     )
 
@@ -39,6 +40,8 @@ class GroupTable:
         self._step_ms = clock.now_ms() - round(clock.monotonic() * 1000)
         # State
         self._entries: dict[str, GroupEntry] = {}
+        self._waiting: dict[tuple[int, int], set[str]] = {}
+        """Groups that wait for a transaction to end, by partition and producer."""
         self.loads = PartitionLoads(topic.partitions_count, _log)
 
     def now_ms(self) -> int:
@@ -55,7 +58,8 @@ class GroupTable:
         """
 
         async def load(partition: int) -> None:
-            for entry in self._taken(await load_partition(self._topic, partition)):
+            loaded = await load_partition(self._topic, partition)
+            for entry in self._taken(loaded):
                 on_loaded(entry)
 
         self.loads.start(load)
@@ -64,6 +68,8 @@ class GroupTable:
         """Serve groups from here on. Whoever was a member has a whole session from now."""
         for group_id, offsets in loaded.offsets.items():
             self._entries[group_id] = self._new_entry(group_id, offsets)
+            for producer_id in offsets.producers():
+                self.wait(group_id, producer_id)
         for record in loaded.records:
             if not isinstance(record.key, GroupMetadataKey):
                 continue
@@ -72,6 +78,18 @@ class GroupTable:
             entry.stored = record.value
             entry.group = self.as_stored(entry)
             yield entry
+
+    # Transactions.
+
+    def wait(self, group_id: str, producer_id: int) -> None:
+        """Note that a group waits for a producer's transaction to end."""
+        place = (self._topic.partition_of(group_id), producer_id)
+        self._waiting.setdefault(place, set()).add(group_id)
+
+    def waited(self, partition: int, producer_id: int) -> list[GroupEntry]:
+        """The groups that have waited for a transaction that ends in a partition."""
+        groups = self._waiting.pop((partition, producer_id), ())
+        return [entry for each in groups if (entry := self._entries.get(each)) is not None]
 
     # Groups.
 

@@ -15,7 +15,7 @@ from protocol.errors import DecodeError, ProtocolError
 from protocol.group_records import GroupRecord, read_record
 from protocol.offset_commits import OffsetScan
 from server.coordinator_topic import CoordinatorTopic, LoadFailed, feed_log
-from server.groups.committed_offsets import CommittedOffsets
+from server.groups.committed_offsets import CommittedOffsets, OffsetsByTopic
 from storage.log import PartitionLog
 from storage.validate import DECOMPRESSED_BYTES_MAX
 
@@ -27,7 +27,7 @@ class LoadedPartition:
     """What there is of the groups in one partition."""
 
     offsets: dict[str, CommittedOffsets]
-    """By group id; of groups that have committed something."""
+    """By group id; of groups that have committed something, if only in a transaction."""
     records: tuple[GroupRecord, ...]
     """Of each key of another type its last record, unless that was a tombstone; in the log's order."""
     records_count: int
@@ -76,10 +76,21 @@ def _loaded(scan: OffsetScan, log: PartitionLog) -> LoadedPartition:
             log.topic_partition,
             unreadable_count,
         )
-    by_group = ((group, CommittedOffsets(topics)) for group, topics in scan.offsets.items())
     return LoadedPartition(
-        offsets={group: offsets for group, offsets in by_group if offsets},
+        offsets=_offsets(scan),
         records=tuple(records),
         records_count=scan.records_count,
         unreadable_count=unreadable_count,
     )
+
+
+def _offsets(scan: OffsetScan) -> dict[str, CommittedOffsets]:
+    pending: dict[str, dict[int, OffsetsByTopic]] = {}
+    for producer_id, groups in scan.pending.items():
+        for group, topics in groups.items():
+            pending.setdefault(group, {})[producer_id] = topics
+    found = {
+        group: CommittedOffsets(scan.offsets.get(group), pending.get(group))
+        for group in dict.fromkeys((*scan.offsets, *pending))
+    }
+    return {group: offsets for group, offsets in found.items() if offsets}

@@ -1,23 +1,27 @@
 """Commit, delete and expire offsets: check, write, and follow once it is durable.
 
-What is fetched is only ever what is durable. A group that nobody is a member of may commit, too: a
-consumer that assigns partitions to itself, or a tool; its first commit makes the group.
+What is fetched is only ever what is durable; what is committed in a transaction waits for its marker.
+A group that nobody is a member of may commit, too: a consumer that assigns partitions to itself, or
+a tool; its first commit makes the group.
 
-Source: Apache Kafka, OffsetMetadataManager.java, GroupCoordinatorService.java; KIP-211, KIP-496.
+Source: Apache Kafka, OffsetMetadataManager.java, GroupCoordinatorService.java; KIP-98, KIP-211,
+KIP-447, KIP-496.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupRecord
-from server.coordinator_topic import RecordsTooLarge
+from server.coordinator_topic import Producer, ProducerRefused, RecordsTooLarge
 from server.groups.committed_offsets import CommittedOffsets, tombstone_batches
 from server.groups.coordinator import GroupCoordinator
-from server.groups.group import GroupState
+from server.groups.group import Group, GroupState
 from server.groups.group_checks import (
     CONSUMER,
     Claim,
@@ -25,6 +29,7 @@ from server.groups.group_checks import (
     offset_delete_error,
     offset_expiry,
     subscribed_topics,
+    transactional_commit_error,
 )
 from server.groups.group_entry import GroupEntry
 from storage.errors import StorageError
@@ -33,6 +38,14 @@ _log = logging.getLogger("server.groups")
 
 GROUPS_AT_ONCE = 100
 """So many are looked at before the loop may do something else."""
+
+
+@dataclass(slots=True)
+class _Written:
+    """Where records of a group's offsets go, and what became of them."""
+
+    partition: int
+    error_code: ErrorCode = ErrorCode.NONE
 
 
 class OffsetCommands:
@@ -69,25 +82,49 @@ class OffsetCommands:
         self, group_id: str, claim: Claim, records: Sequence[GroupRecord]
     ) -> ErrorCode:
         """Commit offsets, all or none. With no records it only says whether the claim holds."""
-        try:
-            await self._topic.ensure()
-        except StorageError as error:
-            _log.error("%s", error)
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        entry = self._table.find(group_id)
+        entry = await self._claimed(group_id, claim, commit_error)
         if isinstance(entry, ErrorCode):
             return entry
         if entry is None:
-            if claim.generation >= 0:
-                return ErrorCode.GROUP_ID_NOT_FOUND
             if not records:
                 return ErrorCode.NONE
             entry = self._table.create(group_id)
-        refused = commit_error(entry.group, claim)
-        if refused is not ErrorCode.NONE:
-            return refused
         entry.group.lives(claim.member_id, now_ms=self._table.now_ms())
         return await self._apply(entry, records)
+
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        claim: Claim,
+        producer: Producer,
+        records: Sequence[GroupRecord],
+        *,
+        may_write: Callable[[int], ErrorCode],
+    ) -> ErrorCode:
+        """Commit offsets, all or none, as soon as a transaction is committed.
+
+        Args:
+            may_write: whether the producer's transaction has this partition of the topic in it.
+        """
+        entry = await self._claimed(group_id, claim, transactional_commit_error)
+        if isinstance(entry, ErrorCode):
+            return entry
+        # Nothing is awaited from here to the append, so what is allowed still is.
+        refused = may_write(self._topic.partition_of(group_id))
+        if refused is not ErrorCode.NONE or not records:
+            return refused
+        return await self._append_pending(
+            self._table.create(group_id) if entry is None else entry, producer, records
+        )
+
+    async def transaction_ended(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
+        """Let hold, or forget, what waited for a transaction whose marker is durable in a partition
+        of the topic; once all groups are known."""
+        await self._table.loads.loaded()
+        for entry in self._table.waited(partition, producer_id):
+            entry.offsets.transaction_ended(producer_id, is_commit=is_commit)
+            if entry.is_vacant:
+                self._table.forget(entry)
 
     def fetch(self, group_id: str) -> CommittedOffsets | ErrorCode:
         """What a group has committed; nothing for one that does not exist."""
@@ -114,7 +151,7 @@ class OffsetCommands:
             else ErrorCode.NONE
             for key in keys
         }
-        known = [key for key, code in outcome.items() if not code and entry.offsets.get(*key)]
+        known = [place for place in entry.offsets.places() if outcome.get(place) is ErrorCode.NONE]
         failed = await self._forget(entry, known)
         return outcome if failed is ErrorCode.NONE else failed
 
@@ -127,8 +164,7 @@ class OffsetCommands:
             except StorageError as error:
                 _log.warning("group %r keeps its offsets: %s", entry.group.group_id, error)
                 continue
-            partitions = entry.offsets.by_topic().get(topic, {})
-            await self._forget(entry, [(topic, partition) for partition in partitions])
+            await self._forget(entry, entry.offsets.places_of(topic))
 
     # Caused by time.
 
@@ -158,6 +194,22 @@ class OffsetCommands:
 
     # Both.
 
+    async def _claimed(
+        self, group_id: str, claim: Claim, error_of: Callable[[Group, Claim], ErrorCode]
+    ) -> GroupEntry | ErrorCode | None:
+        """The group that a claim to commit is about, if it holds; None: it may make one."""
+        try:
+            await self._topic.ensure()
+        except StorageError as error:
+            _log.error("%s", error)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        entry = self._table.find(group_id)
+        if isinstance(entry, ErrorCode):
+            return entry
+        if entry is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND if claim.generation >= 0 else None
+        return error_of(entry.group, claim) or entry
+
     async def _entries(self) -> AsyncIterator[GroupEntry]:
         for count, entry in enumerate(self._table.entries()):
             if count % GROUPS_AT_ONCE == 0:
@@ -176,20 +228,41 @@ class OffsetCommands:
         """Write records, and follow them."""
         if not records:
             return ErrorCode.NONE
+        with self._committing(entry) as written:
+            entry.offsets.applied(records, await self._topic.append(written.partition, records))
+        return written.error_code
+
+    async def _append_pending(
+        self, entry: GroupEntry, producer: Producer, records: Sequence[GroupRecord]
+    ) -> ErrorCode:
+        """Write records in a transaction, and let them wait for its end."""
+        with self._committing(entry) as written:
+            first_offset, durable = self._topic.append_in_transaction(
+                written.partition, records, producer
+            )
+            entry.offsets.appended(producer.id, records, first_offset)
+            self._table.wait(entry.group.group_id, producer.id)
+            await durable
+        return written.error_code
+
+    @contextmanager
+    def _committing(self, entry: GroupEntry) -> Iterator[_Written]:
+        """Keep a group while records of its offsets are written; tells what went wrong."""
+        written = _Written(self._topic.partition_of(entry.group.group_id))
         entry.commits += 1
         try:
-            partition = self._topic.partition_of(entry.group.group_id)
-            entry.offsets.applied(records, await self._topic.append(partition, records))
+            yield written
+        except ProducerRefused as error:
+            written.error_code = error.error_code
         except RecordsTooLarge:
-            return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+            written.error_code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         except StorageError as error:
             _log.warning("group %r: %s", entry.group.group_id, error)
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            written.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         finally:
             entry.commits -= 1
             if entry.is_vacant:
                 self._table.forget(entry)
-        return ErrorCode.NONE
 
 
 def _is_subscribed(entry: GroupEntry, topic: str) -> bool:

@@ -2,14 +2,17 @@
 
 Behaviour: what groups have committed, as far as it is durable. A partition without a commit, and a
 group that does not exist, have offset -1 and no error. No topics is all of them.
-Versions: v2 every topic, error_code · v5 leader epochs (KIP-320) · v7 require_stable (KIP-447; nothing
-is ever unstable, because there are no transactions) · v8 several groups (KIP-709) · v10 topics by id.
+Where stable offsets are required, a partition that an open transaction has one for is
+UNSTABLE_OFFSET_COMMIT.
+Versions: v2 every topic, error_code · v5 leader epochs (KIP-320) · v7 require_stable (KIP-447) · v8
+several groups (KIP-709) · v10 topics by id.
 Source: Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.offset_fetch import (
@@ -33,13 +36,20 @@ BY_ID_SINCE = 10
 TOP_LEVEL_ERROR_SINCE = 2
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """How a request wants offsets to be told."""
+
+    topics: Topics
+    by_id: bool
+    stable: bool
+
+
 async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Look up every group."""
     version = context.header.api_version
-    return _response(
-        [_group(each, context, version >= BY_ID_SINCE) for each in _asked(request, version)],
-        version,
-    )
+    wanted = _Wanted(context.broker.topics, version >= BY_ID_SINCE, request.require_stable)
+    return _response([_group(each, context, wanted) for each in _asked(request, version)], version)
 
 
 def refuse(
@@ -63,60 +73,69 @@ def _asked(request: OffsetFetchRequest, version: int) -> tuple[OffsetFetchReques
 
 
 def _group(
-    asked: OffsetFetchRequestGroup, context: RequestContext, by_id: bool
+    asked: OffsetFetchRequestGroup, context: RequestContext, wanted: _Wanted
 ) -> OffsetFetchResponseGroup:
     offsets = context.broker.offsets.fetch(asked.group_id)
     if isinstance(offsets, ErrorCode):
         return _refused(asked, offsets)
-    topics = context.broker.topics
     found = (
-        _all(offsets, topics, by_id)
+        _all(offsets, wanted)
         if asked.topics is None
-        else (_asked_topic(topic, offsets, topics, by_id) for topic in asked.topics)
+        else (_asked_topic(topic, offsets, wanted) for topic in asked.topics)
     )
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=tuple(found))
 
 
-def _all(
-    offsets: CommittedOffsets, topics: Topics, by_id: bool
-) -> Iterable[OffsetFetchResponseTopics]:
+def _all(offsets: CommittedOffsets, wanted: _Wanted) -> Iterable[OffsetFetchResponseTopics]:
     """Every topic that the group has committed for; by id only those that exist have a name."""
     for name, partitions in offsets.by_topic().items():
-        topic = topics.get(name)
-        if topic is None and by_id:
+        topic = wanted.topics.get(name)
+        if topic is None and wanted.by_id:
             continue
-        found = tuple(_partition(name, number, offsets) for number in partitions)
-        if topic is not None and by_id:
+        found = tuple(_partition(name, number, offsets, wanted) for number in partitions)
+        if topic is not None and wanted.by_id:
             yield OffsetFetchResponseTopics(topic_id=topic.id, partitions=found)
         else:
             yield OffsetFetchResponseTopics(name=name, partitions=found)
 
 
 def _asked_topic(
-    asked: OffsetFetchRequestTopics, offsets: CommittedOffsets, topics: Topics, by_id: bool
+    asked: OffsetFetchRequestTopics, offsets: CommittedOffsets, wanted: _Wanted
 ) -> OffsetFetchResponseTopics:
     name = asked.name
-    if by_id:
-        topic = topics.by_id(asked.topic_id)
+    if wanted.by_id:
+        topic = wanted.topics.by_id(asked.topic_id)
         if topic is None:
             return _refused_topic(asked, ErrorCode.UNKNOWN_TOPIC_ID)
         name = topic.name
     return OffsetFetchResponseTopics(
         name=name,
         topic_id=asked.topic_id,
-        partitions=tuple(_partition(name, number, offsets) for number in asked.partition_indexes),
+        partitions=tuple(
+            _partition(name, number, offsets, wanted) for number in asked.partition_indexes
+        ),
     )
 
 
-def _partition(name: str, number: int, offsets: CommittedOffsets) -> OffsetFetchResponsePartitions:
+def _partition(
+    name: str, number: int, offsets: CommittedOffsets, wanted: _Wanted
+) -> OffsetFetchResponsePartitions:
+    if wanted.stable and offsets.is_unstable(name, number):
+        return _without_offset(number, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = offsets.get(name, number)
     if committed is None:
-        return OffsetFetchResponsePartitions(partition_index=number, committed_offset=NO_OFFSET)
+        return _without_offset(number, ErrorCode.NONE)
     return OffsetFetchResponsePartitions(
         partition_index=number,
         committed_offset=committed.offset,
         committed_leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
+    )
+
+
+def _without_offset(number: int, error_code: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=number, committed_offset=NO_OFFSET, error_code=error_code
     )
 
 
@@ -132,12 +151,7 @@ def _refused_topic(
     return OffsetFetchResponseTopics(
         name=asked.name,
         topic_id=asked.topic_id,
-        partitions=tuple(
-            OffsetFetchResponsePartitions(
-                partition_index=number, committed_offset=NO_OFFSET, error_code=error_code
-            )
-            for number in asked.partition_indexes
-        ),
+        partitions=tuple(_without_offset(number, error_code) for number in asked.partition_indexes),
     )
 
 

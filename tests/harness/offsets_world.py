@@ -10,13 +10,15 @@ from typing import Any
 
 from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, read_record
 from protocol.record_batch import read_records
-from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic
+from server.broker import Broker
+from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic, Producer
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.groups.committed_offsets import tombstone_batches
-from storage.log import PartitionLog
+from storage.log import Appended, PartitionLog
 from storage.reader import Isolation
 from storage.wal import Wal
+from tests.harness.served_broker import NOW_MS
 from tests.harness.topics_world import FixedClock, World, opened
 
 
@@ -66,3 +68,25 @@ def records_of(log: PartitionLog) -> list[GroupRecord]:
         read_record(record.key or b"", record.value)
         for record in read_records(data, decompressed_bytes_max=1 << 20)
     ]
+
+
+async def end_transaction(
+    broker: Broker, group: str, producer: Producer, *, is_commit: bool
+) -> None:
+    """Write a marker into the group's partition, and tell its offsets of it, as a coordinator does."""
+    topic = broker.groups.topic
+    partition = topic.partition_of(group)
+    await write_marker(topic.log_of(partition), broker.group_commit, producer, is_commit=is_commit)
+    await broker.offsets.transaction_ended(partition, producer.id, is_commit=is_commit)
+
+
+async def write_marker(
+    log: PartitionLog, group_commit: GroupCommit, producer: Producer, *, is_commit: bool
+) -> None:
+    """Append a marker, and wait until it is durable."""
+    appended = log.append_marker(
+        producer.id, producer.epoch, is_commit=is_commit, coordinator_epoch=0, now_ms=NOW_MS
+    )
+    assert isinstance(appended, Appended)
+    group_commit.appended(log)
+    assert await group_commit.durable(log, appended.next_offset)

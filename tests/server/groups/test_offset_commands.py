@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from protocol.consumer_protocol import Subscription, write
 from protocol.error_codes import ErrorCode
+from protocol.group_records import GroupRecord
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -22,11 +25,12 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
+from server.coordinator_topic import Producer
 from server.groups.events import Join, Sync
 from server.groups.group_checks import Claim
 from server.groups.group_entry import GroupEntry
 from server.groups.member import MemberProtocol
-from tests.harness.offsets_world import commit
+from tests.harness.offsets_world import commit, end_transaction
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 OUTSIDE = Claim()
@@ -166,6 +170,159 @@ async def test_of_a_group_of_consumers_only_topics_go_that_nobody_is_subscribed_
         }
         await offsets.expire()
         assert await committed(served) == {("t", 0): 5}
+
+
+# In transactions.
+
+PRODUCER = Producer(1000, 0)
+
+
+def allow(_partition: int) -> ErrorCode:
+    return ErrorCode.NONE
+
+
+async def commit_in_transaction(
+    served: ServedBroker,
+    *records: GroupRecord,
+    claim: Claim = OUTSIDE,
+    producer: Producer = PRODUCER,
+    may_write: Callable[[int], ErrorCode] = allow,
+) -> ErrorCode:
+    return await served.broker.offsets.commit_in_transaction(
+        "g", claim, producer, records, may_write=may_write
+    )
+
+
+async def stable_offset(served: ServedBroker, partition: int = 0) -> int | ErrorCode:
+    """What a fetch of stable offsets says."""
+    topics = (OffsetFetchRequestTopic(name="t", partition_indexes=(partition,)),)
+    request = OffsetFetchRequest(group_id="g", topics=topics, require_stable=True)
+    answer = await served.call(request, 7, OffsetFetchResponse)
+    (found,) = answer.topics[0].partitions
+    return ErrorCode(found.error_code) or found.committed_offset
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_offsets_in_a_transaction_hold_from_its_commit_on_and_are_found_after_a_restart(
+    tmp_path: Path, is_commit: bool
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 5)])
+        assert await commit_in_transaction(served, commit(0, 6)) == ErrorCode.NONE
+        assert await committed(served) == {("t", 0): 5}
+        assert await stable_offset(served) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        assert await stable_offset(served, 1) == -1
+
+    async with serving_broker(tmp_path) as served:
+        assert await committed(served) == {("t", 0): 5}
+        assert await stable_offset(served) == ErrorCode.UNSTABLE_OFFSET_COMMIT
+        await end_transaction(served.broker, "g", PRODUCER, is_commit=is_commit)
+        assert await stable_offset(served) == (6 if is_commit else 5)
+
+    async with serving_broker(tmp_path) as served:
+        assert await committed(served) == {("t", 0): 6 if is_commit else 5}
+
+
+async def test_who_does_not_ask_for_stable_offsets_gets_the_last_that_holds(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 5)])
+        await commit_in_transaction(served, commit(0, 6), commit(1, 7))
+        for stable, expected in ((False, (0, 5)), (True, (88, -1))):
+            group = OffsetFetchRequestGroup(group_id="g", topics=None)
+            request = OffsetFetchRequest(groups=(group,), require_stable=stable)
+            answer = await served.call(request, 8, OffsetFetchResponse)
+            (found,) = answer.groups[0].topics[0].partitions
+            assert (found.error_code, found.committed_offset) == expected
+
+
+async def test_a_marker_that_comes_while_groups_are_read_ends_its_transaction(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await commit_in_transaction(served, commit(0, 6))
+
+    async with serving_broker(tmp_path) as served:
+        assert served.broker.groups.table.loads.is_loading
+        await end_transaction(served.broker, "g", PRODUCER, is_commit=True)
+        assert await committed(served) == {("t", 0): 6}
+
+
+async def test_a_commit_whose_partition_is_in_no_transaction_writes_nothing(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        refused = await commit_in_transaction(
+            served, commit(0, 6), may_write=lambda _: ErrorCode.INVALID_TXN_STATE
+        )
+        assert refused == ErrorCode.INVALID_TXN_STATE
+        assert len(served.broker.groups.table) == 0
+
+
+async def test_a_producer_that_is_fenced_commits_nothing(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await commit_in_transaction(served, commit(0, 6))
+        await end_transaction(served.broker, "g", Producer(1000, 1), is_commit=False)
+        refused = await commit_in_transaction(served, commit(0, 7))
+        assert refused == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert len(served.broker.groups.table) == 0
+
+
+async def test_a_transaction_of_several_groups_ends_for_all_of_them(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, offsets_topic_num_partitions="1") as served:
+        offsets = served.broker.offsets
+        for group in ("g", "h"):
+            records = [commit(0, 6, group=group)]
+            await offsets.commit_in_transaction(group, OUTSIDE, PRODUCER, records, may_write=allow)
+        await end_transaction(served.broker, "g", PRODUCER, is_commit=True)
+        assert await committed(served) == await committed(served, "h") == {("t", 0): 6}
+
+
+async def test_offsets_that_wait_for_a_transaction_keep_their_group(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, offsets_retention_minutes="1") as served:
+        await commit_in_transaction(served, commit(0, 6, commit_timestamp=7))
+        await served.broker.offsets.expire()
+        assert len(served.broker.groups.table) == 1
+        await end_transaction(served.broker, "g", PRODUCER, is_commit=False)
+        assert len(served.broker.groups.table) == 0
+
+
+@pytest.mark.parametrize("how", ["group", "topic", "offset"])
+async def test_what_waits_for_a_transaction_is_deleted_with_the_rest(
+    tmp_path: Path, how: str
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        broker = served.broker
+        await broker.offsets.commit("g", OUTSIDE, [commit(0, 5)])
+        await commit_in_transaction(served, commit(0, 6), commit(1, 7))
+        match how:
+            case "group":
+                assert await broker.groups.delete("g") == ErrorCode.NONE
+            case "topic":
+                await broker.offsets.topic_deleted("t")
+            case _:
+                await broker.offsets.delete("g", [("t", 0), ("t", 1)])
+        await end_transaction(broker, "g", PRODUCER, is_commit=True)
+        assert await committed(served) == {}
+
+    async with serving_broker(tmp_path) as served:
+        assert await committed(served) == {}
+
+
+async def test_a_member_commits_in_a_transaction_as_what_it_is(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, group_initial_rebalance_delay_ms="0") as served:
+        no_group = await commit_in_transaction(served, commit(), claim=Claim(generation=1))
+        member = await stable_member(served, "t")
+        claims = {
+            member: ErrorCode.NONE,
+            # A client from before KIP-447 does not say who it is.
+            OUTSIDE: ErrorCode.NONE,
+            replace(member, generation=7): ErrorCode.ILLEGAL_GENERATION,
+            replace(member, member_id="n"): ErrorCode.UNKNOWN_MEMBER_ID,
+            Claim(member_id="m", instance_id="i"): ErrorCode.UNKNOWN_MEMBER_ID,
+        }
+        answers = {
+            claim: await commit_in_transaction(served, commit(), claim=claim) for claim in claims
+        }
+        assert no_group == ErrorCode.GROUP_ID_NOT_FOUND
+        assert answers == claims
 
 
 # Over the wire.
