@@ -14,20 +14,10 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from subprocess import DEVNULL, Popen
 
-from bench.connection import Connection, connected, is_listening_within
-from bench.figure import Figure, interleaved
-from bench.processes import (
-    REPOSITORY,
-    START_SECONDS_MAX,
-    StartFailed,
-    broker_command,
-    cpu_seconds,
-    free_port,
-    resident_bytes,
-    running,
-)
+from bench.connection import Connection, connected
+from bench.figure import Figure, interleaved, of_pairs
+from bench.processes import broker_command, cpu_seconds, free_port, resident_bytes, running
 from bench.raw_protocol import api_versions_request, framed, text
 from cleaner.pool import CleanerPool
 from cleaner.probe import Probes
@@ -89,15 +79,9 @@ def loaded_figure(when: str, data: Path, pairs: int) -> Figure:
 
 def milliseconds_to_load(command: Sequence[str], port: int) -> float:
     started = time.perf_counter()
-    process = Popen(command, cwd=REPOSITORY, stdout=DEVNULL, stderr=DEVNULL)
-    try:
-        if not is_listening_within(START_SECONDS_MAX, port, lambda: process.poll() is None):
-            raise StartFailed(f"{' '.join(command)} does not listen on port {port}")
+    with running(command, port):
         _wait_until_loaded(port)
         return 1e3 * (time.perf_counter() - started)
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def _wait_until_loaded(port: int) -> None:
@@ -183,28 +167,21 @@ def idle_figures() -> list[Figure]:
         after = resident_bytes(pid)
         share = _core_share(pid, members, beats)
     count = GROUPS * MEMBERS_EACH
-    processor = Figure(
-        name=f"{GROUPS} groups of {MEMBERS_EACH} members that beat every 3 s",
-        unit="% of a core",
-        measured=share,
-        limit=probe,
+    processor = of_pairs(
+        f"{GROUPS} groups of {MEMBERS_EACH} members that beat every 3 s",
+        "% of a core",
+        [(share, probe)],
         limit_is="as many ApiVersions requests",
-        ratio=share / probe,
-        pairs=1,
         note=f"{count / HEARTBEAT_SECONDS:.0f} heartbeats a second on {MEMBERS_EACH} connections",
     )
-    memory = (after - before) / 1024 / count
-    each = Figure(
-        name="memory, each member",
-        unit="KiB",
-        measured=memory,
-        limit=MEMBER_KIBIBYTES,
+    memory = of_pairs(
+        "memory, each member",
+        "KiB",
+        [((after - before) / 1024 / count, MEMBER_KIBIBYTES)],
         limit_is="the budget",
-        ratio=memory / MEMBER_KIBIBYTES,
-        pairs=1,
         note="with its group's share",
     )
-    return [processor, each]
+    return [processor, memory]
 
 
 def _join_all(members: Sequence[Connection]) -> list[list[bytes]]:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.connection import connected, is_listening_within
+from bench.connection import connected
 from bench.data_directory import build_data_directory
-from bench.figure import Figure, interleaved
-from bench.processes import (
-    REPOSITORY,
-    START_SECONDS_MAX,
-    StartFailed,
-    broker_command,
-    free_port,
-    resident_bytes,
-    running,
-)
+from bench.figure import Figure, interleaved, of_pairs
+from bench.processes import broker_command, free_port, resident_bytes, running
 from bench.raw_protocol import api_versions_request
 
 BARE_SERVER = """
@@ -57,16 +48,8 @@ def bare_command(port: int, *data: Path) -> list[str]:
 
 def milliseconds_to_listen(command: Sequence[str], port: int) -> float:
     started = time.perf_counter()
-    process = subprocess.Popen(
-        command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        if not is_listening_within(START_SECONDS_MAX, port, lambda: process.poll() is None):
-            raise StartFailed(f"{' '.join(command)} does not listen on port {port}")
+    with running(command, port):
         return 1e3 * (time.perf_counter() - started)
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def start_figure(pairs: int) -> Figure:
@@ -129,14 +112,11 @@ def memory_figures(pairs: int) -> list[Figure]:
         loaded = settled_megabytes(broker_command(port, data), port)
     partitions = TOPICS * partitions_each
     kibibytes = (loaded - idle.measured) * 1e6 / 1024 / partitions
-    each = Figure(
-        name="memory, each empty partition",
-        unit="KiB",
-        measured=kibibytes,
-        limit=EMPTY_PARTITION_KIBIBYTES,
+    each = of_pairs(
+        "memory, each empty partition",
+        "KiB",
+        [(kibibytes, EMPTY_PARTITION_KIBIBYTES)],
         limit_is="the budget",
-        ratio=kibibytes / EMPTY_PARTITION_KIBIBYTES,
-        pairs=1,
         note=f"{partitions} partitions, after a restart",
     )
     return [idle, each]
