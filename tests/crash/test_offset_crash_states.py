@@ -1,84 +1,107 @@
 """Stop a broker at every operation of its disk while groups commit, and read the offsets back.
 
-Commits, deletions and cleaning passes of `__consumer_offsets` are played over a disk that loses what was
-not synced. After every crash each offset that was acknowledged is there, or one that was committed after
-it: none is lost and none goes back. What was under way is whole or absent, a batch at a time.
-`coordinator_sweep.py` has the crashes.
+Commits, deletions, transactions and cleaning passes of `__consumer_offsets` are played over a disk that
+loses what was not synced. After every crash each offset that was acknowledged is there, or one that was
+committed after it: none is lost and none goes back; none of an open or aborted transaction holds. What
+was under way is whole or absent, a batch at a time. `coordinator_sweep.py` has the crashes.
 """
 
 from __future__ import annotations
 
 from random import Random
+from typing import cast
 
 import pytest
 
-from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue
+from server.coordinator_topic import CoordinatorTopic, Producer
+from server.group_commit import GroupCommit
 from server.groups.loading import load_partition
 from tests.crash.coordinator_sweep import TIMEOUT_SECONDS, CrashStates, Sweep
 from tests.harness.memory_fs import MemoryFileSystem
-from tests.harness.offsets_disk import compact, topic_of
-from tests.harness.offsets_world import commit, tombstones
+from tests.harness.offsets_disk import SyncAtOnce, compact, topic_of
+from tests.harness.offsets_model import Commit, Event, Marker, OffsetsModel, Place, Tombstones
+from tests.harness.offsets_world import commit, tombstones, write_marker
 from tests.harness.topics_world import open_world
 
 GROUPS, PARTITIONS = ("a", "b", "c"), 4
+PRODUCERS = (1000, 1001)
+KINDS = ("commit",) * 5 + ("delete",) + ("transaction",) * 4 + ("end",) * 2
 
-Offsets = dict[tuple[str, int], int]
-"""By group and partition of the one topic that they read."""
+Told = tuple[dict[Place, int], set[Place]]
+"""Where in the log what holds stands, and what an open transaction may change."""
 
 
-async def found_on(disk: MemoryFileSystem) -> Offsets:
+async def found_on(disk: MemoryFileSystem) -> Told:
     """What a start reads back."""
     world = await open_world(disk, "/a")
     topic = topic_of(world)
-    found: Offsets = {}
+    held: dict[Place, int] = {}
+    unstable: set[Place] = set()
     if topic.partitions_count:
         for group, offsets in (await load_partition(topic, 0)).offsets.items():
-            for partition, committed in offsets.by_topic()["t"].items():
-                found[group, partition] = committed.offset
+            for name, partition in offsets.places():
+                committed = offsets.get(name, partition)
+                if committed is not None:
+                    held[group, partition] = committed.record_offset
+                if offsets.is_unstable(name, partition):
+                    unstable.add((group, partition))
     await world.store.close()
-    return found
+    return held, unstable
 
 
-async def history(seed: int) -> CrashStates[Offsets]:
+async def history(seed: int) -> CrashStates[Told]:
     """Play one history; every state that a crash in it may leave."""
     random, disk = Random(seed), MemoryFileSystem()
     world = await open_world(disk, "/a")
     topic = topic_of(world)
     await topic.ensure()
-    known: Offsets = {}
-    after: Offsets = {}
-    states = CrashStates(disk, seed, lambda: (known, after))
-    for step, what in enumerate(states.steps(random, ("commit",) * 5 + ("delete",))):
+    known = after = OffsetsModel()
+    states = CrashStates(disk, seed, lambda: (told(known), told(after)))
+    for what in states.steps(random, KINDS):
         if what == "clean":
             compact(topic.log_of(0))
             continue
-        records = step_of(what, random, step, known)
-        if not records:
-            continue
-        after = applied(known, records)
-        await topic.append(0, records)
-        known = after
+        event = step_of(what, random, known)
+        if event is not None:
+            after = known.then(event)
+            await append(topic, event)
+            known = after
     await world.close()
     return states
 
 
-def step_of(what: str, random: Random, step: int, known: Offsets) -> tuple[GroupRecord, ...]:
+def told(model: OffsetsModel) -> Told:
+    return model.held(), model.unstable()
+
+
+def step_of(what: str, random: Random, known: OffsetsModel) -> Event | None:
+    if what == "end":
+        return Marker(random.choice(PRODUCERS), is_commit=random.random() < 0.6)
     group = random.choice(GROUPS)
     if what == "delete":
-        return tombstones(group, [("t", partition) for owner, partition in known if owner == group])
-    partitions = random.sample(range(PARTITIONS), random.randrange(1, PARTITIONS))
-    return tuple(commit(partition, step, group=group) for partition in partitions)
+        places = sorted({*known.held(), *known.unstable()})
+        partitions = tuple(partition for owner, partition in places if owner == group)
+        return Tombstones(group, partitions) if partitions else None
+    partitions = tuple(random.sample(range(PARTITIONS), random.randrange(1, PARTITIONS)))
+    return Commit(group, partitions, random.choice(PRODUCERS) if what == "transaction" else None)
 
 
-def applied(known: Offsets, records: tuple[GroupRecord, ...]) -> Offsets:
-    offsets = dict(known)
-    for record in records:
-        assert isinstance(record.key, OffsetCommitKey)
-        place = (record.key.group, record.key.partition)
-        offsets.pop(place, None)
-        if isinstance(record.value, OffsetCommitValue):
-            offsets[place] = record.value.offset
-    return offsets
+async def append(topic: CoordinatorTopic, event: Event) -> None:
+    """Write what an event is, and wait until it is durable."""
+    match event:
+        case Tombstones():
+            await topic.append(0, tombstones(event.group, [("t", p) for p in event.partitions]))
+        case Marker():
+            syncs = cast("GroupCommit", SyncAtOnce())
+            producer = Producer(event.producer_id, 0)
+            await write_marker(topic.log_of(0), syncs, producer, is_commit=event.is_commit)
+        case Commit():
+            records = [commit(partition, group=event.group) for partition in event.partitions]
+            if event.producer_id is None:
+                await topic.append(0, records)
+            else:
+                producer = Producer(event.producer_id, 0)
+                await topic.append_in_transaction(0, records, producer)[1]
 
 
 SWEEP = Sweep(history, found_on)

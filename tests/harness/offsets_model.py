@@ -30,11 +30,11 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Tombstone:
-    """A group's offset is deleted."""
+class Tombstones:
+    """Offsets of a group are deleted together."""
 
     group: str
-    partition: int
+    partitions: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Marker:
     is_commit: bool
 
 
-Event = Commit | Tombstone | Marker
+Event = Commit | Tombstones | Marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +93,8 @@ class OffsetsModel:
     def _records(self) -> list[_Record]:
         found, at = [], 0
         for event in self.events:
-            match event:
-                case Commit():
-                    for number, partition in enumerate(event.partitions):
-                        place = (event.group, partition)
-                        found.append(_Record(place, at + number, event.producer_id))
-                case Tombstone():
-                    place = (event.group, event.partition)
-                    found.append(_Record(place, at, None, is_tombstone=True))
-                case Marker():
-                    pass
+            if not isinstance(event, Marker):
+                found += _records_of(event, at)
             at += _size(event)
         return found
 
@@ -118,8 +110,17 @@ class OffsetsModel:
         return None
 
 
+def _records_of(event: Commit | Tombstones, at: int) -> list[_Record]:
+    is_tombstone = isinstance(event, Tombstones)
+    producer_id = event.producer_id if isinstance(event, Commit) else None
+    return [
+        _Record((event.group, partition), at + number, producer_id, is_tombstone)
+        for number, partition in enumerate(event.partitions)
+    ]
+
+
 def _size(event: Event) -> int:
-    return len(event.partitions) if isinstance(event, Commit) else 1
+    return 1 if isinstance(event, Marker) else len(event.partitions)
 
 
 def events(
@@ -130,6 +131,6 @@ def events(
     producer = st.sampled_from(producers)
     return st.one_of(
         st.builds(Commit, st.sampled_from(groups), partitions, st.none() | producer),
-        st.builds(Tombstone, st.sampled_from(groups), st.integers(0, PARTITIONS - 1)),
+        st.builds(Tombstones, st.sampled_from(groups), partitions),
         st.builds(Marker, producer, st.booleans()),
     )

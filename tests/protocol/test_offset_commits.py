@@ -27,7 +27,7 @@ from tests.harness.offsets_model import (
     Marker,
     OffsetsModel,
     Place,
-    Tombstone,
+    Tombstones,
     events,
 )
 
@@ -164,7 +164,7 @@ def test_a_commit_that_stands_behind_one_in_a_transaction_holds_when_that_is_com
 
 
 def test_a_tombstone_takes_what_is_pending() -> None:
-    scan = fed(Commit("a", (0,), 1000), Tombstone("a", 0), Marker(1000, is_commit=True))
+    scan = fed(Commit("a", (0,), 1000), Tombstones("a", (0,)), Marker(1000, is_commit=True))
     assert scan.offsets["a"]["t"] == {}
 
 
@@ -232,7 +232,7 @@ def fed(*log: Event) -> OffsetScan:
 
 def batch_of(event: Event, base_offset: int) -> bytearray:
     """The batch that an event is, as it stands in the log."""
-    producer_id = None if isinstance(event, Tombstone) else event.producer_id
+    producer_id = None if isinstance(event, Tombstones) else event.producer_id
     return build_batch(
         [record(base_offset + index, *each) for index, each in enumerate(written_by(event))],
         producer_id=-1 if producer_id is None else producer_id,
@@ -248,8 +248,8 @@ def written_by(event: Event) -> list[tuple[bytes, bytes | None]]:
             return [
                 (commit_key(event.group, "t", each), commit_value()) for each in event.partitions
             ]
-        case Tombstone():
-            return [(commit_key(event.group, "t", event.partition), None)]
+        case Tombstones():
+            return [(commit_key(event.group, "t", each), None) for each in event.partitions]
         case Marker():
             kind = ControlType.COMMIT if event.is_commit else ControlType.ABORT
             return [write_transaction_marker(TransactionMarker(type=kind, coordinator_epoch=0))]

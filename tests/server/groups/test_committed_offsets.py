@@ -15,7 +15,7 @@ from tests.harness.offsets_model import (
     Event,
     Marker,
     OffsetsModel,
-    Tombstone,
+    Tombstones,
     events,
 )
 from tests.harness.offsets_world import commit, tombstones
@@ -223,8 +223,9 @@ class LaggingOffsets:
         match event:
             case Commit():
                 self._append_commit([commit(each) for each in event.partitions], event, at)
-            case Tombstone():
-                self._appended.append((list(tombstones("g", [("t", event.partition)])), at))
+            case Tombstones():
+                places = [("t", each) for each in event.partitions]
+                self._appended.append((list(tombstones("g", places)), at))
             case Marker():
                 self._markers.append(event)
         self.model = self.model.then(event)
