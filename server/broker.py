@@ -40,6 +40,7 @@ from server.space_watch import SpaceWatch
 from server.sparing_log import SparingLog
 from server.topic import TopicDefaults
 from server.topics import Topics
+from server.transactions.coordinator import TransactionCoordinator, transactions_of
 from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.log_directory import LogDirectory
@@ -102,6 +103,7 @@ class Broker:
         "producer_ids",
         "recovery",
         "topics",
+        "transactions",
         "warnings",
     )
 
@@ -113,6 +115,7 @@ class Broker:
     group_commit: GroupCommit
     groups: GroupCoordinator
     offsets: OffsetCommands
+    transactions: TransactionCoordinator
     fetch_waiters: FetchWaiters
     cold_reads: ColdReads
     probe: ServerProbe
@@ -204,6 +207,7 @@ class Broker:
         self._state = "stopping"
         if self.has_storage:
             # First, so that no connection waits for an answer of theirs.
+            await self.transactions.stop()
             await self.offsets.stop()
             await self.groups.stop()
         if self._listeners is not None:
@@ -279,6 +283,15 @@ class Broker:
             check_interval_ms=self.config.offsets_retention_check_interval_ms,
         )
         self.offsets.start()
+        self.transactions = transactions_of(
+            self.topics,
+            self.group_commit,
+            self.configs.config,
+            clock=self.clock,
+            producer_ids=self.producer_ids,
+            offsets_ended=self.offsets.transaction_ended,
+        )
+        self.transactions.start()
         self.has_storage = True
 
     async def _close_storage(self) -> None:

@@ -18,8 +18,8 @@ from typing import Any
 
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import IoRates
-from server.group_config import GroupConfig
 from server.topic_defaults import log_defaults_from, topic_synonyms
+from server.transaction_config import TransactionConfig
 from storage.config_property import (
     BOOLEAN,
     DOUBLE,
@@ -41,7 +41,7 @@ from storage.validate import DECOMPRESSED_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(GroupConfig):
+class BrokerConfig(TransactionConfig):
     """What a broker was told at its start, constant while it runs; `server/broker_configs.py` puts
     what was set since in place of the dynamic properties."""
 

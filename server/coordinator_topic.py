@@ -16,13 +16,13 @@ TransactionStateManager.scala `partitionFor`, `transactionTopicConfigs`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from protocol.coordinator_records import CoordinatorRecord, write_key, write_value
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import Record, build_batch, read_header
 from server.group_commit import GroupCommit
+from server.producer import NO_PRODUCER, Producer
 from server.topic import TopicRefused
 from server.topics import Topics
 from storage.errors import LogOffline, StorageError
@@ -57,18 +57,6 @@ class ProducerRefused(StorageError):
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
         self.error_code = error_code
-
-
-@dataclass(frozen=True, slots=True)
-class Producer:
-    """In whose transaction records are."""
-
-    id: int
-    epoch: int
-
-
-NO_PRODUCER = Producer(-1, -1)
-"""Records that are in no transaction."""
 
 
 class CoordinatorTopic:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupRecord
-from server.coordinator_topic import Producer, ProducerRefused, RecordsTooLarge
+from server.coordinator_topic import ProducerRefused, RecordsTooLarge
 from server.groups.committed_offsets import CommittedOffsets, tombstone_batches
 from server.groups.coordinator import GroupCoordinator
 from server.groups.group import Group, GroupState
@@ -32,6 +32,7 @@ from server.groups.group_checks import (
     transactional_commit_error,
 )
 from server.groups.group_entry import GroupEntry
+from server.producer import Producer
 from storage.errors import StorageError
 
 _log = logging.getLogger("server.groups")

@@ -11,10 +11,11 @@ from typing import Any
 from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, read_record
 from protocol.record_batch import read_records
 from server.broker import Broker
-from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic, Producer
+from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.groups.committed_offsets import tombstone_batches
+from server.producer import Producer
 from storage.log import Appended, PartitionLog
 from storage.reader import Isolation
 from storage.wal import Wal

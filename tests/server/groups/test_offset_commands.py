@@ -25,11 +25,11 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from server.coordinator_topic import Producer
 from server.groups.events import Join, Sync
 from server.groups.group_checks import Claim
 from server.groups.group_entry import GroupEntry
 from server.groups.member import MemberProtocol
+from server.producer import Producer
 from tests.harness.offsets_world import commit, end_transaction
 from tests.harness.served_broker import ServedBroker, serving_broker
 

@@ -1,0 +1,406 @@
+"""The asyncio shell over transactions: requests become steps, and what a step owes is done.
+
+    request -> loaded? -> transaction.init, add_partitions, end -> outcome: what the id becomes
+                                                                      |
+                           appended to the id's partition of `__transaction_state`
+                           durable -> answered
+                             | prepared?
+                             markers into every partition -> durable -> complete, appended
+
+Only the event loop touches transactions. A step is carried out whether or not whoever asked for it is
+still there. After a start every transaction that was decided is carried on.
+
+Source: Apache Kafka, TransactionCoordinator.scala, TransactionStateManager.scala.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from protocol.error_codes import ErrorCode
+from protocol.errors import EncodeError
+from server.clock import Clock
+from server.coordinator_topic import TRANSACTION_STATE_TOPIC, CoordinatorTopic, RecordsTooLarge
+from server.deadlines import Deadlines
+from server.group_commit import GroupCommit
+from server.producer import Producer
+from server.topics import Topics
+from server.transaction_config import TransactionConfig
+from server.transactions.markers import Marker, Markers, TransactionEnded
+from server.transactions.metadata import (
+    NO_PRODUCER_ID,
+    TransactionMetadata,
+    TransactionPartition,
+    TransactionState,
+    record_of,
+)
+from server.transactions.transaction import Outcome, Transaction
+from server.transactions.transaction_table import TransactionEntry, TransactionTable
+from storage.errors import StorageError
+
+_log = logging.getLogger("server.transactions")
+
+T = TypeVar("T")
+
+IDS_AT_ONCE = 100
+"""So many are looked at before the loop may do something else."""
+
+
+class ProducerIdSource(Protocol):
+    """Gives out producer ids that nobody had before."""
+
+    async def next_id(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSettings:
+    """What the broker's configuration says of transactions."""
+
+    timeout_max_ms: int
+    id_expiration_ms: int
+    expiration_interval_ms: int
+    """How often ids are looked at for those that have expired."""
+    abort_interval_ms: int
+    """How soon an abort that could not be written is tried again."""
+
+
+class TransactionCoordinator:
+    """What clients, time and the broker ask of transactions."""
+
+    __slots__ = (
+        "_deadlines",
+        "_expiring",
+        "_is_stopping",
+        "_marking",
+        "_producer_ids",
+        "_settings",
+        "_under_way",
+        "markers",
+        "table",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: CoordinatorTopic,
+        table: TransactionTable,
+        markers: Markers,
+        producer_ids: ProducerIdSource,
+        settings: TransactionSettings,
+    ) -> None:
+        # Constant after construction
+        self.topic = topic
+        self.table = table
+        self.markers = markers
+        self._producer_ids = producer_ids
+        self._settings = settings
+        self._deadlines = Deadlines(table.now_ms, self._time_is_up)
+        # State
+        self._under_way: set[asyncio.Task[Any]] = set()
+        """Steps that are being written."""
+        self._marking: set[asyncio.Task[Any]] = set()
+        """Transactions whose markers are being written."""
+        self._expiring: asyncio.Task[None] | None = None
+        self._is_stopping = False
+
+    def start(self) -> None:
+        """Begin to read the transactions back, and to carry on what is decided."""
+        self.table.start(on_loaded=self._settled)
+        self._expiring = asyncio.create_task(self._expire_for_ever())
+
+    async def stop(self) -> None:
+        """Let what is being written become durable; markers go on with the next start."""
+        self._is_stopping = True
+        await self.table.loads.stop()
+        self._deadlines.stop()
+        ending = [*self._marking] if self._expiring is None else [*self._marking, self._expiring]
+        for task in ending:
+            task.cancel()
+        if ending or self._under_way:
+            await asyncio.wait([*ending, *self._under_way])
+
+    # Asked for by clients.
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: Producer | None = None
+    ) -> Outcome:
+        """Give an id to who asks; whoever had it before is fenced."""
+        if not transactional_id:
+            return Outcome(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._settings.timeout_max_ms:
+            return Outcome(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        try:
+            await self.topic.ensure()
+            spare_id = await self._producer_ids.next_id()
+        except StorageError as error:
+            _log.error("transactional id %r: %s", transactional_id, error)
+            return Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        now_ms = self.table.now_ms()
+        entry = self._find(transactional_id)
+        if isinstance(entry, ErrorCode):
+            return Outcome(entry)
+        if entry is None:
+            empty = TransactionMetadata(
+                producer_id=spare_id, timeout_ms=timeout_ms, last_update_ms=now_ms
+            )
+            entry = self.table.create(transactional_id, empty)
+        outcome = entry.transaction.init(
+            timeout_ms, expected, spare_producer_id=spare_id, now_ms=now_ms
+        )
+        return await self._carry_out(entry, outcome)
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: frozenset[TransactionPartition],
+        *,
+        transaction_version: int = 0,
+    ) -> ErrorCode:
+        """Let a transaction write to partitions."""
+        entry = self._known(transactional_id)
+        if isinstance(entry, ErrorCode):
+            return entry
+        outcome = entry.transaction.add_partitions(
+            producer,
+            partitions,
+            transaction_version=transaction_version,
+            now_ms=self.table.now_ms(),
+        )
+        return (await self._carry_out(entry, outcome)).error_code
+
+    async def end(
+        self, transactional_id: str, producer: Producer, *, is_commit: bool, bumps_epoch: bool
+    ) -> Outcome:
+        """Commit or abort a transaction; its markers follow."""
+        try:
+            spare_id = await self._spare_id(transactional_id) if bumps_epoch else NO_PRODUCER_ID
+        except StorageError as error:
+            _log.error("transactional id %r: %s", transactional_id, error)
+            return Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        entry = self._known(transactional_id)
+        if isinstance(entry, ErrorCode):
+            return Outcome(entry)
+        outcome = entry.transaction.end(
+            producer,
+            is_commit=is_commit,
+            bumps_epoch=bumps_epoch,
+            spare_producer_id=spare_id,
+            now_ms=self.table.now_ms(),
+        )
+        return await self._carry_out(entry, outcome)
+
+    async def _spare_id(self, transactional_id: str) -> int:
+        entry = self._find(transactional_id)
+        needs = isinstance(entry, TransactionEntry) and (
+            entry.transaction.metadata.is_epoch_exhausted
+        )
+        return await self._producer_ids.next_id() if needs else NO_PRODUCER_ID
+
+    # Asked for by the broker.
+
+    def may_write(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        topic: str,
+        partition: int,
+    ) -> ErrorCode:
+        """Whether a transactional batch may be appended now; NONE if so.
+
+        INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED: the id is another producer's.
+        CONCURRENT_TRANSACTIONS: the transaction is decided, and its markers are being written.
+        INVALID_TXN_STATE: the partition is in no open transaction. COORDINATOR_LOAD_IN_PROGRESS,
+        COORDINATOR_NOT_AVAILABLE: nobody can say.
+        """
+        entry = self._known(transactional_id)
+        if isinstance(entry, ErrorCode):
+            return entry
+        producer = Producer(producer_id, producer_epoch)
+        return entry.transaction.write_error(producer, TransactionPartition(topic, partition))
+
+    def describe(self, transactional_id: str) -> TransactionEntry | ErrorCode | None:
+        """A transactional id as it is now; None if there is none."""
+        entry = self._find(transactional_id)
+        is_there = isinstance(entry, TransactionEntry) and entry.transaction.is_known
+        return entry if is_there or isinstance(entry, ErrorCode) else None
+
+    def transactions(self) -> list[TransactionEntry] | ErrorCode:
+        """All of them; an error while some are not known yet."""
+        if self._is_stopping:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if self.table.loads.is_loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return [entry for entry in self.table.entries() if entry.transaction.is_known]
+
+    def _find(self, transactional_id: str) -> TransactionEntry | ErrorCode | None:
+        if self._is_stopping:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return self.table.find(transactional_id)
+
+    def _known(self, transactional_id: str) -> TransactionEntry | ErrorCode:
+        """One that somebody claims to have."""
+        if not transactional_id:
+            return ErrorCode.INVALID_REQUEST
+        return self._find(transactional_id) or ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+    # Steps.
+
+    async def _carry_out(self, entry: TransactionEntry, outcome: Outcome) -> Outcome:
+        """What to answer, once what it says is durable."""
+        if outcome.metadata is None:
+            return outcome
+        error = await asyncio.shield(self._write(entry, outcome))
+        return outcome if error is ErrorCode.NONE else Outcome(error)
+
+    def _write(self, entry: TransactionEntry, outcome: Outcome) -> asyncio.Task[ErrorCode]:
+        """Append what a step comes to now; the rest when it is durable."""
+        entry.transaction.begin(outcome)
+        task = asyncio.create_task(self._written(entry, self._append(entry)))
+        return self._kept(task, self._under_way)
+
+    def _append(self, entry: TransactionEntry) -> Awaitable[int]:
+        """Append what is pending; what is returned raises whatever goes wrong."""
+        transactional_id, metadata = entry.transaction.transactional_id, entry.transaction.pending
+        assert metadata is not None
+        partition = self.topic.partition_of(transactional_id)
+        try:
+            return self.topic.append(partition, (record_of(transactional_id, metadata),))
+        except EncodeError as error:
+            # A name that the flexible versions of a request can carry, and a record cannot.
+            return _failed(RecordsTooLarge(str(error)))
+        except StorageError as error:
+            return _failed(error)
+
+    async def _written(self, entry: TransactionEntry, appended: Awaitable[int]) -> ErrorCode:
+        transaction = entry.transaction
+        try:
+            await appended
+        except StorageError as error:
+            _log.warning("%r could not be written: %s", transaction.transactional_id, error)
+            transaction.failed()
+            self._not_written(entry)
+            is_ours = isinstance(error, RecordsTooLarge)
+            return (
+                ErrorCode.UNKNOWN_SERVER_ERROR if is_ours else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            )
+        transaction.written()
+        self._settled(entry)
+        return ErrorCode.NONE
+
+    def _not_written(self, entry: TransactionEntry) -> None:
+        """Nothing has changed: a transaction that is to be aborted is, later."""
+        transaction = entry.transaction
+        if not transaction.is_known:
+            self.table.forget(entry)
+        elif transaction.metadata.deadline_ms is not None:
+            due_ms = self.table.now_ms() + self._settings.abort_interval_ms
+            self._deadlines.set(transaction.transactional_id, due_ms)
+
+    def _settled(self, entry: TransactionEntry) -> None:
+        """Do what follows from what is durable."""
+        transaction = entry.transaction
+        metadata = transaction.metadata
+        if metadata.state is TransactionState.DEAD:
+            self.table.forget(entry)
+        elif metadata.state.is_prepared and not self._is_stopping:
+            entry.unmarked = set(metadata.partitions)
+            self._kept(asyncio.create_task(self._end(entry)), self._marking)
+        self._deadlines.set(transaction.transactional_id, metadata.deadline_ms)
+
+    async def _end(self, entry: TransactionEntry) -> None:
+        """Write the markers of a transaction that is decided, then that it is complete."""
+        transaction = entry.transaction
+        try:
+            await self.markers.write(self._marker_of(transaction), entry.unmarked)
+            transaction.begin(transaction.complete(self.table.now_ms()))
+            appended = self._append(entry)
+            # Nobody has to wait for this one: see `transaction.py`.
+            transaction.written()
+            await appended
+        except StorageError as error:
+            _log.warning("%r stays decided: %s", transaction.transactional_id, error)
+
+    def _marker_of(self, transaction: Transaction) -> Marker:
+        partition = self.topic.partition_of(transaction.transactional_id)
+        return Marker(
+            producer=transaction.producer,
+            is_commit=transaction.metadata.state is TransactionState.PREPARE_COMMIT,
+            coordinator_epoch=self.topic.log_of(partition).leader_epoch,
+        )
+
+    def _kept(self, task: asyncio.Task[T], among: set[asyncio.Task[Any]]) -> asyncio.Task[T]:
+        among.add(task)
+        task.add_done_callback(among.discard)
+        return task
+
+    # Caused by time.
+
+    def _time_is_up(self, transactional_id: str) -> None:
+        entry = self.table.find(transactional_id)
+        if not isinstance(entry, TransactionEntry):
+            return
+        outcome = entry.transaction.time_out(self.table.now_ms())
+        if outcome.metadata is not None:
+            _log.info("%r is aborted: its transaction took too long", transactional_id)
+            self._write(entry, outcome)
+        elif entry.transaction.pending is None:
+            self._deadlines.set(transactional_id, entry.transaction.metadata.deadline_ms)
+
+    async def _expire_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.expiration_interval_ms / 1000)
+            try:
+                await self.expire()
+            except Exception:  # noqa: BLE001 - a mistake in one round must not end them all
+                _log.exception("transactional ids could not be looked at")
+
+    async def expire(self) -> None:
+        """Forget ids that nobody has used for `transactional.id.expiration.ms`."""
+        for number, entry in enumerate(self.table.entries(), 1):
+            outcome = entry.transaction.expire(
+                retention_ms=self._settings.id_expiration_ms, now_ms=self.table.now_ms()
+            )
+            await self._carry_out(entry, outcome)
+            if not number % IDS_AT_ONCE:
+                await asyncio.sleep(0)
+
+
+def transactions_of(
+    topics: Topics,
+    group_commit: GroupCommit,
+    config: TransactionConfig,
+    *,
+    clock: Clock,
+    producer_ids: ProducerIdSource,
+    offsets_ended: TransactionEnded,
+) -> TransactionCoordinator:
+    """The coordinator of a broker's transactions."""
+    topic = CoordinatorTopic(
+        TRANSACTION_STATE_TOPIC,
+        topics,
+        group_commit,
+        clock,
+        partitions_count=config.transaction_state_log_num_partitions,
+        segment_bytes=config.transaction_state_log_segment_bytes,
+    )
+    table = TransactionTable(topic, clock)
+    settings = TransactionSettings(
+        timeout_max_ms=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        expiration_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+        abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+    )
+    markers = Markers(topics, group_commit, now_ms=clock.now_ms, offsets_ended=offsets_ended)
+    return TransactionCoordinator(topic, table, markers, producer_ids, settings)
+
+
+def _failed(error: StorageError) -> Awaitable[int]:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future

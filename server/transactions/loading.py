@@ -1,0 +1,99 @@
+"""Read a partition of `__transaction_state` back: where its transactional ids stand.
+
+A record that nobody can read is left where it is, counted and said. A *value* of a later release is
+another matter: what it says must not be replaced by what is older, so the partition is not served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from protocol.coordinator_records import UnknownRecord, UnknownRecordType
+from protocol.errors import DecodeError, ProtocolError
+from protocol.record_batch import read_header, read_records
+from protocol.transaction_records import read_record
+from server.coordinator_topic import CoordinatorTopic, LoadFailed, feed_log
+from server.transactions.metadata import TransactionMetadata, metadata_of
+from storage.log import PartitionLog
+from storage.validate import DECOMPRESSED_BYTES_MAX
+
+_log = logging.getLogger("server.transactions")
+
+
+async def load_partition(topic: CoordinatorTopic, partition: int) -> dict[str, TransactionMetadata]:
+    """What the last record of each transactional id says.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    log = await topic.settle(partition)
+    return await asyncio.to_thread(read_partition, log, log.high_watermark)
+
+
+def read_partition(log: PartitionLog, end_offset: int) -> dict[str, TransactionMetadata]:
+    """Read a log up to `end_offset`. Blocks.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    scan = _Scan()
+    try:
+        feed_log(log, end_offset, scan.feed)
+        return _loaded(scan, log)
+    except ProtocolError as error:
+        raise LoadFailed(f"{log.topic_partition}: {error}") from error
+
+
+class _Scan:
+    """The last value of each key, fed in the log's order."""
+
+    __slots__ = ("unreadable_count", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[bytes, bytes] = {}
+        self.unreadable_count = 0
+
+    def feed(self, piece: bytes) -> int:
+        """Take whole batches; the offset behind the last one."""
+        position = next_offset = 0
+        while position < len(piece):
+            header = read_header(piece, position)
+            if not header.is_control:
+                self._take(piece, position)
+            position += header.size_bytes
+            next_offset = header.last_offset + 1
+        return next_offset
+
+    def _take(self, piece: bytes, position: int) -> None:
+        for record in read_records(piece, position, decompressed_bytes_max=DECOMPRESSED_BYTES_MAX):
+            if record.key is None:
+                self.unreadable_count += 1
+                continue
+            key = bytes(record.key)
+            self.values.pop(key, None)
+            if record.value is not None:
+                self.values[key] = bytes(record.value)
+
+
+def _loaded(scan: _Scan, log: PartitionLog) -> dict[str, TransactionMetadata]:
+    loaded: dict[str, TransactionMetadata] = {}
+    unreadable_count = scan.unreadable_count
+    for key, value in scan.values.items():
+        try:
+            record = read_record(key, value)
+            assert record.value is not None
+            loaded[record.key.transactional_id] = metadata_of(record.value)
+        except UnknownRecordType:
+            unreadable_count += 1
+        except UnknownRecord:
+            raise
+        except DecodeError:
+            unreadable_count += 1
+    if unreadable_count:
+        _log.warning(
+            "%s: %d records are none that this release can read, and were left alone",
+            log.topic_partition,
+            unreadable_count,
+        )
+    return loaded

@@ -1,0 +1,159 @@
+"""What is known of a transactional id, as a value, and as a record of `__transaction_state`.
+
+Source: Apache Kafka, TransactionMetadata.java, TransactionLog.java.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from protocol.coordinator_records import UnknownRecord
+from protocol.transaction_records import (
+    TransactionLogKey,
+    TransactionLogValue,
+    TransactionPartitions,
+    TransactionRecord,
+)
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+NOT_STARTED = -1
+
+EPOCH_MAX = 0x7FFF
+"""Never told to a producer: fencing the one before always finds a higher epoch."""
+
+
+class TransactionState(enum.IntEnum):
+    """Where a transactional id stands. On disk: numbers never change."""
+
+    EMPTY = 0
+    ONGOING = 1
+    PREPARE_COMMIT = 2
+    PREPARE_ABORT = 3
+    COMPLETE_COMMIT = 4
+    COMPLETE_ABORT = 5
+    DEAD = 6
+    PREPARE_EPOCH_FENCE = 7
+
+    @property
+    def title(self) -> str:
+        """What clients are told, such as PrepareCommit."""
+        return self.name.title().replace("_", "")
+
+    @property
+    def is_prepared(self) -> bool:
+        """It is decided, and its markers are being written."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+    @property
+    def is_complete(self) -> bool:
+        return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+
+WRITTEN = frozenset(TransactionState) - {
+    TransactionState.DEAD,
+    TransactionState.PREPARE_EPOCH_FENCE,
+}
+
+
+class TransactionPartition(NamedTuple):
+    """A partition that a transaction writes to."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionMetadata:
+    """One transactional id at one moment. Times are ms since 1970."""
+
+    producer_id: int
+    previous_producer_id: int = NO_PRODUCER_ID
+    """Whose the id was before the last change; the same one, unless its epochs were used up."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """Whose it is once the transaction has ended, where this one's epochs are used up."""
+    producer_epoch: int = NO_EPOCH
+    """-1: nobody was told of it yet."""
+    last_producer_epoch: int = NO_EPOCH
+    """What the producer may still name, if it did not hear of its last epoch; not written down."""
+    timeout_ms: int
+    state: TransactionState = TransactionState.EMPTY
+    partitions: frozenset[TransactionPartition] = frozenset()
+    start_ms: int = NOT_STARTED
+    last_update_ms: int
+    client_transaction_version: int = 0
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        """This epoch is the last one of its producer id."""
+        return self.producer_epoch >= EPOCH_MAX - 1
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """When the transaction is aborted if it is still open; None: none is."""
+        is_open = self.state is TransactionState.ONGOING
+        return self.start_ms + self.timeout_ms if is_open else None
+
+    def changed(self, **fields: Any) -> TransactionMetadata:
+        """What it becomes with the next record."""
+        return replace(self, previous_producer_id=self.producer_id, **fields)
+
+
+def record_of(transactional_id: str, metadata: TransactionMetadata) -> TransactionRecord:
+    """What is written; of an id that is dead a tombstone."""
+    key = TransactionLogKey(transactional_id=transactional_id)
+    if metadata.state is TransactionState.DEAD:
+        return TransactionRecord(key, None)
+    is_empty = metadata.state is TransactionState.EMPTY
+    return TransactionRecord(
+        key,
+        TransactionLogValue(
+            producer_id=metadata.producer_id,
+            previous_producer_id=metadata.previous_producer_id,
+            next_producer_id=metadata.next_producer_id,
+            producer_epoch=metadata.producer_epoch,
+            transaction_timeout_ms=metadata.timeout_ms,
+            transaction_status=metadata.state,
+            transaction_partitions=None if is_empty else _by_topic(metadata.partitions),
+            transaction_last_update_timestamp_ms=metadata.last_update_ms,
+            transaction_start_timestamp_ms=metadata.start_ms,
+            client_transaction_version=metadata.client_transaction_version,
+        ),
+    )
+
+
+def metadata_of(value: TransactionLogValue) -> TransactionMetadata:
+    """What a record says.
+
+    Raises:
+        UnknownRecord: its state is none that this release writes.
+    """
+    if value.transaction_status not in WRITTEN:
+        raise UnknownRecord(f"TransactionLogValue with status {value.transaction_status}")
+    return TransactionMetadata(
+        producer_id=value.producer_id,
+        previous_producer_id=value.previous_producer_id,
+        next_producer_id=value.next_producer_id,
+        producer_epoch=value.producer_epoch,
+        timeout_ms=value.transaction_timeout_ms,
+        state=TransactionState(value.transaction_status),
+        partitions=frozenset(
+            TransactionPartition(topic.topic, partition)
+            for topic in value.transaction_partitions or ()
+            for partition in topic.partition_ids
+        ),
+        start_ms=value.transaction_start_timestamp_ms,
+        last_update_ms=value.transaction_last_update_timestamp_ms,
+        client_transaction_version=value.client_transaction_version,
+    )
+
+
+def _by_topic(partitions: frozenset[TransactionPartition]) -> tuple[TransactionPartitions, ...]:
+    by_topic = itertools.groupby(sorted(partitions), key=lambda each: each.topic)
+    return tuple(
+        TransactionPartitions(topic=topic, partition_ids=tuple(each.partition for each in those))
+        for topic, those in by_topic
+    )
