@@ -1,0 +1,99 @@
+"""A program of `transaction_program.py` over all its lives: started again whenever it has failed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.harness.broker_process import CHECKOUT
+from tests.harness.transaction_history import Transaction, read_transactions
+from tests.harness.transaction_java import transactions_command
+
+SILENT_SECONDS_MAX = 15.0
+
+
+class ProgramProcess:
+    """A program over all its lives."""
+
+    def __init__(self, folder: Path, name: str, command: Callable[[int], list[str]]) -> None:
+        # Constant after construction.
+        self.name = name
+        self._folder = folder
+        self._command = command
+        # State.
+        self.lives = 0
+        self.stalls = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._heard = (0, 0.0)
+
+    def start(self) -> None:
+        """One life more."""
+        with self._output(self.lives).open("wb") as output, self._errors().open("ab") as errors:
+            self._process = subprocess.Popen(
+                self._command(self.lives), cwd=CHECKOUT, stdout=output, stderr=errors
+            )
+        self.lives += 1
+        self._heard = (0, time.monotonic())
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def tend(self) -> None:
+        """Start it again if it has failed, or kill it first if nothing has been heard of it for long."""
+        if self._process is None:
+            return
+        code = self._process.poll()
+        if code is None and self._is_silent():
+            self.stalls += 1
+            self.kill()
+            self.start()
+        elif code:
+            self.start()
+
+    def is_done(self) -> bool:
+        """Whether it has ended as it should."""
+        return self._process is not None and self._process.poll() == 0
+
+    def stop(self) -> None:
+        """SIGTERM; whoever does not obey is killed, and may leave a transaction open."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(SILENT_SECONDS_MAX)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def transactions(self) -> list[Transaction]:
+        """Of all its lives."""
+        lines: list[str] = []
+        for life in range(self.lives):
+            lines += self._output(life).read_text().splitlines(keepends=True)
+        return read_transactions(self.name, lines)
+
+    def complaints(self) -> str:
+        return self._errors().read_text()[-3000:]
+
+    def _is_silent(self) -> bool:
+        size = self._output(self.lives - 1).stat().st_size
+        if size != self._heard[0]:
+            self._heard = (size, time.monotonic())
+        return time.monotonic() > self._heard[1] + SILENT_SECONDS_MAX
+
+    def _output(self, life: int) -> Path:
+        return self._folder / f"{self.name}.{life}"
+
+    def _errors(self) -> Path:
+        return self._folder / f"{self.name}.err"
+
+
+def program_command(client: str) -> list[str]:
+    """What runs a program, but for the address and the settings."""
+    if client.startswith("java-"):
+        return transactions_command(client.removeprefix("java-"))
+    return [sys.executable, "-m", "tests.harness.transaction_program", client]

@@ -1,0 +1,216 @@
+"""One random history: programs consume, transform and produce while they and their broker are killed.
+
+Feeders write `in-SEED` in transactions; every worker of a group copies its partitions into
+`journal-SEED`, which keeps everything, and `table-SEED`, which is compacted all the while. When all
+that was fed is handled, a reader reads everything, the table is cleaned to its end, and others read.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tests.harness.broker_process import BrokerProcess
+from tests.harness.clients import create_topic
+from tests.harness.transaction_history import GroupPlace, History, Place, Snapshot
+from tests.harness.transaction_plan import PARTITIONS, Plan, Work
+from tests.harness.transaction_process import ProgramProcess, program_command
+from tests.harness.transaction_reader import read_committed
+
+SECONDS_MAX = 60.0
+TABLE_CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0",
+    "delete.retention.ms": "86400000",
+}
+
+
+class NotSettled(AssertionError):
+    """A history did not come to rest in time; the message says where it stands."""
+
+
+@dataclass
+class TransactionRun:
+    """A history that is being made."""
+
+    folder: Path
+    broker: BrokerProcess
+    plan: Plan
+    clean: Callable[[str], None]
+    """Wait until a topic is clean up to its end."""
+    readers: tuple[str, ...] = ("confluent-kafka",)
+    """Clients that read everything at last."""
+    snapshots: list[Snapshot] = field(default_factory=list)
+    looks: list[dict[GroupPlace, int]] = field(default_factory=list)
+    programs: list[ProgramProcess] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 2})
+
+    def run(self) -> History:
+        """Make the whole history."""
+        self._create()
+        self._begin()
+        try:
+            self._live()
+            self._settle()
+        finally:
+            for program in self.programs:
+                program.stop()
+        self._look()
+        self.clean(self._topic("table"))
+        for client in self.readers:
+            self._look(client)
+        transactions = [each for program in self.programs for each in program.transactions()]
+        return History(
+            {each.name: each for each in transactions},
+            self.snapshots,
+            self.looks,
+            compacted=frozenset({self._topic("table")}),
+        )
+
+    # The course of it.
+
+    def _create(self) -> None:
+        for word in ("in", "journal"):
+            create_topic(self._bootstrap, self._topic(word), partitions=PARTITIONS)
+        create_topic(
+            self._bootstrap, self._topic("table"), partitions=PARTITIONS, config=TABLE_CONFIG
+        )
+
+    def _begin(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for number, work in enumerate(self.plan.works):
+            name = f"{self.plan.seed}-{number}-{work.client}"
+            program = ProgramProcess(self.folder, name, self._command(name, number, work))
+            self.programs.append(program)
+            program.start()
+
+    def _live(self) -> None:
+        choices = random.Random(self.plan.seed)
+        start_s = time.monotonic()
+        for moment_s, kind in self.plan.events:
+            while time.monotonic() < start_s + moment_s:
+                time.sleep(0.02)
+                self._tend()
+            if kind == "look":
+                self._look()
+            elif kind == "broker":
+                self.broker.kill()
+                self.broker.start()
+            else:
+                victim = choices.choice(self.programs)
+                if not victim.is_done():
+                    victim.kill()
+                    victim.start()
+
+    def _settle(self) -> None:
+        """Until all that was fed is handled by every group."""
+        deadline_s = time.monotonic() + SECONDS_MAX
+        while not self._is_settled():
+            if time.monotonic() > deadline_s:
+                complaints = "\n".join(each.complaints() for each in self.programs)
+                raise NotSettled(f"seed {self.plan.seed}: {self._offsets()}; {complaints}")
+            self._tend()
+            time.sleep(0.1)
+
+    def _is_settled(self) -> bool:
+        feeders = [each for each, work in self._pairs() if work.group == "-"]
+        if not all(each.is_done() for each in feeders):
+            return False
+        inputs = [(self._topic("in"), partition) for partition in range(PARTITIONS)]
+        given = read_committed(self._bootstrap, inputs, "settle").records
+        ends = {place: records[-1].offset + 1 for place, records in given.items() if records}
+        wanted = {(group, place): end for place, end in ends.items() for group in self._groups()}
+        return self._offsets() == wanted
+
+    def _tend(self) -> None:
+        for program in self.programs:
+            program.tend()
+
+    def _look(self, client: str = "confluent-kafka") -> None:
+        self.looks.append(self._offsets())
+        reader = f"reader {len(self.snapshots)}, {client}"
+        self.snapshots.append(read_committed(self._bootstrap, self._places(), reader, client))
+
+    # What is asked.
+
+    def _offsets(self) -> dict[GroupPlace, int]:
+        """What the groups have committed, once no transaction that is open may change it."""
+        deadline_s = time.monotonic() + SECONDS_MAX
+        while True:
+            try:
+                return stable_offsets(self._admin, self._groups())
+            except (KafkaException, TimeoutError) as error:
+                if time.monotonic() > deadline_s:
+                    raise NotSettled(f"seed {self.plan.seed}: offsets: {error}") from error
+            self._tend()
+            time.sleep(0.05)
+
+    def _groups(self) -> list[str]:
+        return sorted({work.group for work in self.plan.works} - {"-"})
+
+    def _pairs(self) -> list[tuple[ProgramProcess, Work]]:
+        return list(zip(self.programs, self.plan.works, strict=True))
+
+    def _topic(self, word: str) -> str:
+        return f"{word}-{self.plan.seed}"
+
+    def _places(self) -> list[Place]:
+        words = ("in", "journal", "table")
+        return [(self._topic(word), part) for word in words for part in range(PARTITIONS)]
+
+    @property
+    def _bootstrap(self) -> str:
+        return self.broker.bootstrap_servers
+
+    def _command(self, name: str, number: int, work: Work) -> Callable[[int], list[str]]:
+        settings = {
+            "transactional.id": name,
+            "seed": f"{self.plan.seed * 100 + number}",
+            "partitions": f"{PARTITIONS}",
+            **(self._feeder() if work.group == "-" else self._worker(work)),
+        }
+        return lambda life: [
+            *program_command(work.client),
+            self._bootstrap,
+            *(f"{name}={value}" for name, value in {**settings, "life": f"{life}"}.items()),
+        ]
+
+    def _feeder(self) -> Mapping[str, str]:
+        return {"outputs": self._topic("in"), "transactions": "40"}
+
+    def _worker(self, work: Work) -> Mapping[str, str]:
+        inputs = (f"{self._topic('in')}:{partition}" for partition in work.partitions)
+        return {
+            "outputs": f"{self._topic('journal')},{self._topic('table')}",
+            "group": work.group,
+            "inputs": ",".join(inputs),
+            **({"member": "yes"} if work.is_member else {}),
+        }
+
+
+def stable_offsets(admin: AdminClient, groups: Sequence[str]) -> dict[GroupPlace, int]:
+    """What groups have committed.
+
+    Raises:
+        KafkaException: there is an offset in an open transaction, or the group is being loaded.
+        TimeoutError: the broker has not answered.
+    """
+    found: dict[GroupPlace, int] = {}
+    for group in groups:
+        asked = [ConsumerGroupTopicPartitions(group)]
+        (future,) = admin.list_consumer_group_offsets(asked, require_stable=True).values()
+        for part in future.result(10).topic_partitions:
+            if part.error is not None:
+                raise KafkaException(part.error)
+            if part.offset >= 0:
+                found[group, (part.topic, part.partition)] = part.offset
+    return found
