@@ -29,7 +29,7 @@ async def init(transactions: TransactionCoordinator, transactional_id: str = "tx
 
 
 async def complete(transactions: TransactionCoordinator, transactional_id: str = "tx") -> None:
-    while state_of(transactions, transactional_id).is_prepared:
+    while state_of(transactions, transactional_id).is_prepared:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
 
 
