@@ -6,15 +6,18 @@ The transcripts beside this file were recorded with a Kafka 4.3.0 broker, by
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipeline.jars import JarsUnavailable
+from protocol.api_keys import APIS
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.tool_transcript import read_steps, run_step
 
+API_LINE = re.compile(r"^\t(\w+)\((\d+)\): (\d+)(?: to (\d+))? \[usable: (\d+)\]", re.MULTILINE)
 TRANSCRIPTS = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
 
@@ -37,3 +40,14 @@ def test_the_tools_say_what_they_say_to_apache_kafka(
 
     for step in steps:
         assert run_step(step, tools, bootstrap) == step
+
+
+def test_the_versions_that_the_tool_finds_are_those_served_and_its_client_knows_them_all(
+    tools: KafkaTools,
+) -> None:
+    found = API_LINE.findall(tools.run("kafka-broker-api-versions").output)
+
+    assert [(name, int(key), int(low), int(high or low)) for name, key, low, high, _ in found] == [
+        (api.name, api.key, api.version_min, api.version_max) for api in APIS.values()
+    ]
+    assert all(usable == (high or low) for _, _, low, high, usable in found)

@@ -20,8 +20,15 @@ TOOLS = {
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
 }
 """The classes behind the scripts in Kafka's bin/."""
+WITH_SUBCOMMANDS = {"kafka-cluster"}
+"""Those whose first word is a command; options come after it."""
+GIVEN_FILE = "<given>"
+"""As a word of a command: the path of a file that holds what is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +48,13 @@ class KafkaTools(JavaProgram):
         self._bootstrap = bootstrap
 
     def run(self, tool: str, *arguments: str, given: str = "") -> Ran:
-        """Run a tool to its end, with `given` on its standard input."""
-        words = [TOOLS[tool], "--bootstrap-server", self._bootstrap, *arguments]
-        line = " ".join(_encoded(word) for word in words)
+        """Run a tool to its end, with `given` on its standard input and in GIVEN_FILE."""
+        given_file = self._folder / "given"
+        given_file.write_text(given)
+        words = [str(given_file) if word == GIVEN_FILE else word for word in arguments]
+        place = 1 if tool in WITH_SUBCOMMANDS else 0
+        words[place:place] = ["--bootstrap-server", self._bootstrap]
+        line = " ".join(_encoded(word) for word in (TOOLS[tool], *words))
         answer = self._answers(f"{line} - {_encoded(given)}").readline()
         if not answer:
             raise self._ended(tool)

@@ -3,7 +3,7 @@
 A transcript is commands, each with what it was given and what it printed:
 
     $ kafka-console-producer --topic t
-    < a line of its standard input
+    < a line of its standard input, and of the file <given>
     a line of its output
     ! a line of its standard error, stack traces left out
     -> its exit code
@@ -25,6 +25,9 @@ from tests.harness.kafka_tools import KafkaTools
 VOLATILE = (
     (re.compile(r"(TopicId: )\S+"), r"\1<id>"),
     (re.compile(r'("logDir":)"[^"]*"'), r"\1<path>"),
+    (re.compile(r"^(Cluster ID: )\S+"), r"\1<id>"),
+    # Which versions of which APIs there are is our own affair; that they are listed is not.
+    (re.compile(r"^(\t\w+\(\d+\): )(UNSUPPORTED|[^,]*\])"), r"\1<versions>"),
     (re.compile(r"(LastTimestamp\S*\s+)\d+"), r"\1<ms>"),
     (re.compile(r"\b\d{13}\b"), "<ms>"),
     # Columns are as wide as what is in them, a port for one.
@@ -66,11 +69,12 @@ def run_step(step: Step, tools: KafkaTools, bootstrap: str) -> Step:
 
 def _lines(text: str, bootstrap: str) -> Iterator[str]:
     text = text.replace(bootstrap, "<bootstrap>")
+    host, _, port = bootstrap.rpartition(":")
     for line in text.splitlines():
         if line.strip() and not STACK_LINE.search(line):
             for pattern, instead in VOLATILE:
                 line = pattern.sub(instead, line)
-            yield line.rstrip()
+            yield line.replace(f"{host} {port}", "<host> <port>").rstrip()
 
 
 def _record(path: Path, tools: KafkaTools, bootstrap: str) -> None:
