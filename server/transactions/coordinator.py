@@ -153,38 +153,39 @@ class TransactionCoordinator:
         )
         return await self._carry_out(entry, outcome)
 
-    async def add_partitions(
+    def add_partitions(
         self,
         transactional_id: str,
         producer: Producer,
         partitions: frozenset[TransactionPartition],
         *,
         transaction_version: int = 0,
-    ) -> ErrorCode:
-        """Let a transaction write to partitions."""
+    ) -> Awaitable[Outcome]:
+        """Let a transaction write to partitions, in this turn; what is returned resolves then."""
         entry = self._known(transactional_id)
         if isinstance(entry, ErrorCode):
-            return entry
+            return _now(Outcome(entry))
         outcome = entry.transaction.add_partitions(
             producer,
             partitions,
             transaction_version=transaction_version,
             now_ms=self.table.now_ms(),
         )
-        return (await self._carry_out(entry, outcome)).error_code
+        return self._carry_out(entry, outcome)
 
     async def end(
         self, transactional_id: str, producer: Producer, *, is_commit: bool, bumps_epoch: bool
-    ) -> Outcome:
-        """Commit or abort a transaction; its markers follow."""
+    ) -> Awaitable[Outcome]:
+        """Commit or abort a transaction; what is returned resolves when that is decided for good,
+        and the markers follow."""
         try:
             spare_id = await self._spare_id(transactional_id) if bumps_epoch else NO_PRODUCER_ID
         except StorageError as error:
             _log.error("transactional id %r: %s", transactional_id, error)
-            return Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return _now(Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         entry = self._known(transactional_id)
         if isinstance(entry, ErrorCode):
-            return Outcome(entry)
+            return _now(Outcome(entry))
         outcome = entry.transaction.end(
             producer,
             is_commit=is_commit,
@@ -192,7 +193,7 @@ class TransactionCoordinator:
             spare_producer_id=spare_id,
             now_ms=self.table.now_ms(),
         )
-        return await self._carry_out(entry, outcome)
+        return self._carry_out(entry, outcome)
 
     async def _spare_id(self, transactional_id: str) -> int:
         entry = self._find(transactional_id)
@@ -251,18 +252,14 @@ class TransactionCoordinator:
 
     # Steps.
 
-    async def _carry_out(self, entry: TransactionEntry, outcome: Outcome) -> Outcome:
-        """What to answer, once what it says is durable."""
+    def _carry_out(self, entry: TransactionEntry, outcome: Outcome) -> Awaitable[Outcome]:
+        """Append what a step comes to now; what is returned resolves when it is durable."""
         if outcome.metadata is None:
-            return outcome
-        error = await asyncio.shield(self._write(entry, outcome))
-        return outcome if error is ErrorCode.NONE else Outcome(error)
-
-    def _write(self, entry: TransactionEntry, outcome: Outcome) -> asyncio.Task[ErrorCode]:
-        """Append what a step comes to now; the rest when it is durable."""
+            return _now(outcome)
         entry.transaction.begin(outcome)
-        task = asyncio.create_task(self._written(entry, self._append(entry)))
-        return self._kept(task, self._under_way)
+        task = asyncio.create_task(self._written(entry, outcome, self._append(entry)))
+        # It goes on, whoever stops waiting.
+        return asyncio.shield(self._kept(task, self._under_way))
 
     def _append(self, entry: TransactionEntry) -> Awaitable[int]:
         """Append what is pending; what is returned raises whatever goes wrong."""
@@ -277,7 +274,9 @@ class TransactionCoordinator:
         except StorageError as error:
             return _failed(error)
 
-    async def _written(self, entry: TransactionEntry, appended: Awaitable[int]) -> ErrorCode:
+    async def _written(
+        self, entry: TransactionEntry, outcome: Outcome, appended: Awaitable[int]
+    ) -> Outcome:
         transaction = entry.transaction
         try:
             await appended
@@ -286,12 +285,12 @@ class TransactionCoordinator:
             transaction.failed()
             self._not_written(entry)
             is_ours = isinstance(error, RecordsTooLarge)
-            return (
+            return Outcome(
                 ErrorCode.UNKNOWN_SERVER_ERROR if is_ours else ErrorCode.COORDINATOR_NOT_AVAILABLE
             )
         transaction.written()
         self._settled(entry)
-        return ErrorCode.NONE
+        return outcome
 
     def _not_written(self, entry: TransactionEntry) -> None:
         """Nothing has changed: a transaction that is to be aborted is, later."""
@@ -348,7 +347,7 @@ class TransactionCoordinator:
         outcome = entry.transaction.time_out(self.table.now_ms())
         if outcome.metadata is not None:
             _log.info("%r is aborted: its transaction took too long", transactional_id)
-            self._write(entry, outcome)
+            self._carry_out(entry, outcome)
         elif entry.transaction.pending is None:
             self._deadlines.set(transactional_id, entry.transaction.metadata.deadline_ms)
 
@@ -398,6 +397,12 @@ def transactions_of(
     )
     markers = Markers(topics, group_commit, now_ms=clock.now_ms, offsets_ended=offsets_ended)
     return TransactionCoordinator(topic, table, markers, producer_ids, settings)
+
+
+def _now(outcome: Outcome) -> Awaitable[Outcome]:
+    future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    future.set_result(outcome)
+    return future
 
 
 def _failed(error: StorageError) -> Awaitable[int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -117,7 +118,12 @@ def record_of(transactional_id: str, metadata: TransactionMetadata) -> Transacti
             producer_epoch=metadata.producer_epoch,
             transaction_timeout_ms=metadata.timeout_ms,
             transaction_status=metadata.state,
-            transaction_partitions=None if is_empty else _by_topic(metadata.partitions),
+            transaction_partitions=None
+            if is_empty
+            else tuple(
+                TransactionPartitions(topic=topic, partition_ids=partitions)
+                for topic, partitions in by_topic(metadata.partitions)
+            ),
             transaction_last_update_timestamp_ms=metadata.last_update_ms,
             transaction_start_timestamp_ms=metadata.start_ms,
             client_transaction_version=metadata.client_transaction_version,
@@ -151,9 +157,7 @@ def metadata_of(value: TransactionLogValue) -> TransactionMetadata:
     )
 
 
-def _by_topic(partitions: frozenset[TransactionPartition]) -> tuple[TransactionPartitions, ...]:
-    by_topic = itertools.groupby(sorted(partitions), key=lambda each: each.topic)
-    return tuple(
-        TransactionPartitions(topic=topic, partition_ids=tuple(each.partition for each in those))
-        for topic, those in by_topic
-    )
+def by_topic(partitions: Iterable[TransactionPartition]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Each topic with the numbers of its partitions, both in order."""
+    for topic, those in itertools.groupby(sorted(partitions), key=lambda each: each.topic):
+        yield topic, tuple(each.partition for each in those)

@@ -45,7 +45,7 @@ def state_of(
 async def end(
     transactions: TransactionCoordinator, producer: Producer, *, is_commit: bool
 ) -> Outcome:
-    return await transactions.end("tx", producer, is_commit=is_commit, bumps_epoch=False)
+    return await (await transactions.end("tx", producer, is_commit=is_commit, bumps_epoch=False))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,8 @@ async def test_a_transaction_ends_with_a_marker_in_each_of_its_partitions(
         await served.create("orders", 2)
         transactions = served.broker.transactions
         producer = await init(transactions)
-        assert await transactions.add_partitions("tx", producer, ORDERS) is ErrorCode.NONE
+        added = await transactions.add_partitions("tx", producer, ORDERS)
+        assert added.error_code is ErrorCode.NONE
         assert (await end(transactions, producer, is_commit=is_commit)).error_code is ErrorCode.NONE
         await complete(transactions)
 
