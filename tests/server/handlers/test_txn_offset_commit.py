@@ -1,0 +1,179 @@
+"""TxnOffsetCommit: offsets that hold when a producer's transaction is committed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from protocol.request import RequestHeader
+from server.connection import Connection
+from server.coordinator_topic import OFFSETS_TOPIC
+from server.dispatch import RequestContext
+from server.handlers.txn_offset_commit import handle
+from server.producer import Producer
+from server.transactions.metadata import TransactionPartition
+from server.transactions.transaction_table import TransactionEntry
+from tests.harness.served_broker import ServedBroker, serving_broker
+
+VERSIONS = range(4)
+ID = "copier"
+FEW = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
+"""Partitions of the topics of both coordinators: they are quickly made."""
+
+
+async def begun(served: ServedBroker, group: str = "g") -> Producer:
+    """A producer whose transaction has the group's partition of `__consumer_offsets` in it."""
+    broker = served.broker
+    await broker.transactions.table.loads.loaded()
+    given = await broker.transactions.init_producer_id(ID, 60_000)
+    assert given.error_code is ErrorCode.NONE
+    await broker.groups.topic.ensure()
+    place = TransactionPartition(OFFSETS_TOPIC, broker.groups.topic.partition_of(group))
+    added = await broker.transactions.add_partitions(ID, given.producer, frozenset({place}))
+    assert added.error_code is ErrorCode.NONE
+    return given.producer
+
+
+async def end(served: ServedBroker, producer: Producer, *, is_commit: bool) -> None:
+    """End the transaction, and wait until its markers are there."""
+    transactions = served.broker.transactions
+    await transactions.end(ID, producer, is_commit=is_commit, bumps_epoch=False)
+    entry = transactions.table.find(ID)
+    assert isinstance(entry, TransactionEntry)
+    while not entry.transaction.metadata.state.is_complete:  # noqa: ASYNC110 - no event says so
+        await asyncio.sleep(0.001)
+
+
+def topic(name: str, *partitions: int, metadata: str | None = None) -> TxnOffsetCommitRequestTopic:
+    return TxnOffsetCommitRequestTopic(
+        name=name,
+        partitions=tuple(
+            TxnOffsetCommitRequestPartition(
+                partition_index=each, committed_offset=5 + each, committed_metadata=metadata
+            )
+            for each in partitions
+        ),
+    )
+
+
+async def answered(
+    served: ServedBroker,
+    producer: Producer,
+    *topics: TxnOffsetCommitRequestTopic,
+    version: int = 3,
+    group: str = "g",
+    generation: int = -1,
+) -> dict[tuple[str, int], ErrorCode]:
+    """What is answered for each partition."""
+    request = TxnOffsetCommitRequest(
+        transactional_id=ID,
+        group_id=group,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        generation_id=generation,
+        topics=topics,
+    )
+    header = RequestHeader(
+        api_key=request.api_key, api_version=version, correlation_id=1, client_id=None
+    )
+    context = RequestContext(served.broker, header, cast("Connection", None))
+    response = await handle(request, context)
+    return {
+        (each.name, partition.partition_index): ErrorCode(partition.error_code)
+        for each in response.topics
+        for partition in each.partitions
+    }
+
+
+async def committed(served: ServedBroker, group: str = "g") -> dict[tuple[str, int], int]:
+    offsets = served.broker.offsets.fetch(group)
+    assert not isinstance(offsets, ErrorCode)
+    return {
+        (name, partition): found.offset
+        for name, partitions in offsets.by_topic().items()
+        for partition, found in partitions.items()
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("is_commit", [True, False])
+async def test_offsets_hold_when_their_transaction_is_committed(
+    tmp_path: Path, version: int, is_commit: bool
+) -> None:
+    async with serving_broker(tmp_path, **FEW) as served:
+        await served.create("orders", 2)
+        producer = await begun(served)
+
+        codes = await answered(served, producer, topic("orders", 0, 1), version=version)
+
+        assert codes == {("orders", 0): ErrorCode.NONE, ("orders", 1): ErrorCode.NONE}
+        assert await committed(served) == {}
+        await end(served, producer, is_commit=is_commit)
+        assert await committed(served) == (
+            {("orders", 0): 5, ("orders", 1): 6} if is_commit else {}
+        )
+
+
+async def test_what_is_wrong_with_a_partition_is_said_of_it_alone(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **FEW, offset_metadata_max_bytes="3") as served:
+        await served.create("orders", 2)
+        producer = await begun(served)
+        assert await answered(
+            served,
+            producer,
+            topic("orders", 0, 2, -1),
+            topic("orders", 1, metadata="four"),
+            topic("nowhere", 0),
+        ) == {
+            ("orders", 0): ErrorCode.NONE,
+            ("orders", 1): ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            ("orders", 2): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("orders", -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+
+
+async def test_a_request_that_is_wrong_as_a_whole_commits_nothing(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **FEW) as served:
+        await served.create("orders")
+        producer = await begun(served)
+        one = topic("orders", 0)
+
+        async def refused(who: Producer = producer, **how: object) -> ErrorCode:
+            (code,) = (await answered(served, who, one, **how)).values()  # type: ignore[arg-type]
+            return code
+
+        assert await refused(group="") == ErrorCode.INVALID_GROUP_ID
+        assert await refused(generation=1) == ErrorCode.ILLEGAL_GENERATION
+        assert await refused(Producer(producer.id, 7)) == ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await refused(Producer(77, 0)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        await end(served, producer, is_commit=True)
+        assert await refused() == ErrorCode.INVALID_TXN_STATE
+        assert len(served.broker.groups.table) == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
+    ],
+)
+async def test_producers_that_do_not_know_of_loading_are_told_to_ask_again(
+    tmp_path: Path, version: int, expected: ErrorCode
+) -> None:
+    async with serving_broker(tmp_path, **FEW) as served:
+        await served.create("orders")
+        producer = await begun(served)
+        served.broker.groups.table.loads._loading.update(range(50))
+        codes = await answered(served, producer, topic("orders", 0), version=version)
+        assert codes == {("orders", 0): expected}
