@@ -27,6 +27,7 @@ class ProgramProcess:
         self.lives = 0
         self.stalls = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._zombies: list[subprocess.Popen[bytes]] = []
         self._heard = (0, 0.0)
 
     def start(self) -> None:
@@ -43,6 +44,12 @@ class ProgramProcess:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def start_beside_itself(self) -> None:
+        """One life more while the one before goes on: the broker must fence that."""
+        if self._process is not None:
+            self._zombies.append(self._process)
+        self.start()
 
     def tend(self) -> None:
         """Start it again if it has failed, or kill it first if nothing has been heard of it for long."""
@@ -68,6 +75,9 @@ class ProgramProcess:
                 self._process.wait(SILENT_SECONDS_MAX)
             except subprocess.TimeoutExpired:
                 self.kill()
+        for zombie in self._zombies:
+            zombie.kill()
+            zombie.wait()
 
     def transactions(self) -> list[Transaction]:
         """Of all its lives."""

@@ -60,11 +60,12 @@ def read_committed(
     return Snapshot(reader, ends, records)
 
 
-def confluent_consumer(bootstrap: str) -> Consumer:
+def confluent_consumer(bootstrap: str, group: str = "none: partitions are assigned") -> Consumer:
+    """A read_committed one that commits nothing."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "unused: partitions are assigned",
+            "group.id": group,
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicPartition
 
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import create_topic
-from tests.harness.transaction_history import GroupPlace, History, Place, Snapshot
+from tests.harness.transaction_history import GroupPlace, History, Outcome, Place, Snapshot
 from tests.harness.transaction_plan import PARTITIONS, Plan, Work
 from tests.harness.transaction_process import ProgramProcess, program_command
-from tests.harness.transaction_reader import read_committed
+from tests.harness.transaction_reader import confluent_consumer, read_committed
 
 SECONDS_MAX = 60.0
+OFFSETS_SECONDS_MAX = 2.0
 TABLE_CONFIG = {
     "cleanup.policy": "compact",
     "segment.ms": "100",
@@ -51,9 +52,6 @@ class TransactionRun:
     looks: list[dict[GroupPlace, int]] = field(default_factory=list)
     programs: list[ProgramProcess] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self._admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 2})
-
     def run(self) -> History:
         """Make the whole history."""
         self._create()
@@ -74,6 +72,15 @@ class TransactionRun:
             self.snapshots,
             self.looks,
             compacted=frozenset({self._topic("table")}),
+        )
+
+    def summary(self) -> str:
+        """How many lives its programs had, how often they hung, and what became of transactions."""
+        ends = Counter(each.outcome for program in self.programs for each in program.transactions())
+        lives = [program.lives for program in self.programs]
+        stalls = sum(program.stalls for program in self.programs)
+        return f"{lives} lives, {stalls} hung, " + ", ".join(
+            f"{ends[end]} {end}" for end in Outcome
         )
 
     # The course of it.
@@ -106,10 +113,16 @@ class TransactionRun:
                 self.broker.kill()
                 self.broker.start()
             else:
-                victim = choices.choice(self.programs)
-                if not victim.is_done():
-                    victim.kill()
-                    victim.start()
+                self._disturb(choices.choice(self.programs), kind)
+
+    def _disturb(self, victim: ProgramProcess, kind: str) -> None:
+        if victim.is_done():
+            return
+        if kind == "zombie":
+            victim.start_beside_itself()
+        else:
+            victim.kill()
+            victim.start()
 
     def _settle(self) -> None:
         """Until all that was fed is handled by every group."""
@@ -125,8 +138,7 @@ class TransactionRun:
         feeders = [each for each, work in self._pairs() if work.group == "-"]
         if not all(each.is_done() for each in feeders):
             return False
-        inputs = [(self._topic("in"), partition) for partition in range(PARTITIONS)]
-        given = read_committed(self._bootstrap, inputs, "settle").records
+        given = read_committed(self._bootstrap, self._inputs(), "settle").records
         ends = {place: records[-1].offset + 1 for place, records in given.items() if records}
         wanted = {(group, place): end for place, end in ends.items() for group in self._groups()}
         return self._offsets() == wanted
@@ -145,14 +157,17 @@ class TransactionRun:
     def _offsets(self) -> dict[GroupPlace, int]:
         """What the groups have committed, once no transaction that is open may change it."""
         deadline_s = time.monotonic() + SECONDS_MAX
-        while True:
-            try:
-                return stable_offsets(self._admin, self._groups())
-            except (KafkaException, TimeoutError) as error:
-                if time.monotonic() > deadline_s:
-                    raise NotSettled(f"seed {self.plan.seed}: offsets: {error}") from error
-            self._tend()
-            time.sleep(0.05)
+        found: dict[GroupPlace, int] = {}
+        for group in self._groups():
+            while True:
+                try:
+                    found |= stable_offsets(self._bootstrap, group, self._inputs())
+                    break
+                except KafkaException as error:
+                    if time.monotonic() > deadline_s:
+                        raise NotSettled(f"seed {self.plan.seed}: offsets: {error}") from error
+                self._tend()
+        return found
 
     def _groups(self) -> list[str]:
         return sorted({work.group for work in self.plan.works} - {"-"})
@@ -162,6 +177,9 @@ class TransactionRun:
 
     def _topic(self, word: str) -> str:
         return f"{word}-{self.plan.seed}"
+
+    def _inputs(self) -> list[Place]:
+        return [(self._topic("in"), partition) for partition in range(PARTITIONS)]
 
     def _places(self) -> list[Place]:
         words = ("in", "journal", "table")
@@ -197,20 +215,18 @@ class TransactionRun:
         }
 
 
-def stable_offsets(admin: AdminClient, groups: Sequence[str]) -> dict[GroupPlace, int]:
-    """What groups have committed.
+def stable_offsets(bootstrap: str, group: str, places: Sequence[Place]) -> dict[GroupPlace, int]:
+    """What a group has committed.
 
     Raises:
         KafkaException: there is an offset in an open transaction, or the group is being loaded.
-        TimeoutError: the broker has not answered.
     """
-    found: dict[GroupPlace, int] = {}
-    for group in groups:
-        asked = [ConsumerGroupTopicPartitions(group)]
-        (future,) = admin.list_consumer_group_offsets(asked, require_stable=True).values()
-        for part in future.result(10).topic_partitions:
-            if part.error is not None:
-                raise KafkaException(part.error)
-            if part.offset >= 0:
-                found[group, (part.topic, part.partition)] = part.offset
-    return found
+    consumer = confluent_consumer(bootstrap, group)
+    try:
+        asked = [TopicPartition(*place) for place in places]
+        parts = consumer.committed(asked, OFFSETS_SECONDS_MAX)
+    finally:
+        consumer.close()
+    return {
+        (group, (part.topic, part.partition)): part.offset for part in parts if part.offset >= 0
+    }
