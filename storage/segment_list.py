@@ -59,6 +59,7 @@ class SegmentList:
     """The segments of one log and their manifest. Owned by its `PartitionLog`."""
 
     __slots__ = (
+        "_committed_clean_offset",
         "_directory_is_dirty",
         "_fs",
         "_identity",
@@ -100,6 +101,8 @@ class SegmentList:
         self.is_truncating = False
         """Whether the last kept segment has bytes yet that a truncation takes away."""
         self.log_start_offset = contents.log_start_offset
+        self.clean_offset = contents.clean_offset
+        """It moves with the segments, not with the manifest: who sees it sees what was cleaned."""
         self._version = contents.version
         # Rolls that no manifest lists: the sealed segment, and the producers at its end.
         self._rolled: list[tuple[Segment, ProducerStates]] = []
@@ -108,7 +111,7 @@ class SegmentList:
         self._unsynced: list[Segment] = [contents.segments[-1]]
         self._directory_is_dirty = False
         # State, changed under `commit_lock`: what the manifest says.
-        self.clean_offset = contents.clean_offset
+        self._committed_clean_offset = contents.clean_offset
         self._listed: tuple[Segment, ...] = contents.segments
         self._recovery_point = contents.recovery_point
         self._is_as_stopped = contents.is_as_stopped
@@ -259,7 +262,7 @@ class SegmentList:
         self._is_as_stopped = False
         self._states.write_epochs()
         start_offset = self.log_start_offset if log_start_offset is None else log_start_offset
-        clean_offset = self.clean_offset if clean_offset is None else clean_offset
+        clean_offset = self._committed_clean_offset if clean_offset is None else clean_offset
         clean_offset = max(clean_offset, start_offset)
         rows = self._rows(segments, recovery_point) if rows is None else rows
         manifest = Manifest(
@@ -276,7 +279,7 @@ class SegmentList:
         self._fs.replace_durably(path, encode(manifest))
         self._listed = tuple(segments)
         self._recovery_point = rows[-1]
-        self.clean_offset = clean_offset
+        self._committed_clean_offset = clean_offset
 
     def _rows(
         self, segments: Sequence[Segment], recovery_point: SegmentRow | None
@@ -333,6 +336,8 @@ class SegmentList:
             with self.state_lock:
                 self._check_generation(generation)
             self._commit(self._listed, clean_offset=clean_offset)
+            with self.state_lock:
+                self.clean_offset = self._committed_clean_offset
 
     def _check_generation(self, generation: int) -> None:
         if self.generation != generation:
@@ -343,6 +348,7 @@ class SegmentList:
         with self.state_lock:
             before = self.segments
             self.segments = swapped(before, sources, new)
+            self.clean_offset = self._committed_clean_offset
         after = set(self.segments)
         for segment in before:
             if segment not in after:
@@ -364,6 +370,7 @@ class SegmentList:
         with self.state_lock:
             self.log_start_offset = start_offset
             self.segments = self.segments[len(gone) :]
+            self.clean_offset = self._committed_clean_offset
         for segment in gone:
             segment.files.retire()
         self._states.forget_below(start_offset, self.segments[0].base_offset)
@@ -385,12 +392,12 @@ class SegmentList:
         for segment in cut.kept[-1:]:
             segment.files.sync()
         new = self._new_segment(cut.end_offset, self.active.created_ms)
-        gone = self._replace((*cut.kept, new), start_offset)
+        gone = self._replace((*cut.kept, new), start_offset, cut.end_offset)
         forget(cut.end_offset)
         self._commit(
             self.segments,
             rows=(*cut.rows, new.active_row()),
-            clean_offset=max(start_offset, min(self.clean_offset, cut.end_offset)),
+            clean_offset=self.clean_offset,
             truncate_to=cut.end_offset,
         )
         for segment in gone:
@@ -416,7 +423,9 @@ class SegmentList:
             if file is not None and (file.base_offset, file.version) not in listed:
                 unlink_if_there(self._fs, join(directory, name))
 
-    def _replace(self, kept: tuple[Segment, ...], start_offset: int) -> list[Segment]:
+    def _replace(
+        self, kept: tuple[Segment, ...], start_offset: int, end_offset: int
+    ) -> list[Segment]:
         """Go on with other segments; those that are no longer in the log."""
         with self.state_lock:
             gone = [segment for segment in self.segments if segment not in kept]
@@ -424,6 +433,7 @@ class SegmentList:
             self.is_truncating = True
             self.segments = kept
             self.log_start_offset = start_offset
+            self.clean_offset = max(start_offset, min(self.clean_offset, end_offset))
             self._unsynced = [kept[-1]]
         return gone
 

@@ -116,6 +116,33 @@ def test_clean_offset_moves_with_the_swap_that_says_so_and_is_durable(cleaning: 
     assert left.open().clean_offset == 9
 
 
+def test_clean_offset_is_seen_to_move_only_with_the_cleaned_segments(cleaning: Pass) -> None:
+    log, before = cleaning.log, cleaning.log.segments
+    seen: set[tuple[int, bool]] = set()
+    cleaning.disk.on_operation = lambda _action, _path: seen.add(
+        (log.clean_offset, log.segments == before)
+    )
+
+    cleaning.swap({1}, clean_offset=9)
+
+    assert seen == {(0, True), (9, False)}
+
+
+def test_clean_offset_is_never_seen_beyond_the_end_of_a_log_that_is_truncated(
+    cleaning: Pass,
+) -> None:
+    log = cleaning.log
+    log.commit_clean_offset(9, generation=cleaning.view.generation)
+    seen: set[tuple[int, int]] = set()
+    cleaning.disk.on_operation = lambda _action, _path: seen.add(
+        (log.clean_offset, log.log_end_offset)
+    )
+
+    log.truncate_to(7)
+
+    assert seen == {(9, 12), (7, 7)}
+
+
 def test_clean_offset_moves_alone_and_is_durable(cleaning: Pass) -> None:
     names = cleaning.names()
 
