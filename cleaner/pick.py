@@ -183,7 +183,9 @@ def assess(
     dirty = [row for row in rows if row.end_offset > first_dirty]
     lag = _lag_bound(dirty, config, now_ms)
     bounds = _bounds(log, first_dirty, [lag[:2], _lag_bytes_bound(log, dirty, config, now_ms)])
-    cleanable = [row for row in dirty if row.base_offset < bounds.first_uncleanable_offset]
+    # An open transaction may end the section anywhere, also where it begins.
+    end_offset = bounds.first_uncleanable_offset
+    cleanable = [row for row in dirty if first_dirty < end_offset > row.base_offset]
     horizon_ms = _horizon_ms(rows, bounds, remainder)
     if cleanable and not requested and _is_stuck(remainder, bounds):
         cleanable, bounds = [], _held_by_transaction(bounds)

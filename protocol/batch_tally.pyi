@@ -101,9 +101,16 @@ class BatchTally:
         the markers that raised its epoch.
         """
 
-    def transactions(self) -> list[tuple[int, int, bool]]:
+    @property
+    def aborted(self) -> list[tuple[int, int, int]]:
+        """Each ABORT that ends something, in order: the producer's id, the first offset of what it
+        ends, the marker's own. First offset -1: what was open before these batches, if anything was.
+        """
+
+    def transactions(self) -> list[tuple[int, int, bool, int]]:
         """Producers with transactions: the id, where the one begins that has no marker in these
-        batches (-1: none), and whether there is a marker, which ends what was open before them.
+        batches (-1: none), whether there is a marker, which ends what was open before them, and the
+        largest coordinator epoch of its markers (-1: none says one).
         """
 
 def sound_offset_entries(offsets: Buffer, positions: Buffer, *, span: int, size: int) -> int:

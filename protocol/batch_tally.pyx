@@ -23,20 +23,31 @@ from libc.string cimport memset
 
 from protocol.batch_scan import StopReason
 from protocol.record_format cimport (
+    ATTRIBUTE_CODEC_MASK,
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_TRANSACTIONAL,
     BATCH_BAD_CRC,
     BATCH_BAD_HEADER,
     BATCH_HEADER_SIZE,
     BATCH_OK,
+    RECORD_OK,
     batch_crc,
     batch_header,
+    load_int16,
+    load_int32,
     read_batch_header,
+    read_record,
+    record_view,
 )
 
 cdef enum:
     BATCHES_KEPT = 5
     OUT_OF_ORDER = BATCH_BAD_HEADER + 1
+    # A marker, as `protocol/control_record.py` draws it.
+    MARKER_KEY_SIZE = 4
+    MARKER_VALUE_SIZE = 6
+    MARKER_ABORT = 0
+    MARKER_COMMIT = 1
 
 
 cdef struct epoch_start:
@@ -52,6 +63,12 @@ cdef struct kept_batch:
     bint is_marker
 
 
+cdef struct aborted_range:
+    int64_t producer_id
+    int64_t first_offset
+    int64_t marker_offset
+
+
 # A producer, and its last batches: number n is at n % BATCHES_KEPT.
 cdef struct producer_tail:
     int64_t producer_id
@@ -59,6 +76,7 @@ cdef struct producer_tail:
     # The transaction that is open at the end: where it begins, -1 if here none does.
     int64_t open_since
     bint has_marker
+    int32_t coordinator_epoch
     kept_batch batches[BATCHES_KEPT]
 
 
@@ -95,6 +113,7 @@ cdef class BatchTally:
         int64_t offset_of_max_timestamp
         int64_t bytes_since_entry
         list epochs
+        list aborted
     cdef:
         int64_t base_offset
         int64_t index_interval_bytes
@@ -109,9 +128,11 @@ cdef class BatchTally:
         int64_t *entry_times
         int32_t *entry_time_offsets
         epoch_start *epoch_starts
+        aborted_range *aborted_ranges
         size_t entries
         size_t time_entries
         size_t epoch_count
+        size_t aborted_count
         # What earlier chunks have had.
         bytearray offsets
         bytearray positions
@@ -129,6 +150,7 @@ cdef class BatchTally:
         self.entry_offsets = self.entry_positions = self.entry_time_offsets = NULL
         self.entry_times = NULL
         self.epoch_starts = NULL
+        self.aborted_ranges = NULL
         self.producers = NULL
         self.table = NULL
 
@@ -138,6 +160,7 @@ cdef class BatchTally:
         free(self.entry_times)
         free(self.entry_time_offsets)
         free(self.epoch_starts)
+        free(self.aborted_ranges)
         free(self.producers)
         free(self.table)
 
@@ -168,6 +191,7 @@ cdef class BatchTally:
         self.time_indexed = last_entry_timestamp if self.has_time_entry else 0
         self.latest_epoch = INT64_MIN
         self.epochs = []
+        self.aborted = []
         self.offsets, self.positions = bytearray(), bytearray()
         self.times, self.time_offsets = bytearray(), bytearray()
         # Texts hash differently in each process, so nobody can choose ids that collide.
@@ -221,6 +245,7 @@ cdef class BatchTally:
                 self.producers[index].producer_id,
                 self.producers[index].open_since,
                 self.producers[index].has_marker,
+                self.producers[index].coordinator_epoch,
             )
             for index in range(self.producers_count)
             if self.producers[index].open_since >= 0 or self.producers[index].has_marker
@@ -244,7 +269,7 @@ cdef class BatchTally:
                 status = OUT_OF_ORDER
             if status != BATCH_OK:
                 break
-            self.take(&header)
+            self.take(&header, at)
             at += header.size
         stopped[0] = at
         return status
@@ -257,7 +282,7 @@ cdef class BatchTally:
             and header.last_offset - self.base_offset <= INT32_MAX
         )
 
-    cdef inline void take(self, const batch_header *header) noexcept nogil:
+    cdef inline void take(self, const batch_header *header, const uint8_t *batch) noexcept nogil:
         if header.record_count > 0 and header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
             self.offset_of_max_timestamp = header.last_offset
@@ -270,6 +295,8 @@ cdef class BatchTally:
             self.epoch_starts[self.epoch_count].start_offset = header.base_offset
             self.epoch_count += 1
         if header.producer_id >= 0 and header.base_offset >= self.producers_from:
+            if header.attributes & ATTRIBUTE_CONTROL:
+                self.end_transaction(header, batch)
             self.keep_batch(header)
         self.bytes_since_entry += header.size
         self.position += header.size
@@ -295,9 +322,11 @@ cdef class BatchTally:
         cdef producer_tail *producer = self.find_producer(header.producer_id)
         cdef kept_batch *batch
         cdef bint is_marker = header.attributes & ATTRIBUTE_CONTROL != 0
-        if is_marker:
-            producer.open_since, producer.has_marker = -1, True
-        elif header.attributes & ATTRIBUTE_TRANSACTIONAL and producer.open_since < 0:
+        if (
+            not is_marker
+            and header.attributes & ATTRIBUTE_TRANSACTIONAL
+            and producer.open_since < 0
+        ):
             producer.open_since = header.base_offset
         if is_marker and producer.batches_count > 0:
             batch = &producer.batches[(producer.batches_count - 1) % BATCHES_KEPT]
@@ -310,6 +339,37 @@ cdef class BatchTally:
         batch.base_sequence = header.base_sequence
         batch.producer_epoch = header.producer_epoch
         producer.batches_count += 1
+
+    cdef inline void end_transaction(
+        self, const batch_header *header, const uint8_t *batch
+    ) noexcept nogil:
+        """Take a marker; one without a record is left of a transaction that the cleaner has emptied."""
+        cdef producer_tail *producer = self.find_producer(header.producer_id)
+        cdef aborted_range *found
+        cdef record_view record
+        cdef int16_t kind
+        cdef const uint8_t *at = batch + BATCH_HEADER_SIZE
+        # Without a batch here, one that began before may be open, unless a marker has ended it.
+        cdef bint may_be_open = producer.open_since >= 0 or not producer.has_marker
+        if (
+            header.record_count > 0
+            and header.attributes & ATTRIBUTE_CODEC_MASK == 0
+            and read_record(&at, batch + header.size, &record) == RECORD_OK
+            and record.key_size >= MARKER_KEY_SIZE
+            and record.value_size >= MARKER_VALUE_SIZE
+        ):
+            kind = load_int16(record.key + 2)
+            if kind == MARKER_ABORT and may_be_open:
+                found = &self.aborted_ranges[self.aborted_count]
+                found.producer_id = header.producer_id
+                found.first_offset = producer.open_since
+                found.marker_offset = header.last_offset
+                self.aborted_count += 1
+            if kind == MARKER_ABORT or kind == MARKER_COMMIT:
+                producer.coordinator_epoch = max(
+                    producer.coordinator_epoch, load_int32(record.value + 2)
+                )
+        producer.open_since, producer.has_marker = -1, True
 
     cdef inline producer_tail *find_producer(self, int64_t producer_id) noexcept nogil:
         """The producer's place, a new one if it has none; the table always has room."""
@@ -324,6 +384,7 @@ cdef class BatchTally:
         producer.producer_id = producer_id
         producer.batches_count = 0
         producer.open_since, producer.has_marker = -1, False
+        producer.coordinator_epoch = -1
         self.producers_count += 1
         self.table[slot] = <uint32_t> self.producers_count
         return producer
@@ -346,7 +407,15 @@ cdef class BatchTally:
             self.epochs.append(
                 (self.epoch_starts[number].epoch, self.epoch_starts[number].start_offset)
             )
-        self.entries = self.time_entries = self.epoch_count = 0
+        for number in range(self.aborted_count):
+            self.aborted.append(
+                (
+                    self.aborted_ranges[number].producer_id,
+                    self.aborted_ranges[number].first_offset,
+                    self.aborted_ranges[number].marker_offset,
+                )
+            )
+        self.entries = self.time_entries = self.epoch_count = self.aborted_count = 0
         return 0
 
     cdef int make_room(self, size_t batches) except -1:
@@ -360,6 +429,9 @@ cdef class BatchTally:
             )
             self.epoch_starts = <epoch_start *> grown(
                 self.epoch_starts, batches, sizeof(epoch_start)
+            )
+            self.aborted_ranges = <aborted_range *> grown(
+                self.aborted_ranges, batches, sizeof(aborted_range)
             )
             self.room = batches
         if self.producers_from != INT64_MAX:

@@ -166,9 +166,7 @@ class PartitionLog(ReadableLog):
             now_ms=now_ms,
             index_interval_bytes=self.config.index_interval_bytes,
         )
-        self._states.producers.appended(
-            header, last_offset=last_offset, now_ms=now_ms, marker=batch.marker
-        )
+        self._states.appended(batch, last_offset=last_offset, now_ms=now_ms)
         self.log_end_offset = last_offset + 1
         self._unsynced.appended(now_ms)
 
@@ -274,6 +272,7 @@ class PartitionLog(ReadableLog):
     def advance_high_watermark(self, offset: int) -> None:
         """Let readers see up to `offset`, which is durable as the broker is set to mean it."""
         self.high_watermark = max(self.high_watermark, min(offset, self.log_end_offset))
+        self._states.advance_high_watermark(self.high_watermark)
 
     # ---------------------------------------------------------------- retention
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from storage.aborted_transactions import AbortedTransactions
 from storage.errors import DamagedFile, MissingFile, StorageError
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
@@ -110,6 +111,7 @@ def open_log(
         tuple(recovery.segments),
         epochs=None if is_as_stopped else recovery.epochs,
         producers=None if is_as_stopped else recovery.producers.states,
+        aborted=None if is_as_stopped else recovery.aborted,
         is_as_stopped=is_as_stopped,
     )
     return _open(fs, identity, config, opening, jitter, contents)
@@ -167,6 +169,7 @@ def _contents(
     *,
     epochs: LeaderEpochs | None = None,
     producers: ProducerStates | None = None,
+    aborted: AbortedTransactions | None = None,
     is_as_stopped: bool = False,
 ) -> LogContents:
     return LogContents(
@@ -179,4 +182,5 @@ def _contents(
         is_as_stopped=is_as_stopped,
         epochs=epochs,
         producers=producers,
+        aborted=aborted,
     )

@@ -1,7 +1,8 @@
-"""What a log remembers of its leader epochs and producers, and how that stays on disk.
+"""What a log remembers of its leader epochs, producers and transactions, and how that stays on disk.
 
-Both are written before each manifest, so that together with a scan of what no manifest lists they are
-always known: the epochs as a checkpoint, the producers as a snapshot at the end of what is listed.
+All is written before each manifest, so that together with a scan of what no manifest lists it is
+always known: the epochs as a checkpoint, the producers as a snapshot at the end of what is listed, and
+before that snapshot the transactions that were aborted.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from protocol.control_record import ControlType
+from storage.aborted_recovery import load_aborted, write_aborted
+from storage.aborted_transactions import AbortedTransactions
 from storage.epoch_recovery import load_epochs
 from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
+from storage.open_transactions import OpenTransactions
 from storage.paths import LEADER_EPOCH_CHECKPOINT, join, snapshot_file
 from storage.producer_recovery import (
     producers_at_stop,
@@ -23,6 +28,7 @@ from storage.producer_recovery import (
 )
 from storage.producer_state import ProducerStates
 from storage.segment import Segment
+from storage.validate import ValidBatch
 
 SNAPSHOTS_KEPT = 2
 """Producer snapshots of the last rolls; one more than needed, in case the newest is damaged."""
@@ -38,6 +44,8 @@ class LogStates:
     """The epochs and producers of one log. Changed by its `PartitionLog`, written by its commits."""
 
     __slots__ = (
+        "_aborted",
+        "_aborted_are_dirty",
         "_directory",
         "_epochs",
         "_epochs_are_dirty",
@@ -46,8 +54,10 @@ class LogStates:
         "_fs",
         "_producers",
         "_segments_at_start",
+        "_start_clean_offset",
         "_start_end_offset",
         "_start_offset",
+        "_transactions",
     )
 
     def __init__(
@@ -57,21 +67,31 @@ class LogStates:
         segments: Sequence[Segment],
         *,
         log_start_offset: int,
+        clean_offset: int,
         epochs: LeaderEpochs | None,
         producers: ProducerStates | None,
+        aborted: AbortedTransactions | None,
         producer_expiration_ms: int,
     ) -> None:
-        """Take what is known of a log of `segments`; None is read from its files when needed."""
+        """Take what is known of a log of `segments`; None is read from its files when needed.
+
+        Args:
+            clean_offset: nothing below it is undecided.
+        """
         # Constant after construction
         self._expiration_ms = producer_expiration_ms
         self._fs = fs
         self._directory = directory
         self._segments_at_start = segments
+        self._start_clean_offset = clean_offset
         self._start_end_offset = segments[-1].end_offset
         # State: None until it is needed.
         self._epochs = epochs
         self._epochs_are_dirty = False
         self._producers = producers
+        self._transactions = None if producers is None else _open_in(producers, clean_offset)
+        self._aborted = aborted
+        self._aborted_are_dirty = False
         self._expired_ms = 0
         self._start_offset = log_start_offset
         if epochs is not None:
@@ -83,8 +103,27 @@ class LogStates:
         if self._producers is None:
             with _loading:
                 if self._producers is None:
-                    self._producers = self._load_producers()
+                    producers = self._load_producers()
+                    self._transactions = _open_in(producers, self._start_clean_offset)
+                    self._producers = producers
         return self._producers
+
+    @property
+    def transactions(self) -> OpenTransactions:
+        """The transactions that are undecided in the log. May read files, once."""
+        if self._transactions is None:
+            _ = self.producers
+        assert self._transactions is not None
+        return self._transactions
+
+    @property
+    def aborted(self) -> AbortedTransactions:
+        """The transactions that were aborted. May read a file, once."""
+        if self._aborted is None:
+            with _loading:
+                if self._aborted is None:
+                    self._aborted = self._load_aborted()
+        return self._aborted
 
     @property
     def epochs(self) -> LeaderEpochs:
@@ -97,7 +136,7 @@ class LogStates:
 
     def load(self) -> None:
         """Read what is still to be read, before the log loses segments that may have to tell it."""
-        _ = self.producers, self.epochs
+        _ = self.producers, self.epochs, self.aborted
 
     def _load_producers(self) -> ProducerStates:
         """Read the snapshot; a log that nothing was ever appended to has none to look for."""
@@ -105,6 +144,16 @@ class LogStates:
         if end_offset == 0:
             return ProducerStates()
         return producers_at_stop(self._fs, self._directory, self._segments_at_start, end_offset)
+
+    def _load_aborted(self) -> AbortedTransactions:
+        """Read the file; a log that nothing was ever appended to has none to look for."""
+        if self._start_end_offset == 0:
+            return AbortedTransactions()
+        aborted = load_aborted(self._fs, self._directory, self._segments_at_start)
+        # It may have the row of a marker that a crash has lost, and rows that no reader needs.
+        aborted.set_back(self._start_end_offset)
+        aborted.forget_below(max(self._start_offset, self._start_clean_offset))
+        return aborted
 
     def _load_epochs(self) -> LeaderEpochs:
         """Read the checkpoint; a log that nothing was ever appended to has none to look for."""
@@ -123,6 +172,31 @@ class LogStates:
         with _changing_epochs:
             if self.epochs.assign(epoch, start_offset):
                 self._epochs_are_dirty = True
+
+    def appended(self, batch: ValidBatch, *, last_offset: int, now_ms: int) -> None:
+        """Remember the producer of a batch that is now in the log."""
+        header = batch.header
+        if header.producer_id < 0:
+            return
+        if header.is_control:
+            self._end_transaction(batch, last_offset)
+        elif header.is_transactional:
+            base_offset = last_offset - (header.last_offset - header.base_offset)
+            self.transactions.begin(header.producer_id, base_offset)
+        self.producers.appended(header, last_offset=last_offset, now_ms=now_ms, marker=batch.marker)
+
+    def _end_transaction(self, batch: ValidBatch, marker_offset: int) -> None:
+        producer_id, marker = batch.header.producer_id, batch.marker
+        first_offset = self.transactions.end(producer_id, marker_offset)
+        is_abort = marker is not None and marker.type is ControlType.ABORT
+        if is_abort and first_offset >= 0:
+            self.aborted.extend([(producer_id, first_offset, marker_offset)])
+            self._aborted_are_dirty = True
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Learn that the markers below `offset` may be read."""
+        if self._transactions is not None:
+            self._transactions.advance(offset)
 
     def expire_producers_after(self, expiration_ms: int) -> None:
         """Forget producers that are idle for so long, from now on."""
@@ -148,8 +222,30 @@ class LogStates:
             raise
 
     def write_snapshot(self, offset: int, producers: ProducerStates) -> None:
-        """Keep the producers of everything below `offset`, which is synced, durably."""
+        """Keep the producers of everything below `offset`, which is synced, durably.
+
+        Before them the aborted transactions: recovery looks for those only behind its snapshot.
+        """
+        self._write_aborted()
         write_snapshot(self._fs, self._directory, offset, producers)
+
+    def _write_aborted(self) -> None:
+        if not self._aborted_are_dirty:
+            return
+        self._aborted_are_dirty = False
+        try:
+            write_aborted(self._fs, self._directory, self.aborted)
+        except StorageError:
+            self._aborted_are_dirty = True
+            raise
+
+    def cleaned_up_to(self, clean_offset: int) -> None:
+        """Forget the aborted transactions below: no reader meets a record of theirs any more.
+
+        Not before readers see the segments without those records, nor on disk before the manifest.
+        """
+        if self.aborted.forget_below(clean_offset):
+            self._aborted_are_dirty = True
 
     def remove_old_snapshots(self) -> None:
         """Remove what recovery has no use for any more."""
@@ -157,13 +253,15 @@ class LogStates:
             self._fs.unlink(join(self._directory, snapshot_file(offset)))
 
     def forget_below(self, start_offset: int, first_base_offset: int) -> None:
-        """Forget the epochs below the log start, and the snapshots below its first segment.
+        """Forget epochs and aborted transactions below the log start, snapshots below its first segment.
 
         Between such a snapshot and that segment batches are gone, so that it would tell of the
         producers as they no longer are; without it they are unknown, and may go on anyhow.
         """
         with _changing_epochs:
             self._epochs_are_dirty |= self.epochs.truncate_from_start(start_offset)
+        if self.aborted.forget_below(start_offset):
+            self._aborted_are_dirty = True
         for offset in snapshot_offsets(self._fs, self._directory)[:-1]:
             if offset < first_base_offset:
                 self._fs.unlink(join(self._directory, snapshot_file(offset)))
@@ -172,9 +270,20 @@ class LogStates:
         """Remove the snapshots of what was truncated away."""
         remove_snapshots_past(self._fs, self._directory, end_offset)
 
-    def set_back(self, segments: Sequence[Segment], end_offset: int) -> None:
+    def set_back(self, segments: Sequence[Segment], end_offset: int, *, clean_offset: int) -> None:
         """Be as the log was when it ended at `end_offset`, where `segments` end now."""
         self.epochs.set_back(end_offset, is_empty=not any(each.size for each in segments))
         self._epochs_are_dirty = True
-        self._producers = producers_of(self._fs, self._directory, segments, end_offset)
-        self.write_snapshot(end_offset, self._producers)
+        if self.aborted.set_back(end_offset):
+            self._aborted_are_dirty = True
+        producers = producers_of(self._fs, self._directory, segments, end_offset)
+        self.write_snapshot(end_offset, producers)
+        before, transactions = self._transactions, _open_in(producers, clean_offset)
+        if before is not None:
+            transactions.keep_ended(before, end_offset)
+        self._producers, self._transactions = producers, transactions
+
+
+def _open_in(producers: ProducerStates, clean_offset: int) -> OpenTransactions:
+    found = producers.open_transactions(clean_offset)
+    return OpenTransactions((each.producer_id, each.first_offset) for each in found)

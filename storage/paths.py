@@ -5,6 +5,7 @@
     <base offset, 20 digits>.v<version>.log | .index | .timeindex | .keys   and the same + .cleaned
     <offset, 20 digits>.snapshot
     leader-epoch-checkpoint
+    aborted-transactions
     cut.<offset>.<n>
 """
 
@@ -18,6 +19,7 @@ from functools import lru_cache
 
 MANIFEST = "manifest"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+ABORTED_TRANSACTIONS = "aborted-transactions"
 LOCK = ".lock"
 META_PROPERTIES = "meta.properties"
 HASH_KEY = "hash.key"

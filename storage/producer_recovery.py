@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from protocol.batch_tally import BatchTally
+from storage.aborted_transactions import Row
 from storage.config_property import LONG_MAX
 from storage.errors import CorruptLog, DamagedFile
 from storage.files import FileSystem
@@ -20,25 +21,42 @@ _log = logging.getLogger("storage.producer_recovery")
 class ProducerReplay:
     """Producer states in the making: a snapshot, and the batches behind it, in order.
 
-    `snapshot_offset` is where the snapshot ends; 0 without one.
+    `snapshot_offset` is where the snapshot ends; 0 without one. `aborted` has the transactions whose
+    ABORT lies behind it.
     """
 
-    __slots__ = ("snapshot_offset", "states")
+    __slots__ = ("aborted", "snapshot_offset", "states")
 
     def __init__(self, snapshot_offset: int, states: ProducerStates) -> None:
         self.snapshot_offset = snapshot_offset
         self.states = states
+        self.aborted: list[Row] = []
 
     def take(self, tally: BatchTally, now_ms: int) -> None:
         """Go on with the next batches of the log; `tally` left out those that the snapshot has."""
+        self.aborted += self._with_first_offsets(tally.aborted)
         for batch in tally.last_batches():
             if batch.is_marker:
                 self.states.marked(batch.producer_id, batch.producer_epoch, now_ms=now_ms)
                 continue
             appended = AppendedBatch(batch.base_sequence, batch.last_sequence, batch.last_offset)
             self.states.remember(batch.producer_id, batch.producer_epoch, appended, now_ms=now_ms)
-        for producer_id, first_offset, has_marker in tally.transactions():
-            self.states.transacted(producer_id, first_offset, has_marker=has_marker)
+        for producer_id, first_offset, has_marker, coordinator_epoch in tally.transactions():
+            self.states.transacted(
+                producer_id,
+                first_offset,
+                has_marker=has_marker,
+                coordinator_epoch=coordinator_epoch,
+            )
+
+    def _with_first_offsets(self, aborted: Sequence[Row]) -> Iterator[Row]:
+        """Say where those begin that began before; one that was not open has nothing to skip."""
+        for producer_id, first_offset, marker_offset in aborted:
+            state = self.states.get(producer_id)
+            if first_offset < 0 and state is not None:
+                first_offset = state.current_txn_first_offset
+            if first_offset >= 0:
+                yield producer_id, first_offset, marker_offset
 
     def take_segments(self, segments: Sequence[Segment]) -> None:
         """Go on with whole segments.
@@ -61,9 +79,19 @@ def producers_of(
         CorruptLog: a segment that the manifest lists is damaged.
         DiskError: it cannot be read.
     """
+    return replay_of(fs, directory, segments, end_offset).states
+
+
+def replay_of(
+    fs: FileSystem, directory: str, segments: Sequence[Segment], end_offset: int
+) -> ProducerReplay:
+    """The newest snapshot up to `end_offset`, and what the segments have behind it.
+
+    Raises as `producers_of`.
+    """
     replay = newest_snapshot(fs, directory, end_offset) or ProducerReplay(0, ProducerStates())
     replay.take_segments(segments)
-    return replay.states
+    return replay
 
 
 def producers_at_stop(

@@ -172,16 +172,28 @@ class ProducerStates:
             base_offset = last_offset - (header.last_offset - header.base_offset)
             self.transacted(header.producer_id, base_offset, has_marker=False)
 
-    def transacted(self, producer_id: int, first_offset: int, *, has_marker: bool) -> None:
+    def transacted(
+        self,
+        producer_id: int,
+        first_offset: int,
+        *,
+        has_marker: bool,
+        coordinator_epoch: int = -1,
+    ) -> None:
         """Remember that a producer has a transaction open, unless one began before and is still open.
 
         Args:
             first_offset: of the transaction; -1 for none.
             has_marker: whether a marker has ended the one that was open before.
+            coordinator_epoch: as markers say it; -1 if none does.
         """
         state = self._states.get(producer_id)
         if state is not None and (has_marker or state.current_txn_first_offset < 0):
-            self._states[producer_id] = replace(state, current_txn_first_offset=first_offset)
+            self._states[producer_id] = replace(
+                state,
+                current_txn_first_offset=first_offset,
+                coordinator_epoch=max(state.coordinator_epoch, coordinator_epoch),
+            )
 
     def open_transactions(self, from_offset: int) -> tuple[OpenTransaction, ...]:
         """The transactions that are open, by their first offsets.
@@ -220,7 +232,9 @@ class ProducerStates:
         Args:
             coordinator_epoch: as the marker says it; -1 if nobody knows.
         """
-        state = self._in_epoch(producer_id, producer_epoch)
+        known = self._states.get(producer_id)
+        epoch = producer_epoch if known is None else max(known.producer_epoch, producer_epoch)
+        state = self._in_epoch(producer_id, epoch)
         self._states[producer_id] = replace(
             state,
             last_timestamp=now_ms,

@@ -24,7 +24,7 @@ from storage.log_states import LogStates
 from storage.manifest import UNKNOWN
 from storage.producer_state import ProducerStates
 from storage.reader import Isolation, ReadResult, find_region
-from storage.segment import Segment
+from storage.segment import Segment, SegmentRegion
 from storage.segment_files import Background
 from storage.segment_list import LogContents, SegmentList
 from storage.timestamp_lookup import TimestampOffset, first_at_or_after, youngest
@@ -88,8 +88,10 @@ class ReadableLog:
             identity.directory,
             contents.segments,
             log_start_offset=contents.log_start_offset,
+            clean_offset=contents.clean_offset,
             epochs=contents.epochs,
             producers=contents.producers,
+            aborted=contents.aborted,
             producer_expiration_ms=producer_expiration_ms,
         )
         self._list = SegmentList(fs, identity, contents, self._states, self._service)
@@ -126,8 +128,12 @@ class ReadableLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """The end of what no open transaction may still change; there are no transactions yet."""
-        return self.high_watermark
+        """The end of what no transaction may still change, for readers of committed records.
+
+        It is below the high watermark while a transaction has no marker below it.
+        """
+        first_unstable = self._states.transactions.first_unstable
+        return max(self.log_start_offset, min(self.high_watermark, first_unstable))
 
     @property
     def generation(self) -> int:
@@ -194,20 +200,25 @@ class ReadableLog:
         diverging = self._divergence(offset, last_fetched_epoch)
         if not self._is_in_range(offset, diverging):
             return ErrorCode.OFFSET_OUT_OF_RANGE
-        committed = isolation is Isolation.READ_COMMITTED
-        bound = self.last_stable_offset if committed else self.high_watermark
-        region = None
+        is_committed = isolation is Isolation.READ_COMMITTED
+        bound = self.last_stable_offset if is_committed else self.high_watermark
+        region: SegmentRegion | None = None
+        aborted: Sequence[tuple[int, int]] = ()
         if offset < bound and diverging is None:
-            region = self._with_segments(
-                lambda segments: find_region(
-                    segments,
-                    offset,
-                    bound=bound,
-                    max_bytes=max_bytes,
-                    whole_first_batch=whole_first_batch,
-                    cached_only=cached_only,
+
+            def find() -> SegmentRegion | None:
+                return self._with_segments(
+                    lambda segments: find_region(
+                        segments,
+                        offset,
+                        bound=bound,
+                        max_bytes=max_bytes,
+                        whole_first_batch=whole_first_batch,
+                        cached_only=cached_only,
+                    )
                 )
-            )
+
+            region, aborted = self._with_aborted(find, offset) if is_committed else (find(), ())
         if offset < self.log_start_offset:
             # Retention has been at work meanwhile, and what was found may lie beyond a gap.
             if region is not None:
@@ -218,8 +229,28 @@ class ReadableLog:
             high_watermark=self.high_watermark,
             last_stable_offset=self.last_stable_offset,
             log_start_offset=self.log_start_offset,
+            aborted=aborted,
             diverging_epoch=diverging,
         )
+
+    def _with_aborted(
+        self, find: Callable[[], SegmentRegion | None], offset: int
+    ) -> tuple[SegmentRegion | None, Sequence[tuple[int, int]]]:
+        """Find a region, and the aborted transactions that a reader from `offset` has to skip in it.
+
+        Again if a pass was committed meanwhile: what the region may still hold has no row any more,
+        and a row for what it does not hold would hide what the producer wrote later.
+        """
+        while True:
+            aborted = self._states.aborted
+            forgotten = aborted.forgotten
+            region = find()
+            if region is None:
+                return None, ()
+            found = aborted.between(offset, region.end_offset)
+            if aborted.forgotten == forgotten:
+                return region, found
+            region.release()
 
     def _divergence(self, offset: int, epoch: int) -> tuple[int, int] | None:
         """Where a reader leaves this log; None if it doesn't, or did not say its epoch."""

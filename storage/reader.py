@@ -34,6 +34,9 @@ class ReadResult:
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
+    aborted: Sequence[tuple[int, int]] = ()
+    """Of what a reader of committed records is sent: producer and first offset of each transaction
+    whose records it has to skip, from there to the producer's ABORT."""
     diverging_epoch: tuple[int, int] | None = None
     """Epoch and end offset that a reader has to go back to, whose log is not this one's."""
 
@@ -80,7 +83,10 @@ def find_region(
             end = _end_position(segment, reads, bound)
             first = _first_with_records(segment, reads, offset, end)
             if first is not None:
-                return _region(segment, reads, first, end, max_bytes, whole_first_batch)
+                region = _region(segment, reads, first, end, max_bytes, whole_first_batch)
+                if region is not None:
+                    region.end_offset = min(region.end_offset, bound)
+                return region
     return None
 
 
@@ -111,24 +117,27 @@ def _region(
 ) -> SegmentRegion | None:
     """Whole batches from `first` on, at most `max_bytes` of them, or `first` alone."""
     limit = first.position + max_bytes
+    end_offset = segment.end_offset
     if limit < end:
-        end = _last_boundary(segment, reads, first, limit)
+        end, end_offset = _last_boundary(segment, reads, first, limit)
     if end == first.position:
         if not whole_first:
             return None
-        end = first.end_position
+        end, end_offset = first.end_position, first.last_offset + 1
     reads.make_ready(first.position, end - first.position)
-    return SegmentRegion(segment, first.position, end - first.position)
+    return SegmentRegion(segment, first.position, end - first.position, end_offset=end_offset)
 
 
-def _last_boundary(segment: Segment, reads: Reads, first: BatchPlace, limit: int) -> int:
-    """The last batch boundary in [first, limit]."""
+def _last_boundary(
+    segment: Segment, reads: Reads, first: BatchPlace, limit: int
+) -> tuple[int, int]:
+    """The last batch boundary in [first, limit], and the offset up to which it is one."""
     if first.end_position > limit:
-        return first.position
+        return first.position, first.base_offset
     start = max(first.position, segment.boundary_before(limit, reads))
     boundary = start
     for place in walk_batches(reads, start, segment.size):
         if place.end_position > limit:
-            break
+            return boundary, place.base_offset
         boundary = place.end_position
-    return boundary
+    return boundary, segment.end_offset

@@ -19,6 +19,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from protocol.batch_tally import BatchTally
+from storage.aborted_recovery import load_aborted, write_aborted
+from storage.aborted_transactions import AbortedTransactions
 from storage.checkpoint import CHECKPOINT_BYTES_MIN, bytes_behind, is_in
 from storage.config_property import LONG_MAX
 from storage.cut_files import CutFiles
@@ -38,8 +40,8 @@ from storage.paths import (
 from storage.producer_recovery import (
     ProducerReplay,
     newest_snapshot,
-    producers_of,
     remove_snapshots_past,
+    replay_of,
     snapshot_offsets,
     write_snapshot,
 )
@@ -81,6 +83,7 @@ class Recovery:
         self.segments: list[Segment] = []
         self.epochs = LeaderEpochs()
         self.producers = ProducerReplay(0, ProducerStates())
+        self.aborted = AbortedTransactions()
         self.is_as_stopped = False
         """Whether all is as a clean stop leaves it; then epochs and producers were not read."""
 
@@ -142,6 +145,7 @@ class Recovery:
             # A commit leaves a snapshot if there are producers below its recovery point.
             start_offset = 0 if is_cut or self._is_rebuilt else tail.end_offset
             known = ProducerReplay(start_offset, ProducerStates())
+        self.aborted = load_aborted(self._fs, self._directory, self.segments)
         self.producers = known
         self.producers.take_segments(self.segments)
 
@@ -210,11 +214,15 @@ class Recovery:
         """Write down what was found, so that the next recovery begins there."""
         end_offset = self.segments[-1].end_offset
         remove_snapshots_past(self._fs, self._directory, end_offset)
+        clean_offset = self.manifest.sound_clean_offset(end_offset)
         if self.producers.snapshot_offset > end_offset:
             # It spoke of batches that are gone; what is left is looked at again.
-            self.producers.states = producers_of(
-                self._fs, self._directory, self.segments, end_offset
-            )
+            self.producers = replay_of(self._fs, self._directory, self.segments, end_offset)
+        # What lies behind the snapshot was looked at, and only that.
+        self.aborted.set_back(self.producers.snapshot_offset)
+        self.aborted.extend(self.producers.aborted)
+        self.aborted.forget_below(max(clean_offset, self.manifest.log_start_offset))
+        write_aborted(self._fs, self._directory, self.aborted)
         write_snapshot(self._fs, self._directory, end_offset, self.producers.states)
         self.epochs.set_back(end_offset, is_empty=not any(each.size for each in self.segments))
         path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
@@ -223,7 +231,7 @@ class Recovery:
         self.manifest = replace(
             self.manifest,
             version=max([self.manifest.version, *versions]) + 1,
-            clean_offset=self.manifest.sound_clean_offset(end_offset),
+            clean_offset=clean_offset,
             truncate_to=UNKNOWN,
             segments=(*(each.full_row() for each in self.segments[:-1]), self._recovery_point()),
         )

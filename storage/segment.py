@@ -38,16 +38,20 @@ Lookup: TypeAlias = SegmentIndex | SealedIndex
 
 
 class SegmentRegion:
-    """A byte range of a segment's file, readable until it is released."""
+    """A byte range of a segment's file, readable until it is released.
 
-    __slots__ = ("_files", "_is_released", "position", "size")
+    `end_offset` is the offset behind its last batch, or a later one.
+    """
 
-    def __init__(self, segment: Segment, position: int, size: int) -> None:
+    __slots__ = ("_files", "_is_released", "end_offset", "position", "size")
+
+    def __init__(self, segment: Segment, position: int, size: int, *, end_offset: int) -> None:
         segment.files.pin()
         self._files = segment.files
         self._is_released = False
         self.position = position
         self.size = size
+        self.end_offset = end_offset
 
     @property
     def fileno(self) -> int:

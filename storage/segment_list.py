@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from storage.aborted_transactions import AbortedTransactions
 from storage.begun_sync import BegunSync
 from storage.checkpoint import Checkpoint, bytes_behind, is_in, take_checkpoint
 from storage.cleaned_segment import CleanedSegment, discard_staged
@@ -52,6 +53,7 @@ class LogContents:
     """Whether all files are as a clean stop leaves them."""
     epochs: LeaderEpochs | None
     producers: ProducerStates | None
+    aborted: AbortedTransactions | None
     """None: they are read from their files, which are as at a clean stop, when they are needed."""
 
 
@@ -302,6 +304,7 @@ class SegmentList:
         """Put cleaned segments in the place of their sources. See `PartitionLog.swap`."""
         with self.commit_lock:
             self._service.check_online()
+            self._states.load()
             try:
                 self._list_rolled()
                 with self.state_lock:
@@ -327,17 +330,20 @@ class SegmentList:
                     error.action, error.path, error.errno, "after the commit"
                 ) from error
             self._show_swap(sources, new)
+            self._states.cleaned_up_to(self.clean_offset)
 
     def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None:
         """Commit a clean offset alone. See `PartitionLog.commit_clean_offset`."""
         with self.commit_lock:
             self._service.check_online()
+            self._states.load()
             self._list_rolled()
             with self.state_lock:
                 self._check_generation(generation)
             self._commit(self._listed, clean_offset=clean_offset)
             with self.state_lock:
                 self.clean_offset = self._committed_clean_offset
+            self._states.cleaned_up_to(clean_offset)
 
     def _check_generation(self, generation: int) -> None:
         if self.generation != generation:
@@ -406,7 +412,7 @@ class SegmentList:
         self._states.forget_past(cut.end_offset)
         make_cut(cut)
         self._fs.sync_directory(self._identity.directory)
-        self._states.set_back(cut.kept, cut.end_offset)
+        self._states.set_back(cut.kept, cut.end_offset, clean_offset=self.clean_offset)
         self._commit(self.segments)
         self.is_truncating = False
 

@@ -4,12 +4,13 @@ Behaviour: answers when `min_bytes` are there, when a partition has an error or 
 `max_wait_ms`; until then it is parked, and each log it asks for wakes it. The size limits are soft:
 the first batch of the first partition that has one is returned whole (KIP-74). Records are regions
 of segment files, never decoded and, but for small ones, never copied. A client that names the epoch
-of its last record and has left this log gets `diverging_epoch` and no records. What the page cache
-does not have is read in a thread first; the connection's next request waits for it.
+of its last record and has left this log gets `diverging_epoch` and no records. A reader of committed
+records is sent what lies below the last stable offset, with the aborted transactions in it. What the
+page cache does not have is read in a thread first; the connection's next request waits for it.
 Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch (KIP-320) · v11
 rack_id · v12 last_fetched_epoch (KIP-595).
 Not implemented: sessions are declined with session id 0, so clients send all partitions each time;
-transactions, so nothing is ever aborted; fetching from followers.
+fetching from followers.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from functools import partial
 from protocol.error_codes import ErrorCode
 from protocol.messages.fetch import (
     NOT_DIVERGING,
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -155,7 +157,7 @@ class _Fetch:
         """The answer with all that was read; its regions' pins go with it."""
         by_topic: dict[str, list[PartitionData]] = {}
         for asked in self._partitions:
-            by_topic.setdefault(asked.topic, []).append(asked.data())
+            by_topic.setdefault(asked.topic, []).append(asked.data(self._isolation))
             if asked.bytes:
                 self._context.broker.probe.batches_fetched(asked.topic, asked.bytes)
         return FetchResponse(
@@ -247,7 +249,7 @@ class _AskedPartition:
         self._read = self._copy = None
         self.bytes = 0
 
-    def data(self) -> PartitionData:
+    def data(self, isolation: Isolation) -> PartitionData:
         """The partition's part of the answer."""
         read = self._read
         if read is None:
@@ -258,9 +260,20 @@ class _AskedPartition:
             high_watermark=read.high_watermark,
             last_stable_offset=read.last_stable_offset,
             log_start_offset=read.log_start_offset,
+            aborted_transactions=_aborted(read, isolation),
             diverging_epoch=_epoch_end_offset(read.diverging_epoch),
             records=tuple(read.regions) if self._copy is None else self._copy,
         )
+
+
+def _aborted(read: ReadResult, isolation: Isolation) -> tuple[AbortedTransaction, ...] | None:
+    """Null for who reads what is not committed, as in Kafka."""
+    if isolation is Isolation.READ_UNCOMMITTED:
+        return None
+    return tuple(
+        AbortedTransaction(producer_id=producer_id, first_offset=first_offset)
+        for producer_id, first_offset in read.aborted
+    )
 
 
 def _epoch_end_offset(diverging: tuple[int, int] | None) -> EpochEndOffset:

@@ -11,18 +11,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.batch_scan import StopReason, crc32c, scan_batches
+from protocol.batch_scan import ScannedBatch, StopReason, crc32c, scan_batches
 from protocol.batch_tally import (
     BatchTally,
     ProducerBatch,
     sound_offset_entries,
     sound_time_entries,
 )
+from protocol.control_record import ControlType, TransactionMarker
+from protocol.record_batch import build_control_batch
 from storage.producer_state import AppendedBatch, ProducerStates
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
+TRANSACTIONAL = 0x10
 CONTROL = 0x20
+CODECS = 0x07
 LONG_MAX = (1 << 63) - 1
+
+
+def marker(kind: ControlType, coordinator_epoch: int) -> bytes:
+    """The record of a marker, as it stands in its batch."""
+    said = TransactionMarker(type=kind, coordinator_epoch=coordinator_epoch)
+    whole = build_control_batch(said, timestamp=0, producer_id=0, producer_epoch=0)
+    return bytes(whole[HEADER.size :])
+
+
+MARKERS = {
+    marker(kind, epoch): (kind, epoch)
+    for kind in (ControlType.ABORT, ControlType.COMMIT)
+    for epoch in (0, 3)
+}
 
 
 def batch(
@@ -62,6 +80,10 @@ class Plain:
     times: list[tuple[int, int]] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
     producers: ProducerStates = field(default_factory=ProducerStates)
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    open_since: dict[int, int] = field(default_factory=dict)
+    marked: set[int] = field(default_factory=set)
+    coordinators: dict[int, int] = field(default_factory=dict)
 
     def feed(self, chunk: bytes) -> StopReason:
         scan = scan_batches(chunk)
@@ -78,6 +100,9 @@ class Plain:
             if not self.epochs or each.leader_epoch > self.epochs[-1][0]:
                 self.epochs.append((each.leader_epoch, each.base_offset))
             wanted = each.producer_id >= 0 and each.base_offset >= self.producers_from
+            if wanted:
+                at = each.position
+                self._transact(each, chunk[at + HEADER.size : at + each.size_bytes])
             if wanted and each.attributes & CONTROL:
                 self.producers.marked(each.producer_id, each.producer_epoch, now_ms=0)
             elif wanted:
@@ -90,6 +115,34 @@ class Plain:
             self.end_offset = each.next_offset
             self.record_count += each.record_count
         return scan.stop
+
+    def _transact(self, batch: ScannedBatch, payload: bytes) -> None:
+        producer = batch.producer_id
+        if not batch.attributes & CONTROL:
+            if batch.attributes & TRANSACTIONAL:
+                self.open_since.setdefault(producer, batch.base_offset)
+            return
+        may_be_open = producer in self.open_since or producer not in self.marked
+        first_offset = self.open_since.pop(producer, -1)
+        self.marked.add(producer)
+        if payload not in MARKERS or batch.record_count == 0 or batch.attributes & CODECS:
+            return
+        kind, epoch = MARKERS[payload]
+        if kind is ControlType.ABORT and may_be_open:
+            self.aborted.append((producer, first_offset, batch.last_offset))
+        self.coordinators[producer] = max(self.coordinators.get(producer, -1), epoch)
+
+    @property
+    def transactions(self) -> set[tuple[int, int, bool, int]]:
+        return {
+            (
+                producer,
+                self.open_since.get(producer, -1),
+                producer in self.marked,
+                self.coordinators.get(producer, -1),
+            )
+            for producer in {*self.open_since, *self.marked}
+        }
 
     def _add_entry(self, last_offset: int) -> None:
         self.entries.append((last_offset - self.base_offset, self.position))
@@ -124,6 +177,8 @@ def assert_same(tally: BatchTally, plain: Plain) -> None:
     ):  # fmt: skip
         assert getattr(tally, name) == getattr(plain, name), name
     assert entries_of(tally) == (plain.entries, plain.times)
+    assert tally.aborted == plain.aborted
+    assert set(tally.transactions()) == plain.transactions
     assert replayed(tally.last_batches()).encode() == plain.producers.encode()
 
 
@@ -138,8 +193,10 @@ STEPS = st.fixed_dictionaries(
         "producer_epoch": st.integers(0, 2),
         "base_sequence": st.sampled_from([-1, 0, 5, (1 << 31) - 1]),
         "leader_epoch": st.integers(-2, 4),
-        "attributes": st.sampled_from([0, 0, 0, CONTROL]),
-        "payload": st.binary(max_size=40),
+        "attributes": st.sampled_from(
+            [0, 0, TRANSACTIONAL, TRANSACTIONAL, CONTROL, CONTROL | TRANSACTIONAL, CONTROL | 1]
+        ),
+        "payload": st.one_of(st.binary(max_size=40), st.sampled_from(list(MARKERS))),
     }
 )
 

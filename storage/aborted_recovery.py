@@ -1,0 +1,46 @@
+"""The aborted transactions of a log: from their file, or from its batches if that is damaged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from storage.aborted_transactions import AbortedTransactions, decode_aborted_transactions
+from storage.errors import DamagedFile
+from storage.files import FileSystem
+from storage.paths import ABORTED_TRANSACTIONS, join
+from storage.producer_recovery import ProducerReplay
+from storage.producer_state import ProducerStates
+from storage.segment import Segment
+
+_log = logging.getLogger("storage.aborted_recovery")
+
+
+def load_aborted(
+    fs: FileSystem, directory: str, segments: Sequence[Segment]
+) -> AbortedTransactions:
+    """The aborted transactions, up to the last snapshot of the producers at least.
+
+    Where there never was one there is no file.
+
+    Raises:
+        FormatFromTheFuture: a later release wrote the file.
+        CorruptLog, DiskError: it is no good, and neither is a segment.
+    """
+    path = join(directory, ABORTED_TRANSACTIONS)
+    if not fs.exists(path):
+        return AbortedTransactions()
+    try:
+        return decode_aborted_transactions(fs.read_bytes(path), path)
+    except DamagedFile as error:
+        _log.warning("%s; reading the batches instead", error)
+        replay = ProducerReplay(0, ProducerStates())
+        replay.take_segments(segments)
+        return AbortedTransactions(replay.aborted)
+
+
+def write_aborted(fs: FileSystem, directory: str, aborted: AbortedTransactions) -> None:
+    """Keep them durably; an empty file only where there was one before. Raises StorageError."""
+    path = join(directory, ABORTED_TRANSACTIONS)
+    if len(aborted) or fs.exists(path):
+        fs.replace_durably(path, aborted.encode())

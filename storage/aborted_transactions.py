@@ -1,0 +1,151 @@
+"""The aborted transactions of a log: whose records, between which offsets, committed readers skip.
+
+    file := magic: byte[4] = "KABT" | format: uint16 | row_size: uint16 | count: uint32
+            | row{count} | checksum: uint64 (xxh3-64 of all before it)
+    row  := producer_id: int64 | first_offset: int64 | marker_offset: int64
+
+All big-endian; rows in the order of their markers. The file is written before each snapshot of the
+producers, so the two together with a scan of what lies behind the snapshot always know all of them.
+What no marker is left of has no row either: a row that outlived its marker would make readers skip
+what the producer commits later.
+
+A reader of [offset, end) needs the rows whose marker is at or past `offset` and whose first offset is
+below `end`. The second column does not grow, so beside it stands the least one of each row and all
+that follow, which does.
+Source: Apache Kafka, TransactionIndex.java, AbortedTxn.java.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import sys
+import threading
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable
+
+import xxhash
+
+from storage.errors import DamagedFile, FormatFromTheFuture
+
+MAGIC = b"KABT"
+FORMAT = 1
+HEADER = struct.Struct(">4sHHI")
+ROW_BYTES = 24
+CHECKSUM = struct.Struct(">Q")
+
+Row = tuple[int, int, int]
+"""Producer id, first offset, the marker's offset."""
+
+
+class AbortedTransactions:
+    """The aborted transactions of one log. The loop's thread adds, workers forget and write."""
+
+    __slots__ = ("_first_offsets", "_least", "_lock", "_markers", "_producers", "forgotten")
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        # Constant after construction
+        self._lock = threading.Lock()
+        # State, changed under the lock: columns of the same length; the last two grow.
+        self._producers = array("q")
+        self._first_offsets = array("q")
+        self._markers = array("q")
+        self._least = array("q")
+        self.forgotten = 0
+        """Grows whenever rows go at the front."""
+        self.extend(rows)
+
+    def __len__(self) -> int:
+        return len(self._markers)
+
+    @property
+    def rows(self) -> list[Row]:
+        """All of them, in the order of their markers."""
+        with self._lock:
+            return list(zip(self._producers, self._first_offsets, self._markers, strict=True))
+
+    def extend(self, rows: Iterable[Row]) -> None:
+        """Add transactions whose markers are behind all others."""
+        with self._lock:
+            for producer_id, first_offset, marker_offset in rows:
+                self._producers.append(producer_id)
+                self._first_offsets.append(first_offset)
+                self._markers.append(marker_offset)
+                self._least.append(first_offset)
+                self._lower(len(self._least) - 1)
+
+    def _lower(self, number: int) -> None:
+        """Let no row before `number` have a least offset above its own."""
+        first_offset = self._least[number]
+        while number > 0 and self._least[number - 1] > first_offset:
+            number -= 1
+            self._least[number] = first_offset
+
+    def between(self, offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """Producer and first offset of all that a reader of [offset, end_offset) has to know."""
+        if not self._markers or self._markers[-1] < offset:
+            return []
+        with self._lock:
+            first = bisect_left(self._markers, offset)
+            last = bisect_left(self._least, end_offset, lo=first)
+            found = zip(self._producers[first:last], self._first_offsets[first:last], strict=True)
+        return [each for each in found if each[1] < end_offset]
+
+    def forget_below(self, offset: int) -> bool:
+        """Forget those whose markers are below `offset`; whether there were any."""
+        with self._lock:
+            count = bisect_left(self._markers, offset)
+            for column in (self._producers, self._first_offsets, self._markers, self._least):
+                del column[:count]
+            self.forgotten += count > 0
+        return count > 0
+
+    def set_back(self, end_offset: int) -> bool:
+        """Forget those whose markers are at or past `end_offset`; whether there were any."""
+        with self._lock:
+            count = bisect_left(self._markers, end_offset)
+            is_shorter = count < len(self._markers)
+            for column in (self._producers, self._first_offsets, self._markers, self._least):
+                del column[count:]
+            if is_shorter:
+                self._least[:] = self._first_offsets
+                for number in range(count - 1, 0, -1):
+                    self._least[number - 1] = min(self._least[number - 1], self._least[number])
+        return is_shorter
+
+    def encode(self) -> bytes:
+        """The bytes of the file."""
+        with self._lock:
+            rows = array("q", bytes(ROW_BYTES * len(self._markers)))
+            rows[0::3], rows[1::3] = self._producers, self._first_offsets
+            rows[2::3] = self._markers
+        if sys.byteorder == "little":
+            rows.byteswap()
+        body = HEADER.pack(MAGIC, FORMAT, ROW_BYTES, len(rows) // 3) + rows.tobytes()
+        return body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body))
+
+
+def decode_aborted_transactions(data: bytes, path: str) -> AbortedTransactions:
+    """Read a file's bytes; `path` only serves the messages.
+
+    Raises:
+        FormatFromTheFuture: a later release wrote it.
+        DamagedFile: it is cut short, its checksum differs, or it contradicts itself.
+    """
+    if len(data) < HEADER.size + CHECKSUM.size:
+        raise DamagedFile(path, f"only {len(data)} bytes long")
+    checked = memoryview(data)[: -CHECKSUM.size]
+    (checksum,) = CHECKSUM.unpack_from(data, len(checked))
+    magic, version, row_bytes, count = HEADER.unpack_from(data)
+    if magic != MAGIC or checksum != xxhash.xxh3_64_intdigest(checked):
+        raise DamagedFile(path, "its checksum differs")
+    if version > FORMAT:
+        raise FormatFromTheFuture(path, version, FORMAT)
+    if row_bytes < ROW_BYTES or len(checked) != HEADER.size + count * row_bytes:
+        raise DamagedFile(path, f"{len(data)} bytes do not hold {count} transactions")
+    row = f">qqq{row_bytes - ROW_BYTES}x"
+    rows: list[Row] = list(struct.iter_unpack(row, checked[HEADER.size :]))
+    if any(a[2] >= b[2] for a, b in itertools.pairwise(rows)):
+        raise DamagedFile(path, "its markers are not in order")
+    return AbortedTransactions(rows)

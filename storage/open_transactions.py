@@ -1,0 +1,72 @@
+"""What is undecided in a log: where its readers of committed records must stop.
+
+    first offsets     A   B       C                  of transactions without a marker, in log order
+                      |...|.......|..........a...........b....
+    markers                                  |  high watermark  not readable yet: A is still unstable
+
+A transaction is unstable from its first batch until its marker is below the high watermark. The first
+unstable offset is kept up to date where something changes, so that it costs nothing to ask.
+Source: Apache Kafka, ProducerStateManager.java (`firstUnstableOffset`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+
+from storage.config_property import LONG_MAX
+
+
+class OpenTransactions:
+    """The unstable transactions of one log. Changed by the loop's thread; anybody may read."""
+
+    __slots__ = ("_ended", "_first_offsets", "first_unstable")
+
+    def __init__(self, open_since: Iterable[tuple[int, int]] = ()) -> None:
+        """Take the producers that have a transaction open, and where each begins."""
+        in_order = sorted(open_since, key=lambda each: each[1])
+        # State: by producer id, in the order of first offsets: what begins is behind all the rest.
+        self._first_offsets: OrderedDict[int, int] = OrderedDict(in_order)
+        # Marker and first offset; both grow. One with a later marker and an earlier first offset
+        # makes those before it irrelevant.
+        self._ended: deque[tuple[int, int]] = deque()
+        self.first_unstable = LONG_MAX
+        """The first offset of the first unstable transaction; LONG_MAX if there is none."""
+        self._look()
+
+    def __len__(self) -> int:
+        """How many have no marker."""
+        return len(self._first_offsets)
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        """Take a transactional batch at the log's end, the first of its transaction or a later one."""
+        if producer_id not in self._first_offsets:
+            self._first_offsets[producer_id] = first_offset
+            self.first_unstable = min(self.first_unstable, first_offset)
+
+    def end(self, producer_id: int, marker_offset: int) -> int:
+        """Take a marker at the log's end; the first offset of what it ends, -1 if nothing was open."""
+        first_offset = self._first_offsets.pop(producer_id, -1)
+        if first_offset >= 0:
+            while self._ended and self._ended[-1][1] >= first_offset:
+                self._ended.pop()
+            self._ended.append((marker_offset, first_offset))
+        return first_offset
+
+    def advance(self, high_watermark: int) -> None:
+        """Let go of the transactions whose markers are readable now."""
+        if not self._ended or self._ended[0][0] >= high_watermark:
+            return
+        while self._ended and self._ended[0][0] < high_watermark:
+            self._ended.popleft()
+        self._look()
+
+    def keep_ended(self, before: OpenTransactions, end_offset: int) -> None:
+        """Take over, after a truncation, the markers that are not readable yet and still there."""
+        self._ended = deque(each for each in before._ended if each[0] < end_offset)
+        self._look()
+
+    def _look(self) -> None:
+        first_open = next(iter(self._first_offsets.values()), LONG_MAX)
+        first_ended = self._ended[0][1] if self._ended else LONG_MAX
+        self.first_unstable = min(first_open, first_ended)
