@@ -3,7 +3,7 @@
 In this order, the first that fails refuses the whole batch and nothing is written:
     whole       exactly one batch, of message format 2, no larger than max.message.bytes
     intact      its CRC-32C is right
-    sound       record count, offsets and codec make sense; no control or transactional bits
+    sound       record count, offsets and codec make sense; no control bit
     keyed       on a compacted topic every record has a key
     timely      with CreateTime, its timestamps lie within the topic's bounds
     storable    recompressed (compression.type), it still is no larger than max.message.bytes
@@ -204,9 +204,9 @@ def _refuse_damage(header: BatchHeader, view: memoryview) -> Refused | None:
 def _refuse_unsound(header: BatchHeader) -> Refused | None:
     if header.is_control:
         return _refuse(header, ErrorCode.INVALID_RECORD, "Clients may not write control batches.")
-    if header.is_transactional:
-        text = "Transactions are not served yet."
-        return _refuse(header, ErrorCode.INVALID_TXN_STATE, text)
+    if header.is_transactional and header.producer_id < 0:
+        text = "A transactional batch needs a producer id."
+        return _refuse(header, ErrorCode.INVALID_RECORD, text)
     if (
         header.record_count <= 0
         or header.last_offset - header.base_offset + 1 != header.record_count

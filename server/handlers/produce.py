@@ -7,8 +7,12 @@ the sync.
 Batches whose records take long to look at, above all large compressed ones, and those that are
 compressed anew (compression.type) are validated in a worker thread.
 Internal topics are the broker's own: INVALID_TOPIC_EXCEPTION.
+Every transactional batch is checked against its transaction right before the append, in the same turn
+of the loop: none can come behind its transaction's marker. What the coordinator cannot say now is
+NOT_ENOUGH_REPLICAS, which every client tries again; a fenced producer is INVALID_PRODUCER_EPOCH, which
+lets it abort.
 Versions: v5 log_start_offset · v7 zstd (KIP-110) · v8 record_errors, error_message (KIP-467).
-Not implemented: transactions.
+Source: Apache Kafka, ReplicaManager.scala (`handleProduceAppend`), AddPartitionsToTxnManager.scala.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from protocol.record_batch import BatchHeader
 from server.connection import CloseConnection
 from server.dispatch import RequestContext
 from server.topic import INTERNAL_TOPICS
@@ -46,6 +51,15 @@ CODEC_POSITION, CODEC_MASK = 22, 0x07
 """Where a batch says whether it is compressed: the low byte of its attributes."""
 
 
+TOLD_AS = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
+}
+"""What producers learn of the coordinator's errors: those that they know what to do with."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Done:
     """One partition's outcome: its response, and with acks=-1 whether that will be true."""
@@ -64,9 +78,6 @@ async def handle(
     """Append every batch; then answer as `acks` says."""
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return refuse(request, context, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
-    if request.transactional_id is not None:
-        text = "Transactions are not served yet."
-        return refuse(request, context, ErrorCode.UNSUPPORTED_VERSION, text)
     outcome: _Outcome = []
     for topic in request.topic_data:
         done = [await _append(topic.name, data, request, context) for data in topic.partition_data]
@@ -117,6 +128,9 @@ async def _append(
     if context.log_of(topic_name, data.index) is not log:
         # The topic was deleted while a thread looked at the batch.
         return _refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    refused = _refuse_transaction(batch.header, topic_name, data.index, request, context)
+    if refused is not None:
+        return _refused_by(refused, topic_name, data.index, log, context)
     try:
         appended = log.append_as_leader(batch, now_ms=context.broker.clock.now_ms())
     except StorageError as error:
@@ -131,6 +145,32 @@ async def _append(
     if request.acks == ACKS_ALL:
         is_durable = context.broker.group_commit.durable(log, appended.next_offset)
     return _Done(_accepted(data.index, appended, log), is_durable)
+
+
+def _refuse_transaction(
+    header: BatchHeader,
+    topic_name: str,
+    index: int,
+    request: ProduceRequest,
+    context: RequestContext,
+) -> Refused | None:
+    """Refuse a transactional batch that its transaction does not take; None lets it pass."""
+    if not header.is_transactional:
+        return None
+    if request.transactional_id is None:
+        text = "A transactional batch came without a transactional id."
+        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return Refused(error_code=code, message=text, record_count=header.record_count)
+    found = context.broker.transactions.may_write(
+        request.transactional_id, header.producer_id, header.producer_epoch, topic_name, index
+    )
+    if found is ErrorCode.NONE:
+        return None
+    return Refused(
+        error_code=TOLD_AS.get(found, found),
+        message=f"Transaction {request.transactional_id}: {found.message}",
+        record_count=header.record_count,
+    )
 
 
 async def _validated(

@@ -99,7 +99,7 @@ def test_other_message_formats_are_refused(magic: int) -> None:
     ("form", "position", "value", "code"),
     [
         pytest.param(">h", 21, 0x20, ErrorCode.INVALID_RECORD, id="control_bit"),
-        pytest.param(">h", 21, 0x10, ErrorCode.INVALID_TXN_STATE, id="transactional_bit"),
+        pytest.param(">h", 21, 0x10, ErrorCode.INVALID_RECORD, id="transaction_of_nobody"),
         pytest.param(">h", 21, 0x40, ErrorCode.INVALID_RECORD, id="delete_horizon"),
         pytest.param(">h", 21, 0x08, ErrorCode.INVALID_TIMESTAMP, id="timestamp_type"),
         pytest.param(">h", 21, 5, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, id="unknown_codec"),
