@@ -9,7 +9,19 @@ from __future__ import annotations
 import uuid
 
 from protocol.group_records import GroupKey, GroupValue
-from protocol.schema import INT8, INT32, INT64, STRING, UUID, array, wire, wire_class
+from protocol.schema import (
+    BYTES,
+    INT8,
+    INT32,
+    INT64,
+    STRING,
+    UUID,
+    Payload,
+    array,
+    struct,
+    wire,
+    wire_class,
+)
 
 
 @wire_class
@@ -75,9 +87,24 @@ class ConsumerGroupMemberMetadataKey(GroupKey):
 
 
 @wire_class
+class ClassicProtocol:
+    """A protocol that a member of the classic kind supports."""
+
+    name: str = wire(STRING)
+    metadata: Payload = wire(BYTES)
+
+
+@wire_class
+class ClassicMemberMetadata:
+    """What a member that still speaks the classic protocol has said in its JoinGroup."""
+
+    session_timeout_ms: int = wire(INT32)
+    supported_protocols: tuple[ClassicProtocol, ...] = wire(array(ClassicProtocol))
+
+
+@wire_class
 class ConsumerGroupMemberMetadataValue(GroupValue):
-    """Who a member is and what it subscribes to. Not declared yet: tag 0, what a member that still
-    speaks the classic protocol has said in its JoinGroup."""
+    """Who a member is and what it subscribes to."""
 
     instance_id: str | None = wire(STRING, nullable_since=0)
     rack_id: str | None = wire(STRING, nullable_since=0)
@@ -87,6 +114,9 @@ class ConsumerGroupMemberMetadataValue(GroupValue):
     subscribed_topic_regex: str | None = wire(STRING, nullable_since=0)
     rebalance_timeout_ms: int = wire(INT32, default=-1)
     server_assignor: str | None = wire(STRING, nullable_since=0)
+    classic_member_metadata: ClassicMemberMetadata | None = wire(
+        struct(ClassicMemberMetadata), tag=0, nullable_since=0, default=None
+    )
 
 
 @wire_class

@@ -96,6 +96,11 @@ def append_payload(parts: list[Part], out: bytearray, payload: Payload, size: in
     return following
 
 
+def joined(payload: Payload) -> Part:
+    """A payload in one piece, for a tagged field: its size is known only once it is written."""
+    return b"".join(payload) if isinstance(payload, tuple) else payload  # type: ignore[arg-type]
+
+
 def null(what: str) -> EncodeError:
     return EncodeError(f"{what} is null")
 
@@ -107,6 +112,7 @@ class _EncoderSource(CodecSource):
         names = {
             "EncodeError": EncodeError,
             "append_payload": append_payload,
+            "joined": joined,
             "null": null,
             "pack": struct.pack,
             "payload_size": payload_size,
@@ -210,9 +216,11 @@ class _EncoderSource(CodecSource):
             size = self._variable("n")
             self._emit(f"{size} = payload_size({value})")
             self._length(size, "i")
-            self._emit(f"out = append_payload(parts, out, {value}, {size})")
+            if self._out == "out":
+                self._emit(f"out = append_payload(parts, out, {value}, {size})")
+            else:
+                self._emit(f"{self._out} += joined({value})")
 
-        assert self._out == "out", "no message served has a payload in a tagged field"
         self._unless_null(value, what, "i", body, nullable=nullable)
 
     def _array(self, element: WireType[Any], value: str, what: str, *, nullable: bool) -> None:
