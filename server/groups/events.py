@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from server.groups.assignors import Assignment
 from server.groups.member import MemberProtocol
 
 
@@ -50,3 +51,30 @@ class Leave:
     """Empty: whoever has the instance id, sent away by an operator."""
     instance_id: str | None = None
     reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """A ConsumerGroupHeartbeat. None: it is as it was."""
+
+    member_id: str
+    """The client's choice, as it joins; empty: it leaves that to the broker (v0)."""
+    member_epoch: int
+    """0: it joins; -1: it leaves; -2: it leaves for a while."""
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    """-1: as it was."""
+    topic_names: tuple[str, ...] | None = None
+    topic_regex: str | None = None
+    server_assignor: str | None = None
+    owned: Assignment | None = None
+    """What the member has."""
+    client_id: str = ""
+    client_host: str = ""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything, as after an error: the member wants to hear everything."""
+        says_topics = self.topic_names is not None or self.topic_regex is not None
+        return self.rebalance_timeout_ms != -1 and says_topics and self.owned is not None

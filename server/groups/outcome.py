@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupRecord
+from server.groups.assignors import Assignment
 from server.groups.member import NO_MEMBER, Ticket
 
 
@@ -55,11 +56,27 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Beaten:
+    """The answer to a ConsumerGroupHeartbeat."""
+
+    error_code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+    """All that the member shall have; None: as it was."""
+
+
+Value = Joined | Synced | Left | Beaten
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What to tell whoever gave in this ticket."""
 
     ticket: Ticket
-    value: Joined | Synced | Left
+    value: Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupRecord
 from server.groups.member import Member, Ticket
-from server.groups.outcome import Answer, Joined, Left, Outcome, Synced
+from server.groups.outcome import Answer, Joined, Outcome, Synced, Value
 
 REASON_CHARACTERS_MAX = 255
 """What clients keep to, too (KIP-800)."""
@@ -27,7 +27,7 @@ class Step:
         self._deadline_ms: int | None = None
         """Nothing is due before; it may be earlier than what is."""
 
-    def answer(self, ticket: Ticket, value: Joined | Synced | Left) -> None:
+    def answer(self, ticket: Ticket, value: Value) -> None:
         self._answers.append(Answer(ticket=ticket, value=value))
 
     def refuse_join(self, ticket: Ticket, error_code: ErrorCode, member_id: str) -> None:

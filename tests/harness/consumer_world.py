@@ -1,0 +1,249 @@
+"""A group of the consumer protocol, its clients, its topics and its time, without a broker."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+
+from protocol.error_codes import ErrorCode
+from protocol.group_records import GroupKey, GroupRecord, read_record, write_key, write_value
+from server.groups.assignors import Assignment
+from server.groups.consumer_group import ConsumerGroup, ConsumerSettings
+from server.groups.consumer_member import AWAY, JOINING, LEAVING
+from server.groups.consumer_state import ConsumerState, state_of
+from server.groups.events import Beat, Leave
+from server.groups.outcome import Beaten, Left, Outcome
+
+SESSION_TIMEOUT_MS = 45_000
+REBALANCE_TIMEOUT_MS = 20_000
+BEAT_MS = 5_000
+
+REJOIN = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
+"""Whereupon a client gives up all that it has, and joins again."""
+
+FATAL = {
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.UNRELEASED_INSTANCE_ID,
+    ErrorCode.GROUP_MAX_SIZE_REACHED,
+}
+"""Whereupon a client gives up."""
+
+Part = tuple[uuid.UUID, int]
+
+
+@dataclass
+class FakeTopic:
+    name: str
+    id: uuid.UUID
+    partitions: range
+
+
+@dataclass
+class FakeTopics:
+    """A catalog that changes as a test wants it."""
+
+    by_name: dict[str, FakeTopic] = field(default_factory=dict)
+    revision: int = 0
+
+    def get(self, name: str) -> FakeTopic | None:
+        return self.by_name.get(name)
+
+    def by_id(self, topic_id: uuid.UUID) -> FakeTopic | None:
+        return next((each for each in self.by_name.values() if each.id == topic_id), None)
+
+    def all(self) -> list[FakeTopic]:
+        return [self.by_name[name] for name in sorted(self.by_name)]
+
+    def put(self, name: str, partitions_count: int) -> uuid.UUID:
+        """Make a topic, or have it have more partitions."""
+        self.revision += 1
+        known = self.by_name.get(name)
+        topic_id = known.id if known is not None else uuid.UUID(int=self.revision)
+        self.by_name[name] = FakeTopic(name, topic_id, range(partitions_count))
+        return topic_id
+
+    def delete(self, name: str) -> None:
+        self.revision += 1
+        del self.by_name[name]
+
+
+@dataclass(eq=False)
+class ConsumerClient:
+    """What a client knows; its methods are its requests."""
+
+    world: ConsumerWorld
+    member_id: str
+    topics: tuple[str, ...] = ("t",)
+    regex: str | None = None
+    instance_id: str | None = None
+    assignor: str | None = None
+    epoch: int = JOINING
+    owned: set[Part] = field(default_factory=set)
+    target: set[Part] = field(default_factory=set)
+    revokes_slowly: bool = False
+    """It does not give up what it must, as long as this is so."""
+    has_to_say_all: bool = True
+    answer: Beaten = field(default_factory=Beaten)
+
+    def beat(self, *, is_lost: bool = False) -> Beaten:
+        """One heartbeat; lost, the broker hears it, and the client does not hear the answer."""
+        if not self.revokes_slowly:
+            self.owned &= self.target
+        answer = self.world.beat(self._request())
+        if is_lost:
+            self.has_to_say_all = True
+        else:
+            self.hear(answer)
+        return answer
+
+    def _request(self) -> Beat:
+        says_all = self.has_to_say_all or self.epoch == JOINING
+        return Beat(
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            instance_id=self.instance_id,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if says_all else -1,
+            topic_names=self.topics if says_all else None,
+            topic_regex=self.regex if says_all else None,
+            server_assignor=self.assignor,
+            owned=assignment_of(self.owned),
+            client_id="client",
+            client_host="/127.0.0.1",
+        )
+
+    def hear(self, answer: Beaten) -> None:
+        """Act on an answer as clients do."""
+        self.answer = answer
+        if answer.error_code in REJOIN | FATAL:
+            self.epoch, self.owned, self.target = JOINING, set(), set()
+        elif answer.error_code == ErrorCode.NONE:
+            self.has_to_say_all = False
+            self.epoch = answer.member_epoch
+            if answer.assignment is not None:
+                self.target = parts_of(answer.assignment)
+                self.owned |= self.target
+
+    @property
+    def has_failed(self) -> bool:
+        return self.answer.error_code in FATAL
+
+    def subscribe(self, *topics: str, regex: str | None = None) -> None:
+        self.topics, self.regex, self.has_to_say_all = topics, regex, True
+
+    def leave(self, epoch: int = LEAVING) -> Beaten:
+        self.owned, self.target = set(), set()
+        beat = Beat(member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id)
+        answer = self.world.beat(beat)
+        self.epoch = JOINING
+        return answer
+
+    def goes_away(self) -> Beaten:
+        return self.leave(AWAY)
+
+
+@dataclass
+class ConsumerWorld:
+    """A group whose records are kept, and whose time is ours."""
+
+    assignors: tuple[str, ...] = ("uniform", "range")
+    size_max: int = 1 << 31
+    now_ms: int = 1_000_000
+    topics: FakeTopics = field(default_factory=FakeTopics)
+    stored: dict[GroupKey, GroupRecord] = field(default_factory=dict)
+    """The last record of each key, but for tombstones."""
+    deadline_ms: int | None = None
+    records: list[GroupRecord] = field(default_factory=list)
+    """Of the last step."""
+    notes: list[str] = field(default_factory=list)
+    clients: list[ConsumerClient] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.settings = ConsumerSettings(
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=BEAT_MS,
+            size_max=self.size_max,
+            assignors=self.assignors,
+        )
+        self.group = ConsumerGroup("group", self.settings, self.topics)
+
+    def client(self, **settings: object) -> ConsumerClient:
+        client = ConsumerClient(self, f"m{len(self.clients)}", **settings)  # type: ignore[arg-type]
+        self.clients.append(client)
+        return client
+
+    def beat(self, beat: Beat) -> Beaten:
+        ticket = object()
+        outcome = self.group.heartbeat(beat, ticket, now_ms=self.now_ms)
+        self.owed(outcome)
+        (answer,) = outcome.answers
+        assert answer.ticket is ticket
+        assert isinstance(answer.value, Beaten)
+        return answer.value
+
+    def send_away(self, *leaving: Leave) -> tuple[ErrorCode, ...]:
+        outcome = self.group.leave(leaving, object(), now_ms=self.now_ms)
+        self.owed(outcome)
+        (answer,) = outcome.answers
+        assert isinstance(answer.value, Left)
+        return answer.value.error_codes
+
+    def owed(self, outcome: Outcome) -> None:
+        """Keep a step's records, as bytes would come back."""
+        self.records = list(outcome.records)
+        for record in outcome.records:
+            if record.value is None:
+                self.stored.pop(record.key, None)
+            else:
+                self.stored.pop(record.key, None)
+                again = read_record(write_key(record.key), write_value(record.value))
+                self.stored[record.key] = again
+        self.deadline_ms = outcome.deadline_ms
+        self.notes += outcome.notes
+
+    def pass_time(self, duration_ms: int) -> None:
+        """Let time pass; the group is told of it when it wants to be, and not otherwise."""
+        end_ms = self.now_ms + duration_ms
+        steps = 0
+        while self.deadline_ms is not None and self.deadline_ms <= end_ms:
+            self.now_ms = max(self.now_ms, self.deadline_ms)
+            self.owed(self.group.expire(self.now_ms))
+            steps += 1
+            assert steps < 1_000, "time stands still"
+        self.now_ms = end_ms
+
+    def restart(self) -> None:
+        """The broker dies, and comes back with what it has written."""
+        data = state_of(self.stored.values())
+        self.group = ConsumerGroup("group", self.settings, self.topics, data)
+        self.owed(self.group.expire(self.now_ms))
+
+    def settle(self, *clients: ConsumerClient) -> None:
+        """Let these beat until they have all that they shall have."""
+        for _ in range(2 * len(clients) + 4):
+            for client in clients:
+                client.beat()
+        assert self.group.state.value == "Stable", self.group.state
+
+
+def told(data: ConsumerState) -> tuple[object, ...]:
+    """All that a state says, to be compared."""
+    targets = {member_id: target for member_id, target in data.targets.items() if target}
+    return (
+        data.epoch,
+        data.metadata_hash,
+        data.assignment_epoch,
+        data.members,
+        targets,
+        data.regexes,
+    )
+
+
+def assignment_of(parts: set[Part]) -> Assignment:
+    return {
+        topic: frozenset(number for each, number in parts if each == topic)
+        for topic in {topic for topic, _ in parts}
+    }
+
+
+def parts_of(assignment: Assignment) -> set[Part]:
+    return {(topic, number) for topic, numbers in assignment.items() for number in numbers}
