@@ -65,6 +65,8 @@ class GroupFacts:
     state: str
     """Kafka's word for it."""
     members_count: int
+    protocol: str
+    """classic or consumer."""
     topics: Iterable[GroupTopicFacts]
 
 

@@ -34,6 +34,8 @@ class _Seen:
 
     listed_max: int
     states: Counter[str] = field(default_factory=Counter)
+    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Groups by protocol and state."""
     offsets_count: int = 0
     members: list[tuple[int, str]] = field(default_factory=list)
     topics: list[_Topic] = field(default_factory=list)
@@ -42,6 +44,7 @@ class _Seen:
 
     def take(self, group: GroupFacts) -> None:
         self.states[group.state] += 1
+        self.kinds[group.protocol, group.state] += 1
         self.members.append((group.members_count, group.group_id))
         for topic in group.topics:
             self.offsets_count += len(topic.offsets)
@@ -68,6 +71,7 @@ def collect_groups(groups: Iterable[GroupFacts], *, listed_max: int) -> Iterator
     yield gauge(names.GROUPS, [((), sum(seen.states.values()))])
     for state, metric in names.GROUPS_BY_STATE.items():
         yield gauge(metric, [((), seen.states[state])])
+    yield from _by_protocol(seen.kinds)
     yield gauge(names.COMMITTED_OFFSETS, [((), seen.offsets_count)])
     members = heapq.nlargest(listed_max, seen.members)
     yield gauge(names.GROUP_MEMBERS, [((group,), count) for count, group in members])
@@ -90,3 +94,16 @@ def collect_groups(groups: Iterable[GroupFacts], *, listed_max: int) -> Iterator
         [((group, topic), offset) for _, offset, group, topic in topics],
     )
     yield gauge(names.GROUP_LAG_SUM, [((group, topic), lag) for lag, _, group, topic in topics])
+
+
+def _by_protocol(kinds: Counter[tuple[str, str]]) -> Iterator[Family]:
+    counts = Counter[str]()
+    for (protocol, _), count in kinds.items():
+        counts[protocol] += count
+    yield gauge(
+        names.GROUPS_BY_PROTOCOL, [((each,), counts[each]) for each in names.GROUP_PROTOCOLS]
+    )
+    yield gauge(
+        names.CONSUMER_GROUPS_BY_STATE,
+        [((state,), kinds["consumer", state]) for state in names.CONSUMER_GROUP_STATES],
+    )

@@ -155,6 +155,16 @@ GROUPS_BY_STATE = {
     "Stable": GROUPS_STABLE,
 }
 """By the state."""
+GROUPS_BY_PROTOCOL = _gauge(
+    "kafka_server_group_coordinator_metrics_group_count", "Groups by protocol.", "protocol"
+)
+CONSUMER_GROUPS_BY_STATE = _gauge(
+    "kafka_server_group_coordinator_metrics_consumer_group_count",
+    "Groups of the consumer protocol by state.",
+    "state",
+)
+GROUP_PROTOCOLS = ("classic", "consumer")
+CONSUMER_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable")
 
 # Partitions.
 BROKERS = _gauge("kafka_brokers", "Brokers of the cluster: this one.")

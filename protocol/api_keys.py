@@ -54,6 +54,8 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -136,6 +138,8 @@ APIS: dict[int, Api] = {
         _api(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, (0, 0), flexible_since=0),
         _api(ApiKey.DESCRIBE_CLUSTER, (0, 2), flexible_since=0),
         _api(ApiKey.DESCRIBE_PRODUCERS, (0, 0), flexible_since=0),
+        _api(ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), flexible_since=0),
+        _api(ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), flexible_since=0),
         _api(ApiKey.LIST_CONFIG_RESOURCES, (0, 1), flexible_since=0),
         _api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), flexible_since=0),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 
-from protocol.group_records import GroupKey, GroupValue
+from protocol.group_records import GroupKey, GroupMetadataKey, GroupValue, OffsetCommitKey
 from protocol.schema import (
     BYTES,
     INT8,
@@ -224,3 +224,11 @@ RECORD_TYPES: dict[int, tuple[type[GroupKey], type[GroupValue]]] = {
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
 """Key and value by the key's type. On disk: types never change."""
+
+
+def group_of(key: GroupKey) -> str:
+    """The id of the group that a record is about."""
+    if isinstance(key, OffsetCommitKey | GroupMetadataKey):
+        return key.group
+    group_id: str = key.group_id  # type: ignore[attr-defined] # All keys of this module have it.
+    return group_id

@@ -191,7 +191,7 @@ def record_classes(record_type: int) -> tuple[type[GroupKey], type[GroupValue]]:
     """
     found = RECORD_TYPES.get(record_type)
     if found is None:
-        # Declaring them takes milliseconds of a start that rarely needs them.
+        # Not at the top: it imports this module.
         from protocol import consumer_group_records
 
         found = consumer_group_records.RECORD_TYPES.get(record_type)

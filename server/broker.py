@@ -28,6 +28,7 @@ from server.dispatch import Dispatcher
 from server.embedded_store import EmbeddedMetadataStore
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
+from server.groups.consumer_commands import ConsumerCommands
 from server.groups.coordinator import GroupCoordinator, coordinator_of
 from server.groups.offset_commands import OffsetCommands
 from server.latency_watch import LatencyWatch
@@ -87,6 +88,7 @@ class Broker:
         "compaction",
         "config",
         "configs",
+        "consumer_groups",
         "directories",
         "directories_left_out",
         "failure",
@@ -114,6 +116,7 @@ class Broker:
     producer_ids: ProducerIds
     group_commit: GroupCommit
     groups: GroupCoordinator
+    consumer_groups: ConsumerCommands
     offsets: OffsetCommands
     transactions: TransactionCoordinator
     fetch_waiters: FetchWaiters
@@ -277,6 +280,7 @@ class Broker:
             self.topics, self.group_commit, self.configs.config, clock=self.clock
         )
         self.groups.start()
+        self.consumer_groups = ConsumerCommands(self.groups)
         self.offsets = OffsetCommands(
             self.groups,
             retention_ms=self.config.offsets_retention_minutes * 60_000,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from server.network_config import NetworkConfig
-from storage.config_property import INT, INT_MAX, LONG, prop
+from storage.config_property import INT, INT_MAX, LIST, LONG, prop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,44 @@ class GroupConfig(NetworkConfig):
         at_least=1,
         dynamic=False,
         doc="The most members of a group.",
+    )
+    group_consumer_session_timeout_ms: int = prop(
+        "group.consumer.session.timeout.ms",
+        INT,
+        default=45_000,
+        at_least=1,
+        unit="ms",
+        dynamic=False,
+        doc="A member of the consumer protocol that is not heard of for so long is fenced. Shorter: a"
+        " dead member is noticed sooner; it must be longer than the heartbeat interval.",
+    )
+    group_consumer_heartbeat_interval_ms: int = prop(
+        "group.consumer.heartbeat.interval.ms",
+        INT,
+        default=5_000,
+        at_least=1,
+        unit="ms",
+        dynamic=False,
+        doc="How often members of the consumer protocol are told to send heartbeats. Shorter: a"
+        " rebalance is over sooner, at the cost of more requests.",
+    )
+    group_consumer_max_size: int = prop(
+        "group.consumer.max.size",
+        INT,
+        default=INT_MAX,
+        at_least=1,
+        dynamic=False,
+        doc="The most members of a group of the consumer protocol.",
+    )
+    group_consumer_assignors: tuple[str, ...] = prop(
+        "group.consumer.assignors",
+        LIST,
+        default=("uniform", "range"),
+        choices=("uniform", "range"),
+        dynamic=False,
+        doc="The assignors that members of the consumer protocol may ask for; the first one assigns"
+        " where they ask for none. uniform gives each as many partitions; range of each topic as"
+        " many, and the same of topics with as many partitions.",
     )
     offsets_topic_num_partitions: int = prop(
         "offsets.topic.num.partitions",

@@ -58,7 +58,7 @@ class Topics:
     __slots__ = (
         "_by_id", "_by_name", "_defaults", "_directories", "_files", "_growth",
         "_has_all_directories", "_lock", "_new_id", "_on_removed", "_progress", "_recovery_threads",
-        "_removals", "_store", "_unclean",
+        "_removals", "_store", "_unclean", "revision",
     )  # fmt: skip
 
     def __init__(
@@ -96,6 +96,8 @@ class Topics:
         # Orders creations and deletions, so that what was checked stays true until it is written.
         self._lock = asyncio.Lock()
         # State
+        self.revision = 0
+        """Another one whenever a topic comes, goes or changes; of this run."""
         self._defaults = defaults
         # What the store says, with the logs open.
         self._by_name: dict[str, Topic] = {}
@@ -387,6 +389,7 @@ class Topics:
                 return TopicRefused.unknown(topic.name)
             await self._mark_deleted(topic)
             del self._by_name[topic.name], self._by_id[topic.id]
+            self.revision += 1
             for log in topic.logs():
                 log.retire()
                 self._on_removed(log)
@@ -427,6 +430,7 @@ class Topics:
 
     def _publish(self, topic: Topic) -> None:
         self._by_name[topic.name] = self._by_id[topic.id] = topic
+        self.revision += 1
 
 
 def _settle(logs: Sequence[PartitionLog]) -> None:

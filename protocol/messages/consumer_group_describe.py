@@ -55,7 +55,7 @@ class Assignment:
 
 
 @wire_class
-class DescribedMember:
+class Member:
     """A member."""
 
     member_id: str = wire(STRING)
@@ -85,7 +85,7 @@ class DescribedGroup:
     group_epoch: int = wire(INT32)
     assignment_epoch: int = wire(INT32)
     assignor_name: str = wire(STRING)
-    members: tuple[DescribedMember, ...] = wire(array(DescribedMember))
+    members: tuple[Member, ...] = wire(array(Member))
     authorized_operations: int = wire(INT32, default=NOT_ASKED)
 
 

@@ -27,6 +27,7 @@ import enum
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupRecord
@@ -75,6 +76,9 @@ class ConsumerGroupState(enum.Enum):
 
 class ConsumerGroup:
     """One group. Each method that takes an event is one step and returns what is owed for it."""
+
+    protocol: ClassVar = "consumer"
+    """What clients call this type of group."""
 
     __slots__ = (
         "_records",
@@ -125,6 +129,10 @@ class ConsumerGroup:
         if not all(member.has_reached(epoch) for member in members):
             return ConsumerGroupState.RECONCILING
         return ConsumerGroupState.STABLE
+
+    @property
+    def members_count(self) -> int:
+        return len(self.data.members)
 
     @property
     def assignor(self) -> str:

@@ -20,26 +20,27 @@ from typing import TypeVar
 
 from protocol.error_codes import ErrorCode
 from protocol.errors import EncodeError
-from protocol.group_records import GroupMetadataKey, GroupRecord
+from protocol.group_records import GroupRecord
 from server.clock import Clock
 from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic, RecordsTooLarge
 from server.deadlines import Deadlines
 from server.group_commit import GroupCommit
 from server.group_config import GroupConfig
 from server.groups.committed_offsets import tombstone_batches
+from server.groups.consumer_group import ConsumerGroup, ConsumerSettings
 from server.groups.events import Join, Leave, Sync
 from server.groups.group import Group, GroupSettings
 from server.groups.group_checks import delete_error
-from server.groups.group_entry import GroupEntry, refused
+from server.groups.group_entry import AnyGroup, GroupEntry, refused
 from server.groups.group_table import GroupTable
 from server.groups.member import NO_MEMBER
-from server.groups.outcome import Answer, Joined, Left, Outcome, Synced
+from server.groups.outcome import Answer, Beaten, Joined, Left, Outcome, Synced
 from server.topics import Topics
 from storage.errors import StorageError
 
 _log = logging.getLogger("server.groups")
 
-A = TypeVar("A", Joined, Synced, Left)
+A = TypeVar("A", Joined, Synced, Left, Beaten)
 
 
 class GroupCoordinator:
@@ -74,59 +75,82 @@ class GroupCoordinator:
 
     async def join(self, group_id: str, join: Join) -> Awaitable[Joined]:
         """Let a member join; what is returned resolves when its generation begins."""
-        try:
-            await self.topic.ensure()
-        except StorageError as error:
-            _log.warning("group %r: %s", group_id, error)
-            return _now(Joined(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
-        entry = self._find(group_id)
+        if not await self.has_topic(group_id):
+            return at_once(Joined(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        entry = self.find(group_id)
         if entry is None and join.member_id == NO_MEMBER:
             entry = self.table.create(group_id)
         if not isinstance(entry, GroupEntry):
             code = entry or ErrorCode.UNKNOWN_MEMBER_ID
-            return _now(Joined(error_code=code, member_id=join.member_id))
-        group, now_ms = entry.group, self.table.now_ms()
-        return self._step(entry, lambda ticket: group.join(join, ticket, now_ms=now_ms), Joined)
+            return at_once(Joined(error_code=code, member_id=join.member_id))
+        group, now_ms = self._classic(entry), self.table.now_ms()
+        if group is None:
+            return at_once(Joined(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return self.step(entry, lambda ticket: group.join(join, ticket, now_ms=now_ms), Joined)
+
+    def _classic(self, entry: GroupEntry) -> Group | None:
+        """The group for a member of the classic protocol; one of the other that has no members
+        becomes one of this, keeping what it has committed. None: it has members."""
+        if isinstance(entry.group, ConsumerGroup):
+            if entry.group.data.members:
+                return None
+            tombstones = entry.tombstones()
+            entry.group = self.table.new_classic_group(entry.group.group_id)
+            self._write(entry, tombstones)
+        return entry.group
 
     def sync(self, group_id: str, sync: Sync) -> Awaitable[Synced]:
         """Give a member its assignment; what is returned resolves when the leader has given it."""
-        entry = self._find(group_id)
+        entry = self.find(group_id)
         if not isinstance(entry, GroupEntry):
-            return _now(Synced(error_code=entry or ErrorCode.UNKNOWN_MEMBER_ID))
+            return at_once(Synced(error_code=entry or ErrorCode.UNKNOWN_MEMBER_ID))
         group, now_ms = entry.group, self.table.now_ms()
-        return self._step(entry, lambda ticket: group.sync(sync, ticket, now_ms=now_ms), Synced)
+        if isinstance(group, ConsumerGroup):
+            return at_once(Synced(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
+        return self.step(entry, lambda ticket: group.sync(sync, ticket, now_ms=now_ms), Synced)
 
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
         """Note that a member lives."""
-        entry = self._find(group_id)
+        entry = self.find(group_id)
         if entry is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # All is well as far as anybody knows.
             return ErrorCode.NONE
         if not isinstance(entry, GroupEntry):
             return entry or ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(entry.group, ConsumerGroup):
+            return ErrorCode.UNKNOWN_MEMBER_ID
         now_ms = self.table.now_ms()
         return entry.group.heartbeat(member_id, instance_id, generation, now_ms=now_ms)
 
     def leave(self, group_id: str, leaving: Sequence[Leave]) -> Awaitable[Left] | ErrorCode:
         """Let members go; an error for the whole request."""
-        entry = self._find(group_id)
+        entry = self.find(group_id)
         if isinstance(entry, ErrorCode):
             return entry
         if entry is None:
-            return _now(Left(error_codes=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(leaving)))
+            return at_once(Left(error_codes=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(leaving)))
         group, now_ms = entry.group, self.table.now_ms()
-        return self._step(entry, lambda ticket: group.leave(leaving, ticket, now_ms=now_ms), Left)
+        return self.step(entry, lambda ticket: group.leave(leaving, ticket, now_ms=now_ms), Left)
 
     # Groups.
 
-    def describe(self, group_id: str) -> Group | ErrorCode | None:
+    async def has_topic(self, group_id: str) -> bool:
+        """Make `__consumer_offsets`, unless it is there; whether it is now."""
+        try:
+            await self.topic.ensure()
+        except StorageError as error:
+            _log.warning("group %r: %s", group_id, error)
+            return False
+        return True
+
+    def describe(self, group_id: str) -> AnyGroup | ErrorCode | None:
         """A group as it is now; None if there is none."""
-        entry = self._find(group_id)
+        entry = self.find(group_id)
         return entry.group if isinstance(entry, GroupEntry) else entry
 
-    def groups(self) -> list[Group] | ErrorCode:
+    def groups(self) -> list[AnyGroup] | ErrorCode:
         """All groups; an error while some are not known yet."""
         if self._is_stopping:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -136,7 +160,7 @@ class GroupCoordinator:
 
     async def delete(self, group_id: str) -> ErrorCode:
         """Forget a group without members, and all that it has committed."""
-        entry = self._find(group_id)
+        entry = self.find(group_id)
         if not isinstance(entry, GroupEntry):
             return entry or ErrorCode.GROUP_ID_NOT_FOUND
         try:
@@ -161,8 +185,7 @@ class GroupCoordinator:
     async def _write_tombstones(self, entry: GroupEntry) -> None:
         """All of them are in the log before anything else of the group; they count once durable."""
         group_id = entry.group.group_id
-        group_is_gone = (GroupRecord(GroupMetadataKey(group=group_id), None),)
-        batches = (*tombstone_batches(group_id, entry.offsets.places()), group_is_gone)
+        batches = (*tombstone_batches(group_id, entry.offsets.places()), entry.tombstones())
         offsets = await asyncio.gather(*(self.append(entry, batch) for batch in batches))
         for batch, first_offset in zip(batches, offsets, strict=True):
             entry.offsets.applied(batch, first_offset)
@@ -170,14 +193,15 @@ class GroupCoordinator:
 
     # Steps.
 
-    def _find(self, group_id: str) -> GroupEntry | ErrorCode | None:
+    def find(self, group_id: str) -> GroupEntry | ErrorCode | None:
         if self._is_stopping:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self.table.find(group_id)
 
-    def _step(
+    def step(
         self, entry: GroupEntry, step: Callable[[object], Outcome], answer_type: type[A]
     ) -> Awaitable[A]:
+        """Carry out a step; what is returned resolves with its answer, once that may be given."""
         ticket: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self._owed(entry, step(ticket))
         return ticket
@@ -239,6 +263,7 @@ class GroupCoordinator:
 
     def _settled(self, entry: GroupEntry) -> None:
         """Everything that the group has written is durable, or failed: say what was held."""
+        entry.forget_tombstones()
         held, entry.held = entry.held, []
         failure, entry.failure = entry.failure, None
         if failure is None:
@@ -268,7 +293,14 @@ def coordinator_of(
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
         size_max=config.group_max_size,
     )
-    return GroupCoordinator(topic, GroupTable(topic, settings, clock))
+    consumer_settings = ConsumerSettings(
+        session_timeout_ms=config.group_consumer_session_timeout_ms,
+        heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        size_max=config.group_consumer_max_size,
+        assignors=config.group_consumer_assignors,
+    )
+    table = GroupTable(topic, settings, clock, consumer_settings=consumer_settings, topics=topics)
+    return GroupCoordinator(topic, table)
 
 
 def _give(answers: Sequence[Answer]) -> None:
@@ -284,7 +316,7 @@ def _as_error(answer: Answer, error_code: ErrorCode) -> Answer:
     return Answer(ticket=answer.ticket, value=refused(answer.value, error_code))
 
 
-def _now(answer: A) -> Awaitable[A]:
+def at_once(answer: A) -> Awaitable[A]:
     future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
     future.set_result(answer)
     return future

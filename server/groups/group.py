@@ -28,6 +28,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from protocol.error_codes import ErrorCode
 from server.groups.events import Join, Leave, Sync
@@ -63,6 +64,9 @@ class GroupState(enum.Enum):
 
 class Group:
     """One group. Each method that takes an event is one step and returns what is owed for it."""
+
+    protocol: ClassVar = "classic"
+    """What clients call this type of group."""
 
     __slots__ = (
         "_initial_wait_ms",
@@ -101,6 +105,10 @@ class Group:
         """How long it may still wait after the present deadline."""
         # What the present step owes
         self._step = Step()
+
+    @property
+    def members_count(self) -> int:
+        return len(self.roster)
 
     # Joining.
 

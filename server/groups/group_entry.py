@@ -7,26 +7,39 @@ durable record says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from protocol.consumer_group_records import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+)
 from protocol.error_codes import ErrorCode
-from protocol.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
+from protocol.group_records import (
+    GroupKey,
+    GroupMetadataKey,
+    GroupRecord,
+    GroupValue,
+    OffsetCommitKey,
+)
 from server.groups.committed_offsets import CommittedOffsets
+from server.groups.consumer_group import ConsumerGroup
 from server.groups.group import Group, GroupState
-from server.groups.outcome import Answer, Joined, Left, Synced
+from server.groups.outcome import Answer, Beaten, Joined, Left, Synced, Value
+
+AnyGroup = Group | ConsumerGroup
+"""Of the classic protocol, or of the consumer protocol."""
 
 
 @dataclass(slots=True, eq=False)
 class GroupEntry:
     """One group. The coordinator changes it, nobody else."""
 
-    group: Group
+    group: AnyGroup
     offsets: CommittedOffsets = field(default_factory=CommittedOffsets)
-    stored: GroupMetadataValue | None = None
-    """The group's last durable record; None if it has none."""
-    stored_offset: int = -1
-    """Where in the log that is, as far as this run wrote it."""
+    _stored: dict[GroupKey, tuple[int, GroupValue | None]] = field(default_factory=dict)
+    """The group's last durable record of each key, with where in the log it is. A tombstone is kept
+    as long as something of the group is being written, which may be older."""
     writes: int = 0
     """So many of the group's own records are appended and not durable yet."""
     commits: int = 0
@@ -40,19 +53,47 @@ class GroupEntry:
     def is_vacant(self) -> bool:
         """Nothing is known of the group that a new one would not know."""
         group = self.group
-        is_empty = group.state is GroupState.EMPTY and not group.roster.pending
+        if isinstance(group, ConsumerGroup):
+            is_empty = not group.data.members
+        else:
+            is_empty = group.state is GroupState.EMPTY and not group.roster.pending
         is_idle = not self.writes and not self.commits
-        return is_empty and is_idle and not self.offsets and self.stored is None
+        return is_empty and is_idle and not self.offsets and not any(self.stored())
+
+    def stored(self) -> Iterator[GroupRecord]:
+        """The group's last durable records, without tombstones."""
+        for key, (_, value) in self._stored.items():
+            if value is not None:
+                yield GroupRecord(key, value)
 
     def note_stored(self, records: Sequence[GroupRecord], first_offset: int) -> None:
         """Records are durable, in the log from that offset on; who learns it first does not count."""
         for offset, record in enumerate(records, first_offset):
-            if isinstance(record.key, GroupMetadataKey) and offset > self.stored_offset:
-                assert record.value is None or isinstance(record.value, GroupMetadataValue)
-                self.stored, self.stored_offset = record.value, offset
+            known_offset, _ = self._stored.get(record.key, (-1, None))
+            if not isinstance(record.key, OffsetCommitKey) and offset > known_offset:
+                self._stored[record.key] = offset, record.value
+
+    def forget_tombstones(self) -> None:
+        """To be called when nothing of the group is being written."""
+        gone = [key for key, (_, value) in self._stored.items() if value is None]
+        for key in gone:
+            del self._stored[key]
+
+    def tombstones(self) -> tuple[GroupRecord, ...]:
+        """The records that delete the group itself, which has no members."""
+        group_id = self.group.group_id
+        keys: set[GroupKey] = {record.key for record in self.stored()}
+        if isinstance(self.group, ConsumerGroup):
+            keys.add(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id))
+            keys.add(ConsumerGroupMetadataKey(group_id=group_id))
+        else:
+            keys.add(GroupMetadataKey(group=group_id))
+        return tuple(
+            GroupRecord(key, None) for key in sorted(keys, key=lambda key: key.record_type)
+        )
 
 
-def refused(value: Joined | Synced | Left, error_code: ErrorCode) -> Joined | Synced | Left:
+def refused(value: Value, error_code: ErrorCode) -> Value:
     """The same answer, as an error."""
     match value:
         case Joined():
@@ -61,3 +102,5 @@ def refused(value: Joined | Synced | Left, error_code: ErrorCode) -> Joined | Sy
             return Synced(error_code=error_code)
         case Left():
             return Left(error_codes=(error_code,) * len(value.error_codes))
+        case Beaten():
+            return Beaten(error_code=error_code)

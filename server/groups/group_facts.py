@@ -24,7 +24,8 @@ def group_facts(table: GroupTable, topics: Topics) -> Iterator[GroupFacts]:
         yield GroupFacts(
             group_id=group.group_id,
             state=group.state.value,
-            members_count=len(group.roster),
+            members_count=group.members_count,
+            protocol=group.protocol,
             topics=_topics(entry, topics),
         )
 

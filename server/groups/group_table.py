@@ -5,15 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
+from protocol.consumer_group_records import group_of
 from protocol.error_codes import ErrorCode
-from protocol.group_records import GroupMetadataKey, GroupMetadataValue
+from protocol.group_records import GroupMetadataValue
 from server.clock import Clock
 from server.coordinator_topic import CoordinatorTopic
 from server.groups.committed_offsets import CommittedOffsets
+from server.groups.consumer_group import ConsumerGroup, ConsumerSettings
+from server.groups.consumer_state import state_of
 from server.groups.group import Group, GroupSettings
-from server.groups.group_entry import GroupEntry
+from server.groups.group_entry import AnyGroup, GroupEntry
 from server.groups.loading import LoadedPartition, load_partition
 from server.groups.stored_group import restored
+from server.groups.topic_catalog import TopicCatalog
 from server.partition_loads import PartitionLoads
 
 _log = logging.getLogger("server.groups")
@@ -24,18 +28,30 @@ class GroupTable:
 
     __slots__ = (
         "_clock",
+        "_consumer_settings",
         "_entries",
         "_settings",
         "_step_ms",
         "_topic",
+        "_topics",
         "_waiting",
         "loads",
     )
 
-    def __init__(self, topic: CoordinatorTopic, settings: GroupSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        topic: CoordinatorTopic,
+        settings: GroupSettings,
+        clock: Clock,
+        *,
+        consumer_settings: ConsumerSettings,
+        topics: TopicCatalog,
+    ) -> None:
         # Constant after construction
         self._topic = topic
+        self._topics = topics
         self._settings = settings
+        self._consumer_settings = consumer_settings
         self._clock = clock
         self._step_ms = clock.now_ms() - round(clock.monotonic() * 1000)
         # State
@@ -70,12 +86,13 @@ class GroupTable:
             self._entries[group_id] = self._new_entry(group_id, offsets)
             for producer_id in offsets.producers():
                 self.wait(group_id, producer_id)
+        found: dict[str, GroupEntry] = {}
         for record in loaded.records:
-            if not isinstance(record.key, GroupMetadataKey):
-                continue
-            assert isinstance(record.value, GroupMetadataValue)
-            entry = self._entries.get(record.key.group) or self.create(record.key.group)
-            entry.stored = record.value
+            group_id = group_of(record.key)
+            entry = self._entries.get(group_id) or self.create(group_id)
+            entry.note_stored((record,), 0)
+            found[group_id] = entry
+        for entry in found.values():
             entry.group = self.as_stored(entry)
             yield entry
 
@@ -118,12 +135,24 @@ class GroupTable:
         if self._entries.get(entry.group.group_id) is entry:
             del self._entries[entry.group.group_id]
 
-    def as_stored(self, entry: GroupEntry) -> Group:
-        """The group as its last durable record says."""
+    def as_stored(self, entry: GroupEntry) -> AnyGroup:
+        """The group as its last durable records say."""
         group_id, now_ms = entry.group.group_id, self.now_ms()
-        if entry.stored is None:
-            return Group(group_id, self._settings, now_ms=now_ms)
-        return restored(group_id, entry.stored, self._settings, now_ms=now_ms)
+        records = tuple(entry.stored())
+        if not records:
+            return self.new_classic_group(group_id)
+        for record in records:
+            if isinstance(record.value, GroupMetadataValue):
+                return restored(group_id, record.value, self._settings, now_ms=now_ms)
+        return ConsumerGroup(group_id, self._consumer_settings, self._topics, state_of(records))
+
+    def new_classic_group(self, group_id: str) -> Group:
+        """One that nothing is known of but its name."""
+        return Group(group_id, self._settings, now_ms=self.now_ms())
+
+    def new_consumer_group(self, group_id: str) -> ConsumerGroup:
+        """The same, of the consumer protocol."""
+        return ConsumerGroup(group_id, self._consumer_settings, self._topics)
 
     def _new_entry(self, group_id: str, offsets: CommittedOffsets) -> GroupEntry:
-        return GroupEntry(Group(group_id, self._settings, now_ms=self.now_ms()), offsets)
+        return GroupEntry(self.new_classic_group(group_id), offsets)

@@ -17,21 +17,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from protocol.error_codes import ErrorCode
-from protocol.group_records import GroupRecord
+from protocol.group_records import GroupRecord, OffsetCommitKey
 from server.coordinator_topic import ProducerRefused, RecordsTooLarge
 from server.groups.committed_offsets import CommittedOffsets, tombstone_batches
 from server.groups.coordinator import GroupCoordinator
-from server.groups.group import Group, GroupState
+from server.groups.group import Group
 from server.groups.group_checks import (
-    CONSUMER,
+    OUTSIDE,
     Claim,
     commit_error,
+    fetch_error,
+    is_empty,
+    is_subscribed,
     offset_delete_error,
     offset_expiry,
-    subscribed_topics,
     transactional_commit_error,
 )
-from server.groups.group_entry import GroupEntry
+from server.groups.group_entry import AnyGroup, GroupEntry
 from server.producer import Producer
 from storage.errors import StorageError
 
@@ -83,14 +85,15 @@ class OffsetCommands:
         self, group_id: str, claim: Claim, records: Sequence[GroupRecord]
     ) -> ErrorCode:
         """Commit offsets, all or none. With no records it only says whether the claim holds."""
-        entry = await self._claimed(group_id, claim, commit_error)
+        entry = await self._claimed(group_id, claim, commit_error, records)
         if isinstance(entry, ErrorCode):
             return entry
         if entry is None:
             if not records:
                 return ErrorCode.NONE
             entry = self._table.create(group_id)
-        entry.group.lives(claim.member_id, now_ms=self._table.now_ms())
+        if isinstance(entry.group, Group):
+            entry.group.lives(claim.member_id, now_ms=self._table.now_ms())
         return await self._apply(entry, records)
 
     async def commit_in_transaction(
@@ -107,7 +110,7 @@ class OffsetCommands:
         Args:
             may_write: whether the producer's transaction has this partition of the topic in it.
         """
-        entry = await self._claimed(group_id, claim, transactional_commit_error)
+        entry = await self._claimed(group_id, claim, transactional_commit_error, records)
         if isinstance(entry, ErrorCode):
             return entry
         # Nothing is awaited from here to the append, so what is allowed still is.
@@ -127,12 +130,15 @@ class OffsetCommands:
             if entry.is_vacant:
                 self._table.forget(entry)
 
-    def fetch(self, group_id: str) -> CommittedOffsets | ErrorCode:
+    def fetch(self, group_id: str, claim: Claim = OUTSIDE) -> CommittedOffsets | ErrorCode:
         """What a group has committed; nothing for one that does not exist."""
         entry = self._table.find(group_id)
         if isinstance(entry, ErrorCode):
             return entry
-        return CommittedOffsets() if entry is None else entry.offsets
+        if entry is None:
+            return CommittedOffsets()
+        refused = fetch_error(entry.group, claim)
+        return entry.offsets if refused is ErrorCode.NONE else refused
 
     async def delete(
         self, group_id: str, keys: Collection[tuple[str, int]]
@@ -148,7 +154,7 @@ class OffsetCommands:
             return refused
         outcome = {
             key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            if _is_subscribed(entry, key[0])
+            if is_subscribed(entry.group, key[0])
             else ErrorCode.NONE
             for key in keys
         }
@@ -189,14 +195,18 @@ class OffsetCommands:
         now_ms = self._table.now_ms()
         expired = entry.offsets.expired(expiry, now_ms=now_ms, retention_ms=self._retention_ms)
         await self._forget(entry, expired)
-        is_over = entry.group.state is GroupState.EMPTY and not entry.offsets
+        is_over = is_empty(entry.group) and not entry.offsets
         if is_over and not entry.commits and not entry.writes:
             await self._groups.delete(entry.group.group_id)
 
     # Both.
 
     async def _claimed(
-        self, group_id: str, claim: Claim, error_of: Callable[[Group, Claim], ErrorCode]
+        self,
+        group_id: str,
+        claim: Claim,
+        error_of: Callable[[AnyGroup, Claim, Iterable[tuple[str, int]]], ErrorCode],
+        records: Sequence[GroupRecord],
     ) -> GroupEntry | ErrorCode | None:
         """The group that a claim to commit is about, if it holds; None: it may make one."""
         try:
@@ -209,7 +219,7 @@ class OffsetCommands:
             return entry
         if entry is None:
             return ErrorCode.GROUP_ID_NOT_FOUND if claim.generation >= 0 else None
-        return error_of(entry.group, claim) or entry
+        return error_of(entry.group, claim, _parts(records)) or entry
 
     async def _entries(self) -> AsyncIterator[GroupEntry]:
         for count, entry in enumerate(self._table.entries()):
@@ -266,9 +276,7 @@ class OffsetCommands:
                 self._table.forget(entry)
 
 
-def _is_subscribed(entry: GroupEntry, topic: str) -> bool:
-    """Whether a member is, or may be, because nobody can read what consumers have said."""
-    subscribed = subscribed_topics(entry.group)
-    if subscribed is None:
-        return entry.group.roster.protocol_type == CONSUMER
-    return topic in subscribed
+def _parts(records: Sequence[GroupRecord]) -> list[tuple[str, int]]:
+    """The topics and partitions of commits."""
+    keys = [record.key for record in records]
+    return [(key.topic, key.partition) for key in keys if isinstance(key, OffsetCommitKey)]

@@ -1,6 +1,7 @@
 """DescribeGroups (key 15), v0-v6.
 
 Behaviour: each group is answered. What members want and have to do is told while the group is stable.
+One of the consumer protocol is none here (ConsumerGroupDescribe).
 Versions: v3 authorized operations (KIP-430) · v4 group_instance_id · v6 a group that is not there is
 an error (KIP-1043); before, its state is Dead.
 """
@@ -16,6 +17,7 @@ from protocol.messages.describe_groups import (
 )
 from server import allowed_operations
 from server.dispatch import RequestContext
+from server.groups.consumer_group import ConsumerGroup
 from server.groups.group import Group, GroupState
 
 NOT_FOUND_SINCE = 6
@@ -43,9 +45,9 @@ def _described(group_id: str, allowed: int, context: RequestContext) -> Describe
     if isinstance(group, ErrorCode):
         return _undescribed(group_id, group, context)
     if group is None:
-        is_error = context.header.api_version >= NOT_FOUND_SINCE
-        code = ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE
-        return _undescribed(group_id, code, context, state=DEAD)
+        return _absent(group_id, f"Group {group_id} not found.", context)
+    if isinstance(group, ConsumerGroup):
+        return _absent(group_id, f"Group {group_id} is not a classic group.", context)
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
         error_code=ErrorCode.NONE,
@@ -72,14 +74,24 @@ def _members(group: Group, *, is_stable: bool) -> tuple[DescribedGroupMember, ..
     )
 
 
+def _absent(group_id: str, message: str, context: RequestContext) -> DescribedGroup:
+    is_error = context.header.api_version >= NOT_FOUND_SINCE
+    code = ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE
+    return _undescribed(group_id, code, context, state=DEAD, message=message)
+
+
 def _undescribed(
-    group_id: str, error_code: ErrorCode, context: RequestContext, *, state: str = ""
+    group_id: str,
+    error_code: ErrorCode,
+    context: RequestContext,
+    *,
+    state: str = "",
+    message: str = "",
 ) -> DescribedGroup:
-    message = f"Group {group_id} not found." if state == DEAD else error_code.message
     tells = context.header.api_version >= NOT_FOUND_SINCE and error_code
     return DescribedGroup(
         error_code=error_code,
-        error_message=message if tells else None,
+        error_message=message or error_code.message if tells else None,
         group_id=group_id,
         group_state=state,
         protocol_type="",

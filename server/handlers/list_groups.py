@@ -10,9 +10,9 @@ from __future__ import annotations
 from protocol.error_codes import ErrorCode
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from server.dispatch import RequestContext
-from server.groups.group import Group
-
-CLASSIC = "classic"
+from server.groups.consumer_group import ConsumerGroup
+from server.groups.group_checks import CONSUMER
+from server.groups.group_entry import AnyGroup
 
 
 async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
@@ -28,7 +28,7 @@ async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGro
             _listed(group)
             for group in groups
             if (not states or group.state.value.lower() in states)
-            and (not types or CLASSIC in types)
+            and (not types or group.protocol in types)
         ),
     )
 
@@ -39,10 +39,13 @@ def refuse(
     return ListGroupsResponse(error_code=error_code, groups=())
 
 
-def _listed(group: Group) -> ListedGroup:
+def _listed(group: AnyGroup) -> ListedGroup:
+    protocol_type = (
+        CONSUMER if isinstance(group, ConsumerGroup) else group.roster.protocol_type or ""
+    )
     return ListedGroup(
         group_id=group.group_id,
-        protocol_type=group.roster.protocol_type or "",
+        protocol_type=protocol_type,
         group_state=group.state.value,
-        group_type=CLASSIC,
+        group_type=group.protocol,
     )

@@ -4,8 +4,8 @@ Behaviour: what one request commits is written in one batch and answered when th
 that does not exist, and metadata that are too long, are refused for themselves; a member that is none
 any more, a wrong generation or a group that rebalances refuse everything. Generation -1 without a
 member commits for a group that nobody is a member of; the group need not exist.
-Versions: v2-v4 retention_time_ms · v7 group_instance_id (KIP-345) · v9 GROUP_ID_NOT_FOUND, where it
-was ILLEGAL_GENERATION before · v10 topics by id.
+Versions: v2-v4 retention_time_ms · v7 group_instance_id (KIP-345) · v9 member epochs (KIP-848);
+GROUP_ID_NOT_FOUND, where it was ILLEGAL_GENERATION before · v10 topics by id.
 Source: Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java.
 """
 
@@ -28,6 +28,7 @@ from storage.config_property import LONG_MAX
 
 BY_ID_SINCE = 10
 GROUP_ID_NOT_FOUND_SINCE = 9
+MEMBER_EPOCH_SINCE = 9
 
 _Place = tuple[int, int]
 """A topic and a partition of the request, by their positions."""
@@ -68,6 +69,7 @@ async def _commit(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=request.generation_id_or_member_epoch,
+        knows_epochs=context.header.api_version >= MEMBER_EPOCH_SINCE,
     )
     outcome = await context.broker.offsets.commit(request.group_id, claim, records)
     is_old = context.header.api_version < GROUP_ID_NOT_FOUND_SINCE

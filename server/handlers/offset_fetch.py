@@ -5,7 +5,7 @@ group that does not exist, have offset -1 and no error. No topics is all of them
 Where stable offsets are required, a partition that an open transaction has one for is
 UNSTABLE_OFFSET_COMMIT.
 Versions: v2 every topic, error_code · v5 leader epochs (KIP-320) · v7 require_stable (KIP-447) · v8
-several groups (KIP-709) · v10 topics by id.
+several groups (KIP-709) · v9 member epochs (KIP-848) · v10 topics by id.
 Source: Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java.
 """
 
@@ -28,6 +28,7 @@ from protocol.messages.offset_fetch import (
 )
 from server.dispatch import RequestContext
 from server.groups.committed_offsets import CommittedOffsets
+from server.groups.group_checks import Claim
 from server.topics import Topics
 
 NO_OFFSET = -1
@@ -75,7 +76,8 @@ def _asked(request: OffsetFetchRequest, version: int) -> tuple[OffsetFetchReques
 def _group(
     asked: OffsetFetchRequestGroup, context: RequestContext, wanted: _Wanted
 ) -> OffsetFetchResponseGroup:
-    offsets = context.broker.offsets.fetch(asked.group_id)
+    claim = Claim(member_id=asked.member_id or "", generation=asked.member_epoch)
+    offsets = context.broker.offsets.fetch(asked.group_id, claim)
     if isinstance(offsets, ErrorCode):
         return _refused(asked, offsets)
     found = (

@@ -22,16 +22,19 @@ COOPERATIVE = {"partition.assignment.strategy": "cooperative-sticky"}
 JAVA_COOPERATIVE = {
     "partition.assignment.strategy": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
 }
+CONSUMER_PROTOCOL = {"group.protocol": "consumer"}
 PARTITIONS = 6
 
 CLIENTS = [
     pytest.param("confluent-kafka", {}, id="confluent-kafka"),
     pytest.param("confluent-kafka", COOPERATIVE, id="confluent-kafka-cooperative"),
+    pytest.param("confluent-kafka", CONSUMER_PROTOCOL, id="confluent-kafka-consumer-protocol"),
     pytest.param("kafka-python", {}, id="kafka-python"),
     pytest.param("aiokafka", {}, id="aiokafka"),
     pytest.param("kcat", {}, id="kcat"),
     pytest.param("java-3.9", {}, id="java-3.9"),
     pytest.param("java-4.3", JAVA_COOPERATIVE, id="java-4.3-cooperative"),
+    pytest.param("java-4.3", CONSUMER_PROTOCOL, id="java-4.3-consumer-protocol"),
     pytest.param("kafkajs", {}, id="kafkajs"),
     pytest.param("franz-go", {}, id="franz-go-cooperative"),
 ]
@@ -40,7 +43,12 @@ CLIENTS = [
 @pytest.fixture(scope="module")
 def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker of this file's own: it is killed."""
-    properties = {"group.initial.rebalance.delay.ms": 200, "offsets.topic.num.partitions": 3}
+    properties = {
+        "group.initial.rebalance.delay.ms": 200,
+        "group.consumer.session.timeout.ms": 6_000,
+        "group.consumer.heartbeat.interval.ms": 500,
+        "offsets.topic.num.partitions": 3,
+    }
     with BrokerProcess(tmp_path_factory.mktemp("groups"), properties) as process:
         yield process
 

@@ -1,8 +1,8 @@
 """Stop a broker at every operation of its disk while a group rebalances, and read the group back.
 
-Members come and go, the group becomes empty, is deleted and begins anew, cleaning passes compact what
-is written of it. After every crash the group is as the last answer said that it is, or as the step that
-was under way leaves it: whoever heard an assignment still has it.
+Members of a group of either protocol come and go, the group becomes empty, is deleted and begins anew,
+cleaning passes compact what is written of it. After every crash the group is as the last answer said
+that it is, or as the step that was under way leaves it: whoever heard an assignment still has it.
 
 `coordinator_sweep.py` has the crashes.
 """
@@ -15,8 +15,10 @@ from random import Random
 import pytest
 
 from protocol.error_codes import ErrorCode
-from protocol.group_records import GroupMetadataValue
+from protocol.group_records import GroupMetadataKey, GroupMetadataValue
 from protocol.schema import copied
+from server.groups.consumer_commands import ConsumerCommands
+from server.groups.consumer_state import state_of
 from server.groups.coordinator import GroupCoordinator
 from server.groups.events import Join, Leave, Sync
 from server.groups.group import GroupSettings
@@ -24,14 +26,22 @@ from server.groups.group_table import GroupTable
 from server.groups.loading import load_partition
 from server.groups.member import MemberProtocol
 from tests.crash.coordinator_sweep import TIMEOUT_SECONDS, CrashStates, Sweep
+from tests.harness.consumer_on_disk import ConsumerGroupOnDisk
+from tests.harness.consumer_world import CONSUMER_SETTINGS, FakeTopics, told_of
+from tests.harness.consumer_world import Told as ConsumerTold
 from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.offsets_disk import compact, topic_of
 from tests.harness.topics_world import FixedClock, open_world
 
 GROUP, MEMBERS_MAX = "group", 3
+ACTIONS = ("come", "come", "go", "go", "consume", "consume", "consume", "consume")
 
 Told = tuple[int, dict[str, bytes]] | None
 """A group's generation and its assignment by member; None: there is no such group."""
+
+
+Both = tuple[Told, ConsumerTold]
+"""What was told of a group of either protocol."""
 
 
 class GroupOnDisk:
@@ -104,31 +114,44 @@ def sync_of(member: str, generation: int, assignments: dict[str, bytes]) -> Sync
     return Sync(member_id=member, generation=generation, assignments=assignments)
 
 
-async def found_on(disk: MemoryFileSystem) -> Told:
+async def found_on(disk: MemoryFileSystem) -> Both:
     """What a start reads back."""
     world = await open_world(disk, "/a")
     topic = topic_of(world)
     records = (await load_partition(topic, 0)).records if topic.partitions_count else ()
     await world.store.close()
+    classic: Told = None
     for record in records:
-        assert isinstance(record.value, GroupMetadataValue)
-        members = {each.member_id: copied(each.assignment) for each in record.value.members}
-        return record.value.generation, members
-    return None
+        if isinstance(record.key, GroupMetadataKey):
+            assert isinstance(record.value, GroupMetadataValue)
+            members = {each.member_id: copied(each.assignment) for each in record.value.members}
+            classic = record.value.generation, members
+    return classic, told_of(state_of(records))
 
 
-async def history(seed: int) -> CrashStates[Told]:
+async def history(seed: int) -> CrashStates[Both]:
     """Play one history; every state that a crash in it may leave."""
     random, disk = Random(seed), MemoryFileSystem()
     world = await open_world(disk, "/a")
     topic = topic_of(world)
     settings = GroupSettings(initial_rebalance_delay_ms=0, size_max=MEMBERS_MAX)
-    group = GroupOnDisk(GroupCoordinator(topic, GroupTable(topic, settings, FixedClock())))
+    topics = FakeTopics()
+    table = GroupTable(
+        topic, settings, FixedClock(), consumer_settings=CONSUMER_SETTINGS, topics=topics
+    )
+    group = GroupOnDisk(GroupCoordinator(topic, table))
+    consumers = ConsumerGroupOnDisk(ConsumerCommands(group.groups), group.groups, topics, random)
     await topic.ensure()
-    states = CrashStates(disk, seed, lambda: (group.told, group.will_tell))
-    for what in states.steps(random, ("come", "come", "go", "go")):
+    states = CrashStates(
+        disk,
+        seed,
+        lambda: ((group.told, consumers.told), (group.will_tell, consumers.will_tell)),
+    )
+    for what in states.steps(random, ACTIONS):
         if what == "clean":
             compact(topic.log_of(0))
+        elif what == "consume":
+            await consumers.step(MEMBERS_MAX)
         elif (what == "come" and len(group.members) < MEMBERS_MAX) or group.is_nothing:
             await group.comes()
         elif group.members:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from protocol.coordinator_records import write_key, write_value
 from protocol.error_codes import ErrorCode
-from protocol.group_records import GroupKey, GroupRecord, read_record, write_key, write_value
+from protocol.group_records import GroupKey, GroupRecord, read_record
 from server.groups.assignors import Assignment
 from server.groups.consumer_group import ConsumerGroup, ConsumerSettings
 from server.groups.consumer_member import AWAY, JOINING, LEAVING
@@ -28,7 +29,16 @@ FATAL = {
 }
 """Whereupon a client gives up."""
 
+CONSUMER_SETTINGS = ConsumerSettings(
+    session_timeout_ms=SESSION_TIMEOUT_MS,
+    heartbeat_interval_ms=BEAT_MS,
+    size_max=1 << 31,
+    assignors=("uniform", "range"),
+)
+
 Part = tuple[uuid.UUID, int]
+Told = tuple[object, ...]
+"""All that a group's records say."""
 
 
 @dataclass
@@ -158,12 +168,7 @@ class ConsumerWorld:
     clients: list[ConsumerClient] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.settings = ConsumerSettings(
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            heartbeat_interval_ms=BEAT_MS,
-            size_max=self.size_max,
-            assignors=self.assignors,
-        )
+        self.settings = replace(CONSUMER_SETTINGS, size_max=self.size_max, assignors=self.assignors)
         self.group = ConsumerGroup("group", self.settings, self.topics)
 
     def client(self, **settings: object) -> ConsumerClient:
@@ -191,10 +196,8 @@ class ConsumerWorld:
         """Keep a step's records, as bytes would come back."""
         self.records = list(outcome.records)
         for record in outcome.records:
-            if record.value is None:
-                self.stored.pop(record.key, None)
-            else:
-                self.stored.pop(record.key, None)
+            self.stored.pop(record.key, None)
+            if record.value is not None:
                 again = read_record(write_key(record.key), write_value(record.value))
                 self.stored[record.key] = again
         self.deadline_ms = outcome.deadline_ms
@@ -225,16 +228,16 @@ class ConsumerWorld:
         assert self.group.state.value == "Stable", self.group.state
 
 
-def told(data: ConsumerState) -> tuple[object, ...]:
-    """All that a state says, to be compared."""
+def told_of(data: ConsumerState) -> Told:
+    """All that a state says, to be compared later."""
     targets = {member_id: target for member_id, target in data.targets.items() if target}
     return (
         data.epoch,
         data.metadata_hash,
         data.assignment_epoch,
-        data.members,
+        dict(data.members),
         targets,
-        data.regexes,
+        dict(data.regexes),
     )
 
 

@@ -60,15 +60,17 @@ def confluent(bootstrap: str, group: str, topic: str, properties: dict[str, str]
     from confluent_kafka import Consumer, KafkaException
 
     manner = Manner(properties)
+    timeouts = {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
+    if properties.get("group.protocol") == "consumer":
+        timeouts = {}  # The broker says.
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": SESSION_TIMEOUT_MS,
-            "heartbeat.interval.ms": HEARTBEAT_MS,
             "reconnect.backoff.max.ms": 500,
+            **timeouts,
             **properties,
         }
     )

@@ -9,7 +9,7 @@ from protocol.group_records import GroupMetadataValue
 from server.groups.events import Join, Leave, Sync
 from server.groups.group import Group, GroupSettings, GroupState
 from server.groups.member import MemberProtocol
-from server.groups.outcome import Joined, Left, Outcome, Synced
+from server.groups.outcome import Beaten, Joined, Left, Outcome, Synced
 from server.groups.stored_group import restored
 
 SESSION_TIMEOUT_MS = 10_000
@@ -172,6 +172,7 @@ class GroupWorld:
         assert self.group.generation >= self.generation, "a generation never goes back"
         self.generation = self.group.generation
         for answer in outcome.answers:
+            assert not isinstance(answer.value, Beaten)
             self._check(answer.value)
             call = answer.ticket
             assert isinstance(call, Call)

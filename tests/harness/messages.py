@@ -8,6 +8,7 @@ where a later version of Kafka might put some.
 from __future__ import annotations
 
 import dataclasses
+import importlib.resources
 import random
 import re
 import struct
@@ -53,6 +54,12 @@ def message_versions() -> Iterator[tuple[type[Message], int]]:
 
 def served_versions(api: Api) -> range:
     return range(api.served_min, api.version_max + 1)
+
+
+def has_kafka_schema(message_type: type[Message]) -> bool:
+    """Whether kafka-python has Kafka's schema of it; of messages that it never sends it has none."""
+    resources = importlib.resources.files("kafka.protocol.schemas.resources")
+    return resources.joinpath(f"{message_type.__name__}.json").is_file()
 
 
 def kafka_schema(message_type: type[Message]) -> Schema:

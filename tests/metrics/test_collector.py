@@ -78,6 +78,7 @@ def test_every_metric_of_the_table_is_shown() -> None:
                 group_id="g",
                 state="Stable",
                 members_count=1,
+                protocol="consumer",
                 topics=[GroupTopicFacts("c", [(0, 1, 2)])],
             )
         ],

@@ -9,10 +9,16 @@ MANAGER = "kafka_coordinator_group_groupmetadatamanager"
 
 
 def group(
-    group_id: str, *offsets: tuple[int, int, int | None], state: str = "Stable", members: int = 1
+    group_id: str,
+    *offsets: tuple[int, int, int | None],
+    state: str = "Stable",
+    members: int = 1,
+    protocol: str = "classic",
 ) -> GroupFacts:
     topics = [GroupTopicFacts("orders", list(offsets))] if offsets else []
-    return GroupFacts(group_id=group_id, state=state, members_count=members, topics=topics)
+    return GroupFacts(
+        group_id=group_id, state=state, members_count=members, protocol=protocol, topics=topics
+    )
 
 
 def test_a_group_shows_its_offsets_its_lag_and_its_members() -> None:
@@ -28,6 +34,25 @@ def test_a_group_shows_its_offsets_its_lag_and_its_members() -> None:
     assert samples["kafka_consumergroup_current_offset_sum", "orders", "g"] == 44
     assert samples["kafka_consumergroup_lag_sum", "orders", "g"] == 10
     assert samples["kafka_consumergroup_members", "g"] == 3
+
+
+def test_groups_are_counted_by_protocol() -> None:
+    world = ScrapedWorld(
+        groups=[
+            group("a"),
+            group("b", protocol="consumer"),
+            group("c", protocol="consumer", state="Assigning"),
+        ]
+    )
+
+    samples = world.samples()
+
+    metrics = "kafka_server_group_coordinator_metrics"
+    assert samples[f"{metrics}_group_count", "classic"] == 1
+    assert samples[f"{metrics}_group_count", "consumer"] == 2
+    assert samples[f"{metrics}_consumer_group_count", "Assigning"] == 1
+    assert samples[f"{metrics}_consumer_group_count", "Stable"] == 1
+    assert samples[f"{metrics}_consumer_group_count", "Empty"] == 0
 
 
 def test_groups_are_counted_by_state() -> None:

@@ -47,6 +47,8 @@ def test_advertised_versions_are_exactly_these() -> None:
         "DescribeUserScramCredentials": (50, 0, 0),
         "DescribeCluster": (60, 0, 2),
         "DescribeProducers": (61, 0, 0),
+        "ConsumerGroupHeartbeat": (68, 0, 1),
+        "ConsumerGroupDescribe": (69, 0, 1),
         "ListConfigResources": (74, 0, 1),
         "DescribeTopicPartitions": (75, 0, 0),
     }

@@ -31,7 +31,7 @@ from tests.harness.consumer_world import (
     SESSION_TIMEOUT_MS,
     ConsumerClient,
     ConsumerWorld,
-    told,
+    told_of,
 )
 
 TOPICS = ("a", "b", "c")
@@ -192,7 +192,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @invariant()
     def the_group_is_what_its_records_say(self) -> None:
-        assert told(state_of(self.world.stored.values())) == told(self.world.group.data)
+        assert told_of(state_of(self.world.stored.values())) == told_of(self.world.group.data)
 
     @invariant()
     def nothing_is_kept_of_who_has_gone(self) -> None:
@@ -229,7 +229,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
 
 def test_a_group_serves_those_who_behave_whatever_the_others_do() -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         ConsumerGroupModel,
         settings=settings(max_examples=200, stateful_step_count=30, deadline=None),
     )

@@ -1,0 +1,112 @@
+"""ConsumerGroupDescribe (key 69), v0-v1.
+
+Behaviour: each group is answered. One of the classic protocol is none here (DescribeGroups); topics
+that are gone are left out of assignments.
+Versions: v1 member_type (KIP-1099).
+Source: Apache Kafka, ConsumerGroup.java `asDescribedGroup`.
+"""
+
+from __future__ import annotations
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+from server import allowed_operations
+from server.dispatch import RequestContext
+from server.groups import assignors
+from server.groups.consumer_group import ConsumerGroup
+from server.groups.consumer_member import ConsumerMember
+
+CONSUMER_MEMBER = 1
+"""The type of a member that speaks the consumer protocol."""
+
+
+async def handle(
+    request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
+    """Describe each group that was asked for."""
+    allowed = allowed_operations.on_group(is_asked=request.include_authorized_operations)
+    groups = tuple(_described(group_id, allowed, context) for group_id in request.group_ids)
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def refuse(
+    request: ConsumerGroupDescribeRequest,
+    context: RequestContext,
+    error_code: ErrorCode,
+    message: str,
+) -> ConsumerGroupDescribeResponse:
+    text = message or error_code.message
+    groups = tuple(_undescribed(group_id, error_code, text) for group_id in request.group_ids)
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _described(group_id: str, allowed: int, context: RequestContext) -> DescribedGroup:
+    if not group_id:
+        text = "The group id is empty."
+        return _undescribed(group_id, ErrorCode.INVALID_GROUP_ID, text)
+    group = context.broker.groups.describe(group_id)
+    if isinstance(group, ErrorCode):
+        return _undescribed(group_id, group, group.message)
+    if not isinstance(group, ConsumerGroup):
+        what = "not found" if group is None else "is not a consumer group"
+        return _undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    return DescribedGroup(
+        error_code=ErrorCode.NONE,
+        group_id=group_id,
+        group_state=group.state.value,
+        group_epoch=group.data.epoch,
+        assignment_epoch=group.data.assignment_epoch,
+        assignor_name=group.assignor,
+        members=tuple(_member(member, group) for member in group.data.members.values()),
+        authorized_operations=allowed,
+    )
+
+
+def _member(member: ConsumerMember, group: ConsumerGroup) -> Member:
+    target = group.data.targets.get(member.member_id, {})
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=tuple(sorted(member.topics)),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(member.assignment, group),
+        target_assignment=_assignment(target, group),
+        member_type=CONSUMER_MEMBER,
+    )
+
+
+def _assignment(assigned: assignors.Assignment, group: ConsumerGroup) -> Assignment:
+    known = ((group.topics.by_id(topic), numbers) for topic, numbers in assigned.items())
+    return Assignment(
+        topic_partitions=tuple(
+            TopicPartitions(
+                topic_id=topic.id, topic_name=topic.name, partitions=tuple(sorted(numbers))
+            )
+            for topic, numbers in known
+            if topic is not None
+        )
+    )
+
+
+def _undescribed(group_id: str, error_code: ErrorCode, message: str) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error_code,
+        error_message=message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=(),
+    )

@@ -1,0 +1,127 @@
+"""ConsumerGroupHeartbeat (key 68), v0-v1.
+
+Behaviour: one request for all of a member's life (KIP-848): epoch 0 joins, a greater one lives, -1
+leaves, -2 leaves for a while (static members). The answer comes at once, and brings the assignment
+where it has changed, or where the member says everything.
+Versions: v1 subscribed_topic_regex, and clients make their member ids (KIP-1082).
+Source: Apache Kafka, GroupCoordinatorService.java `consumerGroupHeartbeat`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from server.dispatch import RequestContext
+from server.groups.consumer_member import AWAY, JOINING, LEAVING
+from server.groups.events import Beat
+from server.groups.outcome import Beaten
+
+MEMBER_ID_REQUIRED_SINCE = 1
+
+
+async def handle(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
+    """Check what can be checked without the group, then let the member live."""
+    fault = _fault(request, context.header.api_version)
+    if fault is not None:
+        return refuse(request, context, ErrorCode.INVALID_REQUEST, fault)
+    supported = context.broker.config.group_consumer_assignors
+    if request.server_assignor is not None and request.server_assignor not in supported:
+        text = (
+            f"ServerAssignor {request.server_assignor} is not supported. Supported assignors:"
+            f" {', '.join(supported)}."
+        )
+        return refuse(request, context, ErrorCode.UNSUPPORTED_ASSIGNOR, text)
+    beat = _beat(request, context)
+    return _answer(await context.broker.consumer_groups.heartbeat(request.group_id, beat))
+
+
+def refuse(
+    request: ConsumerGroupHeartbeatRequest,
+    context: RequestContext,
+    error_code: ErrorCode,
+    message: str,
+) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error_code, error_message=message or None)
+
+
+def _fault(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
+    """What is wrong with a request, in Kafka's words; None if nothing is."""
+    for name, value in (
+        ("GroupId", request.group_id),
+        ("InstanceId", request.instance_id),
+        ("RackId", request.rack_id),
+    ):
+        if value is not None and not value.strip():
+            return f"{name} can't be empty."
+    if not request.member_id and (version >= MEMBER_ID_REQUIRED_SINCE or request.member_epoch):
+        return "MemberId can't be empty."
+    if request.member_epoch == JOINING:
+        return _fault_of_joining(request)
+    if request.member_epoch == AWAY and request.instance_id is None:
+        return "InstanceId can't be null."
+    if request.member_epoch < 0 and request.member_epoch not in (LEAVING, AWAY):
+        return "MemberEpoch is invalid."
+    return None
+
+
+def _fault_of_joining(request: ConsumerGroupHeartbeatRequest) -> str | None:
+    if request.rebalance_timeout_ms == -1:
+        return "RebalanceTimeoutMs must be provided in first request."
+    if request.topic_partitions is None or request.topic_partitions:
+        return "TopicPartitions must be empty when (re-)joining."
+    if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
+        return "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+    return None
+
+
+def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Beat:
+    owned = request.topic_partitions
+    return Beat(
+        member_id=request.member_id or str(uuid.uuid4()),
+        member_epoch=request.member_epoch,
+        instance_id=request.instance_id,
+        rack_id=request.rack_id,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=request.subscribed_topic_names,
+        topic_regex=request.subscribed_topic_regex,
+        server_assignor=request.server_assignor,
+        owned=None
+        if owned is None
+        else {each.topic_id: frozenset(each.partitions) for each in owned},
+        client_id=context.header.client_id or "",
+        # With a slash, as Java shows an address that has no name; tools know it so.
+        client_host=f"/{context.connection.client_host}",
+    )
+
+
+async def _answer(beaten: Awaitable[Beaten]) -> ConsumerGroupHeartbeatResponse:
+    return _response(await beaten)
+
+
+def _response(beaten: Beaten) -> ConsumerGroupHeartbeatResponse:
+    assignment = beaten.assignment
+    return ConsumerGroupHeartbeatResponse(
+        error_code=beaten.error_code,
+        error_message=beaten.message or (beaten.error_code.message if beaten.error_code else None),
+        member_id=beaten.member_id,
+        member_epoch=beaten.member_epoch,
+        heartbeat_interval_ms=beaten.heartbeat_interval_ms,
+        assignment=None
+        if assignment is None
+        else Assignment(
+            topic_partitions=tuple(
+                TopicPartitions(topic_id=topic, partitions=tuple(sorted(numbers)))
+                for topic, numbers in assignment.items()
+            )
+        ),
+    )

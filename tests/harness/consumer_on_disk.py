@@ -1,0 +1,92 @@
+"""A group of the consumer protocol over a disk: members that come, beat and go, and what they heard."""
+
+from __future__ import annotations
+
+from random import Random
+
+from protocol.error_codes import ErrorCode
+from server.groups.consumer_commands import ConsumerCommands
+from server.groups.consumer_group import ConsumerGroup
+from server.groups.consumer_member import JOINING, LEAVING
+from server.groups.consumer_state import ConsumerState
+from server.groups.coordinator import GroupCoordinator
+from server.groups.events import Beat
+from tests.harness.consumer_world import (
+    REBALANCE_TIMEOUT_MS,
+    FakeTopics,
+    Part,
+    Told,
+    assignment_of,
+    parts_of,
+    told_of,
+)
+
+GROUP = "consumers"
+NOTHING = told_of(ConsumerState())
+
+
+class ConsumerGroupOnDisk:
+    """What the coordinator has told of the group, and what it will have told after the present step."""
+
+    def __init__(
+        self,
+        commands: ConsumerCommands,
+        groups: GroupCoordinator,
+        topics: FakeTopics,
+        random: Random,
+    ) -> None:
+        self._commands, self._groups, self._topics, self._random = commands, groups, topics, random
+        self._epochs: dict[str, int] = {}
+        self._owned: dict[str, set[Part]] = {}
+        self._count = 0
+        self._is_being_deleted = False
+        self.told: Told = NOTHING
+
+    @property
+    def will_tell(self) -> Told:
+        """What is in memory, which runs ahead of the disk, but for a group that is being deleted."""
+        if self._is_being_deleted:
+            return NOTHING
+        group = self._groups.describe(GROUP)
+        return told_of(group.data) if isinstance(group, ConsumerGroup) else NOTHING
+
+    async def step(self, members_max: int) -> None:
+        """Something happens to the group."""
+        members = sorted(self._epochs)
+        what = self._random.choice(("come", "beat", "beat", "beat", "go", "grow", "delete"))
+        if what == "grow":
+            self._topics.put("t", self._topics.revision + 1)
+        elif what == "come" and len(members) < members_max:
+            self._count += 1
+            await self._beat(f"consumer-{self._count}", JOINING)
+        elif members and what == "go":
+            await self._beat(self._random.choice(members), LEAVING)
+        elif members:
+            member = self._random.choice(members)
+            await self._beat(member, self._epochs[member])
+        elif what == "delete":
+            self._is_being_deleted = True
+            deleted = await self._groups.delete(GROUP)
+            assert deleted in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
+            self._is_being_deleted = False
+        self.told = self.will_tell
+
+    async def _beat(self, member: str, epoch: int) -> None:
+        joins = epoch == JOINING
+        beat = Beat(
+            member_id=member,
+            member_epoch=epoch,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if joins else -1,
+            topic_names=("t",) if joins else None,
+            topic_regex="t.*" if joins and self._count % 2 else None,
+            owned=assignment_of(self._owned.get(member, set())),
+        )
+        answer = await (await self._commands.heartbeat(GROUP, beat))
+        assert answer.error_code == ErrorCode.NONE, answer
+        if epoch == LEAVING:
+            del self._epochs[member], self._owned[member]
+            return
+        self._epochs[member] = answer.member_epoch
+        if answer.assignment is not None:
+            self._owned[member] = parts_of(answer.assignment)
+        self._owned.setdefault(member, set())
