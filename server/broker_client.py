@@ -10,13 +10,15 @@ import asyncio
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from protocol.api_keys import APIS, ApiKey
 from protocol.decode import decode
 from protocol.encode import encode
+from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -25,6 +27,7 @@ from protocol.schema import Message, Part
 from server.command_end import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, CommandFailed
 
 M = TypeVar("M", bound=Message)
+A = TypeVar("A")
 
 CONNECT_SECONDS_MAX = 5.0
 CALL_SECONDS_MAX = 60.0
@@ -37,6 +40,7 @@ VERSION_ASKED_WITH = 0
 _SIZE = struct.Struct(">i")
 _HEADER = struct.Struct(f">hhih{len(CLIENT_ID)}s")
 _TAGGED_MAX = 100
+LOAD_SECONDS_MAX, LOAD_PAUSE_SECONDS = 30.0, 0.2
 
 
 class BrokerClient:
@@ -205,3 +209,22 @@ def _in_memory(part: Part) -> bytes:
     """A part of a request; regions of files are for responses only."""
     assert isinstance(part, bytes | bytearray | memoryview)
     return bytes(part)
+
+
+async def loaded(
+    ask: Callable[[], Awaitable[A]],
+    code_of: Callable[[A], int],
+    *,
+    seconds_max: float = LOAD_SECONDS_MAX,
+) -> A:
+    """The answer of a broker that has read its groups, as it does for a moment after its start.
+
+    The last answer, if that takes longer than `seconds_max`.
+    """
+    deadline = time.monotonic() + seconds_max
+    while True:
+        answer = await ask()
+        is_loading = code_of(answer) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        if not is_loading or time.monotonic() >= deadline:
+            return answer
+        await asyncio.sleep(LOAD_PAUSE_SECONDS)

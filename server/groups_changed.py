@@ -25,16 +25,8 @@ from protocol.messages.offset_delete import (
 from server.broker_client import BrokerClient, connected
 from server.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed, complain
 from server.command_output import print_json, print_table
-from server.group_facts import (
-    BY_NAME_MAX,
-    Part,
-    absence,
-    bounds_of,
-    by_topic,
-    committed_of,
-    group_of,
-    refuse_running,
-)
+from server.group_described import Part, absence, by_topic, group_of, refuse_running
+from server.group_facts import BY_NAME_MAX, bounds_of, committed_of
 from server.reset_offsets import Aim, Goal, Reset, new_offset, parse_parts
 from server.topic_facts import describe, offsets_at, parts_of, refusal
 

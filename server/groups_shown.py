@@ -8,10 +8,10 @@ from typing import Any
 import typer
 
 from cleaner.text import count_text
-from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from server.broker_client import connected
 from server.command_output import print_json, print_table
-from server.group_facts import Progress, group_of, listed, progress_of, readers_of
+from server.group_described import Group, GroupMember, group_of
+from server.group_facts import Progress, listed, progress_of
 
 NOTHING = "-"
 
@@ -56,12 +56,13 @@ async def show_groups(bootstrap: str, names: Sequence[str], *, as_json: bool) ->
     return 0
 
 
-def _json(group: DescribedGroup, progress: Sequence[Progress]) -> Json:
+def _json(group: Group, progress: Sequence[Progress]) -> Json:
     return {
         "group": group.group_id,
-        "state": group.group_state,
+        "state": group.state,
+        "type": group.type,
         "protocol_type": group.protocol_type,
-        "protocol": group.protocol_data,
+        "protocol": group.protocol,
         "lag": _total(progress),
         "partitions": [
             {
@@ -79,21 +80,19 @@ def _json(group: DescribedGroup, progress: Sequence[Progress]) -> Json:
     }
 
 
-def _member_json(member: DescribedGroupMember) -> Json:
+def _member_json(member: GroupMember) -> Json:
     return {
         "member_id": member.member_id,
-        "group_instance_id": member.group_instance_id,
+        "group_instance_id": member.instance_id,
         "client_id": member.client_id,
         "host": member.client_host,
     }
 
 
-def _print_group(group: DescribedGroup, progress: Sequence[Progress]) -> None:
+def _print_group(group: Group, progress: Sequence[Progress]) -> None:
     members = count_text(len(group.members), "member")
-    protocol = f", {group.protocol_data}" if group.protocol_data else ""
-    typer.echo(
-        f"{group.group_id}: {group.group_state}, {members}{protocol}, lag {_total(progress):,}"
-    )
+    protocol = f", {group.protocol}" if group.protocol else ""
+    typer.echo(f"{group.group_id}: {group.state}, {members}{protocol}, lag {_total(progress):,}")
     if progress:
         titles = ("partition", "committed", "end offset", "lag", "member")
         print_table(titles, list(map(_row, progress)), texts={"partition", "member"})
@@ -112,13 +111,13 @@ def _row(each: Progress) -> tuple[str, ...]:
     )
 
 
-def _member_text(member: DescribedGroupMember) -> str:
+def _member_text(member: GroupMember) -> str:
     """Short enough for a line: ids of members are long, and begin with the client's."""
-    return f"{member.group_instance_id or member.client_id}@{member.client_host.lstrip('/')}"
+    return f"{member.instance_id or member.client_id}@{member.client_host.lstrip('/')}"
 
 
-def _without_partitions(group: DescribedGroup) -> list[DescribedGroupMember]:
-    busy = {member.member_id for member in readers_of(group).values()}
+def _without_partitions(group: Group) -> list[GroupMember]:
+    busy = {member.member_id for member in group.readers.values()}
     return [member for member in group.members if member.member_id not in busy]
 
 

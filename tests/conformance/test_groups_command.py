@@ -25,12 +25,15 @@ def kompakt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TypedCommands]
 
 
 @contextmanager
-def reading(kompakt: TypedCommands, group: str, count: int) -> Iterator[Consumer]:
+def reading(
+    kompakt: TypedCommands, group: str, count: int, protocol: str = "classic"
+) -> Iterator[Consumer]:
     """A member that has read `count` records and committed that."""
     consumer = Consumer(
         {
             "bootstrap.servers": kompakt.broker.bootstrap_servers,
             "group.id": group,
+            "group.protocol": protocol,
             "client.id": "reader",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -74,6 +77,26 @@ def test_a_group_is_listed_and_described_with_its_lag_and_members(kompakt: Typed
         assert [part["member_id"] for part in described["partitions"]] == [member["member_id"]] * 2
 
     assert "shown: Empty, 0 members, lag 2" in kompakt.told("groups", "describe", "shown")
+
+
+def test_a_group_of_the_consumer_protocol_is_shown_like_any_other(kompakt: TypedCommands) -> None:
+    with reading(kompakt, "new", 3, "consumer"):
+        assert ["new", "Stable", "consumer", "consumer"] in map(
+            str.split, kompakt.told("groups", "list").splitlines()
+        )
+        lines = kompakt.told("groups", "describe", "new").splitlines()
+        assert lines[0] == "new: Stable, 1 member, uniform, lag 2"
+        assert lines[2].split() == ["orders-0", "3", "5", "2", "reader@127.0.0.1"]
+        typed = ["groups", "reset-offsets", "new", "--to-earliest", "--execute"]
+        assert "new has 1 member: stop them first" in kompakt.refused(*typed)
+
+    (described,) = kompakt.json("groups", "describe", "new")["groups"]
+    assert (described["type"], described["state"], described["members"]) == (
+        "consumer",
+        "Empty",
+        [],
+    )
+    assert kompakt.told("groups", "delete", "new", "--yes") == "deleted new\n"
 
 
 def test_offsets_are_reset_when_it_is_executed_and_nobody_reads(kompakt: TypedCommands) -> None:

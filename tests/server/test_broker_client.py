@@ -11,9 +11,10 @@ import pytest
 
 from protocol.api_keys import APIS, ApiKey
 from protocol.encode import encode
+from protocol.error_codes import ErrorCode
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from server.broker_client import BrokerClient, connected, parse_address
+from server.broker_client import BrokerClient, connected, loaded, parse_address
 from server.command_end import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, CommandFailed
 
 OURS_MAX = APIS[ApiKey.METADATA].version_max
@@ -133,3 +134,14 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         parse_address(text)
 
     assert refused.value.exit_code == EXIT_USAGE
+
+
+async def test_a_broker_that_still_reads_its_groups_is_asked_again() -> None:
+    answers = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
+
+    async def ask() -> ErrorCode:
+        return answers.pop(0)
+
+    assert await loaded(ask, int) == ErrorCode.NONE
+    answers.insert(0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    assert await loaded(ask, int, seconds_max=0) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
