@@ -22,7 +22,7 @@ from cleaner.throttle import Throttle
 from protocol.record_batch import stamp
 from server.background import Background
 from server.run import KEPT_BYTES
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity

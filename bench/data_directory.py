@@ -12,7 +12,7 @@ from bench.batches import keyed_batch
 from server.embedded_store import EmbeddedMetadataStore
 from server.topic import Topic, TopicDefaults
 from server.topics import Topics
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storage.cleaned_segment import WRITE_BACK_BEHIND_BYTES, WRITE_BACK_BYTES
 from storage.cleaning_view import READ_AHEAD_BYTES, window_ahead
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 
 CHUNK_BYTES = 1 << 20
 

@@ -27,7 +27,7 @@ from protocol.record_batch import Record, build_batch, read_header
 from server.broker import Broker
 from server.clock import SystemClock
 from server.config import BrokerConfig
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.validate import ValidBatch
 
 GROUPS, PARTITIONS, COMMITS_EACH = 1_000, 1_000, 3

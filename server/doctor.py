@@ -28,7 +28,7 @@ from server.config_sources import read_sources
 from server.doctor_findings import Finding, Status, fault, fine, warning
 from storage.config_property import ConfigError
 from storage.errors import StorageError
-from storage.files import ReadOnlyFileSystem
+from storage.local_files import ReadOnlyFileSystem
 from storage.meta_properties import read_meta_properties
 
 STYLES = {Status.OK: "green", Status.WARNING: "yellow", Status.FAULT: "bold red"}

@@ -18,8 +18,9 @@ from server.dump_output import JsonOutput, Output, TableOutput
 from server.dump_segment import Selection, segment_section
 from server.dump_verify import Verification
 from storage.errors import DamagedFile, DiskError, FormatFromTheFuture, StorageError
-from storage.files import FileSystem, ReadOnlyFileSystem
+from storage.files import FileSystem
 from storage.findings import Severity
+from storage.local_files import ReadOnlyFileSystem
 from storage.paths import MANIFEST, join
 from storage.verify import find_logs
 

@@ -19,7 +19,7 @@ from server.listener import ListenError
 from server.release import release
 from server.signals import StopSignal
 from storage.errors import StorageError
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.open_files import share_descriptors
 
 _log = logging.getLogger("server.run")

@@ -14,7 +14,7 @@ import pytest
 from cleaner.clean import clean
 from cleaner.cleaning_plan import plan_pass
 from cleaner.pick import assess
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import Appended
 from storage.log_opening import create_log
 from storage.paths import LOG

@@ -34,7 +34,7 @@ from cleaner.throttle import IoRates
 from protocol.errors import CorruptBatch
 from protocol.record_batch import Codec
 from storage.errors import NoSpace
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_opening import create_log

@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 
 from bench.raw_protocol import fetch_head, fetch_request, produce_request
-from storage.files import ReadOnlyFileSystem
+from storage.local_files import ReadOnlyFileSystem
 from storage.manifest import decode
 from storage.paths import LOG, segment_file
 from tests.harness.clients import create_topic

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from storage.errors import NotCached
-from storage.files import LocalFile, LocalFileSystem
+from storage.local_files import LocalFile, LocalFileSystem
 
 
 class ColdFile(LocalFile):

@@ -24,7 +24,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from storage.files import LocalFile, LocalFileSystem
+from storage.local_files import LocalFile, LocalFileSystem
 from storage.paths import CLEANED, KEYS
 from tests.harness.broker_process import BrokerProcess
 

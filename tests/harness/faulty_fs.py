@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.files import Buffer, LocalFile, LocalFileSystem
+from storage.files import Buffer
+from storage.local_files import LocalFile, LocalFileSystem
 from tests.harness.faults import Faults
 
 

@@ -29,7 +29,8 @@ from server.broker import Broker
 from server.clock import SystemClock
 from server.config import BrokerConfig
 from server.topic import Topic
-from storage.files import FileSystem, LocalFileSystem
+from storage.files import FileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import PartitionLog
 from tests.harness.raw_client import RawClient
 

@@ -6,7 +6,8 @@ import enum
 from collections.abc import Callable, Iterable
 from random import Random
 
-from storage.files import FileSystem, LocalFileSystem
+from storage.files import FileSystem
+from storage.local_files import LocalFileSystem
 from storage.paths import KEYS, join
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.sidecar_lies import another_size, tell_somewhere

@@ -11,7 +11,8 @@ from server.directories import abandon, open_directories
 from server.embedded_store import EmbeddedMetadataStore
 from server.topic import Topic, TopicDefaults
 from server.topics import Topics
-from storage.files import FileSystem, LocalFileSystem
+from storage.files import FileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory

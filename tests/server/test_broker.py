@@ -26,7 +26,7 @@ from server.clock import SystemClock
 from server.config import BrokerConfig
 from server.listener import ListenError
 from storage.errors import DirectoryLocked, SyncFailed
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.log_directory import LogDirectory
 from storage.sync_threads import SyncThreads
@@ -329,8 +329,8 @@ async def test_a_failed_sync_is_never_acknowledged_and_ends_the_only_directory(
             raise SyncFailed("sync", str(tmp_path), 5, "Input/output error")
 
         with monkeypatch.context() as patched:
-            patched.setattr("storage.files.LocalFile.sync", fail)
-            patched.setattr("storage.files.LocalFile.sync_descriptor", lambda _: None)
+            patched.setattr("storage.local_files.LocalFile.sync", fail)
+            patched.setattr("storage.local_files.LocalFile.sync_descriptor", lambda _: None)
             request = produce_request("orders", batch_of(1))
             answer = only_produced(await served.call(request, 9, ProduceResponse))
 
@@ -358,9 +358,9 @@ async def test_of_two_directories_the_one_that_works_serves_on(
             if log.directory.startswith(str(second))
         )
 
-        sync = "storage.files.LocalFile.sync"
+        sync = "storage.local_files.LocalFile.sync"
         monkeypatch.setattr(sync, failing_below(second))
-        monkeypatch.setattr("storage.files.LocalFile.sync_descriptor", lambda _: None)
+        monkeypatch.setattr("storage.local_files.LocalFile.sync_descriptor", lambda _: None)
         request = produce_request("orders", batch_of(1), on_second)
         answer = only_produced(await served.call(request, 9, ProduceResponse))
 
@@ -395,7 +395,7 @@ async def test_a_sync_that_fails_beside_the_loop_is_never_acknowledged_either(
 
 
 def failing_below(directory: Path) -> object:
-    from storage.files import LocalFile
+    from storage.local_files import LocalFile
 
     sound = LocalFile.sync
 

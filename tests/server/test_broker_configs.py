@@ -24,7 +24,7 @@ from server.embedded_store import EmbeddedMetadataStore
 from server.metadata_store import Put
 from server.topic import TopicRefused
 from storage.config_property import ConfigError, ConfigProperty, Value
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from tests.harness.served_broker import serving_broker
 
 RATE = "log.cleaner.io.max.bytes.per.second"

@@ -11,7 +11,7 @@ from cleaner.paused import Paused
 from server.compaction_pauses import CompactionPauses
 from server.embedded_store import EmbeddedMetadataStore
 from storage.errors import StorageError
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 
 ORDERS, OTHER = uuid.UUID(int=7), uuid.UUID(int=8)
 NOW_MS = 1_700_000_000_000

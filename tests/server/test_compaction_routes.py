@@ -11,7 +11,7 @@ from server.broker import Broker
 from server.clock import SystemClock
 from server.config import BrokerConfig
 from server.http import compaction_of
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from tests.harness.served_broker import serving_broker
 from tests.harness.steered_broker import SteeredBroker, steered_broker
 

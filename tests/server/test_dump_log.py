@@ -21,8 +21,8 @@ from server.dump_kinds import Kind, kind_of
 from server.dump_text import bytes_text, name_text, time_text
 from server.metadata_files import State
 from server.metadata_log import MetadataLog
-from storage.files import LocalFileSystem, ReadOnlyFileSystem
 from storage.key_sidecar import sealed
+from storage.local_files import LocalFileSystem, ReadOnlyFileSystem
 from storage.log import PartitionLog
 from storage.pass_history import HEADER, encode_line
 from tests.harness.served_broker import NOW_MS, serving_broker

@@ -18,7 +18,7 @@ from server import embedded_store, metadata_log
 from server.embedded_store import EmbeddedMetadataStore
 from server.metadata_store import Compare, Delete, Put, RevisionCompacted
 from storage.errors import CorruptLog, DamagedFile, FormatFromTheFuture, StorageError, SyncFailed
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from tests.server.metadata_store_contract import MetadataStoreContract
 
 
@@ -219,7 +219,7 @@ async def test_after_a_failed_sync_nothing_is_promised_any_more(
         raise SyncFailed("sync", str(tmp_path), 5, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr("storage.files.LocalFile.sync", fail)
+        patched.setattr("storage.local_files.LocalFile.sync", fail)
         with pytest.raises(SyncFailed):
             await store.txn((), [Put(key="/b", value="1")])
 

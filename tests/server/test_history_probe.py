@@ -14,7 +14,7 @@ import pytest
 from cleaner.quarantine import Quarantined
 from server.commands import run_command
 from server.history_probe import HistoryProbe
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.pass_history import PassHistory
 from storage.paths import LOG
 from storage.topic_partition import TopicPartition

@@ -22,7 +22,8 @@ from protocol.messages.incremental_alter_configs import (
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
 from protocol.record_batch import Record, build_batch
 from storage.config_property import properties_of
-from storage.files import FileSystem, LocalFileSystem
+from storage.files import FileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from tests.harness.faulty_fs import FaultyFileSystem

@@ -10,7 +10,7 @@ import pytest
 from server.embedded_store import EmbeddedMetadataStore
 from server.producer_ids import BLOCK_SIZE, ProducerIds
 from storage.errors import StorageError, SyncFailed
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 
 
 async def open_store(directory: Path) -> EmbeddedMetadataStore:
@@ -60,7 +60,7 @@ async def test_an_id_whose_block_cannot_be_written_is_not_given(
     def fail(_: object) -> None:
         raise SyncFailed("sync", str(tmp_path), 5, "Input/output error")
 
-    monkeypatch.setattr("storage.files.LocalFile.sync", fail)
+    monkeypatch.setattr("storage.local_files.LocalFile.sync", fail)
     with pytest.raises(StorageError):
         await ids.next_id()
     await store.close()

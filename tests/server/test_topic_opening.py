@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from server.topic import Topic
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.log_directory import LogDirectory
 from tests.harness.topics_world import World, append, open_world, opened

@@ -15,7 +15,7 @@ from server.embedded_store import EmbeddedMetadataStore
 from server.metadata_store import Entry, Put
 from server.topic import OfflineLog, Topic, TopicRefused
 from storage.errors import DirectoryLocked, ForeignDirectory
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.paths import topic_id_text

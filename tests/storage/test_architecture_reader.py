@@ -14,7 +14,7 @@ import pytest
 
 from protocol.control_record import ControlType, TransactionMarker
 from protocol.record_batch import Codec, Record, build_batch, build_control_batch, read_header
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.paths import topic_id_text
 from tests.harness import architecture_reader

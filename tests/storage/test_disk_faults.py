@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from storage.errors import CorruptLog, DiskError, LogOffline, MissingFile, NoSpace, SyncFailed
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import Appended
 from storage.manifest import decode
 from storage.paths import OFFSET_INDEX, TIME_INDEX

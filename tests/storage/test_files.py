@@ -18,7 +18,8 @@ from storage.errors import (
     NotCached,
     SyncFailed,
 )
-from storage.files import FileSystem, LocalFileSystem
+from storage.files import FileSystem
+from storage.local_files import LocalFileSystem
 from tests.harness.cold_fs import evict
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 

@@ -16,7 +16,7 @@ from protocol.error_codes import ErrorCode
 from protocol.record_batch import Codec, TimestampType, read_header
 from storage.config_property import properties_of
 from storage.errors import NoSpace
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_opening import create_log

@@ -18,7 +18,8 @@ from storage.errors import (
     LogOffline,
     SyncFailed,
 )
-from storage.files import FileSystem, LocalFileSystem
+from storage.files import FileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.log_directory import LogDirectory
 from storage.meta_properties import MetaProperties

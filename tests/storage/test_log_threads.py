@@ -19,7 +19,7 @@ from random import Random
 
 from protocol.record_batch import Record
 from storage.errors import SegmentRemoved, SwapRefused
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.paths import KEYS, parse_segment_file
 from storage.reader import Isolation, ReadResult

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from storage import segment_files
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.open_files import ACTIVE, SEALED, OpenFiles, share_descriptors
 from tests.harness.log_builder import batch_of, valid

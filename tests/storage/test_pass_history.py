@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import NoSpace
-from storage.files import FileSystem, LocalFileSystem
+from storage.files import FileSystem
+from storage.local_files import LocalFileSystem
 from storage.pass_history import (
     FORMAT,
     HEADER,

@@ -9,7 +9,7 @@ import pytest
 from protocol.batch_tally import BatchTally
 from protocol.record_batch import Record, build_batch
 from storage import scan as scan_module
-from storage.files import LocalFileSystem
+from storage.local_files import LocalFileSystem
 from storage.scan import scan_file
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from storage.errors import MissingFile, NoSpace
-from storage.files import LocalFileSystem, unlink_if_there
+from storage.files import unlink_if_there
+from storage.local_files import LocalFileSystem
 from storage.scratch_files import ScratchFileSystem
 from tests.harness.faulty_fs import FaultyFileSystem
 

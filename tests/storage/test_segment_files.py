@@ -13,7 +13,8 @@ import pytest
 
 from storage import segment_files
 from storage.errors import SegmentRemoved, SyncFailed
-from storage.files import File, LocalFileSystem
+from storage.files import File
+from storage.local_files import LocalFileSystem
 from storage.log import PartitionLog
 from storage.open_files import OpenFiles
 from storage.paths import LOG

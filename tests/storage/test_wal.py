@@ -14,7 +14,8 @@ from typing import cast
 import pytest
 
 from storage.errors import SyncFailed
-from storage.files import FileSystem, LocalFileSystem
+from storage.files import FileSystem
+from storage.local_files import LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory

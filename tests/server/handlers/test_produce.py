@@ -25,7 +25,7 @@ from server.producer import Producer
 from server.transactions.coordinator import TransactionCoordinator
 from server.transactions.metadata import TransactionPartition
 from storage.errors import SyncFailed
-from storage.files import LocalFile
+from storage.local_files import LocalFile
 from tests.harness.served_broker import (
     NOW_MS,
     ServedBroker,
