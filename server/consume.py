@@ -16,8 +16,9 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from cleaner.text import count_text
 from server.broker_client import connected
+from server.consume_group import GroupReader
 from server.consume_range import Bounds, Range, ranges_of
-from server.consume_records import TopicReader
+from server.consume_records import Reader, TopicReader
 from server.latest_records import LatestRecords
 from server.latest_table import LatestTable
 from server.produce_input import parse_separator
@@ -30,6 +31,8 @@ class Reading:
 
     bootstrap: str
     topic: str
+    group: str | None
+    """Whose member reads; None: nobody's."""
     bounds: Bounds
     key: bytes | None
     """Only its records; None: all."""
@@ -71,14 +74,7 @@ class Printing:
 
 def consume_topic(reading: Reading, printing: Printing, *, latest_memory_mib: int | None) -> int:
     """Read and print; the exit code."""
-    ranges = asyncio.run(_ranges(reading))
-    reader = TopicReader(
-        reading.bootstrap,
-        reading.topic,
-        ranges,
-        is_committed=reading.bounds.is_committed,
-        patience_seconds=reading.patience_seconds,
-    )
+    reader = _opened(reading, asyncio.run(_ranges(reading)))
     with reader, _ended_pipe():
         if latest_memory_mib is None:
             _print_records(reader, reading, printing)
@@ -87,26 +83,46 @@ def consume_topic(reading: Reading, printing: Printing, *, latest_memory_mib: in
     return 0
 
 
+def _opened(reading: Reading, ranges: dict[int, Range]) -> GroupReader | TopicReader:
+    if reading.group is None:
+        return TopicReader(
+            reading.bootstrap,
+            reading.topic,
+            ranges,
+            is_committed=reading.bounds.is_committed,
+            patience_seconds=reading.patience_seconds,
+        )
+    return GroupReader(
+        reading.bootstrap,
+        reading.topic,
+        reading.group,
+        ranges,
+        from_end=reading.bounds.begin == "end",
+        is_committed=reading.bounds.is_committed,
+        patience_seconds=reading.patience_seconds,
+    )
+
+
 async def _ranges(reading: Reading) -> dict[int, Range]:
     async with connected(reading.bootstrap) as client:
         await client.check_advertised()
         return await ranges_of(client, reading.topic, reading.bounds)
 
 
-def _print_records(reader: TopicReader, reading: Reading, printing: Printing) -> None:
+def _print_records(reader: Reader, reading: Reading, printing: Printing) -> None:
     line, left = printing.line_of(reading.topic), reading.count_max
     for batch in _batches(reader, reading, is_shown=not sys.stdout.isatty()):
-        wanted = _of_key(batch, reading.key)[:left]
+        wanted, rest = _cut(batch, reading.key, left)
         _write(map(line, wanted))
+        if batch:
+            reader.commit(rest)
         if left is not None:
             left -= len(wanted)
             if not left:
                 return
 
 
-def _print_latest(
-    reader: TopicReader, reading: Reading, printing: Printing, memory_bytes: int
-) -> None:
+def _print_latest(reader: Reader, reading: Reading, printing: Printing, memory_bytes: int) -> None:
     with LatestRecords(memory_bytes=memory_bytes) as latest:
         for batch in _watched(reader, reading.topic, is_shown=True):
             latest.add(_of_key(batch, reading.key))
@@ -129,15 +145,13 @@ def _totals(latest: LatestRecords, topic: str) -> str:
     return f"{topic}: {keys} with a value, by {records}{without}"
 
 
-def _batches(
-    reader: TopicReader, reading: Reading, *, is_shown: bool
-) -> Iterator[list[ReadRecord]]:
+def _batches(reader: Reader, reading: Reading, *, is_shown: bool) -> Iterator[list[ReadRecord]]:
     yield from _watched(reader, reading.topic, is_shown=is_shown)
     if reading.is_followed:
         yield from reader.follow()
 
 
-def _watched(reader: TopicReader, topic: str, *, is_shown: bool) -> Iterator[list[ReadRecord]]:
+def _watched(reader: Reader, topic: str, *, is_shown: bool) -> Iterator[list[ReadRecord]]:
     """The ranges' records; on a terminal somebody sees how far that is."""
     console = Console(stderr=True)
     with Progress(
@@ -153,6 +167,16 @@ def _watched(reader: TopicReader, topic: str, *, is_shown: bool) -> Iterator[lis
         for batch in reader.read_to_end():
             yield batch
             bars.update(task, completed=reader.passed)
+
+
+def _cut(
+    batch: list[ReadRecord], key: bytes | None, count_max: int | None
+) -> tuple[list[ReadRecord], list[ReadRecord]]:
+    """What is printed of a batch, and what is left of it when that is enough."""
+    wanted = _of_key(batch, key)[:count_max]
+    if count_max is None or len(wanted) < count_max:
+        return wanted, []
+    return wanted, batch[batch.index(wanted[-1]) + 1 :]
 
 
 def _of_key(batch: list[ReadRecord], key: bytes | None) -> list[ReadRecord]:

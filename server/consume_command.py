@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from server.command_end import EXIT_USAGE, CommandFailed, end
-from server.command_options import DEFAULT_BOOTSTRAP, Bootstrap, Topic
+from server.command_options import DEFAULT_BOOTSTRAP, Bootstrap, Topic, complete_group
 
 
 def consume(
@@ -21,6 +21,16 @@ def consume(
             help="The last value of each key that has one: tombstones are applied.",
         ),
     ] = False,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="GROUP",
+            autocompletion=complete_group,
+            help="As a member of it: go on where it is, and commit what was printed.",
+        ),
+    ] = None,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this. Repeatable.")
     ] = None,
@@ -81,10 +91,14 @@ def consume(
     ] = 30.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print records, up to the end that the topic has now; without a group, and nothing is committed.
+    """Print records, up to the end that the topic has now. Nothing is committed without --group.
 
     A line a record: the value, or with --key-separator the key too. --latest reads up to the end, then
     prints the table of the keys that have a value, by partition and key, as a compacted log holds them.
+
+    With --group the broker shares partitions out among its members, and --offset (beginning or end)
+    only says where it begins that has committed nothing. What was printed may come once more after
+    a crash; nothing is left out.
     """
     from server.consume import Printing, Reading, consume_topic
     from server.consume_range import Bounds, parse_begin
@@ -99,13 +113,19 @@ def consume(
         _refuse("--offset and --since", offset is not None and since is not None)
         _refuse("--until and --follow", until is not None and follow)
         _refuse("--json, --details and --hex", as_json + details + as_hex > 1)
+        begin = parse_begin(offset or "beginning")
         bounds = Bounds(
             partitions=tuple(partition or ()),
-            begin=parse_begin(offset or "beginning"),
+            begin=begin,
             since_ms=moments[0],
             until_ms=moments[1],
             is_committed=not uncommitted,
         )
+        if group is not None:
+            _refuse("--group and --latest", latest)
+            _refuse("--group and --partition", bool(partition))
+            _refuse("--group and --since or --until", moments != [None, None])
+            _refuse(f"--group and --offset {offset}", isinstance(begin, int))
         printing = Printing(
             separator=key_separator,
             null=null_value,
@@ -116,6 +136,7 @@ def consume(
         reading = Reading(
             bootstrap=bootstrap,
             topic=topic,
+            group=group,
             bounds=bounds,
             key=None if key is None else key.encode(),
             count_max=maximum,

@@ -1,11 +1,11 @@
-"""Reads ranges of a topic's partitions, by kafka-python's consumer, without a group."""
+"""Reads ranges of a topic's partitions, by kafka-python's consumer, as nobody's member."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, Self
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
@@ -21,6 +21,27 @@ FETCH_BYTES = 16 << 20
 PARTITION_FETCH_BYTES = 4 << 20
 
 logging.getLogger("kafka").addHandler(logging.NullHandler())
+
+
+class Reader(Protocol):
+    """What reads a topic for `kompakt consume`."""
+
+    @property
+    def planned(self) -> int | None:
+        """How much there is to read up to the end; None: unknown."""
+
+    @property
+    def passed(self) -> int:
+        """How much of that is behind us."""
+
+    def read_to_end(self) -> Iterator[list[ReadRecord]]:
+        """The records up to the end."""
+
+    def follow(self) -> Iterator[list[ReadRecord]]:
+        """What comes then."""
+
+    def commit(self, rest: Sequence[ReadRecord]) -> None:
+        """All that came has been handled, but for `rest`, the end of it."""
 
 
 class TopicReader:
@@ -39,7 +60,7 @@ class TopicReader:
         self._topic = topic
         self._ranges = ranges
         self._patience_seconds = patience_seconds
-        self._consumer = _consumer(bootstrap, is_committed=is_committed)
+        self._consumer = opened(bootstrap, is_committed=is_committed, auto_offset_reset="earliest")
         self._consumer.assign([TopicPartition(topic, number) for number in ranges])
         # State.
         self._positions = {number: each.begin for number, each in ranges.items()}
@@ -71,7 +92,7 @@ class TopicReader:
         while left:
             yield [
                 record
-                for record in self._poll()
+                for record in polled(self._consumer, self._topic)
                 if record.offset < self._ranges[record.partition].end
             ]
             done = {number for number in left if self._position(number) >= self._ranges[number].end}
@@ -89,20 +110,16 @@ class TopicReader:
             self._consumer.seek(part, each.end)
             self._consumer.resume(part)
         while True:
-            yield self._poll()
+            yield polled(self._consumer, self._topic)
+
+    def commit(self, rest: Sequence[ReadRecord]) -> None:
+        """Without a group nothing is committed."""
 
     def _stall(self, number: int) -> str:
         return (
             f"nothing came from {self._topic}-{number} at offset {self._positions[number]} for"
             f" {self._patience_seconds:g} s: is the broker still there?"
         )
-
-    def _poll(self) -> list[ReadRecord]:
-        try:
-            polled = self._consumer.poll(timeout_ms=POLL_MS, max_records=RECORDS_A_POLL)
-        except KafkaError as error:
-            raise CommandFailed(EXIT_FAILED, f"{self._topic}: {_reason(error)}") from error
-        return [record for records in polled.values() for record in records]
 
     def _position(self, number: int) -> int:
         position = self._consumer.position(TopicPartition(self._topic, number))
@@ -119,25 +136,35 @@ class TopicReader:
         self._consumer.close()
 
 
-def _consumer(bootstrap: str, *, is_committed: bool) -> Any:
+def opened(bootstrap: str, *, is_committed: bool, **settings: object) -> Any:
+    """A consumer that commits nothing by itself. Raises CommandFailed."""
     try:
         return KafkaConsumer(
             bootstrap_servers=bootstrap.split(","),
-            group_id=None,
             enable_auto_commit=False,
-            auto_offset_reset="earliest",
             allow_auto_create_topics=False,
             exclude_internal_topics=False,
             isolation_level="read_committed" if is_committed else "read_uncommitted",
             max_poll_records=RECORDS_A_POLL,
             fetch_max_bytes=FETCH_BYTES,
             max_partition_fetch_bytes=PARTITION_FETCH_BYTES,
+            **{"group_id": None, **settings},
         )
     except KafkaError as error:
-        raise CommandFailed(EXIT_FAILED, _reason(error)) from error
+        raise CommandFailed(EXIT_FAILED, reason(error)) from error
 
 
-def _reason(error: BaseException) -> str:
+def polled(consumer: Any, topic: str) -> list[ReadRecord]:
+    """What has come, in order within a partition; maybe nothing. Raises CommandFailed."""
+    try:
+        found = consumer.poll(timeout_ms=POLL_MS, max_records=RECORDS_A_POLL)
+    except KafkaError as error:
+        raise CommandFailed(EXIT_FAILED, f"{topic}: {reason(error)}") from error
+    return [record for records in found.values() for record in records]
+
+
+def reason(error: BaseException) -> str:
+    """Kafka's words for an error of the broker, or the client's own."""
     code = getattr(error, "errno", None)
     known = {each.value: each for each in ErrorCode}
     return known[code].message if code in known and code else str(error)
