@@ -35,6 +35,7 @@ class PartitionFacts:
     log_directory: str
     """The path of the log directory that holds it."""
     log_start_offset: int
+    last_stable_offset: int
     high_watermark: int
     log_end_offset: int
     size_bytes: int

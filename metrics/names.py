@@ -179,6 +179,13 @@ LOG_START_OFFSET = _gauge("kafka_log_log_logstartoffset", "Log start offset.", "
 LOG_END_OFFSET = _gauge("kafka_log_log_logendoffset", "Log end offset.", "topic", "partition")
 LOG_SIZE = _gauge("kafka_log_log_size", "Bytes of a log's segments.", "topic", "partition")
 LOG_SEGMENTS = _gauge("kafka_log_log_numlogsegments", "Segments of a log.", "topic", "partition")
+LAST_STABLE_LAG = _gauge(
+    "kafka_cluster_partition_laststableoffsetlag",
+    "Offsets below the high watermark that readers of committed records, and the cleaner, wait for:"
+    " a transaction there is open. kompakt transactions tells which.",
+    "topic",
+    "partition",
+)
 CLEAN_OFFSET = _gauge(
     "kompakt_log_clean_offset",
     "Everything below was cleaned at least once.",

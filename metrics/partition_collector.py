@@ -87,6 +87,7 @@ KAFKA_COLUMNS: tuple[tuple[Metric, Callable[[PartitionFacts], float | None]], ..
     (names.LOG_END_OFFSET, lambda each: each.log_end_offset),
     (names.LOG_SIZE, lambda each: each.size_bytes),
     (names.LOG_SEGMENTS, lambda each: each.segments_count),
+    (names.LAST_STABLE_LAG, lambda each: each.high_watermark - each.last_stable_offset),
     (names.CLEAN_OFFSET, lambda each: each.clean_offset),
 )
 

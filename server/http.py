@@ -129,6 +129,8 @@ def _facts_of(
         partition=log.topic_partition.partition,
         log_directory=log_directory,
         log_start_offset=log.log_start_offset,
+        # Before the high watermark, which it never passes and which moves meanwhile.
+        last_stable_offset=log.last_stable_offset,
         high_watermark=log.high_watermark,
         log_end_offset=log.log_end_offset,
         size_bytes=sum(segment.size for segment in segments),

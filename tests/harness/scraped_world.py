@@ -54,6 +54,7 @@ def partition(topic: str, number: int, **changes: object) -> PartitionFacts:
     facts: dict[str, object] = {
         "log_directory": "/data/1",
         "log_start_offset": 3,
+        "last_stable_offset": 38,
         "high_watermark": 40,
         "log_end_offset": 42,
         "size_bytes": 1000,

@@ -27,6 +27,7 @@ def test_a_partition_shows_its_offsets_under_kafka_s_names() -> None:
     assert samples["kafka_log_log_logendoffset", "plain", "0"] == 42
     assert samples["kafka_log_log_size", "plain", "0"] == 1000
     assert samples["kafka_log_log_numlogsegments", "plain", "0"] == 2
+    assert samples["kafka_cluster_partition_laststableoffsetlag", "plain", "0"] == 2
 
 
 def test_a_compacted_partition_shows_what_waits_for_the_cleaner_and_another_does_not() -> None:
