@@ -13,6 +13,7 @@ from typing import Any
 
 from server.dump_kinds import Kind, base_offset_of
 from server.metadata_files import decode_snapshot, frame_damage, scan_frames
+from storage.aborted_transactions import decode_aborted_transactions
 from storage.errors import DamagedFile, DiskError, FormatFromTheFuture, MissingFile
 from storage.files import FileSystem
 from storage.leader_epochs import decode_leader_epochs
@@ -132,6 +133,13 @@ def _leader_epochs(fs: FileSystem, path: str) -> Section:
     return Section(kind=Kind.LEADER_EPOCHS.value, path=path, rows=rows)
 
 
+def _aborted_transactions(fs: FileSystem, path: str) -> Section:
+    aborted = decode_aborted_transactions(fs.read_bytes(path), path)
+    names = ("producer_id", "first_offset", "marker_offset")
+    rows = (dict(zip(names, row, strict=True)) for row in aborted.rows)
+    return Section(kind=Kind.ABORTED_TRANSACTIONS.value, path=path, rows=rows)
+
+
 def _metadata_log(fs: FileSystem, path: str) -> Section:
     data = fs.read_bytes(path)
     end, payloads = scan_frames(data)
@@ -207,6 +215,7 @@ _READERS: dict[Kind, Callable[[FileSystem, str], Section]] = {
     Kind.TIME_INDEX: _time_index,
     Kind.PRODUCER_SNAPSHOT: _producer_snapshot,
     Kind.LEADER_EPOCHS: _leader_epochs,
+    Kind.ABORTED_TRANSACTIONS: _aborted_transactions,
     Kind.METADATA_LOG: _metadata_log,
     Kind.METADATA_SNAPSHOT: _metadata_snapshot,
     Kind.COMPACTION_HISTORY: _compaction_history,

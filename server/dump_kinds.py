@@ -6,9 +6,10 @@ import enum
 import re
 
 from server import metadata_files
-from storage import key_sidecar, manifest, producer_state
+from storage import aborted_transactions, key_sidecar, manifest, producer_state
 from storage.files import FileSystem
 from storage.paths import (
+    ABORTED_TRANSACTIONS,
     CLEAN_SHUTDOWN,
     CLEANED,
     COMPACTION_HISTORY,
@@ -40,6 +41,7 @@ class Kind(enum.Enum):
     MANIFEST = "manifest"
     PRODUCER_SNAPSHOT = "producer snapshot"
     LEADER_EPOCHS = "leader epoch checkpoint"
+    ABORTED_TRANSACTIONS = "aborted transactions"
     METADATA_LOG = "metadata log"
     METADATA_SNAPSHOT = "metadata snapshot"
     COMPACTION_HISTORY = "compaction history"
@@ -50,6 +52,7 @@ class Kind(enum.Enum):
 
 BY_NAME = {
     LEADER_EPOCH_CHECKPOINT: Kind.LEADER_EPOCHS,
+    ABORTED_TRANSACTIONS: Kind.ABORTED_TRANSACTIONS,
     META_PROPERTIES: Kind.TEXT,
     START_COUNTER: Kind.TEXT,
     CLEAN_SHUTDOWN: Kind.TEXT,
@@ -67,6 +70,7 @@ BY_SUFFIX = {
 BY_MAGIC = {
     manifest.MAGIC: Kind.MANIFEST,
     key_sidecar.MAGIC: Kind.KEY_SIDECAR,
+    aborted_transactions.MAGIC: Kind.ABORTED_TRANSACTIONS,
     producer_state.MAGIC: Kind.PRODUCER_SNAPSHOT,
     metadata_files.MAGIC: Kind.METADATA_SNAPSHOT,
 }

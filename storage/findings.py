@@ -49,6 +49,8 @@ class Check(enum.Enum):
     """Leader epochs never go back, and are those of the checkpoint."""
     PRODUCERS = "producers"
     """Producer snapshots are what a replay of the batches gives."""
+    TRANSACTIONS = "transactions"
+    """Each ABORT that a reader may meet has its row, and each row its ABORT."""
     OFFSETS = "offsets"
     """Log start offset <= clean offset <= log end offset."""
     SIDECAR = "key sidecar"

@@ -44,7 +44,7 @@ class IndexVerification:
         self._times = _Entries(fs, time_path, TIME_ENTRY, findings, is_settled=is_settled)
         self._youngest = -1
 
-    def take(self, batch: ScannedBatch, position: int) -> None:
+    def take(self, batch: ScannedBatch, position: int, _: memoryview) -> None:
         """Compare with the segment's next batch."""
         relative_last = batch.last_offset - self._base_offset
         self._take_offset(relative_last, position)

@@ -7,7 +7,6 @@ wrong and the manifest or the names are others afterwards, it is looked at again
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from protocol.batch_scan import ScannedBatch
@@ -18,9 +17,10 @@ from storage.log_identity import LogIdentity
 from storage.manifest import UNKNOWN, Manifest, SegmentRow, decode
 from storage.paths import CLEANED, LOG, MANIFEST, OFFSET_INDEX, TIME_INDEX, join, segment_file
 from storage.rebuild import rebuild_manifest
+from storage.verify_aborted import AbortedVerification
 from storage.verify_index import IndexVerification
 from storage.verify_manifest import check_manifest, explain_names
-from storage.verify_segment import Progress, SegmentContents, SegmentVerification
+from storage.verify_segment import Progress, SegmentContents, SegmentVerification, Take
 from storage.verify_states import EpochVerification, ProducerVerification
 
 LOOKS_MAX = 8
@@ -140,6 +140,12 @@ class _Look:
         self._producers = ProducerVerification(
             fs, identity.directory, self._files.snapshot_offsets, findings
         )
+        self._aborted = AbortedVerification(
+            fs,
+            identity.directory,
+            start_offset=max(manifest.clean_offset, manifest.log_start_offset),
+            findings=findings,
+        )
 
     def run(self) -> None:
         """Everything."""
@@ -147,6 +153,8 @@ class _Look:
         self._epochs.finish(log_end_offset)
         self._report.latest_epoch = self._epochs.latest
         self._producers.finish(log_end_offset, is_truncating=self._manifest.truncate_to != UNKNOWN)
+        known_to = max(self._files.snapshot_offsets, default=0)
+        self._aborted.finish(log_end_offset, known_to=known_to)
         self._check_offsets(self._manifest, log_end_offset)
 
     # ---------------------------------------------------------------- segments
@@ -218,7 +226,7 @@ class _Look:
         manifest = self._manifest
         verification = SegmentVerification(
             row,
-            (index.take, self._epoch_taker(path), self._producers.take),
+            (index.take, self._epoch_taker(path), self._producers.take, self._aborted.take),
             cleaned=range(manifest.log_start_offset, manifest.clean_offset - 1),
             is_truncated=manifest.generation > 0,
             findings=self._findings,
@@ -240,7 +248,7 @@ class _Look:
         staged = segment_file(row.base_offset, row.file_version, kind, cleaned=True)
         return staged if final not in self._sizes and staged in self._sizes else final
 
-    def _epoch_taker(self, path: str) -> Callable[[ScannedBatch, int], None]:
+    def _epoch_taker(self, path: str) -> Take:
         return partial(_take_epoch, self._epochs, path)
 
     # ---------------------------------------------------------------- the whole
@@ -258,5 +266,7 @@ class _Look:
             self._findings.error(Check.OFFSETS, path, text)
 
 
-def _take_epoch(epochs: EpochVerification, path: str, batch: ScannedBatch, position: int) -> None:
+def _take_epoch(
+    epochs: EpochVerification, path: str, batch: ScannedBatch, position: int, _: memoryview
+) -> None:
     epochs.take(batch, path, position)

@@ -18,6 +18,7 @@ from storage.findings import Check, Findings
 from storage.log_identity import LogIdentity
 from storage.manifest import FLAG_CLEANED, UNKNOWN, Manifest, SegmentRow
 from storage.paths import (
+    ABORTED_TRANSACTIONS,
     LEADER_EPOCH_CHECKPOINT,
     LOG,
     MANIFEST,
@@ -136,7 +137,7 @@ def _explain_unlisted(path: str, file: SegmentFile, manifest: Manifest, findings
 
 
 def _explain_other(path: str, name: str, findings: Findings) -> None:
-    if name in (MANIFEST, LEADER_EPOCH_CHECKPOINT):
+    if name in (MANIFEST, LEADER_EPOCH_CHECKPOINT, ABORTED_TRANSACTIONS):
         return
     if CUT_FILE.fullmatch(name):
         findings.note(Check.FILES, path, "cut aside: bytes that recovery found behind a log's end")

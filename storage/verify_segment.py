@@ -22,7 +22,8 @@ CODEC_BITS = 0x07
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
-Take = Callable[[ScannedBatch, int], None]
+Take = Callable[[ScannedBatch, int, memoryview], None]
+"""Gets a batch, its position in the segment, and its bytes."""
 """Gets every sound batch with its position in the file."""
 
 Progress = Callable[[int], None]
@@ -167,8 +168,9 @@ class SegmentVerification:
         if self._contents.is_whole:
             self._contents.take(batch, position)
         self._next_offset = batch.next_offset
+        whole = data[batch.position : batch.position + batch.size_bytes]
         for take in self._takes:
-            take(batch, position)
+            take(batch, position, whole)
 
     def _check_place(self, batch: ScannedBatch, position: int) -> None:
         row, text = self._row, None

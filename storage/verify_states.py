@@ -118,7 +118,7 @@ class ProducerVerification:
             is not None
         ]
 
-    def take(self, batch: ScannedBatch, _: int) -> None:
+    def take(self, batch: ScannedBatch, _position: int, _data: memoryview) -> None:
         """Go on with the log's next batch."""
         while self._snapshots and self._snapshots[0][0] <= batch.base_offset:
             self._compare(*self._snapshots.pop(0))

@@ -111,7 +111,7 @@ def test_every_file_that_a_broker_writes_has_a_kind(stopped: Path, partition: Pa
     kinds = {path: kind_of(ReadOnlyFileSystem(), str(path)) for path in files}
 
     assert None not in kinds.values()
-    assert set(kinds.values()) == set(Kind) - {Kind.METADATA_SNAPSHOT}
+    assert set(kinds.values()) == set(Kind) - {Kind.METADATA_SNAPSHOT, Kind.ABORTED_TRANSACTIONS}
     assert kinds[partition / "manifest"] is Kind.MANIFEST
 
 

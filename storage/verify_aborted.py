@@ -1,0 +1,99 @@
+"""What a log says of its aborted transactions against what its batches and markers say.
+
+The file is written before each snapshot of the producers, so for ABORTs below the newest of them it must
+have a row; what was aborted since is found by a scan. Below the clean offset and the log start nobody
+looks. Compaction takes aborted records away and leaves their markers, so a row may have no records left,
+or begin before those that are; but a row without its marker would hide what the producer wrote later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocol.batch_scan import ScannedBatch
+from protocol.control_record import ControlType
+from protocol.errors import ProtocolError
+from protocol.record_batch import read_marker
+from storage.aborted_transactions import Row, decode_aborted_transactions
+from storage.errors import DamagedFile, FormatFromTheFuture
+from storage.files import FileSystem
+from storage.findings import Check, Findings
+from storage.paths import ABORTED_TRANSACTIONS, join
+
+TRANSACTIONAL_BIT, CONTROL_BIT = 0x10, 0x20
+
+
+class AbortedVerification:
+    """Replays the transactions of a log beside their file. `finish` ends it."""
+
+    __slots__ = ("_aborts", "_findings", "_is_known", "_open", "_path", "_rows", "_start_offset")
+
+    def __init__(
+        self, fs: FileSystem, directory: str, *, start_offset: int, findings: Findings
+    ) -> None:
+        """`start_offset`: nothing below it matters: the clean offset, or the log start."""
+        # Constant after construction
+        self._start_offset = start_offset
+        self._path = join(directory, ABORTED_TRANSACTIONS)
+        self._is_known = True
+        self._rows = {row[2]: row for row in self._read(fs, findings)}
+        # State
+        self._findings = findings
+        self._open: dict[int, int] = {}
+        self._aborts: dict[int, tuple[int, int]] = {}
+        """By an ABORT's offset: its producer, and the first offset left of what it ends, -1 if none."""
+
+    def _read(self, fs: FileSystem, findings: Findings) -> Sequence[Row]:
+        try:
+            if fs.exists(self._path):
+                return decode_aborted_transactions(fs.read_bytes(self._path), self._path).rows
+        except DamagedFile as error:
+            self._is_known = False
+            text = f"{error.reason}; the aborted transactions are read from the batches instead"
+            findings.warn(Check.TRANSACTIONS, self._path, text)
+        except FormatFromTheFuture as error:
+            self._is_known = False
+            findings.error(Check.TRANSACTIONS, self._path, str(error))
+        return ()
+
+    def take(self, batch: ScannedBatch, _: int, data: memoryview) -> None:
+        """Go on with the log's next batch."""
+        if batch.attributes & CONTROL_BIT:
+            first_offset = self._open.pop(batch.producer_id, -1)
+            if _is_abort(data):
+                self._aborts[batch.last_offset] = (batch.producer_id, first_offset)
+        elif batch.attributes & TRANSACTIONAL_BIT and batch.record_count:
+            self._open.setdefault(batch.producer_id, batch.base_offset)
+
+    def finish(self, log_end_offset: int, *, known_to: int) -> None:
+        """Compare; `known_to` is the newest snapshot's offset."""
+        if not self._is_known:
+            return
+        for marker_offset, (producer_id, first_offset) in self._aborts.items():
+            row = self._rows.get(marker_offset)
+            is_needed = first_offset >= 0 and self._start_offset <= marker_offset < known_to
+            if is_needed and (row is None or row[0] != producer_id or row[1] > first_offset):
+                text = f"producer {producer_id} aborted [{first_offset}, {marker_offset}]; it has {row}"
+                self._findings.error(Check.TRANSACTIONS, self._path, text)
+        for row in self._rows.values():
+            self._check_row(row, log_end_offset)
+
+    def _check_row(self, row: Row, log_end_offset: int) -> None:
+        producer_id, _, marker_offset = row
+        if marker_offset >= log_end_offset:
+            text = f"the ABORT at {marker_offset} did not outlive a crash"
+            self._findings.note(Check.TRANSACTIONS, self._path, text)
+        elif marker_offset >= self._start_offset:
+            found = self._aborts.get(marker_offset)
+            if found is None or found[0] != producer_id:
+                text = f"producer {producer_id} has no ABORT at {marker_offset}:"
+                text += " what it commits later would be skipped"
+                self._findings.error(Check.TRANSACTIONS, self._path, text)
+
+
+def _is_abort(data: memoryview) -> bool:
+    try:
+        marker = read_marker(data)
+    except ProtocolError:
+        return False
+    return marker is not None and marker.type is ControlType.ABORT
