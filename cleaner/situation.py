@@ -150,7 +150,7 @@ def pinning_transactions(log: PartitionLog) -> tuple[PinningTransaction, ...]:
             since_ms=_timestamp_at(log, each.first_offset, each.last_append_ms),
             last_append_ms=each.last_append_ms,
         )
-        for each in log.producers.open_transactions(log.clean_offset)
+        for each in log.producers.open_transactions()
     )
 
 

@@ -177,7 +177,7 @@ class PartitionLog(ReadableLog):
 
         Called by a clock; idle producers are forgotten in passing.
         """
-        self._states.expire_producers(now_ms, clean_offset=self.clean_offset)
+        self._states.expire_producers(now_ms)
         if self.offline_reason is not None or not self._is_old(now_ms):
             return False
         self.roll(now_ms)

@@ -76,7 +76,7 @@ class LogStates:
         """Take what is known of a log of `segments`; None is read from its files when needed.
 
         Args:
-            clean_offset: nothing below it is undecided.
+            clean_offset: no record of an aborted transaction is left below it.
         """
         # Constant after construction
         self._expiration_ms = producer_expiration_ms
@@ -89,7 +89,7 @@ class LogStates:
         self._epochs = epochs
         self._epochs_are_dirty = False
         self._producers = producers
-        self._transactions = None if producers is None else _open_in(producers, clean_offset)
+        self._transactions = None if producers is None else _open_in(producers)
         self._aborted = aborted
         self._aborted_are_dirty = False
         self._expired_ms = 0
@@ -104,7 +104,7 @@ class LogStates:
             with _loading:
                 if self._producers is None:
                     producers = self._load_producers()
-                    self._transactions = _open_in(producers, self._start_clean_offset)
+                    self._transactions = _open_in(producers)
                     self._producers = producers
         return self._producers
 
@@ -202,12 +202,12 @@ class LogStates:
         """Forget producers that are idle for so long, from now on."""
         self._expiration_ms = expiration_ms
 
-    def expire_producers(self, now_ms: int, *, clean_offset: int) -> None:
+    def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were idle for producer.id.expiration.ms; looks now and then."""
         if self._producers is None or now_ms - self._expired_ms < self._expiration_ms // 16:
             return
         self._expired_ms = now_ms
-        self._producers.expire(now_ms - self._expiration_ms, clean_offset=clean_offset)
+        self._producers.expire(now_ms - self._expiration_ms)
 
     def write_epochs(self) -> None:
         """Bring the checkpoint up to date, durably. Raises StorageError."""
@@ -270,20 +270,26 @@ class LogStates:
         """Remove the snapshots of what was truncated away."""
         remove_snapshots_past(self._fs, self._directory, end_offset)
 
-    def set_back(self, segments: Sequence[Segment], end_offset: int, *, clean_offset: int) -> None:
-        """Be as the log was when it ended at `end_offset`, where `segments` end now."""
+    def set_back(self, segments: Sequence[Segment], end_offset: int, *, start_offset: int) -> None:
+        """Be as the log was when it ended at `end_offset`, where `segments` end now.
+
+        One that also starts there is another log than before, of which no producer is known.
+        """
         self.epochs.set_back(end_offset, is_empty=not any(each.size for each in segments))
         self._epochs_are_dirty = True
-        if self.aborted.set_back(end_offset):
+        is_changed = self.aborted.set_back(end_offset) | self.aborted.forget_below(start_offset)
+        if is_changed:
             self._aborted_are_dirty = True
-        producers = producers_of(self._fs, self._directory, segments, end_offset)
+        producers = ProducerStates()
+        if start_offset < end_offset:
+            producers = producers_of(self._fs, self._directory, segments, end_offset)
         self.write_snapshot(end_offset, producers)
-        before, transactions = self._transactions, _open_in(producers, clean_offset)
+        before, transactions = self._transactions, _open_in(producers)
         if before is not None:
             transactions.keep_ended(before, end_offset)
         self._producers, self._transactions = producers, transactions
 
 
-def _open_in(producers: ProducerStates, clean_offset: int) -> OpenTransactions:
-    found = producers.open_transactions(clean_offset)
+def _open_in(producers: ProducerStates) -> OpenTransactions:
+    found = producers.open_transactions()
     return OpenTransactions((each.producer_id, each.first_offset) for each in found)

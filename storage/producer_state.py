@@ -13,7 +13,8 @@ producer may have under way.
 
 The rules, for a batch with a producer id:
     no state for the id     any sequence is taken: the log may have been compacted since
-    same epoch              the next sequence, or one of the last five batches again (a duplicate)
+    same epoch              the next sequence, or one of the last five batches again (a duplicate);
+                            0 after a marker that began the epoch
     a newer epoch           begins at sequence 0
     an older epoch          is fenced
     no sequence             taken within its epoch: the broker's own, a group's TxnOffsetCommit
@@ -35,7 +36,6 @@ import xxhash
 from protocol.control_record import TransactionMarker
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import BatchHeader
-from storage.config_property import LONG_MAX
 from storage.errors import DamagedFile, FormatFromTheFuture
 
 BATCHES_KEPT = 5
@@ -195,13 +195,8 @@ class ProducerStates:
                 coordinator_epoch=max(state.coordinator_epoch, coordinator_epoch),
             )
 
-    def open_transactions(self, from_offset: int) -> tuple[OpenTransaction, ...]:
-        """The transactions that are open, by their first offsets.
-
-        Args:
-            from_offset: the clean offset. Nothing undecided is below it, but a replay of segments
-                whose markers the cleaner has dropped cannot know that.
-        """
+    def open_transactions(self) -> tuple[OpenTransaction, ...]:
+        """The transactions that are open, by their first offsets."""
         found = [
             OpenTransaction(
                 producer_id=producer_id,
@@ -211,7 +206,7 @@ class ProducerStates:
             )
             # A copy: producers append meanwhile, if another thread asks.
             for producer_id, state in list(self._states.items())
-            if state.current_txn_first_offset >= from_offset
+            if state.current_txn_first_offset >= 0
         ]
         return tuple(sorted(found, key=lambda each: each.first_offset))
 
@@ -251,15 +246,15 @@ class ProducerStates:
             return state
         return replace(state, producer_epoch=producer_epoch, batches=())
 
-    def expire(self, before_ms: int, *, clean_offset: int = LONG_MAX) -> None:
+    def expire(self, before_ms: int) -> None:
         """Forget producers that have appended nothing since `before_ms`.
 
-        One with a transaction open at or behind `clean_offset` stays: it holds the cleaner back.
+        One with a transaction open stays: it holds readers and the cleaner back.
         """
         expired = [
             key
             for key, state in self._states.items()
-            if state.last_timestamp < before_ms and state.current_txn_first_offset < clean_offset
+            if state.last_timestamp < before_ms and state.current_txn_first_offset < 0
         ]
         for producer_id in expired:
             del self._states[producer_id]
@@ -322,9 +317,8 @@ def _judge_sequence(header: BatchHeader, state: ProducerState) -> Duplicate | Er
             header.last_sequence,
         ):
             return Duplicate(batch.base_offset, batch.last_offset)
-    if not state.batches:
-        return ErrorCode.NONE
-    return _expect(header.base_sequence == (state.batches[-1].last_sequence + 1) % SEQUENCE_END)
+    last_sequence = state.batches[-1].last_sequence if state.batches else -1
+    return _expect(header.base_sequence == (last_sequence + 1) % SEQUENCE_END)
 
 
 def _expect(holds: bool) -> ErrorCode:

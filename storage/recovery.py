@@ -140,7 +140,9 @@ class Recovery:
         self.epochs.truncate_from_start(self.manifest.log_start_offset)
         is_cut = self.manifest.truncate_to != UNKNOWN
         end_offset = tail.end_offset if is_cut else LONG_MAX
-        known = newest_snapshot(self._fs, self._directory, end_offset)
+        # What was cut down to nothing is another log than before, of which no producer is known.
+        is_emptied = is_cut and tail.end_offset == self.manifest.log_start_offset
+        known = None if is_emptied else newest_snapshot(self._fs, self._directory, end_offset)
         if known is None:
             # A commit leaves a snapshot if there are producers below its recovery point.
             start_offset = 0 if is_cut or self._is_rebuilt else tail.end_offset

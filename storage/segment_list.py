@@ -412,7 +412,7 @@ class SegmentList:
         self._states.forget_past(cut.end_offset)
         make_cut(cut)
         self._fs.sync_directory(self._identity.directory)
-        self._states.set_back(cut.kept, cut.end_offset, clean_offset=self.clean_offset)
+        self._states.set_back(cut.kept, cut.end_offset, start_offset=start_offset)
         self._commit(self.segments)
         self.is_truncating = False
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from protocol.compression import Codec
 from protocol.control_record import ControlType
+from storage.log import Appended
 from tests.harness.compacted_log import CompactedLog
-from tests.harness.log_builder import KeyValue, batch_of, marker_of, valid
+from tests.harness.log_builder import KeyValue, batch_of, valid
 
 
 class TransactionalProducer:
-    """Appends to a log; no broker lets a client do so yet."""
+    """Appends to a log, as a broker does for its client and for the coordinator."""
 
     def __init__(self, log: CompactedLog, producer_id: int, *, producer_epoch: int = 0) -> None:
         self._log = log
@@ -45,5 +46,13 @@ class TransactionalProducer:
         return self.abort()
 
     def _end(self, kind: ControlType) -> int:
-        batch = marker_of(kind, self._producer_id, self._producer_epoch)
-        return self._log.append_batch(valid(batch)).base_offset
+        appended = self._log.log.append_marker(
+            self._producer_id,
+            self._producer_epoch,
+            is_commit=kind is ControlType.COMMIT,
+            coordinator_epoch=0,
+            now_ms=self._log.now_ms,
+        )
+        assert isinstance(appended, Appended), appended
+        self._log.make_durable()
+        return appended.base_offset

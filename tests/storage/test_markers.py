@@ -72,7 +72,7 @@ def test_marker_ends_its_producers_transaction() -> None:
 
     mark(log.log)
 
-    assert log.log.producers.open_transactions(0) == ()
+    assert log.log.producers.open_transactions() == ()
 
 
 def test_marker_of_an_unknown_producer_is_written_and_fences() -> None:
@@ -91,7 +91,7 @@ def test_marker_of_an_older_producer_epoch_is_refused_and_the_log_as_before() ->
     assert refusal(mark(log.log, epoch=3)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
     assert log.log.log_end_offset == 1
-    assert len(log.log.producers.open_transactions(0)) == 1
+    assert len(log.log.producers.open_transactions()) == 1
 
 
 def test_marker_of_a_deposed_coordinator_is_refused() -> None:

@@ -148,6 +148,13 @@ def test_marker_of_a_newer_epoch_fences_the_old_one() -> None:
     assert states.judge(header(0, epoch=2)) is ErrorCode.NONE
 
 
+def test_epoch_that_a_marker_began_starts_at_zero_too() -> None:
+    """Else a late second batch would be taken, and the first one never more."""
+    states = states_after(header(0), marker(epoch=1))
+    assert states.judge(header(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert states.judge(header(0, epoch=1)) is ErrorCode.NONE
+
+
 def test_producers_without_a_data_batch_are_told_by_the_epoch_of_their_markers() -> None:
     states = states_after(header(0), marker(), marker(epoch=3, producer=8))
     assert states.last_data_offsets() == (100,)
@@ -172,7 +179,7 @@ def test_nothing_else_of_a_producer_may_come_between_its_transactions_batches() 
 def test_open_transaction_stays_open_over_a_newer_epoch_until_a_marker() -> None:
     states = states_after(header(0, is_transactional=True))
     states.appended(header(0, epoch=1, is_transactional=True), last_offset=101, now_ms=1)
-    (found,) = states.open_transactions(0)
+    (found,) = states.open_transactions()
     assert (found.producer_epoch, found.first_offset) == (1, 100)
 
 
@@ -213,14 +220,14 @@ def test_a_transaction_is_open_from_its_first_batch_to_its_marker() -> None:
     producer.send((b"a", b"1"), (b"b", b"1"))
     producer.send((b"a", b"2"))
 
-    (found,) = log.log.producers.open_transactions(0)
+    (found,) = log.log.producers.open_transactions()
     assert (found.producer_id, found.first_offset) == (4711, 1)
     assert found.last_append_ms == log.now_ms
 
     producer.commit()
-    assert log.log.producers.open_transactions(0) == ()
+    assert log.log.producers.open_transactions() == ()
     producer.send((b"a", b"3"))
-    assert log.log.producers.open_transactions(0)[0].first_offset == 5
+    assert log.log.producers.open_transactions()[0].first_offset == 5
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -238,23 +245,18 @@ def test_an_open_transaction_is_known_after_a_restart(is_clean: bool, rolls: boo
 
     log.reopen(is_clean=is_clean)
 
-    (found,) = log.log.producers.open_transactions(0)
+    (found,) = log.log.producers.open_transactions()
     assert (found.producer_id, found.first_offset) == (1, 0)
 
 
 def test_a_producer_that_holds_a_transaction_open_does_not_expire() -> None:
     log = CompactedLog()
-    TransactionalProducer(log, 1).send((b"a", b"1"))
+    producer = TransactionalProducer(log, 1)
+    producer.send((b"a", b"1"))
     producers = log.log.producers
 
-    producers.expire(log.now_ms + 1, clean_offset=0)
+    producers.expire(log.now_ms + 1)
     assert len(producers) == 1
-    producers.expire(log.now_ms + 1, clean_offset=1)
+    producer.abort()
+    producers.expire(log.now_ms + 1)
     assert len(producers) == 0
-
-
-def test_what_lies_below_the_clean_offset_is_not_open() -> None:
-    log = CompactedLog()
-    TransactionalProducer(log, 1).send((b"a", b"1"))
-
-    assert log.log.producers.open_transactions(1) == ()
