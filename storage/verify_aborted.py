@@ -62,8 +62,13 @@ class AbortedVerification:
             first_offset = self._open.pop(batch.producer_id, -1)
             if _is_abort(data):
                 self._aborts[batch.last_offset] = (batch.producer_id, first_offset)
-        elif batch.attributes & TRANSACTIONAL_BIT and batch.record_count:
-            self._open.setdefault(batch.producer_id, batch.base_offset)
+        elif batch.attributes & TRANSACTIONAL_BIT and self._is_met(batch):
+            first_offset = max(batch.base_offset, self._start_offset)
+            self._open.setdefault(batch.producer_id, first_offset)
+
+    def _is_met(self, batch: ScannedBatch) -> bool:
+        """Whether a reader may meet records of the batch."""
+        return batch.record_count > 0 and batch.last_offset >= self._start_offset
 
     def finish(self, log_end_offset: int, *, known_to: int) -> None:
         """Compare; `known_to` is the newest snapshot's offset."""
@@ -71,7 +76,7 @@ class AbortedVerification:
             return
         for marker_offset, (producer_id, first_offset) in self._aborts.items():
             row = self._rows.get(marker_offset)
-            is_needed = first_offset >= 0 and self._start_offset <= marker_offset < known_to
+            is_needed = first_offset >= 0 and marker_offset < known_to
             if is_needed and (row is None or row[0] != producer_id or row[1] > first_offset):
                 text = f"producer {producer_id} aborted [{first_offset}, {marker_offset}]; it has {row}"
                 self._findings.error(Check.TRANSACTIONS, self._path, text)

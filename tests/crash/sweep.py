@@ -104,6 +104,7 @@ class Sweep:
         check_timestamps(log, content, self.workload.crash_random)
         check_epochs(log)
         self._check_producers(log)
+        self.workload.transactions.check(log, content)
         return content
 
     def _check_producers(self, log: PartitionLog) -> None:

@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 
-from storage import key_sidecar
+from storage import key_sidecar, log_states
+from storage.aborted_transactions import AbortedTransactions
 from storage.files import FileSystem
 from storage.key_sidecar import KeySidecar
 from storage.leader_epochs import LeaderEpochs
 from storage.log_start import LogStart
 from storage.log_states import LogStates
 from storage.manifest import UNKNOWN, SegmentRow
+from storage.open_transactions import OpenTransactions
 from storage.paths import SEGMENT_KINDS
+from storage.producer_recovery import ProducerReplay
 from storage.segment import Segment
 from storage.segment_list import SegmentList
 from storage.segment_sweep import SegmentSweep
@@ -160,6 +163,47 @@ def key_sidecar_of_another_size_believed(patch: Patch) -> None:
     patch.setattr(KeySidecar, "open", careless)
 
 
+def aborted_transactions_written_after_the_producers(patch: Patch) -> None:
+    """As if the two could come in any order: only what is behind a snapshot is looked for."""
+    write = LogStates._write_aborted
+    patch.setattr(LogStates, "_write_aborted", lambda _: None)
+    commit = SegmentList._commit
+
+    def late(self: SegmentList, *args: Any, **names: Any) -> None:
+        commit(self, *args, **names)
+        write(self._states)
+
+    patch.setattr(SegmentList, "_commit", late)
+
+
+def aborted_transactions_of_lost_markers_kept(patch: Patch) -> None:
+    patch.setattr(AbortedTransactions, "set_back", lambda *_: False)
+
+
+def aborted_transactions_forgotten_before_their_records(patch: Patch) -> None:
+    swap = SegmentList.swap
+
+    def hasty(self: SegmentList, *args: Any, clean_offset: int | None, **names: Any) -> None:
+        if clean_offset is not None:
+            self._states.cleaned_up_to(clean_offset)
+            self._states._write_aborted()
+        swap(self, *args, clean_offset=clean_offset, **names)
+
+    patch.setattr(SegmentList, "swap", hasty)
+
+
+def transactions_that_began_before_the_snapshot_not_aborted(patch: Patch) -> None:
+    patch.setattr(
+        ProducerReplay,
+        "_with_first_offsets",
+        lambda _, aborted: [row for row in aborted if row[1] >= 0],
+    )
+
+
+def open_transactions_forgotten_over_a_start(patch: Patch) -> None:
+    patch.setattr(log_states, "_open_in", lambda _: OpenTransactions())
+
+
 BUGS = [
     directories_are_never_synced,
     swap_without_generation,
@@ -181,6 +225,11 @@ BUGS = [
     torn_key_sidecar_believed,
     key_sidecar_kept_where_its_segment_may_grow_again,
     key_sidecar_of_another_size_believed,
+    aborted_transactions_written_after_the_producers,
+    aborted_transactions_of_lost_markers_kept,
+    aborted_transactions_forgotten_before_their_records,
+    transactions_that_began_before_the_snapshot_not_aborted,
+    open_transactions_forgotten_over_a_start,
 ]
 
 

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from protocol.control_record import ControlType, TransactionMarker, write_transaction_marker
 from protocol.record_batch import BatchHeader, read_header
 from storage.cleaned_segment import CleanedSegment, discard_staged
+from storage.config_property import LONG_MAX
 from storage.errors import SwapRefused
 from storage.key_sidecar_writer import KeySidecarWriter
 from storage.log import Appended, PartitionLog
@@ -26,10 +28,13 @@ from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.key_blocks import blocks_of, check_sidecar, totals_of
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import Deferred, LogHome
+from tests.harness.log_transactions import TransactionModel
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 STEPS = 60
 KEYS = [f"key-{number}".encode() for number in range(6)]
+TRANSACTIONAL = [11, 12, 13]
+APPENDS = ("append", "append_in_transaction", "end_transaction")
 POLICIES = [(), ("compact",), ("delete",), ("compact", "delete")]
 
 
@@ -86,6 +91,9 @@ class Workload:
         """A key sidecar that has its blocks, but no trailer yet; and what its segment held."""
         self.changes = 0
         """How often the log was truncated or changed its policy: what a planned pass cannot outlive."""
+        self.transactions = TransactionModel()
+        self.decided_to = 0
+        """Below it a pass has taken records of transactions that were decided; no cut goes so far."""
         self.sequences: dict[int, int] = {}
         self.sent: dict[int, list[tuple[BatchHeader, int]]] = {}
         self.log = self.home.create(epoch=self.epoch)
@@ -95,6 +103,8 @@ class Workload:
         """What may come next, and how often it does."""
         return [
             (self.append, 30),
+            (self.append_in_transaction, 14),
+            (self.end_transaction, 9),
             (self.sync, 12),
             (self.roll, 6),
             (self.background.run_one, 12),
@@ -138,7 +148,7 @@ class Workload:
     def possible(self) -> list[Possible]:
         """The contents that a crash may leave now."""
         end = self.log.log_end_offset
-        if self.what in ("append", "truncate", "truncate_fully"):
+        if self.what in APPENDS or self.what in ("truncate", "truncate_fully"):
             end = max(self.log_end, max(self.records, default=-1) + 1)
         found = [Possible(self.records, self.start, self.synced_end, max(end, self.synced_end))]
         if self.other is not None:
@@ -177,6 +187,37 @@ class Workload:
             self.sequences[producer] = sequence + len(pairs)
             self.sent.setdefault(producer, []).append((read_header(batch), first))
 
+    def append_in_transaction(self) -> None:
+        """A batch of a producer that has a transaction open, or begins one."""
+        producer, first = self.random.choice(TRANSACTIONAL), self.log.log_end_offset
+        pairs = [(self.random.choice(KEYS), b"t") for _ in range(self.random.randrange(1, 3))]
+        times = [self.now_ms for _ in pairs]
+        batch = batch_of(
+            pairs,
+            timestamps=times,
+            producer_id=producer,
+            producer_epoch=0,
+            is_transactional=True,
+        )
+        sent = enumerate(zip(times, pairs, strict=True))
+        self.records.update({first + at: (time, *pair) for at, (time, pair) in sent})
+        self.transactions.send(producer, range(first, first + len(pairs)))
+        appended = self.log.append_as_leader(valid(batch), now_ms=self.now_ms)
+        assert appended == Appended(first, first + len(pairs))
+
+    def end_transaction(self) -> None:
+        """A marker, also for a producer that has nothing open."""
+        producer, first = self.random.choice(TRANSACTIONAL), self.log.log_end_offset
+        is_commit = self.random.random() < 0.4
+        kind = ControlType.COMMIT if is_commit else ControlType.ABORT
+        record = write_transaction_marker(TransactionMarker(type=kind, coordinator_epoch=0))
+        self.records[first] = (self.now_ms, *record)
+        self.transactions.end(producer, first, is_commit=is_commit)
+        appended = self.log.append_marker(
+            producer, 0, is_commit=is_commit, coordinator_epoch=0, now_ms=self.now_ms
+        )
+        assert appended == Appended(first, first + 1)
+
     def sync(self) -> None:
         end = self.log.sync()
         self.log.advance_high_watermark(end)
@@ -206,8 +247,14 @@ class Workload:
             return
         first = self.random.randrange(len(ready))
         sources = ready[first : first + self.random.randrange(1, 4)]
+        aborted = self.transactions.aborted(view.high_watermark)
+        kept = self.transactions.undecided(view.high_watermark) | self.transactions.markers
         batches, dropped = recopied(
-            sources, lambda _: self.random.random() < 0.6, view.producer_last_offsets
+            sources,
+            lambda each: (
+                each.offset in kept or (each.offset not in aborted and self.random.random() < 0.6)
+            ),
+            view.producer_last_offsets,
         )
         cut = self.random.randrange(len(batches) + 1)
         has_keys = self.random.random() < 0.7
@@ -223,19 +270,34 @@ class Workload:
         if planned.changes == self.changes and planned.has_its_sources(self.log):
             after = {at: each for at, each in self.records.items() if at not in planned.dropped}
             self.other = (after, self.start, self.synced_end)
-            planned.swap(self.log, self.random.choice([None, planned.sources[-1].end_offset]))
+            clean_offset = self.random.choice([None, planned.sources[-1].end_offset])
+            self._took(planned.dropped)
+            planned.swap(self.log, self._sound(clean_offset, after))
             self.records, self.other = after, None
         else:
             with contextlib.suppress(SwapRefused):
                 planned.swap(self.log, None)
             planned.discard(self.home)
 
+    def _took(self, dropped: set[int]) -> None:
+        """Learn whose records a pass has taken."""
+        for each in self.transactions.all:
+            if each.marker_offset is not None and each.offsets & dropped:
+                self.decided_to = max(self.decided_to, each.marker_offset + 1)
+
+    def _sound(self, clean_offset: int | None, records: Content) -> int | None:
+        """The clean offset, if no aborted and no undecided record stays below it."""
+        end = self.log.high_watermark
+        not_clean = self.transactions.aborted(end) | self.transactions.undecided(end)
+        least = min((at for at in records if at in not_clean), default=LONG_MAX)
+        return clean_offset if clean_offset is None or clean_offset <= least else None
+
     def commit_clean_offset(self) -> None:
         """A pass that has found nothing to rewrite."""
         view = self.log.cleaning_view()
         ends = [each.row.end_offset for each in view.segments]
         clean_offset = max((end for end in ends if end <= view.high_watermark), default=-1)
-        if clean_offset > view.clean_offset:
+        if clean_offset > view.clean_offset and self._sound(clean_offset, self.records):
             self.log.commit_clean_offset(clean_offset, generation=view.generation)
             assert self.log.clean_offset == clean_offset
 
@@ -312,7 +374,7 @@ class Workload:
 
     def truncate(self) -> None:
         end = self.log.log_end_offset
-        offset = self.random.randrange(max(self.start, end - 12), end + 1)
+        offset = self.random.randrange(max(self.start, self.decided_to, end - 12), end + 1)
         cut = max(self._batch_across(offset), self.start)
         kept = {at: each for at, each in self.records.items() if at < cut}
         self.other = (kept, self.start, min(self.synced_end, cut))
@@ -329,6 +391,9 @@ class Workload:
 
     def _truncated(self, kept: Content, start: int) -> None:
         self.records, self.start, self.other = kept, start, None
+        end = self.log.log_end_offset
+        # A log that is cut to nothing begins anew.
+        self.transactions.cut(end if start < end else 0)
         self.synced_end = min(self.synced_end, self.log.log_end_offset)
         self.synced_end = max(self.synced_end, start)
         self.sync()
@@ -348,6 +413,7 @@ class Workload:
         self.disk.on_operation = self.observe
         self._reopen(is_clean=True)
         assert read_content(self.log) == self.records
+        self.transactions.check(self.log, self.records)
 
     def crash_and_go_on(self) -> None:
         """Live on with a state that a power cut has left, as a broker does."""
@@ -367,6 +433,7 @@ class Workload:
         self.records = check_content(self.log, self.possible())
         self.start, self.other = self.log.log_start_offset, None
         self.synced_end = end = self.log.log_end_offset
+        self.transactions.cut(end)
         self.disk.on_operation = self.observe
         self._forget_sent(end)
 
@@ -382,7 +449,8 @@ class Workload:
                 if at < end and isinstance(self.log.producers.judge(header), Duplicate)
             ]
             state = self.log.producers.get(producer)
-            self.sequences[producer] = state.batches[-1].last_sequence + 1 if state else 0
+            batches = state.batches if state else ()
+            self.sequences[producer] = batches[-1].last_sequence + 1 if batches else 0
 
     def _reopen(self, *, is_clean: bool) -> None:
         self.epoch += 1

@@ -57,6 +57,7 @@ def _rebuilt(kept: list[Record], header: BatchHeader) -> bytes:
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=header.base_sequence,
+            is_transactional=header.is_transactional,
             last_offset=header.last_offset,
         )
     )
