@@ -177,7 +177,7 @@ def _waiting(situation: Situation) -> Iterator[Finding]:
     yield Finding(
         obstacle=Obstacle.WAITING,
         text=f"{busy} at work on {others}",
-        remedy="wait, or raise log.cleaner.threads and restart the broker",
+        remedy="wait, or raise log.cleaner.threads (to twice as many at most, while the broker runs)",
         numbers={"threads": pool.threads},
     )
     for running in pool.running:

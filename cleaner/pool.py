@@ -8,8 +8,8 @@ A pass runs in a thread of its own executor at low priority, one pass a log at a
 raises ends that pass only: the partition rests in quarantine, with the reason, and is tried again
 later. What a worker itself raises is logged and counted, and the worker goes on.
 
-All state here belongs to the event loop's thread; with `runner.py` and `running.py`, which have the
-threads, this is the part of the cleaner that knows asyncio.
+All state here belongs to the event loop's thread; with `runner.py`, `running.py` and `slots.py`, which
+have the threads, this is the part of the cleaner that knows asyncio.
 """
 
 from __future__ import annotations
@@ -104,33 +104,31 @@ class CleanerPool:
         """Monotonic seconds at which a log becomes eligible, as far as the last look could tell."""
         self._paused = NOTHING_PAUSED
         self._last_reports: dict[TopicPartition, PassReport] = {}
-        self._workers: list[asyncio.Task[None]] = []
+        self._workers: dict[int, asyncio.Task[None]] = {}
 
     # ---------------------------------------------------------------- for the broker
 
     def start(self) -> None:
         """Begin to clean in the background, with as many workers as there are threads."""
         assert not self._workers
-        self._workers = [
-            asyncio.get_running_loop().create_task(self._work(), name=f"cleaner-{number}")
-            for number in range(self._runner.threads)
-        ]
+        self._hire()
 
     async def stop(self) -> None:
         """Stop every pass within a chunk, wait for their ends, and start none any more."""
         self._stopping.set()
         self._wake()
         self._runner.begin_to_stop()
-        await asyncio.gather(*self._workers, return_exceptions=True)
+        await asyncio.gather(*self._workers.values(), return_exceptions=True)
         await self._runner.drain()
 
     def configure(self, settings: CleanerSettings) -> None:
         """Go by other settings: passes under way by the I/O budgets, the next ones by all of them.
 
-        The number of threads stays what it was at the start.
+        With fewer threads no pass is stopped; workers end as they have no pass to run.
         """
-        self._runner.settings = settings
-        self._runner.throttle.set_rates(settings.io_rates)
+        self._runner.configure(settings)
+        if self._workers:
+            self._hire()
         self._wake()
 
     def set_guard_rate(self, bytes_per_second: float) -> None:
@@ -253,7 +251,7 @@ class CleanerPool:
     @property
     def dead_workers(self) -> int:
         """Workers that ended though nobody asked them to: none, unless we are mistaken. Any thread."""
-        return 0 if self._stopping.is_set() else sum(each.done() for each in self._workers)
+        return 0 if self._stopping.is_set() else sum(each.done() for each in self._workers.values())
 
     def status(self) -> PoolStatus:
         """What runs, what rests and why, and how each partition's last pass went."""
@@ -284,8 +282,19 @@ class CleanerPool:
 
     # ---------------------------------------------------------------- a worker
 
-    async def _work(self) -> None:
+    def _hire(self) -> None:
+        """Have a worker for each thread; one that is more than that leaves by itself."""
+        for number in range(self._runner.threads):
+            if number not in self._workers:
+                self._workers[number] = asyncio.get_running_loop().create_task(
+                    self._work(number), name=f"cleaner-{number}"
+                )
+
+    async def _work(self, number: int) -> None:
         while not self._stopping.is_set():
+            if number >= self._runner.threads:
+                del self._workers[number]
+                return
             try:
                 has_cleaned = await self._clean_most_urgent()
             except Exception as error:  # noqa: BLE001 - a worker outlives whatever is wrong

@@ -32,6 +32,7 @@ from cleaner.progress import PassProgress
 from cleaner.report import PassReport
 from cleaner.running import RunningPass
 from cleaner.settings import CleanerSettings
+from cleaner.slots import Slots
 from cleaner.throttle import Throttle
 from storage.errors import SegmentRemoved
 from storage.log import PartitionLog
@@ -58,7 +59,6 @@ class Runner:
         "_searches",
         "settings",
         "slots",
-        "threads",
         "throttle",
     )
 
@@ -66,12 +66,11 @@ class Runner:
         # Constant after construction.
         self._clock = clock
         self._probe = probe
-        self.threads = settings.threads
         self.throttle = Throttle(settings.io_rates, clock=clock.monotonic)
-        self.slots = asyncio.Semaphore(settings.threads)
-        self._executor = _executor("cleaner", settings.threads, settings.thread_niceness)
+        self.slots = Slots(settings.threads)
         self._search_executor = _executor("key-search", 1, settings.thread_niceness)
         # State.
+        self._executor = _executor("cleaner", settings.threads, settings.thread_niceness)
         self.settings = settings
         """What the next ones go by."""
         self._is_stopping = False
@@ -82,6 +81,24 @@ class Runner:
     def running(self) -> Mapping[TopicPartition, RunningPass]:
         """What runs over which log; searches are not among it."""
         return MappingProxyType(self._running)
+
+    @property
+    def threads(self) -> int:
+        """So many passes and rehearsals may run at once."""
+        return self.settings.threads
+
+    def configure(self, settings: CleanerSettings) -> None:
+        """Go by other settings: what runs by the I/O budgets, what begins by all of them.
+
+        With fewer threads all that runs goes on, and nothing begins until enough have ended.
+        """
+        before, self.settings = self.settings, settings
+        self.throttle.set_rates(settings.io_rates)
+        if settings.threads != before.threads:
+            # The threads of the old one end with what they have.
+            self._executor.shutdown(wait=False)
+            self._executor = _executor("cleaner", settings.threads, settings.thread_niceness)
+            self.slots.resize(settings.threads)
 
     # ---------------------------------------------------------------- claims
 

@@ -114,10 +114,10 @@ class CleanerCounts:
         """`threads` passes run at the same time."""
         # Constant after construction
         self._clock = clock
-        self.threads = threads
         # Covers the counts of the verbs that workers call, several threads at a time.
         self._lock = threading.Lock()
         # State
+        self.threads = threads
         self.bytes_read_total = 0
         self.bytes_written_total = 0
         self.throttled_seconds = 0.0
@@ -144,6 +144,11 @@ class CleanerCounts:
         self._started_at: dict[tuple[str, int], float] = {}
         # Of all passes that have ended.
         self._ended_seconds = 0.0
+
+    def set_threads(self, threads: int) -> None:
+        """So many passes run at the same time from now on."""
+        self.threads = threads
+        self.last_passes = deque(self.last_passes, maxlen=max(threads, 1))
 
     @property
     def seconds_since_picked(self) -> float | None:

@@ -266,7 +266,7 @@ class Broker:
                 partitions_max=self.config.partitions_max,
             ),
             on_removed=self.group_commit.abandon,
-            recovery_threads=self.config.num_recovery_threads_per_data_dir,
+            recovery_threads=self.configs.config.num_recovery_threads_per_data_dir,
             progress=self.recovery,
             has_all_directories=not self.directories_left_out,
         )
@@ -363,6 +363,7 @@ class Broker:
             ),
         )
         self._pauses.when_changed(self._cleaner.pause)
+        self.cleaner_counts.set_threads(self.configs.config.log_cleaner_threads)
         self._cleaner.start()
         self._latency_watch = LatencyWatch(
             self.probe,
@@ -385,6 +386,7 @@ class Broker:
         """Follow a change of the dynamic properties; returns when nothing goes by the old ones."""
         if self._cleaner is not None:
             self._cleaner.configure(config.cleaner_settings())
+            self.cleaner_counts.set_threads(config.log_cleaner_threads)
         if self._latency_watch is not None:
             self._latency_watch.enable(config.log_cleaner_latency_guard_enable)
         if self._space_watch is not None:

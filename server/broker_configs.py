@@ -112,6 +112,7 @@ class BrokerConfigs:
                 before = {} if replaces else self._set[name]
                 altered = overrides_after(before, changes, self.config)
                 config = self._effective(self._set | {name: altered})
+                check_threads(self.config, config)
                 self._check(config)
             except ConfigError as error:
                 # Kafka's code for it, too (KAFKA-13609).
@@ -144,6 +145,39 @@ class BrokerConfigs:
     def _effective(self, set_: Mapping[str, Mapping[str, str]]) -> BrokerConfig:
         texts = {**set_[CLUSTER], **set_[str(self._node_id)]}
         return self._started_with.overridden_by(texts)
+
+
+def check_threads(now: BrokerConfig, after: BrokerConfig) -> None:
+    """Threads may become half as many or twice as many at once, and never none.
+
+    Raises ConfigError, in Kafka's words.
+
+    Source: Apache Kafka, LogCleaner.validateReconfiguration; DynamicThreadPool in
+    DynamicBrokerConfig.scala.
+    """
+    _check_cleaner_threads(now.log_cleaner_threads, after.log_cleaner_threads)
+    _check_recovery_threads(
+        now.num_recovery_threads_per_data_dir, after.num_recovery_threads_per_data_dir
+    )
+
+
+def _check_cleaner_threads(now: int, after: int) -> None:
+    if after < 1 <= now:
+        raise ConfigError("Log cleaner threads should be at least 1")
+    bound = f"the current value {now}"
+    if after < now // 2:
+        raise ConfigError(f"Log cleaner threads cannot be reduced to less than half {bound}")
+    if after > now * 2:
+        raise ConfigError(f"Log cleaner threads cannot be increased to more than double {bound}")
+
+
+def _check_recovery_threads(now: int, after: int) -> None:
+    name = "num.recovery.threads.per.data.dir"
+    failed = f"Dynamic thread count update validation failed for {name}={after}, value should"
+    if after < now // 2:
+        raise ConfigError(f"{failed} be at least half the current value {now}")
+    if after > now * 2:
+        raise ConfigError(f"{failed} not be greater than double the current value {now}")
 
 
 def dynamic_properties() -> set[str]:

@@ -165,8 +165,8 @@ class BrokerConfig(TransactionConfig):
         INT,
         default=2,
         at_least=1,
-        dynamic=False,
-        doc="So many logs of a directory are recovered at once after a crash.",
+        doc="So many logs of a directory are recovered at once after a crash. Set while the broker"
+        " runs, it counts at the next start.",
     )
     log_flush_offset_checkpoint_interval_ms: int = prop(
         "log.flush.offset.checkpoint.interval.ms",
@@ -191,8 +191,8 @@ class BrokerConfig(TransactionConfig):
         default=1,
         at_least=0,
         at_most=256,
-        dynamic=False,
-        doc="Cleaning passes that run at the same time.",
+        doc="Cleaning passes that run at the same time. While the broker runs it can be halved or"
+        " doubled at most, each time; passes that are too many are not stopped.",
     )
     log_cleaner_dedupe_buffer_size: int = prop(
         "log.cleaner.dedupe.buffer.size",

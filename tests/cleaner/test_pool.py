@@ -643,6 +643,44 @@ async def test_a_rate_set_while_a_pass_sleeps_lets_it_go_on(house: House) -> Non
         await until(lambda: log.clean_offset == 3)
 
 
+def workers() -> list[str]:
+    names = [task.get_name() for task in asyncio.all_tasks()]
+    return sorted(name for name in names if name.startswith("cleaner-"))
+
+
+async def test_more_threads_run_more_passes_at_once_and_fewer_stop_none(house: House) -> None:
+    logs = [house.dirty_log(topic) for topic in ("a", "b", "c", "d")]
+
+    async with running(house.pool(SLOW)) as pool:
+        await until(lambda: len(pool.status().running) == 1)
+        pool.configure(replace(SLOW, threads=3))
+        await until(lambda: len(pool.status().running) == 3)
+        assert (pool.status().threads, len(workers())) == (3, 3)
+
+        pool.configure(replace(SLOW, threads=1))
+        assert len(pool.status().running) == 3
+        pool.configure(SETTINGS)
+        await until(lambda: all(log.clean_offset == 3 for log in logs))
+        await until(lambda: workers() == ["cleaner-0"])
+        assert pool.dead_workers == 0
+
+        pool.configure(replace(SETTINGS, threads=2))
+        await until(lambda: workers() == ["cleaner-0", "cleaner-1"])
+    assert sorted(house.probe.events) == [f"completed {topic}" for topic in "abcd"]
+
+
+async def test_a_thread_that_is_too_many_takes_no_further_log(house: House) -> None:
+    first, *_ = (house.dirty_log(topic) for topic in ("a", "b", "c"))
+
+    async with running(house.pool(replace(SLOW, threads=2))) as pool:
+        await until(lambda: len(pool.status().running) == 2)
+        pool.configure(replace(SLOW, threads=1))
+        pool.pause(paused_of(first))
+        await until(lambda: len(pool.status().running) == 1)
+        await asyncio.sleep(0.05)
+        assert len(pool.status().running) == 1
+
+
 async def test_a_disk_that_gets_full_lifts_the_budgets_of_a_sleeping_pass(house: House) -> None:
     log = house.dirty_log()
     pool = house.pool(replace(SETTINGS, io_rates=IoRates(write=1.0)))

@@ -26,6 +26,14 @@ VOLATILE = (
     (re.compile(r"(TopicId: )\S+"), r"\1<id>"),
     (re.compile(r'("logDir":)"[^"]*"'), r"\1<path>"),
     (re.compile(r"^(Cluster ID: )\S+"), r"\1<id>"),
+    # Some of Kafka's sentences come wrapped in the names of Java's classes.
+    (
+        re.compile(
+            r"Invalid value org\.apache\.kafka\.common\.config\.ConfigException: (.*)"
+            r" for configuration Invalid dynamic configuration"
+        ),
+        r"\1",
+    ),
     # Which versions of which APIs there are is our own affair; that they are listed is not.
     (re.compile(r"^(\t\w+\(\d+\): )(UNSUPPORTED|[^,]*\])"), r"\1<versions>"),
     (re.compile(r"(LastTimestamp\S*\s+)\d+"), r"\1<ms>"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
@@ -25,8 +27,12 @@ from server.metadata_store import Put
 from server.topic import TopicRefused
 from storage.config_property import ConfigError, ConfigProperty, Value
 from storage.local_files import LocalFileSystem
+from storage.log import PartitionLog
+from storage.log_directory import LogDirectory
 from tests.harness.served_broker import serving_broker
 
+CLEANER_THREADS = "log.cleaner.threads"
+RECOVERY_THREADS = "num.recovery.threads.per.data.dir"
 RATE = "log.cleaner.io.max.bytes.per.second"
 NODE = "1"
 
@@ -177,6 +183,8 @@ def another(now: Value, declared: ConfigProperty) -> str | None:
     """The text of a value that the property allows, too."""
     if isinstance(now, bool):
         return declared.format(not now)
+    if declared.name == CLEANER_THREADS:
+        return declared.format(2 * int(str(now)))
     if isinstance(now, int | float) and not declared.choices:
         least = declared.at_least or 0
         return declared.format(type(now)(least if now != least else least + 1))
@@ -192,7 +200,48 @@ def watched(config: BrokerConfig) -> tuple[object, ...]:
         config.cleaner_settings(),
         config.log_cleaner_latency_guard_enable,
         config.log_cleaner_disk_pressure_free_bytes,
+        # At the next start.
+        config.num_recovery_threads_per_data_dir,
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "text", "reason"),
+    [
+        (CLEANER_THREADS, 1, "0", "Log cleaner threads should be at least 1"),
+        (CLEANER_THREADS, 1, "3", "cannot be increased to more than double the current value 1"),
+        (CLEANER_THREADS, 0, "1", "cannot be increased to more than double the current value 0"),
+        (CLEANER_THREADS, 4, "1", "cannot be reduced to less than half the current value 4"),
+        (RECOVERY_THREADS, 2, "5", "should not be greater than double the current value 2"),
+        (RECOVERY_THREADS, 4, "1", "should be at least half the current value 4"),
+        (RECOVERY_THREADS, 4, "0", "Value must be at least 1"),
+    ],
+)
+async def test_threads_become_twice_or_half_as_many_at_most(
+    tmp_path: Path, name: str, now: int, text: str, reason: str
+) -> None:
+    configs = await Home(tmp_path, BrokerConfig.from_texts({name: str(now)})).start()
+
+    fault = await alter(configs, NODE, (name, text))
+
+    assert fault is not None
+    assert (fault.error_code, configs.own) == (ErrorCode.INVALID_REQUEST, {})
+    assert reason in fault.message
+
+
+@pytest.mark.parametrize("name", [CLEANER_THREADS, RECOVERY_THREADS])
+async def test_threads_are_bounded_by_how_many_there_are_now(tmp_path: Path, name: str) -> None:
+    configs = await Home(tmp_path, BrokerConfig.from_texts({name: "2"})).start()
+
+    for text in ("4", "8", "5", "2"):
+        assert await alter(configs, NODE, (name, text)) is None
+    assert await alter(configs, CLUSTER, (name, "1")) is None, "the broker's own goes before it"
+    await alter(configs, NODE, (name, "3"))
+    fault = await alter(configs, NODE, (name, "8"))
+    assert fault is not None
+
+    assert await alter(configs, NODE, (name, None)) is None
+    assert dict(configs.own) == {}
 
 
 async def test_a_change_that_is_only_checked_changes_nothing(home: Home) -> None:
@@ -259,6 +308,51 @@ async def test_a_pass_under_way_follows_a_changed_budget(tmp_path: Path) -> None
         assert await alter(served.broker.configs, "1", (RATE, "1e9")) is None
 
         await until(lambda: log.clean_offset == log.high_watermark)
+
+
+async def test_more_cleaner_threads_run_more_passes_at_once_and_are_told(tmp_path: Path) -> None:
+    settings = {
+        "log_cleaner_enable": "true",
+        "log_cleaner_io_max_bytes_per_second": "1",
+        "log_cleaner_backoff_ms": "10",
+    }
+    async with serving_broker(tmp_path, **settings) as served:
+        for topic in ("one", "two"):
+            await served.create(topic, cleanup_policy="compact")
+            for _ in range(3):
+                await served.produce(topic)
+            served.log(topic).roll(served.broker.clock.now_ms())
+        counts = served.broker.cleaner_counts
+        await until(lambda: counts.running == 1)
+
+        assert await alter(served.broker.configs, NODE, (CLEANER_THREADS, "2")) is None
+
+        await until(lambda: counts.running == 2)
+        assert counts.threads == 2
+        await alter(served.broker.configs, NODE, (RATE, "1e9"))
+
+    async with serving_broker(tmp_path, log_cleaner_enable="true") as served:
+        assert served.broker.cleaner_counts.threads == 2, "a restart keeps them"
+
+
+async def test_more_recovery_threads_count_at_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving_broker(tmp_path, num_recovery_threads_per_data_dir="1") as served:
+        await served.create("orders", partitions=2)
+        assert await alter(served.broker.configs, NODE, (RECOVERY_THREADS, "2")) is None
+        data = Path(served.broker.config.data_directories[0])
+    (data / ".clean-shutdown").unlink()
+    together = threading.Barrier(2, timeout=20)
+    open_log = LogDirectory.open_log
+
+    def opened_together(*arguments: Any, **named: Any) -> PartitionLog:
+        together.wait()
+        return open_log(*arguments, **named)
+
+    monkeypatch.setattr(LogDirectory, "open_log", opened_together)
+    async with serving_broker(tmp_path, num_recovery_threads_per_data_dir="1") as served:
+        assert served.log("orders").offline_reason is None
 
 
 async def until(condition: Callable[[], bool]) -> None:

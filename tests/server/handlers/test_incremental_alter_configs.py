@@ -211,7 +211,7 @@ async def test_what_cannot_be_configured_is_refused_with_a_reason(
     tmp_path: Path, name: str, resource_type: int, code: ErrorCode
 ) -> None:
     async with serving_broker(tmp_path) as served:
-        change = (SET, "log.cleaner.threads", "2")
+        change = (SET, "num.partitions", "2")
         (answer,) = await alter(served, resource(name, change, resource_type=resource_type))
     assert answer.error_code == code
     assert answer.error_message
