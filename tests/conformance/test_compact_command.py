@@ -2,55 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
 from tests.harness.broker_process import CHECKOUT, BrokerProcess, free_ports, scrape
 from tests.harness.clients import create_topic
+from tests.harness.typed_commands import TypedCommands
 
 PATIENCE_SECONDS = 30.0
 
 
-class Operator:
-    """Types commands at a broker."""
+class Operator(TypedCommands):
+    """Types commands of the cleaner at a broker."""
 
     def __init__(self, broker: BrokerProcess) -> None:
-        self.broker = broker
+        super().__init__(broker)
         scrape(f"127.0.0.1:{broker.http_port}", "/health/live")
 
-    def command(self, *arguments: str) -> list[str]:
-        url = f"http://127.0.0.1:{self.broker.http_port}"
-        return [sys.executable, "-m", "server", "compact", *arguments, "--url", url]
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments),
-            cwd=CHECKOUT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    def told(self, *arguments: str) -> str:
-        """What a command prints that must succeed."""
-        done = self.run(*arguments)
-        assert done.returncode == 0, done
-        return done.stdout
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self.told(*arguments, "--json"))
+    def run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
+        return super().run("compact", *arguments, given=given)
 
     def produce(self, topic: str, count: int, keys: int, *, partition: int = 0) -> None:
         producer = Producer({"bootstrap.servers": self.broker.bootstrap_servers})
@@ -162,9 +139,7 @@ def test_ctrl_c_leaves_the_pass_running_and_says_so(tmp_path: Path) -> None:
         operator.produce("slow", 10, 1)
         # Whoever started the tests in the background left them deaf to it, and so their children.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        typed = subprocess.Popen(
-            operator.command("now", "slow-0"), cwd=CHECKOUT, stderr=subprocess.PIPE, text=True
-        )
+        typed = operator.started("compact", "now", "slow-0", stderr=subprocess.PIPE)
         wait_until_running(operator)
         typed.send_signal(signal.SIGINT)
         _, told = typed.communicate(timeout=PATIENCE_SECONDS)
@@ -186,35 +161,19 @@ def test_the_commands_of_the_readme_work_as_they_stand_there(operator: Operator)
     operator.create("accounts")
     operator.produce("accounts", 10, 2)
     operator.told("now", "accounts")
-    url = f"http://127.0.0.1:{operator.broker.http_port}"
     lines = (CHECKOUT / "README.md").read_text().splitlines()
     typed = [line[2:] for line in lines if re.match(r"\$ (\.venv/bin/kompakt compact|curl) ", line)]
     assert len(typed) >= 10
 
     for line in typed:
-        command = line.replace(".venv/bin/kompakt", f"{sys.executable} -m server")
-        done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", command.replace("http://127.0.0.1:9644", url)],
-            cwd=CHECKOUT,
-            env={**os.environ, "KOMPAKT_URL": url},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = operator.line(line)
         assert done.returncode == 0, (line, done)
         assert '{"error"' not in done.stdout, (line, done)
 
 
 def test_every_command_has_its_help(operator: Operator) -> None:
     names = ["now", "plan", "status", "explain", "pause", "resume"]
-    listed = subprocess.run(
-        [sys.executable, "-m", "server", "compact", "--help"],
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    listed = operator.told("--help")
 
     assert all(f" {name} " in listed for name in names)
     for name in names:
@@ -268,11 +227,8 @@ def test_a_wrong_url_is_told_with_what_to_look_at(
     broker = operator.broker
     (free,) = free_ports(1)
     given = url.format(free=free, kafka=broker.port, http=broker.http_port)
-    command = [sys.executable, "-m", "server", "compact", "status", "--url", given]
 
-    done = subprocess.run(
-        command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = operator.run("status", "--url", given)
 
     assert done.returncode == code, done
     assert sentence.format(free=free) in done.stderr

@@ -89,17 +89,8 @@ def test_a_new_group_may_begin_at_the_end(kompakt: TypedCommands) -> None:
 
 def test_what_a_broken_pipe_took_is_printed_again(kompakt: TypedCommands) -> None:
     filled(kompakt, "long", ["y" * 50] * 5_000)
-    command = f"{sys.executable} -m server consume long --group piped | head -n 1"
 
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command],
-        cwd=CHECKOUT,
-        env=kompakt.environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = kompakt.line(".venv/bin/kompakt consume long --group piped | head -n 1")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert kompakt.told("consume", "long", "--group", "piped").count("\n") == 5_000

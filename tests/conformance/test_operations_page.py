@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,18 +79,6 @@ class Operator:
     def _type(self, section: str, line: str) -> None:
         command = re.search(r"kompakt (dump-log|\w+ \w+|\w+)", line)
         code = int(command is not None and (section, command[1]) in ENDS_WITH_ONE)
-        done = subprocess.run(
-            ["bash", "-c", line.replace(".venv/bin/kompakt", f"{sys.executable} -m server")],
-            cwd=self.folder,
-            env={
-                **self.typed.environment,
-                "PYTHONPATH": os.fspath(CHECKOUT),
-                "KAFKA_LISTENERS": f"PLAINTEXT://{self.broker.bootstrap_servers}",
-            },
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = self.typed.line(line, cwd=self.folder)
         assert done.returncode == code, (line, done)
         assert "Traceback" not in done.stderr, (line, done)

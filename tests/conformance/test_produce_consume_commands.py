@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -153,13 +152,7 @@ def following(kompakt: TypedCommands, topic: str, *options: str) -> Iterator[Cal
     """What reads the next line of `kompakt consume --follow`, which Ctrl-C ends."""
     # Whoever started the tests in the background left them deaf to it, and so their children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    typed = subprocess.Popen(
-        [sys.executable, "-m", "server", "consume", topic, "--follow", *options],
-        cwd=CHECKOUT,
-        env=kompakt.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    typed = kompakt.started("consume", topic, "--follow", *options, stdout=subprocess.PIPE)
     assert typed.stdout is not None
     stdout = typed.stdout
     with stdout:
@@ -172,14 +165,8 @@ def test_a_broker_that_is_gone_is_not_waited_for_for_ever(tmp_path: Path) -> Non
     with BrokerProcess(tmp_path) as broker:
         kompakt = TypedCommands(broker)
         kompakt.told("topics", "create", "left")
-        typed = subprocess.Popen(
-            [sys.executable, "-m", "server", "produce", "left", "--timeout", "2"],
-            cwd=CHECKOUT,
-            env=kompakt.environment,
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+        typed = kompakt.started("produce", "left", "--timeout", "2", **pipes)
         assert typed.stdin is not None
         typed.stdin.write("stored\n")
         typed.stdin.flush()
@@ -211,15 +198,7 @@ def test_a_reader_that_has_enough_is_no_failure(kompakt: TypedCommands) -> None:
     kompakt.told("topics", "create", "long")
     kompakt.told("produce", "long", given="x" * 50 + "\n" + ("y" * 50 + "\n") * 20_000)
 
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", f"{sys.executable} -m server consume long | head -n 1"],
-        cwd=CHECKOUT,
-        env=kompakt.environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = kompakt.line(".venv/bin/kompakt consume long | head -n 1")
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "x" * 50 + "\n", "")
 
@@ -261,20 +240,6 @@ def test_the_commands_of_the_readme_work_as_they_stand_there(kompakt: TypedComma
     assert len(typed) >= 10
 
     for line in typed:
-        done = subprocess.run(
-            [
-                "bash",
-                "-o",
-                "pipefail",
-                "-c",
-                line.replace(".venv/bin/kompakt", f"{sys.executable} -m server"),
-            ],
-            cwd=CHECKOUT,
-            env=kompakt.environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = kompakt.line(line)
         assert done.returncode == 0, (line, done)
         assert "Traceback" not in done.stderr, (line, done)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from tests.harness.broker_process import CHECKOUT, BrokerProcess
@@ -23,6 +24,8 @@ class TypedCommands:
             "COLUMNS": "80",
             "KOMPAKT_BOOTSTRAP_SERVER": broker.bootstrap_servers,
             "KOMPAKT_URL": f"http://127.0.0.1:{broker.http_port}",
+            "KAFKA_LISTENERS": f"PLAINTEXT://{broker.bootstrap_servers}",
+            "PYTHONPATH": str(CHECKOUT),
         }
 
     def run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
@@ -32,6 +35,43 @@ class TypedCommands:
             cwd=CHECKOUT,
             env=self.environment,
             input=given,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS_MAX,
+            check=False,
+        )
+
+    def started(
+        self,
+        *arguments: str,
+        stdin: int | None = None,
+        stdout: int | None = None,
+        stderr: int | None = None,
+    ) -> subprocess.Popen[str]:
+        """Type a command and go on meanwhile; the caller waits for its end."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "server", *arguments],
+            cwd=CHECKOUT,
+            env=self.environment,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            text=True,
+        )
+
+    def line(self, line: str, *, cwd: Path = CHECKOUT) -> subprocess.CompletedProcess[str]:
+        """Type a line as it stands in our documentation; a pipe fails with any of its commands."""
+        here = {
+            ".venv/bin/kompakt": f"{sys.executable} -m server",
+            "http://127.0.0.1:9644": self.environment["KOMPAKT_URL"],
+            "127.0.0.1:9092": self.broker.bootstrap_servers,
+        }
+        for written, meant in here.items():
+            line = line.replace(written, meant)
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line],
+            cwd=cwd,
+            env=self.environment,
             capture_output=True,
             text=True,
             timeout=COMMAND_SECONDS_MAX,
