@@ -26,6 +26,9 @@ NOT_STARTED = -1
 EPOCH_MAX = 0x7FFF
 """Never told to a producer: fencing the one before always finds a higher epoch."""
 
+EPOCH_BUMPED_SINCE = 2
+"""The first version of transactions in which their end raises the epoch (KIP-890)."""
+
 
 class TransactionState(enum.IntEnum):
     """Where a transactional id stands. On disk: numbers never change."""
@@ -91,6 +94,11 @@ class TransactionMetadata:
     def is_epoch_exhausted(self) -> bool:
         """This epoch is the last one of its producer id."""
         return self.producer_epoch >= EPOCH_MAX - 1
+
+    @property
+    def has_raised_epoch(self) -> bool:
+        """Its producer was told another epoch with the end of its last transaction."""
+        return self.client_transaction_version >= EPOCH_BUMPED_SINCE
 
     @property
     def deadline_ms(self) -> int | None:

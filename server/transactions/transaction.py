@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from protocol.error_codes import ErrorCode
 from server.producer import NO_PRODUCER, Producer
 from server.transactions.metadata import (
+    EPOCH_BUMPED_SINCE,
     EPOCH_MAX,
     NO_EPOCH,
     NO_PRODUCER_ID,
@@ -40,9 +41,6 @@ from server.transactions.metadata import (
     TransactionPartition,
     TransactionState,
 )
-
-EPOCH_BUMPS = 2
-"""The first version of transactions in which their end raises the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +203,7 @@ class Transaction:
         error = self.producer_error(producer)
         if error is not ErrorCode.NONE:
             return error
-        if self.metadata.state.is_prepared:
+        if (self.pending or self.metadata).state.is_prepared:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         is_open = self.metadata.state is TransactionState.ONGOING
         if not is_open or partition not in self.metadata.partitions:
@@ -244,7 +242,7 @@ class Transaction:
     def _has_ended(self, producer: Producer) -> bool:
         """The producer has ended its transaction, and did not hear of it (KIP-890)."""
         metadata = self.metadata
-        if _outcome_of(metadata.state) is None:
+        if _outcome_of(metadata.state) is None or not metadata.has_raised_epoch:
             return False
         is_raised = (
             producer.id == metadata.producer_id and producer.epoch + 1 == metadata.producer_epoch
@@ -278,7 +276,7 @@ class Transaction:
             partitions=metadata.partitions if is_open else frozenset(),
             start_ms=metadata.start_ms if is_open else now_ms,
             last_update_ms=now_ms,
-            client_transaction_version=EPOCH_BUMPS if bumps_epoch else 0,
+            client_transaction_version=EPOCH_BUMPED_SINCE if bumps_epoch else 0,
         )
         producer = Producer(spare_producer_id, 0)
         if not needs_another:
@@ -300,6 +298,8 @@ class Transaction:
             last_producer_epoch=NO_EPOCH,
             state=TransactionState.PREPARE_ABORT,
             last_update_ms=now_ms,
+            # So that the producer's own abort is not taken for this one.
+            client_transaction_version=0,
         )
 
     def complete(self, now_ms: int) -> Outcome:

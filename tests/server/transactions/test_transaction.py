@@ -302,6 +302,29 @@ def test_an_end_that_was_not_heard_of_is_told_again(is_commit: bool) -> None:
     assert other.error_code is ErrorCode.INVALID_TXN_STATE
 
 
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_who_was_replaced_is_not_told_of_the_end_of_another(is_commit: bool) -> None:
+    scene = Scene()
+    old = scene.init().producer
+    # The next one speaks the old protocol, so the epoch stays what it is.
+    new = scene.init().producer
+    scene.add(new, A)
+    scene.end(new, is_commit=is_commit)
+    scene.complete()
+    outcome = scene.end(old, is_commit=is_commit, bumps_epoch=True)
+    assert outcome.error_code is ErrorCode.PRODUCER_FENCED
+
+
+def test_who_was_timed_out_is_not_told_that_its_own_abort_was_it() -> None:
+    scene, producer = begun()
+    scene.now_ms += TIMEOUT_MS
+    scene.time_out()
+    fenced = ErrorCode.PRODUCER_FENCED
+    assert scene.end(producer, is_commit=False, bumps_epoch=True).error_code is fenced
+    scene.complete()
+    assert scene.end(producer, is_commit=False, bumps_epoch=True).error_code is fenced
+
+
 @pytest.mark.parametrize("state", ["Empty", "CompleteCommit", "CompleteAbort"])
 def test_nothing_can_be_aborted_but_not_committed(state: str) -> None:
     if state == "Empty":
@@ -377,6 +400,8 @@ def test_while_something_is_written_nothing_else_begins() -> None:
         )
     )
     assert scene.metadata == before
+    # A batch would belong to what is ended already.
+    assert transaction.write_error(producer, A) is concurrent
     assert scene.init().error_code is concurrent
     assert scene.add(producer, B) is concurrent
     assert scene.end(producer).error_code is concurrent
@@ -387,4 +412,5 @@ def test_while_something_is_written_nothing_else_begins() -> None:
 
     transaction.failed()
     assert scene.metadata == before
+    assert transaction.write_error(producer, A) is ErrorCode.NONE
     assert scene.end(producer).error_code is ErrorCode.NONE
