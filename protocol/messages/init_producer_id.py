@@ -1,6 +1,7 @@
 """InitProducerId (key 22): a producer id for an idempotent or transactional producer.
 
-Versions: v2 flexible · v3 producer_id and producer_epoch, to go on after an error (KIP-360).
+Versions: v2 flexible · v3 producer_id and producer_epoch, to go on after an error (KIP-360) · v4
+PRODUCER_FENCED · v5 TRANSACTION_ABORTABLE (KIP-890).
 Source: InitProducerIdRequest.json, InitProducerIdResponse.json.
 """
 
@@ -14,7 +15,7 @@ class InitProducerIdRequest(Message):
     """Who wants a producer id."""
 
     api_key = 22
-    versions = (0, 4)
+    versions = (0, 5)
     flexible_since = 2
 
     transactional_id: str | None = wire(STRING, nullable_since=0)
@@ -29,7 +30,7 @@ class InitProducerIdResponse(Message):
     """The producer id to use."""
 
     api_key = 22
-    versions = (0, 4)
+    versions = (0, 5)
     flexible_since = 2
 
     throttle_time_ms: int = wire(INT32, default=0, ignorable=True)

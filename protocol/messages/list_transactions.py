@@ -1,6 +1,7 @@
 """ListTransactions (key 66): the transactional ids that this broker coordinates (KIP-664).
 
-Versions: v1 filter by duration (KIP-994) · v2 filter by a pattern of the id (KIP-1152).
+Versions: v1 filter by duration (KIP-994).
+Not declared: v2, filter by a pattern of the id (KIP-1152).
 Source: ListTransactionsRequest.json, ListTransactionsResponse.json.
 """
 
@@ -14,15 +15,13 @@ class ListTransactionsRequest(Message):
     """Which transactional ids to list; an empty filter lets all through."""
 
     api_key = 66
-    versions = (0, 2)
+    versions = (0, 1)
     flexible_since = 0
 
     state_filters: tuple[str, ...] = wire(array(STRING))
     producer_id_filters: tuple[int, ...] = wire(array(INT64))
     duration_filter: int = wire(INT64, since=1, default=-1)
     """Only transactions that have been open for longer than that, ms; all if it is negative."""
-    transactional_id_pattern: str | None = wire(STRING, since=2, nullable_since=2, default=None)
-    """A regular expression that the whole id matches."""
 
 
 @wire_class
@@ -39,7 +38,7 @@ class ListTransactionsResponse(Message):
     """The transactional ids that fit."""
 
     api_key = 66
-    versions = (0, 2)
+    versions = (0, 1)
     flexible_since = 0
 
     throttle_time_ms: int = wire(INT32, default=0)

@@ -1,4 +1,4 @@
-"""EndTxn (key 26), v0-v4.
+"""EndTxn (key 26), v0-v5.
 
 Behaviour: answered when the transaction is decided for good; its markers follow, and until they are
 written who begins the next one hears CONCURRENT_TRANSACTIONS. The same request again is answered alike.

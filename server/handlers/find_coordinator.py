@@ -1,10 +1,10 @@
 """FindCoordinator (key 10), v0-v6.
 
-Behaviour: this broker is the coordinator of every group, which is all there is to say on a single
-node. Transactional ids are refused with UNSUPPORTED_VERSION, which no client retries.
+Behaviour: this broker is the coordinator of every group and of every transactional id, which is all
+there is to say on a single node.
 librdkafka before 2.11.1 compresses with LZ4 only where FindCoordinator 0 exists.
 Versions: v1 key_type, error_message · v4 several keys (KIP-699).
-Not implemented: transactions, share groups.
+Not implemented: share groups.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class KeyType(enum.IntEnum):
     TRANSACTION = 1
 
 
+KINDS = frozenset(KeyType)
+
+
 async def handle(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
     """Answer every key that was asked for."""
-    if request.key_type == KeyType.TRANSACTION:
-        text = "Transactions are not served yet."
-        return refuse(request, context, ErrorCode.UNSUPPORTED_VERSION, text)
-    if request.key_type != KeyType.GROUP:
+    if request.key_type not in KINDS:
         text = f"There are no coordinators of type {request.key_type}."
         return refuse(request, context, ErrorCode.INVALID_REQUEST, text)
     node, endpoint = context.broker.node, context.connection.endpoint

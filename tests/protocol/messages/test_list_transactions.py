@@ -20,12 +20,6 @@ from protocol.messages.list_transactions import (
     [
         pytest.param(0, b"", {}, id="v0"),
         pytest.param(1, struct.pack(">q", 5), {"duration_filter": 5}, id="v1"),
-        pytest.param(
-            2,
-            struct.pack(">q", 5) + b"\3x.",
-            {"duration_filter": 5, "transactional_id_pattern": "x."},
-            id="v2",
-        ),
     ],
 )
 def test_request(version: int, rest: bytes, fields: dict[str, int]) -> None:
@@ -33,12 +27,12 @@ def test_request(version: int, rest: bytes, fields: dict[str, int]) -> None:
     expected = ListTransactionsRequest(
         state_filters=("Empty",),
         producer_id_filters=(1000,),
-        **fields,  # type: ignore[arg-type]
+        **fields,
     )
     assert decode(ListTransactionsRequest, version, memoryview(filters + rest + b"\0")) == expected
 
 
-@pytest.mark.parametrize("version", [0, 1, 2])
+@pytest.mark.parametrize("version", [0, 1])
 def test_response(version: int) -> None:
     state = TransactionState(transactional_id="x", producer_id=1000, transaction_state="Empty")
     response = ListTransactionsResponse(

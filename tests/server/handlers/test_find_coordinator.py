@@ -14,10 +14,12 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoord
 from tests.harness.served_broker import batch_of, serving_broker
 
 
-@pytest.mark.parametrize("version", range(4))
-async def test_this_broker_is_the_coordinator_of_a_group(tmp_path: Path, version: int) -> None:
+@pytest.mark.parametrize(("version", "key_type"), [(0, 0), (1, 0), (1, 1), (2, 1), (3, 0), (3, 1)])
+async def test_this_broker_is_the_coordinator_of_everything(
+    tmp_path: Path, version: int, key_type: int
+) -> None:
     async with serving_broker(tmp_path) as served:
-        request = FindCoordinatorRequest(key="group")
+        request = FindCoordinatorRequest(key="group", key_type=key_type)
         response = await served.call(request, version, FindCoordinatorResponse)
         assert response.error_code == ErrorCode.NONE
         assert response.node_id == served.broker.node.node_id
@@ -27,7 +29,7 @@ async def test_this_broker_is_the_coordinator_of_a_group(tmp_path: Path, version
 @pytest.mark.parametrize("version", range(4, 7))
 @pytest.mark.parametrize(
     ("key_type", "code"),
-    [(0, ErrorCode.NONE), (1, ErrorCode.UNSUPPORTED_VERSION), (2, ErrorCode.INVALID_REQUEST)],
+    [(0, ErrorCode.NONE), (1, ErrorCode.NONE), (2, ErrorCode.INVALID_REQUEST)],
     ids=["group", "transaction", "share_group"],
 )
 async def test_every_key_is_answered(
@@ -41,14 +43,6 @@ async def test_every_key_is_answered(
         assert coordinator.error_code == code
         assert not code.retriable
         assert bool(coordinator.error_message) == bool(code)
-
-
-async def test_a_transactional_id_has_no_coordinator_before_v4(tmp_path: Path) -> None:
-    async with serving_broker(tmp_path) as served:
-        request = FindCoordinatorRequest(key="tx", key_type=1)
-        response = await served.call(request, 2, FindCoordinatorResponse)
-    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "ransactions" in (response.error_message or "")
 
 
 def consume(

@@ -1,4 +1,4 @@
-"""InitProducerId: always a new id (wire.md G12); no transactions yet."""
+"""InitProducerId: always a new id (wire.md G12), unless it is for a transactional id."""
 
 from __future__ import annotations
 
@@ -52,10 +52,61 @@ async def test_no_id_is_given_out_twice_over_a_restart(tmp_path: Path) -> None:
     assert not set(before) & set(after)
 
 
-@pytest.mark.parametrize("version", range(5))
-async def test_a_transactional_id_is_refused_for_good(tmp_path: Path, version: int) -> None:
+async def init_transactional(
+    served: ServedBroker, version: int = 5, **settings: Any
+) -> InitProducerIdResponse:
+    fields = {"transactional_id": "tx", "transaction_timeout_ms": 60_000} | settings
+    return await init(served, version, **fields)
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_a_transactional_id_keeps_its_producer_id_and_fences_by_epochs(
+    tmp_path: Path, version: int
+) -> None:
     async with serving_broker(tmp_path) as served:
-        answer = await init(served, version, transactional_id="tx", transaction_timeout_ms=1000)
-    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert not ErrorCode(answer.error_code).retriable
+        answers = [await init_transactional(served, version) for _ in range(2)]
+        other = await init_transactional(served, version, transactional_id="other")
+    assert [(answer.error_code, answer.producer_epoch) for answer in answers] == [(0, 0), (0, 1)]
+    assert answers[0].producer_id == answers[1].producer_id != other.producer_id
+
+
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [(3, ErrorCode.INVALID_PRODUCER_EPOCH), (4, ErrorCode.PRODUCER_FENCED)],
+)
+async def test_who_was_replaced_hears_so_in_terms_of_its_version(
+    tmp_path: Path, version: int, code: ErrorCode
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        first = await init_transactional(served)
+        await init_transactional(served)
+        answer = await init_transactional(
+            served, version, producer_id=first.producer_id, producer_epoch=first.producer_epoch
+        )
+    assert answer.error_code == code
     assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "code"),
+    [
+        pytest.param({"transactional_id": ""}, ErrorCode.INVALID_REQUEST, id="empty_id"),
+        pytest.param({"producer_id": 7}, ErrorCode.INVALID_REQUEST, id="no_epoch"),
+        pytest.param({"producer_epoch": 7}, ErrorCode.INVALID_REQUEST, id="no_producer_id"),
+        pytest.param(
+            {"transaction_timeout_ms": 900_001},
+            ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+            id="timeout_above_the_bound",
+        ),
+        pytest.param(
+            {"transaction_timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT, id="no_timeout"
+        ),
+    ],
+)
+async def test_what_cannot_be_is_refused_and_changes_nothing(
+    tmp_path: Path, settings: dict[str, Any], code: ErrorCode
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        answer = await init_transactional(served, **settings)
+        assert served.broker.transactions.transactions() == []
+    assert answer.error_code == code
