@@ -281,9 +281,7 @@ class Workload:
 
     def _took(self, dropped: set[int]) -> None:
         """Learn whose records a pass has taken."""
-        for each in self.transactions.all:
-            if each.marker_offset is not None and each.offsets & dropped:
-                self.decided_to = max(self.decided_to, each.marker_offset + 1)
+        self.decided_to = max(self.decided_to, self.transactions.marker_of_any(dropped) + 1)
 
     def _sound(self, clean_offset: int | None, records: Content) -> int | None:
         """The clean offset, if no aborted and no undecided record stays below it."""

@@ -64,14 +64,14 @@ class TransactionModel:
         self.all = [each for each in self.all if each.offsets]
         self.markers = {at for at in self.markers if at < end_offset}
 
-    def last_stable_offset(self, start_offset: int, end_offset: int) -> int:
-        """Of a log of which all up to `end_offset` is durable."""
+    def last_stable_offset(self, start_offset: int, high_watermark: int) -> int:
+        """What it is in a log with these offsets."""
         undecided = (
             min(each.offsets)
             for each in self.all
-            if min(each.offsets) < end_offset and not each.is_decided_below(end_offset)
+            if min(each.offsets) < high_watermark and not each.is_decided_below(high_watermark)
         )
-        return max(start_offset, min([end_offset, *undecided]))
+        return max(start_offset, min([high_watermark, *undecided]))
 
     def aborted(self, end_offset: int) -> set[int]:
         """The offsets of what was aborted, in a log that ends there."""
@@ -88,14 +88,18 @@ class TransactionModel:
             at for each in self.all if not each.is_decided_below(end_offset) for at in each.offsets
         }
 
+    def marker_of_any(self, offsets: set[int]) -> int:
+        """The last marker of transactions that have some of these records; -1 if there is none."""
+        markers = (each.marker_offset for each in self.all if each.offsets & offsets)
+        return max((at for at in markers if at is not None), default=-1)
+
     def check(self, log: PartitionLog, content: Mapping[int, object]) -> None:
-        """A log that holds `content`, all of it durable, shows committed records and no others."""
-        end_offset = log.log_end_offset
-        stable = self.last_stable_offset(log.log_start_offset, end_offset)
+        """A log that holds `content` shows committed records that are durable, and no others."""
+        stable = self.last_stable_offset(log.log_start_offset, log.high_watermark)
         assert log.last_stable_offset == stable, (
             f"the last stable offset is {log.last_stable_offset}, not {stable}: {self.all}"
         )
-        hidden = self.aborted(end_offset) | self.markers
+        hidden = self.aborted(log.high_watermark) | self.markers
         expected = [at for at in sorted(content) if at < stable and at not in hidden]
         found = committed_offsets(log)
         assert found == expected, f"readers see {found}, not {expected}: {self.all}"

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from protocol.control_record import ControlType, TransactionMarker, write_transaction_marker
 from protocol.error_codes import ErrorCode
 from storage.errors import SwapRefused
 from storage.log import Appended
@@ -18,11 +19,13 @@ from storage.validate import Refused
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome
+from tests.harness.log_transactions import TransactionModel
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 Pairs = list[tuple[bytes | None, bytes | None]]
 
 PRODUCERS = st.sampled_from([7, 8])
+TRANSACTIONAL = st.sampled_from([11, 12])
 PAIRS = st.lists(
     st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.one_of(st.none(), st.binary(max_size=60))),
     min_size=1,
@@ -60,6 +63,9 @@ class LogOperations(RuleBasedStateMachine):
         self.sequences: dict[int, int] = {}
         self.sent: dict[int, list[Sent]] = {}
         """What each idempotent producer has sent, as far as the log must know it."""
+        self.transactions = TransactionModel()
+        self.decided_to = 0
+        """Below it a pass has taken records of transactions that were decided; no cut goes so far."""
         self.start = 0
         self.end = 0
 
@@ -91,6 +97,25 @@ class LogOperations(RuleBasedStateMachine):
         batch = self._append(pairs, producer_id=producer, producer_epoch=0, base_sequence=sequence)
         self.sequences[producer] = sequence + len(pairs)
         self.sent.setdefault(producer, []).append(Sent(batch, base, self.end))
+
+    @rule(producer=TRANSACTIONAL, pairs=PAIRS)
+    def append_in_transaction(self, producer: int, pairs: Pairs) -> None:
+        """A batch of a producer that has a transaction open, or begins one."""
+        self.transactions.send(producer, range(self.end, self.end + len(pairs)))
+        self._append(pairs, producer_id=producer, producer_epoch=0, is_transactional=True)
+
+    @rule(producer=TRANSACTIONAL, is_commit=st.booleans())
+    def end_transaction(self, producer: int, is_commit: bool) -> None:
+        """A marker, also for a producer that has nothing open."""
+        appended = self.log.append_marker(
+            producer, 0, is_commit=is_commit, coordinator_epoch=0, now_ms=self.clock
+        )
+        assert appended == Appended(self.end, self.end + 1)
+        kind = ControlType.COMMIT if is_commit else ControlType.ABORT
+        record = write_transaction_marker(TransactionMarker(type=kind, coordinator_epoch=0))
+        self.records[self.end] = (self.clock, *record)
+        self.transactions.end(producer, self.end, is_commit=is_commit)
+        self._appended(self.end, self.end + 1)
 
     @rule(producer=PRODUCERS, back=st.integers(0, 6))
     def send_again(self, producer: int, back: int) -> None:
@@ -200,8 +225,14 @@ class LogOperations(RuleBasedStateMachine):
             return
         first = random.randrange(len(ready))
         sources = ready[first : first + random.randrange(1, 4)]
+        aborted = self.transactions.aborted(view.high_watermark)
+        kept = self.transactions.undecided(view.high_watermark) | self.transactions.markers
         batches, dropped = recopied(
-            sources, lambda _: random.random() < 0.5, view.producer_last_offsets
+            sources,
+            lambda each: (
+                each.offset in kept or (each.offset not in aborted and random.random() < 0.5)
+            ),
+            view.producer_last_offsets,
         )
         cut = random.randrange(len(batches) + 1)
         cleaned = write_cleaned(self.log, sources, batches, cut=cut)
@@ -213,6 +244,7 @@ class LogOperations(RuleBasedStateMachine):
         self.log.swap(rows, cleaned, generation=view.generation, clean_offset=None)
         with pytest.raises(SwapRefused):
             self.log.swap(rows, cleaned, generation=view.generation, clean_offset=None)
+        self.decided_to = max(self.decided_to, self.transactions.marker_of_any(dropped) + 1)
         for offset in dropped:
             # Below the log start a segment may hold records that are deleted.
             self.records.pop(offset, None)
@@ -246,7 +278,7 @@ class LogOperations(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 12))
     def truncate_to(self, back: int) -> None:
-        offset = max(self.start, self.end - back)
+        offset = max(self.start, self.decided_to, self.end - back)
         generation = self.log.generation
         self.log.truncate_to(offset)
         if offset == self.end:
@@ -260,6 +292,8 @@ class LogOperations(RuleBasedStateMachine):
         self.batches = [batch for batch in self.batches if batch[1] <= end]
         self.epochs = [each for each in self.epochs if each[2] <= end]
         self.records = {at: record for at, record in self.records.items() if at < end}
+        # A log that is cut to nothing begins anew.
+        self.transactions.cut(end if self.start < end else 0)
         self._forget_producers()
 
     def _forget_producers(self) -> None:
@@ -275,6 +309,7 @@ class LogOperations(RuleBasedStateMachine):
         self.start = self.end = self.end + ahead
         self.log.truncate_fully_and_start_at(self.start)
         self.records, self.batches, self.epochs = {}, [], []
+        self.transactions.cut(0)
         self._forget_producers()
 
     @rule()

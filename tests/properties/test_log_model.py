@@ -36,6 +36,11 @@ class LogMachine(LogOperations):
             below = {at: r for at, r in self.records.items() if at < self.log.high_watermark}
             assert found == below
 
+    @invariant()
+    def committed_readers_see_what_was_committed(self) -> None:
+        if hasattr(self, "log"):
+            self.transactions.check(self.log, self.records)
+
     @rule(data=st.data(), max_bytes=st.integers(0, 400), whole=st.booleans())
     def read_anywhere(self, data: st.DataObject, max_bytes: int, whole: bool) -> None:
         offset = data.draw(st.integers(max(0, self.start - 2), self.end + 2))
@@ -62,7 +67,9 @@ class LogMachine(LogOperations):
 
     @rule(isolation=st.sampled_from(Isolation))
     def read_from_every_offset(self, isolation: Isolation) -> None:
-        visible = sorted(self._visible())
+        is_committed = isolation is Isolation.READ_COMMITTED
+        bound = self.log.last_stable_offset if is_committed else self.log.high_watermark
+        visible = [at for at in sorted(self._visible()) if at < bound]
         for offset in range(self.start, self.end + 1):
             result = self.log.read(offset, max_bytes=1, whole_first_batch=True, isolation=isolation)
             assert not isinstance(result, ErrorCode)
