@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from protocol.control_record import ControlType
+from protocol.control_record import ControlType, TransactionMarker
 from storage.aborted_recovery import load_aborted, write_aborted
 from storage.aborted_transactions import AbortedTransactions
 from storage.epoch_recovery import load_epochs
@@ -178,15 +178,18 @@ class LogStates:
         header = batch.header
         if header.producer_id < 0:
             return
+        marker = None
         if header.is_control:
-            self._end_transaction(batch, last_offset)
+            marker = batch.marker
+            self._end_transaction(header.producer_id, marker, last_offset)
         elif header.is_transactional:
             base_offset = last_offset - (header.last_offset - header.base_offset)
             self.transactions.begin(header.producer_id, base_offset)
-        self.producers.appended(header, last_offset=last_offset, now_ms=now_ms, marker=batch.marker)
+        self.producers.appended(header, last_offset=last_offset, now_ms=now_ms, marker=marker)
 
-    def _end_transaction(self, batch: ValidBatch, marker_offset: int) -> None:
-        producer_id, marker = batch.header.producer_id, batch.marker
+    def _end_transaction(
+        self, producer_id: int, marker: TransactionMarker | None, marker_offset: int
+    ) -> None:
         first_offset = self.transactions.end(producer_id, marker_offset)
         is_abort = marker is not None and marker.type is ControlType.ABORT
         if is_abort and first_offset >= 0:
