@@ -159,6 +159,17 @@ class Lookout:
                 del known[partition]
 
 
+def stable_offset(log: PartitionLog) -> int:
+    """The last stable offset; the log's start where what is undecided cannot be read now.
+
+    Who appends or reads is told what is wrong with the disk.
+    """
+    try:
+        return log.last_stable_offset
+    except StorageError:
+        return log.log_start_offset
+
+
 def sketch(log: PartitionLog) -> LogSketch:
     """The log as it is now; outside the loop's thread it may be torn, never wrong."""
     *sealed, active = log.segments
@@ -167,7 +178,7 @@ def sketch(log: PartitionLog) -> LogSketch:
         active_row=active,
         clean_offset=log.clean_offset,
         log_start_offset=log.log_start_offset,
-        last_stable_offset=log.last_stable_offset,
+        last_stable_offset=stable_offset(log),
         high_watermark=log.high_watermark,
         log_end_offset=log.log_end_offset,
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cleaner.backlog import Backlog, Backlogs
+from cleaner.lookout import stable_offset
 from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import BrokerFacts, PartitionFacts
 from metrics.http_endpoint import HttpEndpoint
@@ -130,7 +131,7 @@ def _facts_of(
         log_directory=log_directory,
         log_start_offset=log.log_start_offset,
         # Before the high watermark, which it never passes and which moves meanwhile.
-        last_stable_offset=log.last_stable_offset,
+        last_stable_offset=stable_offset(log),
         high_watermark=log.high_watermark,
         log_end_offset=log.log_end_offset,
         size_bytes=sum(segment.size for segment in segments),

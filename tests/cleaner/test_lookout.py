@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner.lookout import Lookout
+from cleaner.lookout import Lookout, sketch
+from storage.errors import CorruptLog
 from storage.log import PartitionLog
-from tests.harness.compacted_log import CONFIG, CompactedLog
+from storage.log_opening import open_log
+from tests.harness.compacted_log import CONFIG, DIRECTORY, CompactedLog, identity, opening
 
 MINUTE_MS = 60_000
 IDLE_MS = 10 * MINUTE_MS
@@ -138,3 +141,22 @@ def test_a_head_of_min_compaction_lag_bytes_stays_as_it_was() -> None:
     world.let_pass(120)
 
     assert [offset for offset, _key, _value in world.compacted.pairs()] == [3, 4, 5]
+
+
+def test_a_log_whose_producers_cannot_be_read_is_no_reason_to_stop_looking() -> None:
+    """Neither for its readers' sake: nothing of it is known to be decided."""
+    log = CompactedLog()
+    log.append((b"a", b"1"), producer_id=7, producer_epoch=0, base_sequence=0)
+    log.roll()
+    log.append((b"b", b"1"), producer_id=7, producer_epoch=0, base_sequence=1)
+    log.log.close()
+    for name in log.files():
+        if name.endswith((".snapshot", ".log")):
+            log.fs.write_bytes(f"{DIRECTORY}/{name}", b"damaged")
+    log.log = open_log(log.fs, identity(), log.log.config, opening(is_clean=True))
+
+    drawn = sketch(log.log)
+
+    assert drawn.last_stable_offset == log.log.log_start_offset
+    with pytest.raises(CorruptLog):
+        _ = log.log.last_stable_offset
