@@ -190,7 +190,7 @@ def _by_producer(facts: Facts, records: Sequence[Seen]) -> Mapping[str, Ranked]:
     for seen in records:
         name, number = seen.record_id
         transaction = facts.history.transactions[name]
-        rows[transaction.producer].append(((transaction.serial, number), seen))
+        rows[transaction.producer].append(((transaction.began_ns, number), seen))
     return rows
 
 

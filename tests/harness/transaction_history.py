@@ -4,7 +4,7 @@ A transaction's records are known by its name and their number in it, which trav
 A program tells what it is about to do before it does it, a line each, so that what a killed one
 has left is known:
 
-    begin NAME SERIAL GROUP          SERIAL grows over the lives of a program; GROUP is `-` without one
+    begin NAME NANOSECONDS GROUP     by the machine's clock; GROUP is `-` without one
     send TOPIC PARTITION KEY SOURCE  SOURCE is `topic:partition:offset` of what it was made of, or `-`
     offsets TOPIC PARTITION OFFSET   of the group, in the transaction
     at OFFSET...                     of all that was sent, before the commit; -1: nobody has told
@@ -55,8 +55,9 @@ class Transaction:
     name: str
     producer: str
     """Its transactional id."""
-    serial: int
-    """Where it stands among those of its producer."""
+    began_ns: int
+    """Of two that are committed the one that began first is the first: no two producers have one
+    transactional id at a time, in whichever order they were started."""
     group: str | None = None
     sent: tuple[Sent, ...] = ()
     offsets: Mapping[Place, int] = field(default_factory=dict)
@@ -102,8 +103,10 @@ def read_transactions(producer: str, lines: Iterable[str]) -> list[Transaction]:
             continue
         verb, *words = line.split()
         if verb == "begin":
-            name, serial, group = words
-            found.append(Transaction(name, producer, int(serial), None if group == "-" else group))
+            name, began_ns, group = words
+            found.append(
+                Transaction(name, producer, int(began_ns), None if group == "-" else group)
+            )
         elif verb in STEPS:
             found[-1] = STEPS[verb](found[-1], words)
     return found

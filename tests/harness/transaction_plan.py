@@ -34,7 +34,7 @@ WITHOUT_STABLE_OFFSETS = frozenset({"aiokafka"})
 """Clients whose members may be given an offset that a transaction is about to move (KIP-447)."""
 
 
-def plan_of(seed: int, clients: tuple[str, ...], seconds: float = 1.5) -> Plan:
+def plan_of(seed: int, clients: tuple[str, ...], seconds: float = 1.2) -> Plan:
     """The same for the same seed and clients."""
     choices = random.Random(seed)
     works = [Work("confluent-kafka", "-", ())]

@@ -20,7 +20,6 @@ from typing import Protocol
 from tests.harness.transaction_history import Place
 
 KEYS = 12
-SERIALS_A_LIFE = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +106,14 @@ class Program:
         self._client = client
         self._settings = settings
         self._random = random.Random(settings.seed * 1000 + settings.life)
-        self._serial = settings.life * SERIALS_A_LIFE
+        self._count = 0
 
     def feed(self) -> None:
         """So many transactions of made-up records."""
         for _ in range(self._settings.transactions):
             keys = [b"key-%d" % self._random.randrange(KEYS) for _ in range(self._some())]
             self._transact([(key, "-") for key in keys], {})
-            time.sleep(self._random.random() * 0.02)
+            time.sleep(self._random.random() * 0.06)
 
     def work(self, ended: Sequence[int]) -> None:
         """Handle what comes, until the end is asked for."""
@@ -134,9 +133,9 @@ class Program:
 
     def _transact(self, made_of: Sequence[tuple[bytes, str]], offsets: Mapping[Place, int]) -> bool:
         """One transaction; whether it was committed."""
-        self._serial += 1
-        name = f"{self._settings.transactional_id}.{self._serial}"
-        say(f"begin {name} {self._serial} {self._settings.group}")
+        self._count += 1
+        name = f"{self._settings.transactional_id}.{self._settings.life}.{self._count}"
+        say(f"begin {name} {time.monotonic_ns()} {self._settings.group}")
         self._client.begin()
         self._send(name, made_of)
         for place, offset in offsets.items():

@@ -8,6 +8,7 @@ that was fed is handled, a reader reads everything, the table is cleaned to its 
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +49,8 @@ class TransactionRun:
     """Wait until a topic is clean up to its end."""
     readers: tuple[str, ...] = ("confluent-kafka",)
     """Clients that read everything at last."""
+    calm: threading.Lock = field(default_factory=threading.Lock)
+    """Whoever has it kills the broker, or wants it alive: histories may share one."""
     snapshots: list[Snapshot] = field(default_factory=list)
     looks: list[dict[GroupPlace, int]] = field(default_factory=list)
     programs: list[ProgramProcess] = field(default_factory=list)
@@ -63,7 +66,8 @@ class TransactionRun:
             for program in self.programs:
                 program.stop()
         self._look()
-        self.clean(self._topic("table"))
+        with self.calm:
+            self.clean(self._topic("table"))
         for client in self.readers:
             self._look(client)
         transactions = [each for program in self.programs for each in program.transactions()]
@@ -86,11 +90,11 @@ class TransactionRun:
     # The course of it.
 
     def _create(self) -> None:
-        for word in ("in", "journal"):
-            create_topic(self._bootstrap, self._topic(word), partitions=PARTITIONS)
-        create_topic(
-            self._bootstrap, self._topic("table"), partitions=PARTITIONS, config=TABLE_CONFIG
-        )
+        configs = {"in": {}, "journal": {}, "table": TABLE_CONFIG}
+        with self.calm:
+            for word, config in configs.items():
+                topic = self._topic(word)
+                create_topic(self._bootstrap, topic, partitions=PARTITIONS, config=config)
 
     def _begin(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -110,8 +114,9 @@ class TransactionRun:
             if kind == "look":
                 self._look()
             elif kind == "broker":
-                self.broker.kill()
-                self.broker.start()
+                with self.calm:
+                    self.broker.kill()
+                    self.broker.start()
             else:
                 self._disturb(choices.choice(self.programs), kind)
 
@@ -138,7 +143,8 @@ class TransactionRun:
         feeders = [each for each, work in self._pairs() if work.group == "-"]
         if not all(each.is_done() for each in feeders):
             return False
-        given = read_committed(self._bootstrap, self._inputs(), "settle").records
+        with self.calm:
+            given = read_committed(self._bootstrap, self._inputs(), "settle").records
         ends = {place: records[-1].offset + 1 for place, records in given.items() if records}
         wanted = {(group, place): end for place, end in ends.items() for group in self._groups()}
         return self._offsets() == wanted
@@ -150,7 +156,9 @@ class TransactionRun:
     def _look(self, client: str = "confluent-kafka") -> None:
         self.looks.append(self._offsets())
         reader = f"reader {len(self.snapshots)}, {client}"
-        self.snapshots.append(read_committed(self._bootstrap, self._places(), reader, client))
+        with self.calm:
+            snapshot = read_committed(self._bootstrap, self._places(), reader, client)
+        self.snapshots.append(snapshot)
 
     # What is asked.
 
@@ -203,7 +211,7 @@ class TransactionRun:
         ]
 
     def _feeder(self) -> Mapping[str, str]:
-        return {"outputs": self._topic("in"), "transactions": "40"}
+        return {"outputs": self._topic("in"), "transactions": "20"}
 
     def _worker(self, work: Work) -> Mapping[str, str]:
         inputs = (f"{self._topic('in')}:{partition}" for partition in work.partitions)

@@ -31,7 +31,6 @@ import sun.misc.Signal;
  */
 public final class Transactions {
     private static final Duration POLL = Duration.ofMillis(200);
-    private static final int SERIALS_A_LIFE = 1_000_000;
     private static final int RECORDS_MAX = 6;
     private static final int PAUSE_MS = 20;
     private static final int DEADLINE_SECONDS = 60;
@@ -45,7 +44,7 @@ public final class Transactions {
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final List<Future<RecordMetadata>> sent = new ArrayList<>();
     private final Random random;
-    private int serial;
+    private int count;
 
     public static void main(String[] arguments) throws Exception {
         Signal.handle(new Signal("TERM"), signal -> isEnded = true);
@@ -66,8 +65,7 @@ public final class Transactions {
 
     private Transactions(String bootstrap, List<String> words) {
         settings = words.stream().map(word -> word.split("=", 2)).collect(Collectors.toMap(pair -> pair[0], pair -> pair[1]));
-        serial = Integer.parseInt(settings.get("life")) * SERIALS_A_LIFE;
-        random = new Random(Long.parseLong(settings.get("seed")) * 1000 + serial);
+        random = new Random(Long.parseLong(settings.get("seed")) * 1000 + Integer.parseInt(settings.get("life")));
         Properties properties = common(bootstrap);
         properties.put("transactional.id", settings.get("transactional.id"));
         properties.put("transaction.timeout.ms", "10000");
@@ -115,9 +113,9 @@ public final class Transactions {
 
     /** One transaction; whether it was committed. */
     private boolean transact(List<ConsumerRecord<byte[], byte[]>> inputs) throws Exception {
-        serial++;
-        String name = settings.get("transactional.id") + "." + serial;
-        say("begin " + name + " " + serial + " " + settings.get("group"));
+        count++;
+        String name = settings.get("transactional.id") + "." + settings.get("life") + "." + count;
+        say("begin " + name + " " + System.nanoTime() + " " + settings.get("group"));
         producer.beginTransaction();
         send(name, inputs);
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();

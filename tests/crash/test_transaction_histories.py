@@ -1,0 +1,100 @@
+"""Random histories of transactions with kills: exactly once, before and after cleaning.
+
+Programs of all clients consume, transform and produce in transactions, over several partitions and
+groups, while they and their broker are killed and a cleaner never rests. A read_committed reader is
+given every committed record once, in order, and no aborted one (`transaction_checker.py`).
+
+`KOMPAKT_TRANSACTION_HISTORIES` sets how many there are, `KOMPAKT_TRANSACTION_SEED` where they begin:
+a history's seed chooses its programs and kills, though its moments shift with the machine's load.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pipeline.jars import JarsUnavailable
+from storage.local_files import ReadOnlyFileSystem
+from tests.harness.broker_process import BrokerProcess
+from tests.harness.cleaning import wait_until_clean
+from tests.harness.transaction_checker import violations
+from tests.harness.transaction_plan import plan_of
+from tests.harness.transaction_run import TransactionRun
+from tests.harness.verification import errors_in
+
+HISTORIES = int(os.environ.get("KOMPAKT_TRANSACTION_HISTORIES", "30"))
+FIRST_SEED = int(os.environ.get("KOMPAKT_TRANSACTION_SEED", "1"))
+PYTHON_CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
+JAVA_CLIENTS = ("java-3.9", "java-4.3")
+SEEDS = range(FIRST_SEED, FIRST_SEED + HISTORIES)
+AT_ONCE = 3
+BROKER = {
+    "log.cleaner.backoff.ms": "20",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a history has come to."""
+
+    summary: str
+    violations: list[str]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One for all histories, which is killed in most of them; its files are verified at last."""
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), BROKER) as process:
+        yield process
+    assert errors_in(ReadOnlyFileSystem(), str(process.data_dir)) == []
+
+
+@pytest.fixture(scope="module")
+def made(
+    broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[int, Future[Made]]]:
+    """The histories by their seeds: some are made at a time, because they mostly wait."""
+    folder, calm = tmp_path_factory.mktemp("histories"), threading.Lock()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield {seed: pool.submit(make, broker, folder / str(seed), seed, calm) for seed in SEEDS}
+        pool.shutdown(cancel_futures=True)
+
+
+def make(broker: BrokerProcess, folder: Path, seed: int, calm: threading.Lock) -> Made:
+    """One history, checked."""
+    run = TransactionRun(
+        folder,
+        broker,
+        plan_of(seed, workers_of(seed)),
+        clean=lambda topic: wait_until_clean(f"127.0.0.1:{broker.http_port}", topic),
+        readers=(PYTHON_CLIENTS[seed % 3],),
+        calm=calm,
+    )
+    wrong = [str(each) for each in violations(run.run())]
+    return Made(f"{run.plan}: {run.summary()}", wrong)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_history_is_exactly_once(made: Mapping[int, Future[Made]], seed: int) -> None:
+    try:
+        history = made[seed].result()
+    except JarsUnavailable as missing:
+        pytest.skip(str(missing))
+    print(history.summary)  # noqa: T201  pytest shows it with a failure, a soak keeps it
+    assert history.violations == []
+
+
+def workers_of(seed: int) -> tuple[str, ...]:
+    """Every tenth history has workers of the Java client: a JVM takes a second of the machine."""
+    return PYTHON_CLIENTS if seed % 10 else (JAVA_CLIENTS[seed // 10 % 2],)

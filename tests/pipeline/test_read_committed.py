@@ -1,0 +1,130 @@
+"""Spark's Kafka source reads transactions as `read_committed`: whole and in steps, before and after a
+cleaning, to the end of logs whose last records are markers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+
+from tests.harness.broker_process import BrokerProcess
+from tests.harness.cleaning import wait_until_clean
+from tests.harness.clients import create_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.latest_by_key import Source
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
+
+TOPIC = "orders"
+CONFIG = {
+    "cleanup.policy": "compact",
+    "segment.ms": "100",
+    "min.cleanable.dirty.ratio": "0",
+    "delete.retention.ms": "0",
+}
+
+Pairs: TypeAlias = Sequence[tuple[bytes, bytes | None]]
+Table: TypeAlias = dict[bytes, bytes]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(
+        tmp_path_factory.mktemp("broker"), {"log.cleaner.backoff.ms": 20}
+    ) as started:
+        yield started
+
+
+class Transactions:
+    """One producer's, one after the other, each over both partitions."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "transactional.id": "spark", "linger.ms": 5}
+        )
+        self._producer.init_transactions(30)
+        self.committed: dict[bytes, bytes | None] = {}
+
+    def commit(self, pairs: Pairs) -> None:
+        self._send(pairs)
+        self._producer.commit_transaction(30)
+        self.committed.update(pairs)
+
+    def abort(self, pairs: Pairs) -> None:
+        self._send(pairs)
+        self._producer.flush(30)
+        self._producer.abort_transaction(30)
+
+    def table(self) -> Table:
+        """What the topic says of its keys."""
+        return {key: value for key, value in self.committed.items() if value is not None}
+
+    def _send(self, pairs: Pairs) -> None:
+        self._producer.begin_transaction()
+        for key, value in pairs:
+            self._producer.produce(TOPIC, key=key, value=value, partition=key[-1] % 2)
+
+
+def test_batch_and_stream_are_given_what_is_committed_and_come_to_the_end(
+    session: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    create_topic(broker.bootstrap_servers, TOPIC, partitions=2, config=CONFIG)
+    source, streamed = committed_source(broker), tmp_path / "stream"
+    transactions = Transactions(broker.bootstrap_servers)
+    write(transactions, b"first")
+    assert in_steps(session, source, streamed) == transactions.table()
+    assert whole(session, source, tmp_path / "before") == transactions.table()
+
+    write(transactions, b"second")
+    wait_until_clean(f"127.0.0.1:{broker.http_port}", TOPIC)
+    assert whole(session, source, tmp_path / "after") == transactions.table()
+    assert in_steps(session, source, streamed) == transactions.table()
+
+
+def write(transactions: Transactions, word: bytes) -> None:
+    """Commits between aborts; last in each partition is the marker of an abort."""
+    for number in range(20):
+        pairs = [(b"key-%d" % key, b"%s %d" % (word, number)) for key in range(number, number + 6)]
+        if number % 3 == 0:
+            transactions.abort([(key, b"never committed") for key, _ in pairs])
+        else:
+            transactions.commit(pairs)
+    transactions.commit([(b"key-1", None), (b"key-2", None)])
+    transactions.abort([(b"key-%d" % key, b"never committed") for key in range(40)])
+
+
+def committed_source(broker: BrokerProcess) -> Source:
+    from pipeline.latest_by_key import Source
+
+    options = {"kafka.isolation.level": "read_committed"}
+    return Source(bootstrap_servers=broker.bootstrap_servers, topic=TOPIC, options=options)
+
+
+def whole(session: SparkSession, source: Source, path: Path) -> Table:
+    from pipeline.latest_by_key import run_batch
+    from pipeline.versioned_table import VersionedTable
+
+    table = VersionedTable(path)
+    run_batch(session, source, table)
+    return content(table.current)
+
+
+def in_steps(session: SparkSession, source: Source, path: Path) -> Table:
+    from pipeline.latest_by_key import run_stream
+    from pipeline.versioned_table import VersionedTable
+
+    table = VersionedTable(path)
+    run_stream(session, source, table, offsets_per_batch=50)
+    return content(table.current)
+
+
+def content(folder: Path) -> Table:
+    rows = pq.read_table(folder.resolve()).to_pylist()
+    return {row["key"]: row["value"] for row in rows}
