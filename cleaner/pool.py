@@ -17,9 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from typing import TypeVar
 
 from cleaner.cleaning_plan import CleaningPlan
@@ -29,21 +28,20 @@ from cleaner.key_search import KeyHistory
 from cleaner.look import Look
 from cleaner.lookout import Lookout
 from cleaner.meter import CleaningAborted
+from cleaner.pass_ends import PassEnds, reason_of
 from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseScope
 from cleaner.pick import Assessment
 from cleaner.pool_status import PoolStatus, Task
 from cleaner.probe import CleanerProbe
-from cleaner.quarantine import Quarantine, kind_of
 from cleaner.report import PassReport
 from cleaner.runner import STOPS, Runner
 from cleaner.running import RunningPass
 from cleaner.settings import CleanerSettings
 from cleaner.urgency import Candidate, urgency
 from cleaner.verify_pass import VerificationFailed
-from protocol.errors import DecompressionTooLarge, ProtocolError
+from protocol.errors import ProtocolError
 from storage.errors import LogOffline, SegmentRemoved, StorageError, SwapRefused
 from storage.log import PartitionLog
-from storage.topic_partition import TopicPartition
 
 _log = logging.getLogger("cleaner.pool")
 
@@ -61,14 +59,13 @@ class CleanerPool:
 
     __slots__ = (
         "_clock",
-        "_last_reports",
+        "_ends",
         "_logs",
         "_lookout",
         "_next_look_at",
         "_paused",
         "_picking",
         "_probe",
-        "_quarantine",
         "_rehearsing",
         "_runner",
         "_stopping",
@@ -96,14 +93,11 @@ class CleanerPool:
         # State.
         self._waking = asyncio.Event()
         """Ends the rest of the workers; another one stands for their next rest."""
-        self._quarantine = Quarantine(
-            rest_ms=settings.retry_backoff_ms, rest_ms_max=settings.retry_backoff_max_ms
-        )
+        self._ends = PassEnds(settings, clock=clock, probe=probe)
         self._lookout = Lookout(clock)
         self._next_look_at = math.inf
         """Monotonic seconds at which a log becomes eligible, as far as the last look could tell."""
         self._paused = NOTHING_PAUSED
-        self._last_reports: dict[TopicPartition, PassReport] = {}
         self._workers: dict[int, asyncio.Task[None]] = {}
 
     # ---------------------------------------------------------------- for the broker
@@ -257,8 +251,8 @@ class CleanerPool:
         """What runs, what rests and why, and how each partition's last pass went."""
         return PoolStatus(
             running=tuple(running.status() for running in self._runner.running.values()),
-            quarantined=self._quarantine.entries(),
-            last_reports=dict(self._last_reports),
+            quarantined=self._ends.quarantined,
+            last_reports=dict(self._ends.last_reports),
             paused=self._paused,
             threads=self._runner.threads,
             rates=self._runner.throttle.rates,
@@ -342,7 +336,8 @@ class CleanerPool:
     async def _pick(self) -> tuple[PartitionLog, CleaningPlan] | None:
         """The most urgent eligible log that neither runs nor rests, with the plan for it."""
         logs = {log.topic_partition: log for log in self._logs() if log.config.is_compacted}
-        self._forget_all_but(logs)
+        self._ends.forget_all_but(logs)
+        self._lookout.forget_all_but(logs)
         look = self._lookout.begin()
         async for log in _in_turns(logs.values()):
             self._lookout.look_at(log, look, may_run=self._may_run(log))
@@ -358,22 +353,14 @@ class CleanerPool:
         return (
             partition not in self._runner.running
             and not _holds(self._paused, log)
-            and not self._quarantine.is_resting(partition, now=self._clock.monotonic())
+            and not self._ends.is_resting(partition)
         )
 
     def _next_moment(self, look: Look) -> float:
         """When a log becomes eligible or may be tried again, in monotonic seconds."""
-        now = self._clock.monotonic()
         # A millisecond late rather than early, and then once more.
-        woken_at = now + (look.wake_ms - look.now_ms + 1) / 1000
-        return min(woken_at, self._quarantine.next_retry_at(now=now))
-
-    def _forget_all_but(self, logs: Mapping[TopicPartition, PartitionLog]) -> None:
-        for partition in self._quarantine.missing_from(logs):
-            self._release(partition)
-        self._lookout.forget_all_but(logs)
-        for partition in [each for each in self._last_reports if each not in logs]:
-            del self._last_reports[partition]
+        woken_at = self._clock.monotonic() + (look.wake_ms - look.now_ms + 1) / 1000
+        return min(woken_at, self._ends.next_retry_at())
 
     # ---------------------------------------------------------------- running
 
@@ -384,19 +371,18 @@ class CleanerPool:
         try:
             report = await self._runner.clean(running, plan)
         except (CleaningAborted, SwapRefused, SegmentRemoved, LogOffline) as reason:
-            because = running.stopped_because or str(reason)
-            _log.info("%s: cleaning stopped: %s", partition, because)
-            self._probe.pass_aborted(partition.topic, partition.partition, because)
+            self._ends.stopped(partition, running.stopped_because or str(reason))
             raise
         except (ProtocolError, StorageError, VerificationFailed) as error:
-            self._fail(log.topic_partition, error, _reason_of(error))
+            self._ends.failed(partition, error, reason_of(error))
             raise
         except Exception as error:
             _log.exception("%s: cleaning failed", partition)
-            self._fail(log.topic_partition, error, repr(error))
+            self._ends.failed(partition, error, repr(error))
             raise
         else:
-            self._complete(plan, report)
+            self._lookout.completed(plan, report)
+            self._ends.completed(partition, report)
             return report
         finally:
             self._runner.release(running)
@@ -406,38 +392,12 @@ class CleanerPool:
     ) -> DryRun:
         """Run a claimed rehearsal; raises what it raised."""
         try:
-            past = tuple(self._last_reports.values())
+            past = tuple(self._ends.last_reports.values())
             return await self._runner.rehearse(running, plan, past=past)
         finally:
             self._runner.release(running)
             # Workers have passed the log over meanwhile.
             self._wake()
-
-    def _complete(self, plan: CleaningPlan, report: PassReport) -> None:
-        partition = plan.view.topic_partition
-        _log.info("%s", report)
-        self._last_reports[partition] = replace(report, group_reports=())
-        self._lookout.completed(plan, report)
-        self._release(partition)
-        self._probe.pass_completed(report)
-
-    def _fail(self, partition: TopicPartition, error: Exception, reason: str) -> None:
-        entry = self._quarantine.add(
-            partition, reason, kind=kind_of(error), now=self._clock.monotonic()
-        )
-        _log.error(
-            "%s: cleaning failed: %s; it is tried again in %.0f s (failure %d)",
-            partition,
-            reason,
-            entry.rest_seconds,
-            entry.failures,
-        )
-        self._probe.pass_failed(partition.topic, partition.partition, reason)
-        self._probe.quarantined(entry)
-
-    def _release(self, partition: TopicPartition) -> None:
-        if self._quarantine.release(partition):
-            self._probe.released(partition.topic, partition.partition)
 
 
 async def _in_turns(logs: Iterable[PartitionLog]) -> AsyncIterator[PartitionLog]:
@@ -458,11 +418,3 @@ def _scope_of(paused: Paused, log: PartitionLog) -> PauseScope | None:
 
 def _holds(paused: Paused, log: PartitionLog) -> bool:
     return _scope_of(paused, log) is not None
-
-
-def _reason_of(error: Exception) -> str:
-    """What went wrong, where, and what to do about it, in one line for people."""
-    where = [str(error), *getattr(error, "__notes__", ())]
-    if isinstance(error, DecompressionTooLarge):
-        where.append("raise log.cleaner.decompressed.batch.bytes.max if they are to be cleaned")
-    return "; ".join(where)
