@@ -33,6 +33,8 @@ SLOW = replace(SETTINGS, io_rates=IoRates(total=1.0))
 """The first chunk of a pass takes minutes."""
 PATIENCE_SECONDS = 20.0
 HOUR_MS = 3_600_000
+RESTS_LONG = replace(SETTINGS, retry_backoff_ms=HOUR_MS, retry_backoff_max_ms=HOUR_MS)
+"""What has failed is not tried again."""
 CLEANED = [(1, b"b"), (2, b"a")]
 """What a pass leaves of `House.dirty_log`."""
 

@@ -18,6 +18,7 @@ from storage.manifest import SegmentRow
 from storage.paths import KEYS
 from tests.cleaner.pool_house import (
     CLEANED,
+    RESTS_LONG,
     SETTINGS,
     House,
     flip_a_byte,
@@ -35,7 +36,7 @@ async def test_a_damaged_log_rests_with_its_reason_while_others_are_cleaned(hous
     bad, good = house.dirty_log("bad"), house.dirty_log("good")
     flip_a_byte(bad)
 
-    async with running(house.pool(replace(SETTINGS, retry_backoff_ms=3_600_000))) as pool:
+    async with running(house.pool(RESTS_LONG)) as pool:
         await until(lambda: good.clean_offset == 3 and bool(pool.status().quarantined))
         (entry,) = pool.status().quarantined
 
@@ -114,7 +115,7 @@ async def test_a_failed_verification_lets_its_log_rest_with_its_sentence_and_is_
 async def test_a_quarantined_log_that_is_deleted_is_forgotten(house: House) -> None:
     flip_a_byte(house.dirty_log())
 
-    async with running(house.pool(replace(SETTINGS, retry_backoff_ms=3_600_000))) as pool:
+    async with running(house.pool(RESTS_LONG)) as pool:
         await until(lambda: bool(pool.status().quarantined))
         house.logs.clear()
         await until(lambda: not pool.status().quarantined)
