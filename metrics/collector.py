@@ -74,6 +74,14 @@ class BrokerCollector(Collector):
         yield gauge(names.IS_READY, [((), facts.is_ready)])
         yield gauge(names.OFFLINE_DIRECTORIES, [((), facts.directories_offline)])
         yield gauge(names.OFFLINE_PARTITIONS, [((), facts.partitions_offline)])
+        yield gauge(
+            names.COORDINATOR_PARTITIONS,
+            [
+                ((topic, state), count)
+                for topic, counts in facts.coordinator_partitions.items()
+                for state, count in counts.items()
+            ],
+        )
         by_topic = facts.partitions_by_topic
         yield gauge(names.PARTITIONS, [((), sum(by_topic.values()))])
         yield gauge(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -97,3 +97,5 @@ class BrokerFacts:
     directories_offline: int
     recovery: RecoveryFacts
     dead_cleaner_workers: int = 0
+    coordinator_partitions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Of each coordinator's topic how many are loading, active and failed."""

@@ -163,6 +163,12 @@ CONSUMER_GROUPS_BY_STATE = _gauge(
     "Groups of the consumer protocol by state.",
     "state",
 )
+COORDINATOR_PARTITIONS = _gauge(
+    "kompakt_coordinator_partitions",
+    "Partitions of a coordinator's topic: not read yet, served, or not to be read.",
+    "topic",
+    "state",
+)
 GROUP_PROTOCOLS = ("classic", "consumer")
 CONSUMER_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable")
 

@@ -65,11 +65,11 @@ class CoordinatorTopic:
     __slots__ = (
         "_clock",
         "_group_commit",
-        "_name",
         "_overrides",
         "_partitions_count",
         "_topics",
         "_wanted_partitions_count",
+        "name",
     )
 
     def __init__(
@@ -89,7 +89,7 @@ class CoordinatorTopic:
             segment_bytes: the same; small, so that it is compacted soon and loads fast.
         """
         # Constant after construction
-        self._name = name
+        self.name = name
         self._topics = topics
         self._group_commit = group_commit
         self._clock = clock
@@ -100,7 +100,7 @@ class CoordinatorTopic:
             "segment.bytes": str(segment_bytes),
         }
         # State: the topic's, once it is known; it does not change from then on.
-        topic = topics.get(self._name)
+        topic = topics.get(self.name)
         self._partitions_count = 0 if topic is None else len(topic.partitions)
 
     @property
@@ -121,13 +121,13 @@ class CoordinatorTopic:
         if self._partitions_count:
             return
         made = await self._topics.create(
-            self._name, partitions_count=self._wanted_partitions_count, overrides=self._overrides
+            self.name, partitions_count=self._wanted_partitions_count, overrides=self._overrides
         )
         # Where somebody else was faster, their topic is as good.
-        topic = self._topics.get(self._name)
+        topic = self._topics.get(self.name)
         if topic is None:
             assert isinstance(made, TopicRefused)
-            raise StorageError(f"{self._name} cannot be made: {made.message}")
+            raise StorageError(f"{self.name} cannot be made: {made.message}")
         self._partitions_count = len(topic.partitions)
 
     def log_of(self, partition: int) -> PartitionLog:
@@ -136,12 +136,12 @@ class CoordinatorTopic:
         Raises:
             LogOffline: it is not served.
         """
-        topic = self._topics.get(self._name)
+        topic = self._topics.get(self.name)
         if topic is None:
-            raise LogOffline(f"{self._name}-{partition}", "the topic does not exist")
+            raise LogOffline(f"{self.name}-{partition}", "the topic does not exist")
         log = topic.partition(partition)
         if isinstance(log, ErrorCode):
-            raise LogOffline(f"{self._name}-{partition}", log.message)
+            raise LogOffline(f"{self.name}-{partition}", log.message)
         return log
 
     def append(self, partition: int, records: Sequence[CoordinatorRecord]) -> Awaitable[int]:

@@ -104,6 +104,10 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         + sum(each.offline_reason is not None for each in broker.directories),
         recovery=broker.recovery,
         dead_cleaner_workers=broker.dead_cleaner_workers,
+        coordinator_partitions={
+            each.topic.name: each.table.loads.by_state(each.topic.partitions_count)
+            for each in (broker.groups, broker.transactions)
+        },
     )
 
 

@@ -11,6 +11,7 @@ from metrics.cleaner_probe import CleanerCounts
 from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import BrokerFacts, GroupFacts, PartitionFacts
 from metrics.server_probe import ServerProbe
+from server.coordinator_topic import OFFSETS_TOPIC
 from storage.recovery_progress import RecoveryProgress
 from storage.topic_partition import TopicPartition
 
@@ -85,6 +86,8 @@ class ScrapedWorld:
     listed_max: int = 100
     threads: int = 1
     dead_workers: int = 0
+    coordinator_partitions: dict[str, int] = field(default_factory=lambda: {"active": 50})
+    """By state."""
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -114,6 +117,7 @@ class ScrapedWorld:
             directories_offline=0,
             recovery=self.recovery,
             dead_cleaner_workers=self.dead_workers,
+            coordinator_partitions={OFFSETS_TOPIC: self.coordinator_partitions},
         )
 
     def samples(self) -> dict[tuple[str, ...], float]:

@@ -55,6 +55,17 @@ def test_groups_are_counted_by_protocol() -> None:
     assert samples[f"{metrics}_consumer_group_count", "Empty"] == 0
 
 
+def test_what_cannot_be_read_of_a_coordinators_topic_is_counted() -> None:
+    world = ScrapedWorld(coordinator_partitions={"loading": 1, "active": 47, "failed": 2})
+
+    samples = world.samples()
+
+    partitions = ("kompakt_coordinator_partitions", "__consumer_offsets")
+    assert samples[*partitions, "loading"] == 1
+    assert samples[*partitions, "active"] == 47
+    assert samples[*partitions, "failed"] == 2
+
+
 def test_groups_are_counted_by_state() -> None:
     world = ScrapedWorld(
         groups=[

@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from protocol.error_codes import ErrorCode
+from server import partition_loads
 from server.partition_loads import PartitionLoads
 from storage.errors import LogOffline
 
@@ -34,20 +35,78 @@ async def test_a_partition_is_served_once_it_is_read_and_not_before() -> None:
     assert loads.error(1) is ErrorCode.NONE
 
 
-async def test_a_partition_that_cannot_be_read_is_never_served(
+class Unreadable:
+    """Partitions that cannot be read at their first so many tries."""
+
+    def __init__(self, **failures: int) -> None:
+        self._left = {int(number.removeprefix("p")): count for number, count in failures.items()}
+        self.tries: list[int] = []
+
+    async def load(self, partition: int) -> None:
+        self.tries.append(partition)
+        if self._left.get(partition, 0):
+            self._left[partition] -= 1
+            raise LogOffline(f"topic-{partition}", "the disk is broken")
+
+
+async def test_a_partition_that_cannot_be_read_is_not_served_and_that_is_said(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    loads = PartitionLoads(1, logging.getLogger("test"))
+    loads = PartitionLoads(2, logging.getLogger("test"))
 
-    async def load(partition: int) -> None:
-        raise LogOffline(f"topic-{partition}", "the disk is broken")
-
-    loads.start(load)
+    loads.start(Unreadable(p0=1).load)
     await loads.loaded()
 
     assert loads.error(0) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert loads.error(1) is ErrorCode.NONE
+    assert loads.by_state(2) == {"loading": 0, "active": 1, "failed": 1}
     assert "topic-0" in caplog.text
     assert "the disk is broken" in caplog.text
+    assert "tried again in 1 s" in caplog.text
+    await loads.stop()
+
+
+async def test_what_could_not_be_read_is_tried_again_until_it_can(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(partition_loads, "RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(partition_loads, "RETRY_SECONDS_MAX", 0.004)
+    loads = PartitionLoads(3, logging.getLogger("test"))
+    unreadable = Unreadable(p0=2, p2=5)
+
+    loads.start(unreadable.load)
+    async with asyncio.timeout(20):
+        while loads.by_state(3)["active"] < 3:  # noqa: ASYNC110 - it sets no event
+            await asyncio.sleep(0.001)
+
+    assert sorted(unreadable.tries) == [0] * 3 + [1] + [2] * 6
+    assert [loads.error(partition) for partition in range(3)] == [ErrorCode.NONE] * 3
+    assert "partition 2 could be read now" in caplog.text
+    await loads.stop()
+
+
+async def test_who_waits_for_what_is_known_waits_for_a_partition_that_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_loads, "RETRY_SECONDS", 0.001)
+    loads = PartitionLoads(1, logging.getLogger("test"))
+    is_tried_again, may_end = asyncio.Event(), asyncio.Event()
+    unreadable = Unreadable(p0=1)
+
+    async def load(partition: int) -> None:
+        await unreadable.load(partition)
+        is_tried_again.set()
+        await may_end.wait()
+
+    loads.start(load)
+    await is_tried_again.wait()
+    waiting = asyncio.create_task(loads.loaded())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert loads.error(0) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    may_end.set()
+    await waiting
+    assert loads.error(0) is ErrorCode.NONE
 
 
 async def test_reading_ends_when_the_broker_does() -> None:

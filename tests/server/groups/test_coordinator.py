@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 
 from protocol.error_codes import ErrorCode
+from server import partition_loads
+from server.coordinator_topic import OFFSETS_TOPIC
 from server.groups.coordinator import GroupCoordinator
 from server.groups.events import Join, Leave, Sync
 from server.groups.group import Group, GroupState
 from server.groups.member import MemberProtocol
 from server.groups.outcome import Joined, Left
+from server.http import broker_facts
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.served_broker import serving_broker, serving_broker_on
 
@@ -84,6 +87,36 @@ async def test_until_groups_are_read_nobody_is_told_anything_false(tmp_path: Pat
         assert groups.leave("group", [Leave(member_id="m")]) == loading
         assert groups.describe("group") == groups.groups() == loading
         assert await groups.delete("group") == loading
+
+
+def flip_the_last_byte(directory: str) -> None:
+    """Damage a log of one segment; a second flip mends it."""
+    (path,) = Path(directory).glob("*.log")
+    data = path.read_bytes()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+
+
+async def test_a_group_that_could_not_be_read_is_served_once_its_log_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partition_loads, "RETRY_SECONDS", 0.01)
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        await stabilize(groups)
+        directory = groups.topic.log_of(groups.topic.partition_of("group")).directory
+    flip_the_last_byte(directory)
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        await groups.table.loads.loaded()
+        unknown = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert groups.heartbeat("group", "m", None, 1) == groups.describe("group") == unknown
+        assert broker_facts(served.broker).coordinator_partitions[OFFSETS_TOPIC]["failed"] == 1
+        flip_the_last_byte(directory)
+        async with asyncio.timeout(20):
+            while groups.describe("group") == unknown:  # noqa: ASYNC110 - it sets no event
+                await asyncio.sleep(0.01)
+        assert groups.heartbeat("group", "m", None, 1) == ErrorCode.NONE
+        assert broker_facts(served.broker).coordinator_partitions[OFFSETS_TOPIC]["failed"] == 0
 
 
 async def test_the_session_of_a_member_that_is_gone_ends_after_a_restart(tmp_path: Path) -> None:
