@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.harness.broker_process import CHECKOUT, BrokerProcess
+from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import create_topic
 from tests.harness.group_run import until
 from tests.harness.typed_commands import TypedCommands
@@ -104,11 +102,8 @@ class Follower:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self._path = path
         with path.open("wb") as output:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "server", "consume", topic, "-g", group, "--follow"],
-                cwd=CHECKOUT,
-                env=kompakt.environment,
-                stdout=output,
+            self._process = kompakt.started(
+                "consume", topic, "--group", group, "--follow", stdout=output.fileno()
             )
 
     def lines(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.harness.broker_process import CHECKOUT, BrokerProcess, free_ports, scrape
+from tests.harness.typed_commands import TypedCommands
 
 
 def doctor(*arguments: str, **properties: object) -> subprocess.CompletedProcess[str]:
@@ -73,6 +75,25 @@ def test_a_running_broker_is_recognised(tmp_path: Path) -> None:
         assert faults(**typed) == []
         assert "a broker of cluster" in doctor(**typed).stdout
         assert sorted(broker.data_dir.rglob("*")) == before
+
+
+def test_the_readmes_line_looks_before_a_start_and_beside_a_broker(tmp_path: Path) -> None:
+    readme = (CHECKOUT / "README.md").read_text()
+    (line,) = re.findall(r"^\$ (.+kompakt doctor .+)$", readme, re.MULTILINE)
+    with BrokerProcess(tmp_path / "broker") as broker:
+        rows = {"listeners": f"PLAINTEXT://127.0.0.1:{broker.port}", "log.dirs": broker.data_dir}
+        properties = tmp_path / "server.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in rows.items()))
+        commands = TypedCommands(broker)
+
+        beside = commands.line(line, cwd=tmp_path)
+        assert (beside.returncode, "a broker of cluster" in beside.stdout) == (0, True), beside
+    before = commands.line(line, cwd=tmp_path)
+    assert (before.returncode, "a broker of cluster" in before.stdout) == (0, False), before
+    properties.write_text("log.cleaner.threads=many\n")
+    refused = commands.line(line, cwd=tmp_path)
+    assert refused.returncode == 1, refused
+    assert "log.cleaner.threads" in refused.stdout
 
 
 def test_a_port_of_another_program_is_a_fault(tmp_path: Path) -> None:
