@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from server.network_config import NetworkConfig
-from storage.config_property import INT, INT_MAX, LIST, LONG, prop
+from storage.config_property import INT, INT_MAX, LIST, LONG, STRING, prop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +90,15 @@ class GroupConfig(NetworkConfig):
         doc="The assignors that members of the consumer protocol may ask for; the first one assigns"
         " where they ask for none. uniform gives each as many partitions; range of each topic as"
         " many, and the same of topics with as many partitions.",
+    )
+    group_consumer_migration_policy: str = prop(
+        "group.consumer.migration.policy",
+        STRING,
+        default="disabled",
+        choices=("disabled",),
+        dynamic=False,
+        doc="Whether a group may change its protocol while it has members. disabled: only a group without"
+        " members changes, with the first member of the other protocol; no other policy is there yet.",
     )
     offsets_topic_num_partitions: int = prop(
         "offsets.topic.num.partitions",

@@ -61,7 +61,7 @@ class ConsumerCommands:
 def _refused(group_id: str, entry: GroupEntry | None, beat: Beat) -> str | None:
     """Why there is no such group for the member; None if there is, or it makes one."""
     if entry is None:
-        return None if beat.member_epoch == JOINING else f"Consumer group {group_id} not found."
+        return None if beat.member_epoch == JOINING else f"Group {group_id} not found."
     if isinstance(entry.group, ConsumerGroup):
         return None
     if beat.member_epoch != JOINING:

@@ -53,6 +53,9 @@ from server.groups.step import Step, some_of
 from server.groups.topic_catalog import TopicCatalog, ids_of, metadata_hash
 from server.groups.topic_patterns import InvalidPattern, matching
 
+FIRST_EPOCH = 1
+"""Of a group that nobody has subscribed to any topic in."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
@@ -155,7 +158,9 @@ class ConsumerGroup:
         return self._outcome()
 
     def _beat(self, beat: Beat, now_ms: int) -> Beaten:
-        before = found_member(self.data, beat, size_max=self._settings.size_max)
+        before = found_member(
+            self.data, beat, group_id=self.group_id, size_max=self._settings.size_max
+        )
         if isinstance(before, Beaten):
             return before
         member = before.told(beat)
@@ -210,9 +215,10 @@ class ConsumerGroup:
             self._write(regex_record(self.group_id, member.regex, matches, now_ms))
         if member.regex != before.regex:
             self._forget_unused_regexes()
-        is_new = self.data.epoch == 0
+        if self.data.epoch < FIRST_EPOCH:
+            self._write(epoch_record(self.group_id, FIRST_EPOCH, 0))
         has_resubscribed = (member.topics, member.regex) != (before.topics, before.regex)
-        if self._topics_have_changed(now_ms) or is_new or has_resubscribed:
+        if self._topics_have_changed(now_ms) or has_resubscribed:
             self._begin_epoch()
 
     def _topics_have_changed(self, now_ms: int) -> bool:
@@ -304,7 +310,7 @@ class ConsumerGroup:
 
     def _let_go(self, beat: Beat) -> Beaten:
         """A member leaves; a static one may come back before its session is over."""
-        member = found_away(self.data, beat)
+        member = found_away(self.data, beat, group_id=self.group_id)
         if isinstance(member, Beaten):
             return member
         if beat.member_epoch == AWAY:

@@ -14,7 +14,9 @@ from server.groups.events import Beat
 from server.groups.outcome import Beaten
 
 
-def found_member(group: ConsumerState, beat: Beat, *, size_max: int) -> ConsumerMember | Beaten:
+def found_member(
+    group: ConsumerState, beat: Beat, *, group_id: str, size_max: int
+) -> ConsumerMember | Beaten:
     """The member as it was, a new one, or a static one under its new id."""
     if len(group.members) >= size_max and beat.member_id not in group.members:
         text = f"The consumer group has reached its maximum capacity of {size_max} members."
@@ -24,15 +26,15 @@ def found_member(group: ConsumerState, beat: Beat, *, size_max: int) -> Consumer
         return _joining_static(group, beat) if is_joining else _living_static(group, beat)
     member = group.members.get(beat.member_id)
     if member is None:
-        return ConsumerMember(member_id=beat.member_id) if is_joining else _unknown(beat)
+        return ConsumerMember(member_id=beat.member_id) if is_joining else _unknown(beat, group_id)
     return member if is_joining else _at_its_epoch(member, beat)
 
 
-def found_away(group: ConsumerState, beat: Beat) -> ConsumerMember | Beaten:
+def found_away(group: ConsumerState, beat: Beat, *, group_id: str) -> ConsumerMember | Beaten:
     """The member that leaves."""
     if beat.instance_id is not None:
         return _static(group, beat, beat.instance_id)
-    return group.members.get(beat.member_id) or _unknown(beat)
+    return group.members.get(beat.member_id) or _unknown(beat, group_id)
 
 
 def _joining_static(group: ConsumerState, beat: Beat) -> ConsumerMember | Beaten:
@@ -87,6 +89,6 @@ def _at_its_epoch(member: ConsumerMember, beat: Beat) -> ConsumerMember | Beaten
     return Beaten(error_code=ErrorCode.FENCED_MEMBER_EPOCH, message=text)
 
 
-def _unknown(beat: Beat) -> Beaten:
-    text = f"Member {beat.member_id} is not a member of the group."
+def _unknown(beat: Beat, group_id: str) -> Beaten:
+    text = f"Member {beat.member_id} is not a member of group {group_id}."
     return Beaten(error_code=ErrorCode.UNKNOWN_MEMBER_ID, message=text)

@@ -4,7 +4,8 @@ Behaviour: lists the API table as it is; a version that is not served is answere
 UNSUPPORTED_VERSION and the same list, so that the client asks again. A client's name or version
 that is not a name is an INVALID_REQUEST (KIP-511).
 Versions: v3 client_software_name and _version, features · v4 features whose least level is 0.
-Not implemented: features; none is announced, which leaves transaction.version at 0 (KIP-890).
+Features: group.version 1, which is the consumer protocol of groups (KIP-848); no other is announced,
+which leaves transaction.version at 0 (KIP-890).
 """
 
 from __future__ import annotations
@@ -14,8 +15,17 @@ import re
 
 from protocol.api_keys import APIS
 from protocol.error_codes import ErrorCode
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from server.dispatch import RequestContext
+
+GROUP_VERSION = "group.version"
+STARTS_AT_0_SINCE = 4
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """Source: ApiVersionsRequest.java, SOFTWARE_NAME_VERSION_PATTERN."""
@@ -26,10 +36,10 @@ async def handle(
 ) -> ApiVersionsResponse:
     """Say what is served; `request` is None if its version is unknown."""
     if request is None:
-        return _response(ErrorCode.UNSUPPORTED_VERSION)
+        return _response(ErrorCode.UNSUPPORTED_VERSION, 0)
     if context.header.api_version >= 3 and not _is_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
-    return _response(ErrorCode.NONE)
+    return _response(ErrorCode.NONE, context.header.api_version)
 
 
 def refuse(
@@ -46,11 +56,16 @@ def _is_named(request: ApiVersionsRequest) -> bool:
 
 
 @functools.cache
-def _response(error_code: ErrorCode) -> ApiVersionsResponse:
+def _response(error_code: ErrorCode, version: int) -> ApiVersionsResponse:
+    starts_at_0 = SupportedFeatureKey(name=GROUP_VERSION, min_version=0, max_version=1)
+    finalized = FinalizedFeatureKey(name=GROUP_VERSION, max_version_level=1, min_version_level=1)
     return ApiVersionsResponse(
         error_code=error_code,
         api_keys=tuple(
             ApiVersion(api_key=api.key, min_version=api.version_min, max_version=api.version_max)
             for api in APIS.values()
         ),
+        supported_features=(starts_at_0,) if version >= STARTS_AT_0_SINCE else (),
+        finalized_features_epoch=0,
+        finalized_features=(finalized,),
     )

@@ -49,8 +49,7 @@ def refuse(
 
 def _described(group_id: str, allowed: int, context: RequestContext) -> DescribedGroup:
     if not group_id:
-        text = "The group id is empty."
-        return _undescribed(group_id, ErrorCode.INVALID_GROUP_ID, text)
+        return _undescribed(group_id, ErrorCode.INVALID_GROUP_ID, None)
     group = context.broker.groups.describe(group_id)
     if isinstance(group, ErrorCode):
         return _undescribed(group_id, group, group.message)
@@ -99,7 +98,7 @@ def _assignment(assigned: assignors.Assignment, group: ConsumerGroup) -> Assignm
     )
 
 
-def _undescribed(group_id: str, error_code: ErrorCode, message: str) -> DescribedGroup:
+def _undescribed(group_id: str, error_code: ErrorCode, message: str | None) -> DescribedGroup:
     return DescribedGroup(
         error_code=error_code,
         error_message=message,
