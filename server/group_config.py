@@ -97,8 +97,8 @@ class GroupConfig(NetworkConfig):
         default="disabled",
         choices=("disabled",),
         dynamic=False,
-        doc="Whether a group may change its protocol while it has members. disabled: only a group without"
-        " members changes, with the first member of the other protocol; no other policy is there yet.",
+        doc="Whether a group may change its protocol while it has members. disabled: only a group"
+        " without members changes, with the first member of the other. There is no other policy yet.",
     )
     offsets_topic_num_partitions: int = prop(
         "offsets.topic.num.partitions",

@@ -1,4 +1,4 @@
-"""A group of the consumer protocol, by examples: joins, reconciliation, fences, static members, topics."""
+"""A group of the consumer protocol, by examples: members that join, reconcile, are fenced, come back."""
 
 from __future__ import annotations
 
