@@ -29,6 +29,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from cleaner.text import count_text
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupRecord
 from server.groups.assignors import ASSIGNORS, Subscriber
@@ -263,8 +264,8 @@ class ConsumerGroup:
             if share != self.data.targets.get(member_id):
                 self._write(target_record(self.group_id, member_id, share))
         self._write(target_epoch_record(self.group_id, self.data.epoch, now_ms))
-        count = len(shares)
-        self._step.note(f"assigns for epoch {self.data.epoch}: {count} members, {self.assignor}")
+        members = count_text(len(shares), "member")
+        self._step.note(f"assigns for epoch {self.data.epoch}: {members}, {self.assignor}")
 
     def _subscriber(self, member: ConsumerMember) -> Subscriber:
         return Subscriber(

@@ -7,6 +7,7 @@ Each move makes the sum of the squares of the shares smaller, so that comes to a
 
 from __future__ import annotations
 
+import heapq
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -29,10 +30,12 @@ def rebalanced(
     readers = _readers(topics)
     shares = {member: list(kept) for member, kept in has.items()}
     kept = {part for share in shares.values() for part in share}
+    free: dict[uuid.UUID, list[Part]] = defaultdict(list)
     for part in parts:
         if part not in kept:
-            least = min(readers[part[0]], key=lambda member: len(shares[member]))
-            shares[least].append(part)
+            free[part[0]].append(part)
+    for topic, its_parts in free.items():
+        _share_out(its_parts, readers[topic], shares)
     while _move_some(shares, readers):
         pass
     return shares
@@ -46,23 +49,44 @@ def _readers(topics: Mapping[str, frozenset[uuid.UUID]]) -> dict[uuid.UUID, list
     return readers
 
 
+def _share_out(parts: Sequence[Part], readers: list[str], shares: dict[str, list[Part]]) -> None:
+    """Give each part of a topic to whoever has least then; of equals, who comes first."""
+    by_load = [(len(shares[member]), rank, member) for rank, member in enumerate(readers)]
+    heapq.heapify(by_load)
+    for part in parts:
+        load, rank, member = by_load[0]
+        shares[member].append(part)
+        heapq.heapreplace(by_load, (load + 1, rank, member))
+
+
 def _move_some(shares: dict[str, list[Part]], readers: Mapping[uuid.UUID, list[str]]) -> bool:
     """Let everybody, who has most first, give what he has too much of; whether anybody could."""
     has_moved = False
     for giver in sorted(shares, key=lambda member: len(shares[member]), reverse=True):
-        has_moved |= _give(giver, shares, readers)
+        if len(shares[giver]) > min(map(len, shares.values())) + 1:
+            has_moved |= _give(giver, shares, readers)
     return has_moved
 
 
 def _give(
     giver: str, shares: dict[str, list[Part]], readers: Mapping[uuid.UUID, list[str]]
 ) -> bool:
-    has_moved = False
+    """Let a member give parts to who has least of those that may have them; whether it could."""
+    moved: set[Part] = set()
+    takers: dict[uuid.UUID, str] = {}
     # What came last is what is least missed.
-    for part in reversed(tuple(shares[giver])):
-        taker = min(readers[part[0]], key=lambda member: len(shares[member]))
-        if len(shares[taker]) + 1 < len(shares[giver]):
-            shares[giver].remove(part)
-            shares[taker].append(part)
-            has_moved = True
-    return has_moved
+    for part in reversed(shares[giver]):
+        topic = part[0]
+        if topic not in takers:
+            takers[topic] = _least(readers[topic], shares)
+        if len(shares[takers[topic]]) + 1 < len(shares[giver]) - len(moved):
+            shares[takers[topic]].append(part)
+            moved.add(part)
+            takers.clear()
+    if moved:
+        shares[giver] = [part for part in shares[giver] if part not in moved]
+    return bool(moved)
+
+
+def _least(members: list[str], shares: Mapping[str, list[Part]]) -> str:
+    return min(members, key=lambda member: len(shares[member]))
