@@ -41,7 +41,7 @@ def limit(situation: Situation, limited_by: Blocker) -> Finding:
         return Finding(
             obstacle=Obstacle.OPEN_TRANSACTION,
             text=f"{what} may belong to a transaction that is still open",
-            remedy="end it: kafka-transactions.sh find-hanging, abort",
+            remedy="wait for its end; if it never comes: kompakt transactions find-hanging",
         )
     return Finding(
         obstacle=Obstacle.HIGH_WATERMARK,
@@ -120,8 +120,9 @@ def open_transaction(situation: Situation) -> Finding:
         text=f"pinned by producer {first.producer_id} (epoch {first.producer_epoch}), whose transaction"
         f" is open since offset {first.first_offset}, for {duration_text(age)};"
         f" it last wrote {duration_text(idle)} ago",
-        remedy="end that transaction (commit or abort it, or stop its producer and abort it with"
-        " kafka-transactions.sh); nothing behind it can be cleaned before",
+        remedy="let its producer end it, or: kompakt transactions abort --partition"
+        f" {situation.topic_partition} --start-offset {first.first_offset}, which says whose it is;"
+        " nothing behind it can be cleaned before",
         numbers={
             "producer_id": first.producer_id,
             "producer_epoch": first.producer_epoch,

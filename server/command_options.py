@@ -47,6 +47,13 @@ def complete_group(context: typer.Context, incomplete: str) -> list[str]:
     return _names(context, incomplete, group_names)
 
 
+def complete_transactional_id(context: typer.Context, incomplete: str) -> list[str]:
+    """The transactional ids that begin so; none where no broker answers."""
+    from server.transaction_facts import transactional_ids
+
+    return _names(context, incomplete, transactional_ids)
+
+
 def _names(
     context: typer.Context,
     incomplete: str,

@@ -16,6 +16,7 @@ from server import (
     groups_commands,
     produce_command,
     topics_commands,
+    transactions_commands,
 )
 from server.release import release
 
@@ -30,6 +31,7 @@ app.add_typer(compact_commands.app)
 app.add_typer(topics_commands.app)
 app.add_typer(configs_commands.app)
 app.add_typer(groups_commands.app)
+app.add_typer(transactions_commands.app)
 app.command(name="doctor")(doctor_command.doctor)
 app.command(name="produce")(produce_command.produce)
 app.command(name="consume")(consume_command.consume)

@@ -42,6 +42,12 @@ VOLATILE = (
     (re.compile(r"(?<=\S) {2,}"), " "),
     # With eligible leader replicas, Kafka 4 sets this for the whole cluster as it is formatted.
     (re.compile(r"(Configs: )min\.insync\.replicas=1,?"), r"\1"),
+    (re.compile(r"(<ms>\s+)\d+\b"), r"\1<ms>"),
+    # Of transactions: which ids there are depends on who came before, epochs on transaction.version.
+    (re.compile(r"\t\d+ \t\d+(?= \t(Empty|Ongoing|Prepare|Complete))"), r"\t<id> \t<epoch>"),
+    (re.compile(r"\t\d+(?= \t(Empty|Ongoing|Prepare|Complete))"), r"\t<id>"),
+    (re.compile(r"^\d+ \t\d+(?= \t-?\d+ \t-?\d+ \t<ms>)"), r"<id> \t<epoch>"),
+    (re.compile(r"( records sent, ).*"), r"\1<figures>"),
 )
 STACK_LINE = re.compile(r"^\s+(at |\.\.\. )|^Caused by: ")
 

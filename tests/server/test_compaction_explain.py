@@ -152,6 +152,8 @@ async def test_open_transaction_by_producer_id(tmp_path: Path) -> None:
 
         assert "pinned by producer 4711 (epoch 2)" in finding["text"]
         assert "since offset 0, for 3.0 h" in finding["text"]
+        command = "kompakt transactions abort --partition orders-0 --start-offset 0"
+        assert command in finding["remedy"]
         assert finding["numbers"]["producer_id"] == 4711
 
         log.append_as_leader(valid(marker_of(ControlType.COMMIT, 4711, 2)), now_ms=three_hours_ago)
