@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (key 28), v0-v3.
+"""TxnOffsetCommit (key 28), v0-v4.
 
 Behaviour: what one request commits is written in one batch of the producer's transaction, answered when
 that is durable, and holds when the transaction is committed. The group's partition of

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -13,18 +12,17 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
-from protocol.request import RequestHeader
-from server.connection import Connection
 from server.coordinator_topic import OFFSETS_TOPIC
-from server.dispatch import RequestContext
-from server.handlers.txn_offset_commit import handle
 from server.producer import Producer
 from server.transactions.metadata import TransactionPartition
 from server.transactions.transaction_table import TransactionEntry
+from tests.harness.consumer_requests import beat, join_request
+from tests.harness.group_requests import AT_ONCE
 from tests.harness.served_broker import ServedBroker, serving_broker
 
-VERSIONS = range(4)
+VERSIONS = range(5)
 ID = "copier"
 FEW = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
 """Partitions of the topics of both coordinators: they are quickly made."""
@@ -71,6 +69,7 @@ async def answered(
     *topics: TxnOffsetCommitRequestTopic,
     version: int = 3,
     group: str = "g",
+    member_id: str = "",
     generation: int = -1,
 ) -> dict[tuple[str, int], ErrorCode]:
     """What is answered for each partition."""
@@ -80,13 +79,10 @@ async def answered(
         producer_id=producer.id,
         producer_epoch=producer.epoch,
         generation_id=generation,
+        member_id=member_id,
         topics=topics,
     )
-    header = RequestHeader(
-        api_key=request.api_key, api_version=version, correlation_id=1, client_id=None
-    )
-    context = RequestContext(served.broker, header, cast("Connection", None))
-    response = await handle(request, context)
+    response = await served.call(request, version, TxnOffsetCommitResponse)
     return {
         (each.name, partition.partition_index): ErrorCode(partition.error_code)
         for each in response.topics
@@ -177,3 +173,31 @@ async def test_producers_that_do_not_know_of_loading_are_told_to_ask_again(
         served.broker.groups.table.loads._loading.update(range(50))
         codes = await answered(served, producer, topic("orders", 0), version=version)
         assert codes == {("orders", 0): expected}
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "expected"),
+    [
+        ("m", 2, ErrorCode.NONE),
+        ("m", 7, ErrorCode.ILLEGAL_GENERATION),
+        ("n", 2, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, ErrorCode.NONE),
+    ],
+)
+async def test_a_member_of_the_consumer_protocol_commits_by_its_epoch(
+    tmp_path: Path, member_id: str, epoch: int, expected: ErrorCode
+) -> None:
+    async with serving_broker(tmp_path, **FEW | AT_ONCE) as served:
+        await served.create("t", 2)
+        joined = await beat(served, join_request())
+        assert joined.member_epoch == 2
+        producer = await begun(served, "group")
+        codes = await answered(
+            served,
+            producer,
+            topic("t", 0),
+            group="group",
+            member_id=member_id,
+            generation=epoch,
+        )
+        assert codes == {("t", 0): expected}
