@@ -16,7 +16,7 @@ from tests.harness.cleaning import wait_until_clean
 from tests.harness.transaction_checker import violations
 from tests.harness.transaction_history import Outcome
 from tests.harness.transaction_plan import PARTITIONS, WITHOUT_STABLE_OFFSETS, Plan, Work
-from tests.harness.transaction_run import TransactionRun
+from tests.harness.transaction_run import BROKER_CONFIG, TransactionRun
 
 CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "java-3.9", "java-4.3")
 
@@ -24,8 +24,7 @@ CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka", "java-3.9", "java-4.3"
 @pytest.fixture(scope="module")
 def transactions_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker of this file's own, whose cleaner never rests."""
-    properties = {"log.cleaner.backoff.ms": 20, "group.initial.rebalance.delay.ms": 0}
-    with BrokerProcess(tmp_path_factory.mktemp("transactions"), properties) as process:
+    with BrokerProcess(tmp_path_factory.mktemp("transactions"), BROKER_CONFIG) as process:
         yield process
 
 

@@ -25,7 +25,7 @@ from tests.harness.broker_process import BrokerProcess
 from tests.harness.cleaning import wait_until_clean
 from tests.harness.transaction_checker import violations
 from tests.harness.transaction_plan import plan_of
-from tests.harness.transaction_run import TransactionRun
+from tests.harness.transaction_run import BROKER_CONFIG, TransactionRun
 from tests.harness.verification import errors_in
 
 HISTORIES = int(os.environ.get("KOMPAKT_TRANSACTION_HISTORIES", "30"))
@@ -34,12 +34,6 @@ PYTHON_CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
 JAVA_CLIENTS = ("java-3.9", "java-4.3")
 SEEDS = range(FIRST_SEED, FIRST_SEED + HISTORIES)
 AT_ONCE = 3
-BROKER = {
-    "log.cleaner.backoff.ms": "20",
-    "offsets.topic.num.partitions": "2",
-    "transaction.state.log.num.partitions": "2",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
-}
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
 
@@ -55,7 +49,7 @@ class Made:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One for all histories, which is killed in most of them; its files are verified at last."""
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), BROKER) as process:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), BROKER_CONFIG) as process:
         yield process
     assert errors_in(ReadOnlyFileSystem(), str(process.data_dir)) == []
 

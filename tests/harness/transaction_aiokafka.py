@@ -33,7 +33,7 @@ class AiokafkaProgram:
         self._producer = AIOKafkaProducer(
             bootstrap_servers=settings.bootstrap,
             transactional_id=settings.transactional_id,
-            transaction_timeout_ms=10_000,
+            transaction_timeout_ms=settings.timeout_ms,
             retry_backoff_ms=20,
             request_timeout_ms=5_000,
         )

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from tests.harness.transaction_history import Place
-from tests.harness.transaction_program import Input, Settings
+from tests.harness.transaction_program import SESSION_TIMEOUT_MS, Input, Settings
 
 SECONDS_MAX = 20.0
 TRIES_MAX = 20
@@ -24,6 +24,9 @@ class ConfluentProgram:
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
             "retry.backoff.ms": 20,
+            # Forgetting the only broker whenever it is down, as it does by default, it sometimes waits
+            # for ever for the coordinator that it had known (librdkafka 2.16).
+            "metadata.recovery.strategy": "none",
             "log_level": 2,
         }
         self._settings = settings
@@ -33,7 +36,7 @@ class ConfluentProgram:
             {
                 **common,
                 "transactional.id": settings.transactional_id,
-                "transaction.timeout.ms": 10_000,
+                "transaction.timeout.ms": settings.timeout_ms,
                 "linger.ms": 1,
             }
         )
@@ -49,7 +52,7 @@ class ConfluentProgram:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": 6_000,
+                "session.timeout.ms": SESSION_TIMEOUT_MS,
                 "heartbeat.interval.ms": 500,
                 "fetch.wait.max.ms": 100,
                 **({"group.instance.id": settings.transactional_id} if settings.is_member else {}),

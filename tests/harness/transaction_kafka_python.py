@@ -11,7 +11,7 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
 from tests.harness.transaction_history import Place
-from tests.harness.transaction_program import Input, Settings
+from tests.harness.transaction_program import SESSION_TIMEOUT_MS, Input, Settings
 
 SECONDS_MAX = 20
 
@@ -31,7 +31,7 @@ class KafkaPythonProgram:
         self._producer = KafkaProducer(
             **common,
             transactional_id=settings.transactional_id,
-            transaction_timeout_ms=10_000,
+            transaction_timeout_ms=settings.timeout_ms,
             max_block_ms=SECONDS_MAX * 1000,
         )
         self._producer.init_transactions()
@@ -47,7 +47,7 @@ class KafkaPythonProgram:
             auto_offset_reset="earliest",
             max_poll_records=settings.records_max,
             fetch_max_wait_ms=100,
-            session_timeout_ms=6_000,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=500,
             **({"group_instance_id": settings.transactional_id} if settings.is_member else {}),
         )

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from enum import StrEnum
 
 PARTITIONS = 2
+
+
+class Event(StrEnum):
+    """What befalls a history."""
+
+    BROKER = "broker"
+    """It is killed."""
+    BROKER_AT_COMMIT = "broker at commit"
+    """It is killed while a program waits for its commit."""
+    CLIENT = "client"
+    CLIENT_AT_COMMIT = "client at commit"
+    ZOMBIE = "zombie"
+    """A program is started beside itself."""
+    ABANDON = "abandon"
+    """The feeder is killed for good, which leaves its transaction to its timeout."""
+    LOOK = "look"
+    """A reader reads everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +43,25 @@ class Plan:
 
     seed: int
     works: tuple[Work, ...]
-    events: tuple[tuple[float, str], ...]
-    """Seconds after the start, and what happens: `broker` and `client` are kills, a `zombie` is a client
-    that is started beside itself, a `look` is a read."""
+    events: tuple[tuple[float, Event], ...]
+    """Seconds after the feeder's first commit, and what happens then."""
 
 
 WITHOUT_STABLE_OFFSETS = frozenset({"aiokafka"})
 """Clients whose members may be given an offset that a transaction is about to move (KIP-447)."""
 
 
-def plan_of(seed: int, clients: tuple[str, ...], seconds: float = 1.2) -> Plan:
+def plan_of(seed: int, clients: tuple[str, ...], seconds: float = 1.0) -> Plan:
     """The same for the same seed and clients."""
     choices = random.Random(seed)
-    works = [Work("confluent-kafka", "-", ())]
+    feeders = [client for client in clients if not client.startswith("java-")]
+    works = [Work(choices.choice(feeders or ["confluent-kafka"]), "-", ())]
     for group in (f"red-{seed}", f"green-{seed}")[: choices.randrange(1, 3)]:
         works += _workers(choices, clients, group)
-    kinds = ["broker", "client", "zombie", "look", choices.choice(["broker", "client", "look"])]
-    picked = choices.sample(kinds, choices.randrange(2, 6))
-    events = sorted((choices.uniform(0.3, seconds), kind) for kind in picked)
-    return Plan(seed, tuple(works), tuple(events))
+    events = [*Event, *(event for event in Event if "commit" in event)]
+    picked = choices.sample(events, choices.randrange(2, 6))
+    moments = sorted(choices.uniform(0, seconds) for _ in picked)
+    return Plan(seed, tuple(works), tuple(zip(moments, picked, strict=True)))
 
 
 def _workers(choices: random.Random, clients: tuple[str, ...], group: str) -> list[Work]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,9 @@ from tests.harness.transaction_history import Transaction, read_transactions
 from tests.harness.transaction_java import transactions_command
 
 SILENT_SECONDS_MAX = 15.0
+STOP_SECONDS_MAX = 4.0
+COMMIT = b"\ncommit\n"
+COMMITTED = b"\ncommitted\n"
 
 
 class ProgramProcess:
@@ -27,6 +31,7 @@ class ProgramProcess:
         self.lives = 0
         self.stalls = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_abandoned = False
         self._zombies: list[subprocess.Popen[bytes]] = []
         self._heard = (0, 0.0)
 
@@ -45,15 +50,26 @@ class ProgramProcess:
             self._process.wait()
             self._process = None
 
+    def start_anew(self) -> None:
+        """Kill it and start it, unless its work is done."""
+        if not self.is_done():
+            self.kill()
+            self.start()
+
     def start_beside_itself(self) -> None:
         """One life more while the one before goes on: the broker must fence that."""
-        if self._process is not None:
+        if self._process is not None and not self.is_done():
             self._zombies.append(self._process)
-        self.start()
+            self.start()
+
+    def abandon(self) -> None:
+        """Kill it, for good."""
+        self.kill()
+        self._is_abandoned = True
 
     def tend(self) -> None:
         """Start it again if it has failed, or kill it first if nothing has been heard of it for long."""
-        if self._process is None:
+        if self._process is None or self._is_abandoned:
             return
         code = self._process.poll()
         if code is None and self._is_silent():
@@ -65,14 +81,29 @@ class ProgramProcess:
 
     def is_done(self) -> bool:
         """Whether it has ended as it should."""
-        return self._process is not None and self._process.poll() == 0
+        return self._is_abandoned or (self._process is not None and self._process.poll() == 0)
+
+    def has_committed(self) -> bool:
+        """Whether it has in this life."""
+        return COMMITTED in self._output(self.lives - 1).read_bytes()
+
+    def is_committing(self) -> bool:
+        """Whether it has asked for a commit and not said what has come of it."""
+        with self._output(self.lives - 1).open("rb") as said:
+            said.seek(0, os.SEEK_END)
+            said.seek(max(0, said.tell() - len(COMMIT)))
+            return said.read() == COMMIT
+
+    def ask_to_end(self) -> None:
+        """SIGTERM; it ends once no transaction is open."""
+        if self._process is not None:
+            self._process.terminate()
 
     def stop(self) -> None:
-        """SIGTERM; whoever does not obey is killed, and may leave a transaction open."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
+        """Wait until it ends; whoever does not is killed, and may leave a transaction open."""
+        if self._process is not None:
             try:
-                self._process.wait(SILENT_SECONDS_MAX)
+                self._process.wait(STOP_SECONDS_MAX)
             except subprocess.TimeoutExpired:
                 self.kill()
         for zombie in self._zombies:

@@ -20,6 +20,8 @@ from typing import Protocol
 from tests.harness.transaction_history import Place
 
 KEYS = 12
+SESSION_TIMEOUT_MS = 3_000
+"""Of a member; the broker must allow it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,8 @@ class Settings:
     records_max: int = 6
     transactions: int = 0
     """Of a feeder."""
+    timeout_ms: int = 10_000
+    """Of a transaction."""
 
     @classmethod
     def read(cls, bootstrap: str, pairs: Sequence[str]) -> Settings:
@@ -60,6 +64,7 @@ class Settings:
             inputs=tuple(read_place(word) for word in said.get("inputs", "").split(",") if word),
             is_member="member" in said,
             transactions=int(said.get("transactions", "0")),
+            timeout_ms=int(said.get("timeout.ms", "10000")),
         )
 
 

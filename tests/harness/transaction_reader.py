@@ -70,6 +70,7 @@ def confluent_consumer(bootstrap: str, group: str = "none: partitions are assign
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "reconnect.backoff.max.ms": 200,
+            "metadata.recovery.strategy": "none",
             "fetch.wait.max.ms": 50,
             "log_level": 2,
         }

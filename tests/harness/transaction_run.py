@@ -14,18 +14,31 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import create_topic
 from tests.harness.transaction_history import GroupPlace, History, Outcome, Place, Snapshot
-from tests.harness.transaction_plan import PARTITIONS, Plan, Work
+from tests.harness.transaction_plan import PARTITIONS, Event, Plan, Work
 from tests.harness.transaction_process import ProgramProcess, program_command
 from tests.harness.transaction_reader import confluent_consumer, read_committed
 
 SECONDS_MAX = 60.0
 OFFSETS_SECONDS_MAX = 2.0
+AIM_SECONDS_MAX = 0.3
+START_SECONDS_MAX = 10.0
+T = TypeVar("T")
+BROKER_CONFIG = {
+    "log.cleaner.backoff.ms": "20",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+"""What a history wants of its broker: a cleaner that never rests, and little to wait for."""
 TABLE_CONFIG = {
     "cleanup.policy": "compact",
     "segment.ms": "100",
@@ -63,6 +76,8 @@ class TransactionRun:
             self._live()
             self._settle()
         finally:
+            for program in self.programs:
+                program.ask_to_end()
             for program in self.programs:
                 program.stop()
         self._look()
@@ -106,28 +121,50 @@ class TransactionRun:
 
     def _live(self) -> None:
         choices = random.Random(self.plan.seed)
+        self._wait(START_SECONDS_MAX, self.programs[0].has_committed)
         start_s = time.monotonic()
-        for moment_s, kind in self.plan.events:
+        for moment_s, event in self.plan.events:
             while time.monotonic() < start_s + moment_s:
                 time.sleep(0.02)
                 self._tend()
-            if kind == "look":
-                self._look()
-            elif kind == "broker":
-                with self.calm:
-                    self.broker.kill()
-                    self.broker.start()
-            else:
-                self._disturb(choices.choice(self.programs), kind)
+            self._happen(event, choices.choice(self.programs))
 
-    def _disturb(self, victim: ProgramProcess, kind: str) -> None:
-        if victim.is_done():
-            return
-        if kind == "zombie":
-            victim.start_beside_itself()
-        else:
-            victim.kill()
-            victim.start()
+    def _happen(self, event: Event, victim: ProgramProcess) -> None:
+        match event:
+            case Event.LOOK:
+                self._look()
+            case Event.BROKER:
+                self._kill_the_broker()
+            case Event.BROKER_AT_COMMIT:
+                self._committing()
+                self._kill_the_broker()
+            case Event.CLIENT:
+                victim.start_anew()
+            case Event.CLIENT_AT_COMMIT:
+                (self._committing() or victim).start_anew()
+            case Event.ZOMBIE:
+                victim.start_beside_itself()
+            case Event.ABANDON:
+                self.programs[0].abandon()
+
+    def _kill_the_broker(self) -> None:
+        with self.calm:
+            self.broker.kill()
+            self.broker.start()
+
+    def _committing(self) -> ProgramProcess | None:
+        """A program that waits for its commit, as soon as there is one."""
+        return self._wait(
+            AIM_SECONDS_MAX, lambda: first(self.programs, ProgramProcess.is_committing)
+        )
+
+    def _wait(self, seconds_max: float, come: Callable[[], T | None]) -> T | None:
+        """Until something comes, or for so long."""
+        end_s = time.monotonic() + seconds_max
+        while not (found := come()) and time.monotonic() < end_s:
+            self._tend()
+            time.sleep(0.0005)
+        return found
 
     def _settle(self) -> None:
         """Until all that was fed is handled by every group."""
@@ -140,8 +177,7 @@ class TransactionRun:
             time.sleep(0.1)
 
     def _is_settled(self) -> bool:
-        feeders = [each for each, work in self._pairs() if work.group == "-"]
-        if not all(each.is_done() for each in feeders):
+        if not self.programs[0].is_done():
             return False
         with self.calm:
             given = read_committed(self._bootstrap, self._inputs(), "settle").records
@@ -180,9 +216,6 @@ class TransactionRun:
     def _groups(self) -> list[str]:
         return sorted({work.group for work in self.plan.works} - {"-"})
 
-    def _pairs(self) -> list[tuple[ProgramProcess, Work]]:
-        return list(zip(self.programs, self.plan.works, strict=True))
-
     def _topic(self, word: str) -> str:
         return f"{word}-{self.plan.seed}"
 
@@ -211,7 +244,7 @@ class TransactionRun:
         ]
 
     def _feeder(self) -> Mapping[str, str]:
-        return {"outputs": self._topic("in"), "transactions": "20"}
+        return {"outputs": self._topic("in"), "transactions": "20", "timeout.ms": "2000"}
 
     def _worker(self, work: Work) -> Mapping[str, str]:
         inputs = (f"{self._topic('in')}:{partition}" for partition in work.partitions)
@@ -221,6 +254,12 @@ class TransactionRun:
             "inputs": ",".join(inputs),
             **({"member": "yes"} if work.is_member else {}),
         }
+
+
+def first(
+    programs: Sequence[ProgramProcess], is_it: Callable[[ProgramProcess], bool]
+) -> ProgramProcess | None:
+    return next((program for program in programs if is_it(program)), None)
 
 
 def stable_offsets(bootstrap: str, group: str, places: Sequence[Place]) -> dict[GroupPlace, int]:

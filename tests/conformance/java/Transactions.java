@@ -83,7 +83,7 @@ public final class Transactions {
         properties.put("auto.offset.reset", "earliest");
         properties.put("max.poll.records", "" + RECORDS_MAX);
         properties.put("fetch.max.wait.ms", "100");
-        properties.put("session.timeout.ms", "6000");
+        properties.put("session.timeout.ms", "3000");
         properties.put("heartbeat.interval.ms", "500");
         boolean isMember = settings.containsKey("member");
         if (isMember) {
