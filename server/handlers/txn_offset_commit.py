@@ -7,8 +7,10 @@ exist, and metadata that are too long, are refused for themselves; a producer th
 that is none any more, or a wrong generation refuse everything. Generation -1 without a member commits
 for any group.
 Versions: v2 leader epochs · v3 member, instance and generation (KIP-447); COORDINATOR_LOAD_IN_PROGRESS,
-which older producers do not survive, is told from v2 on.
+which older producers do not survive, is told from v2 on · v4 TRANSACTION_ABORTABLE, which was
+INVALID_TXN_STATE, a fatal error, before (KIP-890).
 Source: Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java `commitTransactionalOffset`,
+AddPartitionsToTxnManager.scala,
 CoordinatorOperationExceptionHelper.java.
 """
 
@@ -29,6 +31,7 @@ from server.groups.group_checks import Claim
 from server.producer import Producer
 
 LOAD_IN_PROGRESS_SINCE = 2
+ABORTABLE_SINCE = 4
 
 IN_THEIR_WORDS = {
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
@@ -89,6 +92,8 @@ def _told(outcome: ErrorCode, version: int) -> ErrorCode:
     """An error in the words that clients of the version know."""
     if outcome is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOAD_IN_PROGRESS_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    if outcome is ErrorCode.INVALID_TXN_STATE and version >= ABORTABLE_SINCE:
+        return ErrorCode.TRANSACTION_ABORTABLE
     return IN_THEIR_WORDS.get(outcome, outcome)
 
 

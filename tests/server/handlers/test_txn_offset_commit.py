@@ -153,7 +153,8 @@ async def test_a_request_that_is_wrong_as_a_whole_commits_nothing(tmp_path: Path
         assert await refused(Producer(producer.id, 7)) == ErrorCode.INVALID_PRODUCER_EPOCH
         assert await refused(Producer(77, 0)) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
         await end(served, producer, is_commit=True)
-        assert await refused() == ErrorCode.INVALID_TXN_STATE
+        assert await refused(version=3) == ErrorCode.INVALID_TXN_STATE
+        assert await refused(version=4) == ErrorCode.TRANSACTION_ABORTABLE
         assert len(served.broker.groups.table) == 0
 
 
