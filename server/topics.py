@@ -29,13 +29,11 @@ from server.topic import (
 )
 from server.topic_configs import TopicConfigs
 from server.topic_creation import check_creation, fault_of_growth
+from server.topic_deletion import TopicDeletion
 from server.topic_files import close_logs, create_logs, spread
 from server.topic_growth import TopicGrowth
-from server.topic_keys import CREATING, DELETED, TOPICS, as_json, topic_json
-from server.topic_names import (
-    new_topic_id,
-    parse_id,
-)
+from server.topic_keys import CREATING, TOPICS, as_json, topic_json
+from server.topic_names import new_topic_id
 from server.topic_opening import TopicOpening
 from storage.config_property import ConfigError
 from storage.errors import StorageError
@@ -56,9 +54,8 @@ class Topics:
     """The sole owner of which topics exist. Lives on the event loop; disk work runs in threads."""
 
     __slots__ = (
-        "_by_id", "_by_name", "_defaults", "_directories", "_files", "_growth",
-        "_has_all_directories", "_lock", "_new_id", "_on_removed", "_progress", "_recovery_threads",
-        "_removals", "_store", "_unclean", "revision",
+        "_by_id", "_by_name", "_defaults", "_deletion", "_directories", "_growth", "_lock",
+        "_new_id", "_on_removed", "_progress", "_recovery_threads", "_store", "_unclean", "revision",
     )  # fmt: skip
 
     def __init__(
@@ -86,12 +83,13 @@ class Topics:
         # Constant after construction
         self._store = store
         self._directories = directories
-        self._files = files
         self._on_removed = on_removed
         self._new_id = new_id
         self._recovery_threads = recovery_threads
         self._progress = progress if progress is not None else RecoveryProgress()
-        self._has_all_directories = has_all_directories
+        self._deletion = TopicDeletion(
+            store, directories, files=files, has_all_directories=has_all_directories
+        )
         self._growth = TopicGrowth(store, directories, has_all_directories=has_all_directories)
         # Orders creations and deletions, so that what was checked stays true until it is written.
         self._lock = asyncio.Lock()
@@ -102,7 +100,6 @@ class Topics:
         # What the store says, with the logs open.
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
-        self._removals: set[asyncio.Task[None]] = set()
         # Ids of directories with a log that could not be opened.
         self._unclean: set[str] = set()
 
@@ -142,7 +139,7 @@ class Topics:
         undone: set[str] = set()
         for topic in await self._open_all(known, unborn):
             if topic.is_unborn:
-                await self._mark_deleted(topic)
+                await self._deletion.mark(topic)
             elif len(topic.born) < len(topic.partitions):
                 told = replace(topic, partitions=topic.born)
                 await self._growth.undo(told)
@@ -152,9 +149,7 @@ class Topics:
                 self._publish(topic)
         done = [Delete(key=entry.key) for entry in creating if entry.key not in undone]
         await self._store.txn((), done)
-        for entry in (await self._store.range(DELETED)).entries:
-            topic_id = parse_id(entry.key.removeprefix(DELETED))
-            self._remove_later(json.loads(entry.value)["name"], topic_id)
+        await self._deletion.resume()
 
     async def _open_all(self, known: Mapping[str, Entry], unborn: Mapping[str, int]) -> list[Topic]:
         """Open all logs in threads, and say now and then how far that is."""
@@ -186,8 +181,7 @@ class Topics:
         Returns the ids of the directories of which not all is in order: the next start has to
         recover their logs, so nobody may call their stop a clean one.
         """
-        if self._removals:
-            await asyncio.wait(self._removals)
+        await self._deletion.finish()
         return self._unclean | await asyncio.to_thread(close_logs, self.logs())
 
     # Creating.
@@ -266,8 +260,8 @@ class Topics:
     async def _undo_creation(self, planned: Topic, error: StorageError) -> TopicRefused:
         """Take back a topic whose logs could not all be created."""
         _log.error("%s: cannot be created: %s", planned.name, error)
-        await self._mark_deleted(planned)
-        self._remove_later(planned.name, planned.id)
+        await self._deletion.mark(planned)
+        self._deletion.remove_later(planned.name, planned.id)
         return TopicRefused.by_disk(str(error))
 
     # Adding partitions.
@@ -387,46 +381,15 @@ class Topics:
         async with self._lock:
             if self._by_id.get(topic.id) is None:
                 return TopicRefused.unknown(topic.name)
-            await self._mark_deleted(topic)
+            await self._deletion.mark(topic)
             del self._by_name[topic.name], self._by_id[topic.id]
             self.revision += 1
             for log in topic.logs():
                 log.retire()
                 self._on_removed(log)
-            self._remove_later(topic.name, topic.id)
+            self._deletion.remove_later(topic.name, topic.id)
             _log.info("%s: deleted", topic.name)
             return None
-
-    async def _mark_deleted(self, topic: Topic) -> None:
-        await self._store.txn(
-            (),
-            [
-                Delete(key=TOPICS + topic.name),
-                Delete(key=CREATING + topic_id_text(topic.id)),
-                Put(key=DELETED + topic_id_text(topic.id), value=json.dumps({"name": topic.name})),
-            ],
-        )
-
-    def _remove_later(self, name: str, topic_id: uuid.UUID) -> None:
-        task = asyncio.get_running_loop().create_task(self._remove(name, topic_id))
-        self._removals.add(task)
-        task.add_done_callback(self._removals.discard)
-
-    async def _remove(self, name: str, topic_id: uuid.UUID) -> None:
-        """Remove a deleted topic's files; what fails or is offline is left to the next start."""
-        online = [each for each in self._directories if each.offline_reason is None]
-        try:
-            for directory in online:
-                await asyncio.to_thread(self._remove_from, directory, name, topic_id)
-            if self._has_all_directories and len(online) == len(self._directories):
-                await self._store.txn((), [Delete(key=DELETED + topic_id_text(topic_id))])
-        except StorageError as error:
-            _log.warning("%s: not all of its files could be removed yet: %s", name, error)
-
-    def _remove_from(self, directory: LogDirectory, name: str, topic_id: uuid.UUID) -> None:
-        directory.delete_topic(name, topic_id)
-        # The store forgets the topic next: nobody would remove files that came back after a crash.
-        self._files.sync_directory(directory.path)
 
     def _publish(self, topic: Topic) -> None:
         self._by_name[topic.name] = self._by_id[topic.id] = topic

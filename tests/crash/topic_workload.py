@@ -7,7 +7,6 @@ there: it is opened later, because opening needs the loop that the history runs 
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import uuid
 from collections.abc import Awaitable, Callable
@@ -184,8 +183,7 @@ class TopicWorkload:
 
 async def removals(world: World) -> None:
     """Wait until the files of deleted topics are gone."""
-    while world.topics._removals:
-        await asyncio.wait(world.topics._removals)
+    await world.topics._deletion.finish()
 
 
 async def check_state(state: CrashState) -> None:
