@@ -1,7 +1,6 @@
 """The aborted transactions of a log: whose records, between which offsets, committed readers skip.
 
-    file := magic: byte[4] = "KABT" | format: uint16 | row_size: uint16 | count: uint32
-            | row{count} | checksum: uint64 (xxh3-64 of all before it)
+    file := header{magic "KABT"} | row{count} | checksum          (storage/row_file.py)
     row  := producer_id: int64 | first_offset: int64 | marker_offset: int64
 
 All big-endian; rows in the order of their markers. The file is written before each snapshot of the
@@ -25,15 +24,12 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 
-import xxhash
-
-from storage.errors import DamagedFile, FormatFromTheFuture
+from storage.errors import DamagedFile
+from storage.row_file import RowFile
 
 MAGIC = b"KABT"
-FORMAT = 1
-HEADER = struct.Struct(">4sHHI")
 ROW_BYTES = 24
-CHECKSUM = struct.Struct(">Q")
+FILE = RowFile(magic=MAGIC, format=1, row_bytes=ROW_BYTES, noun="transactions")
 
 Row = tuple[int, int, int]
 """Producer id, first offset, the marker's offset."""
@@ -122,8 +118,7 @@ class AbortedTransactions:
             rows[2::3] = self._markers
         if sys.byteorder == "little":
             rows.byteswap()
-        body = HEADER.pack(MAGIC, FORMAT, ROW_BYTES, len(rows) // 3) + rows.tobytes()
-        return body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body))
+        return FILE.encode(rows.tobytes())
 
 
 def decode_aborted_transactions(data: bytes, path: str) -> AbortedTransactions:
@@ -133,19 +128,8 @@ def decode_aborted_transactions(data: bytes, path: str) -> AbortedTransactions:
         FormatFromTheFuture: a later release wrote it.
         DamagedFile: it is cut short, its checksum differs, or it contradicts itself.
     """
-    if len(data) < HEADER.size + CHECKSUM.size:
-        raise DamagedFile(path, f"only {len(data)} bytes long")
-    checked = memoryview(data)[: -CHECKSUM.size]
-    (checksum,) = CHECKSUM.unpack_from(data, len(checked))
-    magic, version, row_bytes, count = HEADER.unpack_from(data)
-    if magic != MAGIC or checksum != xxhash.xxh3_64_intdigest(checked):
-        raise DamagedFile(path, "its checksum differs")
-    if version > FORMAT:
-        raise FormatFromTheFuture(path, version, FORMAT)
-    if row_bytes < ROW_BYTES or len(checked) != HEADER.size + count * row_bytes:
-        raise DamagedFile(path, f"{len(data)} bytes do not hold {count} transactions")
-    row = f">qqq{row_bytes - ROW_BYTES}x"
-    rows: list[Row] = list(struct.iter_unpack(row, checked[HEADER.size :]))
+    encoded, row_bytes = FILE.decode(data, path)
+    rows: list[Row] = list(struct.iter_unpack(f">qqq{row_bytes - ROW_BYTES}x", encoded))
     if any(a[2] >= b[2] for a, b in itertools.pairwise(rows)):
         raise DamagedFile(path, "its markers are not in order")
     return AbortedTransactions(rows)

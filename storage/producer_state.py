@@ -1,7 +1,6 @@
 """What a log remembers of idempotent producers: enough to know a duplicate from a gap.
 
-    snapshot := magic: byte[4] = "KPRS" | format: uint16 | row_size: uint16 | count: uint32
-                | row{count} | checksum: uint64 (xxh3-64 of all before it)
+    snapshot := header{magic "KPRS"} | row{count} | checksum      (storage/row_file.py)
     row      := producer_id: int64 | producer_epoch: int16 | batch_count: int16
                 | coordinator_epoch: int32 | current_txn_first_offset: int64
                 | last_timestamp: int64 | batch{5}
@@ -31,20 +30,16 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-import xxhash
-
 from protocol.control_record import TransactionMarker
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import BatchHeader
-from storage.errors import DamagedFile, FormatFromTheFuture
+from storage.row_file import RowFile
 
 BATCHES_KEPT = 5
 """A producer may have this many batches under way (max.in.flight.requests.per.connection)."""
 
 SEQUENCE_END = 1 << 31
 MAGIC = b"KPRS"
-FORMAT = 1
-HEADER = struct.Struct(">4sHHI")
 ROW = struct.Struct(
     ">"
     "q"  # producer id
@@ -56,7 +51,7 @@ ROW = struct.Struct(
 )
 BATCH = struct.Struct(">iiq")
 ROW_BYTES = ROW.size + BATCHES_KEPT * BATCH.size
-CHECKSUM = struct.Struct(">Q")
+FILE = RowFile(magic=MAGIC, format=1, row_bytes=ROW_BYTES, noun="producers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,10 +274,7 @@ class ProducerStates:
 
     def encode(self) -> bytes:
         """The bytes of a snapshot file."""
-        body = bytearray(HEADER.pack(MAGIC, FORMAT, ROW_BYTES, len(self._states)))
-        for producer_id, state in self.items():
-            body += _encode_row(producer_id, state)
-        return bytes(body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body)))
+        return FILE.encode(b"".join(_encode_row(key, state) for key, state in self.items()))
 
 
 def decode_producer_states(data: bytes, path: str) -> ProducerStates:
@@ -292,19 +284,9 @@ def decode_producer_states(data: bytes, path: str) -> ProducerStates:
         FormatFromTheFuture: a later release wrote it.
         DamagedFile: it is cut short or its checksum differs.
     """
-    if len(data) < HEADER.size + CHECKSUM.size:
-        raise DamagedFile(path, f"only {len(data)} bytes long")
-    checked = memoryview(data)[: -CHECKSUM.size]
-    (checksum,) = CHECKSUM.unpack_from(data, len(checked))
-    magic, version, row_bytes, count = HEADER.unpack_from(data)
-    if magic != MAGIC or checksum != xxhash.xxh3_64_intdigest(checked):
-        raise DamagedFile(path, "its checksum differs")
-    if version > FORMAT:
-        raise FormatFromTheFuture(path, version, FORMAT)
-    if row_bytes < ROW_BYTES or len(checked) != HEADER.size + count * row_bytes:
-        raise DamagedFile(path, f"{len(data)} bytes do not hold {count} producers")
-    starts = range(HEADER.size, len(checked), row_bytes)
-    return ProducerStates(dict(_decode_row(data, start) for start in starts))
+    rows, row_bytes = FILE.decode(data, path)
+    starts = range(0, len(rows), row_bytes)
+    return ProducerStates(dict(_decode_row(rows, start) for start in starts))
 
 
 def _judge_sequence(header: BatchHeader, state: ProducerState) -> Duplicate | ErrorCode:
@@ -341,16 +323,16 @@ def _encode_row(producer_id: int, state: ProducerState) -> bytes:
     return bytes(row.ljust(ROW_BYTES, b"\0"))
 
 
-def _decode_row(data: bytes, position: int) -> tuple[int, ProducerState]:
+def _decode_row(rows: memoryview, position: int) -> tuple[int, ProducerState]:
     producer_id, epoch, count, coordinator_epoch, first_offset, timestamp = ROW.unpack_from(
-        data, position
+        rows, position
     )
     first = position + ROW.size
     return producer_id, ProducerState(
         producer_epoch=epoch,
         last_timestamp=timestamp,
         batches=tuple(
-            AppendedBatch(*BATCH.unpack_from(data, first + index * BATCH.size))
+            AppendedBatch(*BATCH.unpack_from(rows, first + index * BATCH.size))
             for index in range(count)
         ),
         coordinator_epoch=coordinator_epoch,
