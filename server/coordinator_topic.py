@@ -15,11 +15,19 @@ TransactionStateManager.scala `partitionFor`, `transactionTopicConfigs`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
-from protocol.coordinator_records import CoordinatorRecord, write_key, write_value
+from protocol.coordinator_records import (
+    CoordinatorRecord,
+    UnknownRecord,
+    UnknownRecordType,
+    write_key,
+    write_value,
+)
 from protocol.error_codes import ErrorCode
+from protocol.errors import DecodeError
 from protocol.record_batch import Record, build_batch, read_header
 from server.group_commit import GroupCommit
 from server.producer import NO_PRODUCER, Producer
@@ -29,6 +37,10 @@ from storage.errors import LogOffline, StorageError
 from storage.log import Appended, PartitionLog
 from storage.reader import Isolation
 from storage.validate import ValidBatch
+
+_log = logging.getLogger("server.coordinator_topic")
+
+T = TypeVar("T")
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
@@ -242,6 +254,43 @@ def feed_log(log: PartitionLog, end_offset: int, feed: Callable[[bytes], int]) -
             return  # Only batches without records are left.
         for piece in pieces:
             offset = feed(piece)
+
+
+def readable(
+    log: PartitionLog,
+    values: Mapping[bytes, bytes],
+    read: Callable[[bytes, bytes], T],
+    *,
+    unreadable_count: int,
+) -> tuple[list[T], int]:
+    """What this release reads of the last value of each key; how many records it cannot read, in all.
+
+    Those are left where they are, counted and said.
+
+    Args:
+        unreadable_count: those that were met before.
+
+    Raises:
+        UnknownRecord: a *value* of a later release: what it says must not be replaced by what is
+            older, so the partition is not served.
+    """
+    found: list[T] = []
+    for key, value in values.items():
+        try:
+            found.append(read(key, value))
+        except UnknownRecordType:
+            unreadable_count += 1
+        except UnknownRecord:
+            raise
+        except DecodeError:
+            unreadable_count += 1
+    if unreadable_count:
+        _log.warning(
+            "%s: %d records are none that this release can read, and were left alone",
+            log.topic_partition,
+            unreadable_count,
+        )
+    return found, unreadable_count
 
 
 def java_hash(text: str) -> int:

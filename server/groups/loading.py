@@ -1,25 +1,17 @@
-"""Read a partition of `__consumer_offsets` back: what its groups are, and what they have committed.
-
-A record that nobody can read is left where it is, counted and said. A *value* of a later release is
-another matter: what it says must not be replaced by what is older, so the partition is not served.
-"""
+"""Read a partition of `__consumer_offsets` back: what its groups are, and what they have committed."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass
 
-from protocol.coordinator_records import UnknownRecord, UnknownRecordType
-from protocol.errors import DecodeError, ProtocolError
+from protocol.errors import ProtocolError
 from protocol.group_records import GroupRecord, read_record
 from protocol.offset_commits import OffsetScan
-from server.coordinator_topic import CoordinatorTopic, LoadFailed, feed_log
+from server.coordinator_topic import CoordinatorTopic, LoadFailed, feed_log, readable
 from server.groups.committed_offsets import CommittedOffsets, OffsetsByTopic
 from storage.log import PartitionLog
 from storage.validate import DECOMPRESSED_BYTES_MAX
-
-_log = logging.getLogger("server.groups")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,22 +52,9 @@ def read_partition(log: PartitionLog, end_offset: int) -> LoadedPartition:
 
 
 def _loaded(scan: OffsetScan, log: PartitionLog) -> LoadedPartition:
-    records, unreadable_count = [], scan.unreadable_count
-    for key, value in scan.others.items():
-        try:
-            records.append(read_record(key, value))
-        except UnknownRecordType:
-            unreadable_count += 1
-        except UnknownRecord:
-            raise
-        except DecodeError:
-            unreadable_count += 1
-    if unreadable_count:
-        _log.warning(
-            "%s: %d records are none that this release can read, and were left alone",
-            log.topic_partition,
-            unreadable_count,
-        )
+    records, unreadable_count = readable(
+        log, scan.others, read_record, unreadable_count=scan.unreadable_count
+    )
     return LoadedPartition(
         offsets=_offsets(scan),
         records=tuple(records),

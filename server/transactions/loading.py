@@ -1,24 +1,16 @@
-"""Read a partition of `__transaction_state` back: where its transactional ids stand.
-
-A record that nobody can read is left where it is, counted and said. A *value* of a later release is
-another matter: what it says must not be replaced by what is older, so the partition is not served.
-"""
+"""Read a partition of `__transaction_state` back: where its transactional ids stand."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 
-from protocol.coordinator_records import UnknownRecord, UnknownRecordType
-from protocol.errors import DecodeError, ProtocolError
+from protocol.errors import ProtocolError
 from protocol.record_batch import read_header, read_records
 from protocol.transaction_records import read_record
-from server.coordinator_topic import CoordinatorTopic, LoadFailed, feed_log
+from server.coordinator_topic import CoordinatorTopic, LoadFailed, feed_log, readable
 from server.transactions.metadata import TransactionMetadata, metadata_of
 from storage.log import PartitionLog
 from storage.validate import DECOMPRESSED_BYTES_MAX
-
-_log = logging.getLogger("server.transactions")
 
 
 async def load_partition(topic: CoordinatorTopic, partition: int) -> dict[str, TransactionMetadata]:
@@ -40,7 +32,8 @@ def read_partition(log: PartitionLog, end_offset: int) -> dict[str, TransactionM
     scan = _Scan()
     try:
         feed_log(log, end_offset, scan.feed)
-        return _loaded(scan, log)
+        found, _ = readable(log, scan.values, _read, unreadable_count=scan.unreadable_count)
+        return dict(found)
     except ProtocolError as error:
         raise LoadFailed(f"{log.topic_partition}: {error}") from error
 
@@ -76,24 +69,7 @@ class _Scan:
                 self.values[key] = bytes(record.value)
 
 
-def _loaded(scan: _Scan, log: PartitionLog) -> dict[str, TransactionMetadata]:
-    loaded: dict[str, TransactionMetadata] = {}
-    unreadable_count = scan.unreadable_count
-    for key, value in scan.values.items():
-        try:
-            record = read_record(key, value)
-            assert record.value is not None
-            loaded[record.key.transactional_id] = metadata_of(record.value)
-        except UnknownRecordType:
-            unreadable_count += 1
-        except UnknownRecord:
-            raise
-        except DecodeError:
-            unreadable_count += 1
-    if unreadable_count:
-        _log.warning(
-            "%s: %d records are none that this release can read, and were left alone",
-            log.topic_partition,
-            unreadable_count,
-        )
-    return loaded
+def _read(key: bytes, value: bytes) -> tuple[str, TransactionMetadata]:
+    record = read_record(key, value)
+    assert record.value is not None
+    return record.key.transactional_id, metadata_of(record.value)
