@@ -102,9 +102,10 @@ class BatchTally:
         """
 
     @property
-    def aborted(self) -> list[tuple[int, int, int]]:
-        """Each ABORT that ends something, in order: the producer's id, the first offset of what it
-        ends, the marker's own. First offset -1: what was open before these batches, if anything was.
+    def aborted(self) -> list[tuple[int, int, int, bool]]:
+        """Each ABORT that ends something, in order: the producer's id, where what it ends begins in
+        these batches (-1: not in them), the marker's own offset, and whether it is the producer's first
+        marker here: what was open before these batches, if anything was, is what it ends.
         """
 
     def transactions(self) -> list[tuple[int, int, bool, int]]:

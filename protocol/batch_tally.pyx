@@ -67,6 +67,8 @@ cdef struct aborted_range:
     int64_t producer_id
     int64_t first_offset
     int64_t marker_offset
+    # No marker of the producer stands before: what it ends may have begun before these batches.
+    bint is_first
 
 
 # A producer, and its last batches: number n is at n % BATCHES_KEPT.
@@ -364,6 +366,7 @@ cdef class BatchTally:
                 found.producer_id = header.producer_id
                 found.first_offset = producer.open_since
                 found.marker_offset = header.last_offset
+                found.is_first = not producer.has_marker
                 self.aborted_count += 1
             if kind == MARKER_ABORT or kind == MARKER_COMMIT:
                 producer.coordinator_epoch = max(
@@ -413,6 +416,7 @@ cdef class BatchTally:
                     self.aborted_ranges[number].producer_id,
                     self.aborted_ranges[number].first_offset,
                     self.aborted_ranges[number].marker_offset,
+                    self.aborted_ranges[number].is_first,
                 )
             )
         self.entries = self.time_entries = self.epoch_count = self.aborted_count = 0

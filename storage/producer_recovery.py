@@ -49,11 +49,11 @@ class ProducerReplay:
                 coordinator_epoch=coordinator_epoch,
             )
 
-    def _with_first_offsets(self, aborted: Sequence[Row]) -> Iterator[Row]:
+    def _with_first_offsets(self, aborted: Sequence[tuple[int, int, int, bool]]) -> Iterator[Row]:
         """Say where those begin that began before; one that was not open has nothing to skip."""
-        for producer_id, first_offset, marker_offset in aborted:
-            state = self.states.get(producer_id)
-            if first_offset < 0 and state is not None:
+        for producer_id, first_offset, marker_offset, is_first in aborted:
+            state = self.states.get(producer_id) if is_first else None
+            if state is not None and state.current_txn_first_offset >= 0:
                 first_offset = state.current_txn_first_offset
             if first_offset >= 0:
                 yield producer_id, first_offset, marker_offset

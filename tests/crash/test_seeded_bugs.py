@@ -196,7 +196,7 @@ def transactions_that_began_before_the_snapshot_not_aborted(patch: Patch) -> Non
     patch.setattr(
         ProducerReplay,
         "_with_first_offsets",
-        lambda _, aborted: [row for row in aborted if row[1] >= 0],
+        lambda _, aborted: [row[:3] for row in aborted if row[1] >= 0],
     )
 
 

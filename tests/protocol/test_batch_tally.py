@@ -80,7 +80,7 @@ class Plain:
     times: list[tuple[int, int]] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
     producers: ProducerStates = field(default_factory=ProducerStates)
-    aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    aborted: list[tuple[int, int, int, bool]] = field(default_factory=list)
     open_since: dict[int, int] = field(default_factory=dict)
     marked: set[int] = field(default_factory=set)
     coordinators: dict[int, int] = field(default_factory=dict)
@@ -122,14 +122,15 @@ class Plain:
             if batch.attributes & TRANSACTIONAL:
                 self.open_since.setdefault(producer, batch.base_offset)
             return
-        may_be_open = producer in self.open_since or producer not in self.marked
+        is_first = producer not in self.marked
+        may_be_open = producer in self.open_since or is_first
         first_offset = self.open_since.pop(producer, -1)
         self.marked.add(producer)
         if payload not in MARKERS or batch.record_count == 0 or batch.attributes & CODECS:
             return
         kind, epoch = MARKERS[payload]
         if kind is ControlType.ABORT and may_be_open:
-            self.aborted.append((producer, first_offset, batch.last_offset))
+            self.aborted.append((producer, first_offset, batch.last_offset, is_first))
         self.coordinators[producer] = max(self.coordinators.get(producer, -1), epoch)
 
     @property

@@ -166,6 +166,25 @@ def test_aborts_are_known_after_a_restart(is_clean: bool, rolls: tuple[int, ...]
     assert aborted_rows(log) == [(1, 0, 1), (1, 2, 3), (1, 4, 5), (1, 6, 7)]
 
 
+def test_recovery_knows_where_a_transaction_began_that_goes_on_behind_its_snapshot() -> None:
+    log = CompactedLog()
+    producer, other = TransactionalProducer(log, 1), TransactionalProducer(log, 2)
+    producer.send((b"a", b"1"))
+    other.send((b"b", b"1"))
+    log.roll()
+    producer.send((b"a", b"2"))
+    producer.abort()
+    other.send((b"b", b"2"))
+    other.commit()
+    other.send((b"b", b"3"))
+    other.abort()
+    log.reopen(is_clean=False)
+    assert aborted_rows(log) == [(1, 0, 3), (2, 6, 7)]
+    log.fs.unlink(PATH)
+    log.reopen(is_clean=False)
+    assert aborted_rows(log) == [(1, 0, 3), (2, 6, 7)]
+
+
 def aborted_rows(log: CompactedLog) -> list[Row]:
     return log.log._states.aborted.rows
 
