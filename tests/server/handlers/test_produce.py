@@ -21,9 +21,7 @@ from protocol.messages.produce import (
     TopicProduceData,
 )
 from protocol.record_batch import Codec, Record, build_batch
-from server.producer import Producer
 from server.transactions.coordinator import TransactionCoordinator
-from server.transactions.metadata import TransactionPartition
 from storage.errors import SyncFailed
 from storage.local_files import LocalFile
 from tests.harness.served_broker import (
@@ -35,6 +33,7 @@ from tests.harness.served_broker import (
     records_in,
     serving_broker,
 )
+from tests.harness.served_transactions import ServedTransactions
 
 
 async def refused(
@@ -275,68 +274,43 @@ async def test_every_partition_is_answered_on_its_own(tmp_path: Path) -> None:
     ]
 
 
-ORDERS = frozenset({TransactionPartition("orders", 0)})
-
-
-def batch_in_transaction(producer: Producer, *, sequence: int = 0) -> bytearray:
-    record = Record(offset=0, timestamp=NOW_MS, key=b"k", value=b"v")
-    return build_batch(
-        [record],
-        producer_id=producer.id,
-        producer_epoch=producer.epoch,
-        base_sequence=sequence,
-        is_transactional=True,
-    )
-
-
-async def produced(
-    served: ServedBroker, batch: bytes | bytearray, transactional_id: str | None = "tx"
-) -> ErrorCode:
-    """What a transactional produce is told."""
-    request = produce_request("orders", batch, transactional_id=transactional_id)
-    return ErrorCode(only_produced(await served.call(request, 9, ProduceResponse)).error_code)
-
-
 @asynccontextmanager
-async def in_transaction(tmp_path: Path) -> AsyncIterator[tuple[ServedBroker, Producer]]:
-    """A broker, and a producer whose transaction has `orders` in it."""
+async def transacting(tmp_path: Path) -> AsyncIterator[tuple[ServedBroker, ServedTransactions]]:
+    """A broker, and a producer whose transaction with `orders` has begun."""
     async with serving_broker(tmp_path) as served:
         await served.create("orders")
-        transactions = served.broker.transactions
-        producer = (await transactions.init_producer_id("tx", 60_000)).producer
-        added = await transactions.add_partitions("tx", producer, ORDERS)
-        assert added.error_code is ErrorCode.NONE
-        yield served, producer
+        transactions = ServedTransactions(served, "tx", "orders")
+        await transactions.begin()
+        yield served, transactions
 
 
 async def test_a_transactions_batches_are_taken_and_pin_the_last_stable_offset(
     tmp_path: Path,
 ) -> None:
-    async with in_transaction(tmp_path) as (served, producer):
-        assert await produced(served, batch_in_transaction(producer)) is ErrorCode.NONE
-        again = batch_in_transaction(producer, sequence=1)
-        assert await produced(served, again) is ErrorCode.NONE
+    async with transacting(tmp_path) as (served, transactions):
+        await transactions.send((b"k", b"1"))
+        await transactions.send((b"k", b"2"))
         log = served.log("orders")
         assert (log.last_stable_offset, log.high_watermark) == (0, 2)
 
 
 async def test_a_batch_of_no_open_transaction_is_refused(tmp_path: Path) -> None:
-    async with serving_broker(tmp_path) as served:
-        await served.create("orders")
-        transactions = served.broker.transactions
-        producer = (await transactions.init_producer_id("tx", 60_000)).producer
-        batch = batch_in_transaction(producer)
-        assert await produced(served, batch) is ErrorCode.INVALID_TXN_STATE
-        assert await produced(served, batch, "other") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        error = await produced(served, batch, None)
+    async with transacting(tmp_path) as (served, transactions):
+        await transactions.end(is_commit=True)
+        end_offset = served.log("orders").log_end_offset
+        batch = transactions.batch((b"k", b"v"))
+        assert await transactions.produce(batch) is ErrorCode.INVALID_TXN_STATE
+        error = await transactions.produce(batch, "other")
+        assert error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        error = await transactions.produce(batch, None)
         assert error is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert served.log("orders").log_end_offset == 0
+        assert served.log("orders").log_end_offset == end_offset
 
 
 async def test_a_fenced_producer_may_still_abort(tmp_path: Path) -> None:
-    async with in_transaction(tmp_path) as (served, producer):
+    async with transacting(tmp_path) as (served, transactions):
         await served.broker.transactions.init_producer_id("tx", 60_000)
-        error = await produced(served, batch_in_transaction(producer))
+        error = await transactions.produce(transactions.batch((b"k", b"v")))
         assert error is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
@@ -351,9 +325,9 @@ async def test_a_fenced_producer_may_still_abort(tmp_path: Path) -> None:
 async def test_what_nobody_can_say_now_is_asked_again_by_every_client(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: ErrorCode
 ) -> None:
-    async with in_transaction(tmp_path) as (served, producer):
+    async with transacting(tmp_path) as (_, transactions):
         monkeypatch.setattr(TransactionCoordinator, "may_write", lambda *_: error)
-        told = await produced(served, batch_in_transaction(producer))
+        told = await transactions.produce(transactions.batch((b"k", b"v")))
         assert told is ErrorCode.NOT_ENOUGH_REPLICAS
         assert told.retriable
 
