@@ -18,6 +18,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from bench.aborted import aborted_figures
 from bench.cleaning import pass_figures
 from bench.copy_runs import copy_figures
 from bench.figure import Figure
@@ -51,6 +52,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "mostly_clean": mostly_clean_figures,
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
+    "aborted": aborted_figures,
 }
 
 

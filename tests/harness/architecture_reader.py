@@ -466,6 +466,21 @@ def read_snapshot(path: Path) -> dict[int, tuple[int, int, list[tuple[int, int, 
     return found
 
 
+def read_aborted(directory: Path) -> list[tuple[int, int, int]]:
+    """Producer id, first offset and marker's offset of each aborted transaction."""
+    path = directory / "aborted-transactions"
+    if not path.exists():
+        return []
+    data = path.read_bytes()
+    check(xxhash.xxh3_64_intdigest(data[:-8]) == int.from_bytes(data[-8:]), "the checksum fits")
+    magic, format_, row_size, count = struct.unpack_from(">4sHHI", data)
+    check((magic, format_, row_size) == (b"KABT", 1, 24), "magic, format and row size")
+    check(len(data) == 12 + count * row_size + 8, "the sizes fit")
+    rows = list(struct.iter_unpack(">qqq", data[12:-8]))
+    check(rows == sorted(rows, key=lambda row: row[2]), "markers grow")
+    return rows
+
+
 def read_epochs(directory: Path) -> list[tuple[int, int]]:
     """Epoch and start offset."""
     lines = (directory / "leader-epoch-checkpoint").read_text().splitlines()

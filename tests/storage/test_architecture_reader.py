@@ -26,6 +26,7 @@ from tests.harness.architecture_reader import (
     expected_blocks,
     expected_indexes,
     expected_totals,
+    read_aborted,
     read_data_directory,
     read_epochs,
     read_log,
@@ -396,6 +397,17 @@ def test_truncation_start_and_epochs_are_read(tmp_path: Path) -> None:
     disk.append(1)
     log = read_log(disk.directory)
     assert (log.manifest.log_start_offset, log.end_offset) == (70, 71)
+
+
+def test_aborted_transactions_are_as_described(tmp_path: Path) -> None:
+    disk = OnDisk(tmp_path)
+    assert read_aborted(disk.directory) == []
+    for _ in range(2):
+        sent = batch_of([(b"k", b"v")] * 2, producer_id=9, producer_epoch=0, is_transactional=True)
+        disk.log.append_as_leader(valid(sent), now_ms=0)
+        disk.log.append_marker(9, 0, is_commit=False, coordinator_epoch=3, now_ms=0)
+    disk.log.roll(0)
+    assert read_aborted(disk.directory) == [(9, 0, 2), (9, 3, 5)]
 
 
 def test_control_records_are_as_described(tmp_path: Path) -> None:

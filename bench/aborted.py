@@ -1,0 +1,83 @@
+"""What it costs a reader of committed records that very many transactions were aborted."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench.cleaned_log import CONFIG, identity, now_ms, opening
+from bench.figure import Figure, interleaved
+from protocol.error_codes import ErrorCode
+from protocol.record_batch import Record, build_batch, read_header
+from storage.local_files import LocalFileSystem
+from storage.log import PartitionLog
+from storage.log_opening import create_log
+from storage.reader import Isolation
+from storage.validate import ValidBatch
+
+TRANSACTIONS = 100_000
+READ_BYTES = 64 << 10
+READS = 500
+
+
+def aborted_figures(pairs: int) -> list[Figure]:
+    """A read of 64 KiB, in the middle of a log of aborted transactions and nothing else."""
+    with aborted_log() as log:
+        return [
+            interleaved(
+                f"read among {TRANSACTIONS} aborted transactions",
+                "us",
+                lambda: microseconds_of_a_read(log, Isolation.READ_COMMITTED),
+                lambda: microseconds_of_a_read(log, Isolation.READ_UNCOMMITTED),
+                limit_is="the same read of uncommitted records",
+                pairs=pairs,
+                note=f"each is told of {told_of(log)} of them",
+            )
+        ]
+
+
+@contextmanager
+def aborted_log() -> Iterator[PartitionLog]:
+    """A log of transactions with one record of 1 KB each."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = identity(Path(folder) / "log")
+        log = create_log(LocalFileSystem(), place, CONFIG, opening(is_clean=True))
+        for number in range(TRANSACTIONS):
+            producer_id = number % 50
+            log.append_as_leader(_batch(producer_id), now_ms=now_ms())
+            log.append_marker(producer_id, 0, is_commit=False, coordinator_epoch=0, now_ms=now_ms())
+        log.advance_high_watermark(log.log_end_offset)
+        yield log
+        log.close()
+
+
+def _batch(producer_id: int) -> ValidBatch:
+    batch = build_batch(
+        [Record(offset=0, timestamp=now_ms(), key=b"key", value=bytes(1000))],
+        producer_id=producer_id,
+        producer_epoch=0,
+        is_transactional=True,
+    )
+    return ValidBatch(read_header(batch), memoryview(batch))
+
+
+def microseconds_of_a_read(log: PartitionLog, isolation: Isolation) -> float:
+    started = time.perf_counter()
+    for number in range(READS):
+        _read(log, log.log_end_offset // 2 + number, isolation)
+    return 1e6 * (time.perf_counter() - started) / READS
+
+
+def told_of(log: PartitionLog) -> int:
+    """How many aborted transactions one read is told of."""
+    return _read(log, log.log_end_offset // 2, Isolation.READ_COMMITTED)
+
+
+def _read(log: PartitionLog, offset: int, isolation: Isolation) -> int:
+    result = log.read(offset, max_bytes=READ_BYTES, whole_first_batch=True, isolation=isolation)
+    assert not isinstance(result, ErrorCode)
+    result.release()
+    return len(result.aborted)
