@@ -83,6 +83,9 @@ class TransactionRun:
         self._look()
         with self.calm:
             self.clean(self._topic("table"))
+        if self.plan.events:
+            # What recovery makes of the whole history is read, too.
+            self._kill_the_broker()
         for client in self.readers:
             self._look(client)
         transactions = [each for program in self.programs for each in program.transactions()]
