@@ -31,9 +31,9 @@ class SyncAtOnce:
         return future
 
 
-def topic_of(world: World) -> CoordinatorTopic:
+def topic_of(world: World, name: str = OFFSETS_TOPIC) -> CoordinatorTopic:
     return CoordinatorTopic(
-        OFFSETS_TOPIC,
+        name,
         world.topics,
         cast("GroupCommit", SyncAtOnce()),
         FixedClock(),
