@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from storage import key_sidecar, log_states
-from storage.aborted_transactions import AbortedTransactions
+from storage.aborted_transactions import AbortedTransactions, Row
 from storage.files import FileSystem
 from storage.key_sidecar import KeySidecar
 from storage.leader_epochs import LeaderEpochs
@@ -200,6 +200,17 @@ def transactions_that_began_before_the_snapshot_not_aborted(patch: Patch) -> Non
     )
 
 
+def aborts_reach_back_to_the_snapshot_only(patch: Patch) -> None:
+    begin = ProducerReplay._with_first_offsets
+
+    def careless(self: ProducerReplay, aborted: Sequence[tuple[int, int, int, bool]]) -> list[Row]:
+        known = [row[:3] for row in aborted if row[1] >= 0]
+        rows = [*known, *begin(self, [row for row in aborted if row[1] < 0])]
+        return sorted(rows, key=lambda row: row[2])
+
+    patch.setattr(ProducerReplay, "_with_first_offsets", careless)
+
+
 def open_transactions_forgotten_over_a_start(patch: Patch) -> None:
     patch.setattr(log_states, "_open_in", lambda _: OpenTransactions())
 
@@ -229,6 +240,7 @@ BUGS = [
     aborted_transactions_of_lost_markers_kept,
     aborted_transactions_forgotten_before_their_records,
     transactions_that_began_before_the_snapshot_not_aborted,
+    aborts_reach_back_to_the_snapshot_only,
     open_transactions_forgotten_over_a_start,
 ]
 
