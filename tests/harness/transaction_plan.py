@@ -59,7 +59,7 @@ def plan_of(seed: int, clients: tuple[str, ...], seconds: float = 1.0) -> Plan:
     for group in (f"red-{seed}", f"green-{seed}")[: choices.randrange(1, 3)]:
         works += _workers(choices, clients, group)
     events = [*Event, *(event for event in Event if "commit" in event)]
-    picked = choices.sample(events, choices.randrange(2, 6))
+    picked = choices.sample(events, choices.randrange(1, 5))
     moments = sorted(choices.uniform(0, seconds) for _ in picked)
     return Plan(seed, tuple(works), tuple(zip(moments, picked, strict=True)))
 
