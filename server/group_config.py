@@ -94,11 +94,12 @@ class GroupConfig(NetworkConfig):
     group_consumer_migration_policy: str = prop(
         "group.consumer.migration.policy",
         STRING,
-        default="disabled",
-        choices=("disabled",),
+        default="bidirectional",
+        choices=("disabled", "upgrade", "downgrade", "bidirectional"),
         dynamic=False,
-        doc="Whether a group may change its protocol while it has members. disabled: only a group"
-        " without members changes, with the first member of the other. There is no other policy yet.",
+        doc="Which way a group may change its protocol while it has members: to the consumer protocol"
+        " with its first member that speaks it (upgrade), back with the last one's leaving (downgrade),"
+        " both or neither. A group without members changes with the first member of the other one.",
     )
     offsets_topic_num_partitions: int = prop(
         "offsets.topic.num.partitions",

@@ -1,7 +1,7 @@
 """What members ask of groups of the consumer protocol: heartbeats. Lives on the event loop.
 
-The first heartbeat makes the group; an empty one of the classic protocol becomes one of this, and
-keeps what it has committed. With members it does not: `group.consumer.migration.policy` is `disabled`.
+The first heartbeat makes the group. One of the classic protocol becomes one of this, and keeps what it
+has committed; with members, if `group.consumer.migration.policy` says so.
 
 Source: Apache Kafka, GroupMetadataManager.java (getOrMaybeCreateConsumerGroup).
 """
@@ -18,7 +18,8 @@ from server.groups.coordinator import GroupCoordinator, at_once
 from server.groups.events import Beat
 from server.groups.group_checks import is_empty
 from server.groups.group_entry import GroupEntry
-from server.groups.outcome import Beaten, Outcome
+from server.groups.outcome import Answer, Beaten, Outcome
+from server.groups.protocol_changes import UPGRADES, CannotUpgrade, upgrade
 
 
 class ConsumerCommands:
@@ -36,7 +37,7 @@ class ConsumerCommands:
         entry = self._groups.find(group_id)
         if isinstance(entry, ErrorCode):
             return at_once(Beaten(error_code=entry, message=entry.message))
-        refused = _refused(group_id, entry, beat)
+        refused = self._refused(group_id, entry, beat)
         if refused is not None:
             text = refused
             return at_once(Beaten(error_code=ErrorCode.GROUP_ID_NOT_FOUND, message=text))
@@ -48,27 +49,46 @@ class ConsumerCommands:
         if isinstance(entry.group, ConsumerGroup):
             return entry.group.heartbeat(beat, ticket, now_ms=now_ms)
         group = self._groups.table.new_consumer_group(entry.group.group_id)
+        try:
+            records = () if is_empty(entry.group) else upgrade(entry.group, group, now_ms=now_ms)
+        except CannotUpgrade as error:
+            text = f"{_cannot_upgrade(group.group_id)} {error}."
+            refusal = Beaten(error_code=ErrorCode.GROUP_ID_NOT_FOUND, message=text)
+            return Outcome(answers=(Answer(ticket=ticket, value=refusal),))
+        group.expire(now_ms)
         outcome = group.heartbeat(beat, ticket, now_ms=now_ms)
         if not outcome.records:
             # The member was refused: the group stays what it is.
-            return outcome
+            return replace(outcome, deadline_ms=None)
         was_written = bool(entry.writes) or any(entry.stored())
         tombstones = entry.tombstones() if was_written else ()
+        # Who waits for the others, or for the leader, joins again.
+        waiting = entry.group.abandon(ErrorCode.REBALANCE_IN_PROGRESS)
         entry.group = group
-        return replace(outcome, records=(*tombstones, *outcome.records))
-
-
-def _refused(group_id: str, entry: GroupEntry | None, beat: Beat) -> str | None:
-    """Why there is no such group for the member; None if there is, or it makes one."""
-    if entry is None:
-        return None if beat.member_epoch == JOINING else f"Group {group_id} not found."
-    if isinstance(entry.group, ConsumerGroup):
-        return None
-    if beat.member_epoch != JOINING:
-        return f"Group {group_id} is not a consumer group."
-    if not is_empty(entry.group):
-        return (
-            f"Cannot upgrade classic group {group_id} to consumer group because online upgrade is"
-            " disabled."
+        return replace(
+            outcome,
+            answers=(*waiting.answers, *outcome.answers),
+            records=(*tombstones, *records, *outcome.records),
         )
-    return None
+
+    def _refused(self, group_id: str, entry: GroupEntry | None, beat: Beat) -> str | None:
+        """Why there is no such group for the member; None if there is, or it makes one."""
+        if entry is None:
+            return None if beat.member_epoch == JOINING else f"Group {group_id} not found."
+        if isinstance(entry.group, ConsumerGroup):
+            return None
+        if beat.member_epoch != JOINING:
+            return f"Group {group_id} is not a consumer group."
+        settings = self._groups.table.consumer_settings
+        if is_empty(entry.group):
+            return None
+        if settings.migration_policy not in UPGRADES:
+            return f"{_cannot_upgrade(group_id)} online upgrade is disabled."
+        if entry.group.members_count > settings.size_max:
+            text = "the group size exceeds the consumer group maximum size."
+            return f"{_cannot_upgrade(group_id)} {text}"
+        return None
+
+
+def _cannot_upgrade(group_id: str) -> str:
+    return f"Cannot upgrade classic group {group_id} to consumer group because"

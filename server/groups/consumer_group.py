@@ -67,6 +67,8 @@ class ConsumerSettings:
     size_max: int
     assignors: tuple[str, ...]
     """The names of those that members may ask for; the first one is the default."""
+    migration_policy: str = "bidirectional"
+    """Which way a group with members may change its protocol."""
 
 
 class ConsumerGroupState(enum.Enum):
@@ -85,9 +87,9 @@ class ConsumerGroup:
     """What clients call this type of group."""
 
     __slots__ = (
+        "_debts",
         "_records",
         "_revision",
-        "_revocations",
         "_sessions",
         "_settings",
         "_step",
@@ -115,8 +117,9 @@ class ConsumerGroup:
         """Of the topics, when they were last looked at."""
         self._sessions: dict[str, int] = {}
         """By member id, until when it must have been heard of."""
-        self._revocations: dict[str, int] = {}
-        """By member id, until when it must have given up what it has to."""
+        self._debts: dict[str, int] = {}
+        """By member id, until when it must have done what it owes: given up partitions, or, where it
+        speaks the classic protocol, joined again or asked for its assignment."""
         # What the present step owes
         self._step = Step()
         self._records: list[GroupRecord] = []
@@ -300,11 +303,14 @@ class ConsumerGroup:
 
     def _await_revocation(self, member: ConsumerMember, now_ms: int) -> None:
         """Begin to count how long a member takes to give up what it must, or stop."""
-        if member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._revocations.pop(member.member_id, None)
-            return
-        due_ms = now_ms + member.rebalance_timeout_ms
-        self._revocations[member.member_id] = due_ms
+        self._debts.pop(member.member_id, None)
+        # One of the classic protocol joins again for that, and that is counted.
+        if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+            self._owes(member, now_ms)
+
+    def _owes(self, member: ConsumerMember, now_ms: int) -> None:
+        """Give a member its rebalance timeout to do what is waited for."""
+        due_ms = self._debts[member.member_id] = now_ms + member.rebalance_timeout_ms
         self._step.look_again(due_ms)
 
     # Leaving.
@@ -316,28 +322,28 @@ class ConsumerGroup:
             return member
         if beat.member_epoch == AWAY:
             self._write(current_record(self.group_id, replace(member, epoch=AWAY, revoking={})))
-            self._revocations.pop(member.member_id, None)
+            self._debts.pop(member.member_id, None)
         else:
             self._fence([member], f"{member.member_id} left")
         return Beaten(member_id=member.member_id, member_epoch=beat.member_epoch)
 
     def leave(self, leaving: Iterable[Leave], ticket: Ticket, *, now_ms: int) -> Outcome:
-        """Send static members away, as an operator asks with LeaveGroup; members leave with a
-        heartbeat, and are nobody to the requests of the classic protocol."""
-        found = [
-            self.data.static_member(each.instance_id)
-            if each.member_id == NO_MEMBER and each.instance_id is not None
-            else None
-            for each in leaving
-        ]
+        """Let members of the classic protocol go, or static ones, as an operator asks; others leave
+        with a heartbeat."""
+        found = [self._leaving(each) for each in leaving]
         gone = list({each.member_id: each for each in found if each is not None}.values())
         if gone:
-            names = some_of(each.instance_id or "" for each in gone)
-            self._fence(gone, f"{names} was sent away")
+            self._fence(gone, f"{some_of(each.member_id for each in gone)} left")
         unknown = ErrorCode.UNKNOWN_MEMBER_ID
         codes = tuple(unknown if each is None else ErrorCode.NONE for each in found)
         self._step.answer(ticket, Left(error_codes=codes))
         return self._outcome()
+
+    def _leaving(self, leave: Leave) -> ConsumerMember | None:
+        if leave.member_id == NO_MEMBER:
+            return self.data.static_member(leave.instance_id or "")
+        member = self.data.members.get(leave.member_id)
+        return member if member is not None and member.classic is not None else None
 
     def _fence(self, members: Iterable[ConsumerMember], reason: str) -> None:
         """Forget members; what they had is free, and the next heartbeat has it shared out."""
@@ -351,7 +357,7 @@ class ConsumerGroup:
         for record in member_is_gone(self.group_id, member_id):
             self._write(record)
         self._sessions.pop(member_id, None)
-        self._revocations.pop(member_id, None)
+        self._debts.pop(member_id, None)
 
     # Time.
 
@@ -361,11 +367,11 @@ class ConsumerGroup:
         self._step.forget_deadline()
         for member in self.data.members.values():
             if member.member_id not in self._sessions:
-                self._sessions[member.member_id] = now_ms + self._settings.session_timeout_ms
+                self._sessions[member.member_id] = now_ms + self._session_ms(member)
                 self._await_revocation(member, now_ms)
         self._fence_late(self._sessions, "fell silent", now_ms)
-        self._fence_late(self._revocations, "did not give up its partitions", now_ms)
-        for due_ms in (*self._sessions.values(), *self._revocations.values()):
+        self._fence_late(self._debts, "took too long to rebalance", now_ms)
+        for due_ms in (*self._sessions.values(), *self._debts.values()):
             self._step.look_again(due_ms)
         return self._outcome()
 
@@ -376,8 +382,15 @@ class ConsumerGroup:
             self._fence(members, f"{some_of(late)} {what}")
 
     def _lives(self, member_id: str, now_ms: int) -> None:
-        due_ms = self._sessions[member_id] = now_ms + self._settings.session_timeout_ms
+        session_ms = self._session_ms(self.data.members[member_id])
+        due_ms = self._sessions[member_id] = now_ms + session_ms
         self._step.look_again(due_ms)
+
+    def _session_ms(self, member: ConsumerMember) -> int:
+        """A member of the classic protocol has said how long its session is."""
+        if member.classic is not None:
+            return member.classic.session_timeout_ms
+        return self._settings.session_timeout_ms
 
     # What a step owes.
 

@@ -16,6 +16,7 @@ from typing import Self
 
 from server.groups.assignors import Assignment
 from server.groups.events import Beat
+from server.groups.member import ClassicMember
 
 JOINING, LEAVING, AWAY = 0, -1, -2
 """Epochs that a member says: it joins, leaves for good, or, static, leaves to come back."""
@@ -52,6 +53,8 @@ class ConsumerMember:
     """What names it is subscribed to must match, besides; empty: none."""
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
+    classic: ClassicMember | None = None
+    """It speaks the classic protocol; None: the consumer protocol."""
     # What it was given
     epoch: int = JOINING
     previous_epoch: int = JOINING
@@ -76,6 +79,7 @@ class ConsumerMember:
             if says_timeout
             else self.rebalance_timeout_ms,
             server_assignor=beat.server_assignor or self.server_assignor,
+            classic=beat.classic,
         )
 
     def at(self, epoch: int) -> Self:

@@ -15,6 +15,8 @@ from itertools import zip_longest
 
 from protocol.consumer_group_records import (
     AssignedTopic,
+    ClassicMemberMetadata,
+    ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -30,8 +32,10 @@ from protocol.consumer_group_records import (
     OwnedTopic,
 )
 from protocol.group_records import GroupRecord
+from protocol.schema import copied
 from server.groups.assignors import Assignment
 from server.groups.consumer_member import ConsumerMember, Holding, MemberState
+from server.groups.member import ClassicMember, MemberProtocol
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
@@ -71,6 +75,7 @@ def subscription_record(group_id: str, member: ConsumerMember) -> GroupRecord:
         subscribed_topic_regex=member.regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
+        classic_member_metadata=None if member.classic is None else _metadata(member.classic),
     )
     key = ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id)
     return GroupRecord(key, value)
@@ -127,6 +132,7 @@ def with_subscription(
         regex=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         server_assignor=value.server_assignor,
+        classic=_classic(value.classic_member_metadata),
     )
 
 
@@ -146,6 +152,25 @@ def with_current(
 
 def target_of(value: ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
     return {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions}
+
+
+def _metadata(classic: ClassicMember) -> ClassicMemberMetadata:
+    protocols = (ClassicProtocol(name=p.name, metadata=p.metadata) for p in classic.protocols)
+    return ClassicMemberMetadata(
+        session_timeout_ms=classic.session_timeout_ms, supported_protocols=tuple(protocols)
+    )
+
+
+def _classic(metadata: ClassicMemberMetadata | None) -> ClassicMember | None:
+    if metadata is None:
+        return None
+    return ClassicMember(
+        session_timeout_ms=metadata.session_timeout_ms,
+        protocols=tuple(
+            MemberProtocol(each.name, copied(each.metadata))
+            for each in metadata.supported_protocols
+        ),
+    )
 
 
 def _owned(holding: Holding) -> tuple[OwnedTopic, ...]:

@@ -35,6 +35,7 @@ from server.groups.group_entry import AnyGroup, GroupEntry, refused
 from server.groups.group_table import GroupTable
 from server.groups.member import NO_MEMBER
 from server.groups.outcome import Answer, Beaten, Joined, Left, Outcome, Synced
+from server.groups.protocol_changes import DOWNGRADES, downgrade, may_downgrade
 from server.topics import Topics
 from storage.errors import StorageError
 
@@ -83,17 +84,13 @@ class GroupCoordinator:
         if not isinstance(entry, GroupEntry):
             code = entry or ErrorCode.UNKNOWN_MEMBER_ID
             return at_once(Joined(error_code=code, member_id=join.member_id))
-        group, now_ms = self._classic(entry), self.table.now_ms()
-        if group is None:
-            return at_once(Joined(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        group, now_ms = self._joined(entry), self.table.now_ms()
         return self.step(entry, lambda ticket: group.join(join, ticket, now_ms=now_ms), Joined)
 
-    def _classic(self, entry: GroupEntry) -> Group | None:
+    def _joined(self, entry: GroupEntry) -> AnyGroup:
         """The group for a member of the classic protocol; one of the other that has no members
-        becomes one of this, keeping what it has committed. None: it has members."""
-        if isinstance(entry.group, ConsumerGroup):
-            if entry.group.data.members:
-                return None
+        becomes one of this, keeping what it has committed."""
+        if isinstance(entry.group, ConsumerGroup) and not entry.group.data.members:
             tombstones = entry.tombstones()
             entry.group = self.table.new_classic_group(entry.group.group_id)
             self._write(entry, tombstones)
@@ -105,8 +102,6 @@ class GroupCoordinator:
         if not isinstance(entry, GroupEntry):
             return at_once(Synced(error_code=entry or ErrorCode.UNKNOWN_MEMBER_ID))
         group, now_ms = entry.group, self.table.now_ms()
-        if isinstance(group, ConsumerGroup):
-            return at_once(Synced(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
         return self.step(entry, lambda ticket: group.sync(sync, ticket, now_ms=now_ms), Synced)
 
     def heartbeat(
@@ -119,10 +114,12 @@ class GroupCoordinator:
             return ErrorCode.NONE
         if not isinstance(entry, GroupEntry):
             return entry or ErrorCode.UNKNOWN_MEMBER_ID
-        if isinstance(entry.group, ConsumerGroup):
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        now_ms = self.table.now_ms()
-        return entry.group.heartbeat(member_id, instance_id, generation, now_ms=now_ms)
+        group, now_ms = entry.group, self.table.now_ms()
+        if isinstance(group, Group):
+            return group.heartbeat(member_id, instance_id, generation, now_ms=now_ms)
+        code, outcome = group.classic_heartbeat(member_id, instance_id, generation, now_ms=now_ms)
+        self._owed(entry, outcome)
+        return code
 
     def leave(self, group_id: str, leaving: Sequence[Leave]) -> Awaitable[Left] | ErrorCode:
         """Let members go; an error for the whole request."""
@@ -217,6 +214,7 @@ class GroupCoordinator:
 
     def _owed(self, entry: GroupEntry, outcome: Outcome) -> None:
         """Do what a step owes."""
+        outcome = self._downgraded(entry, outcome)
         for note in outcome.notes:
             # It is in the words of clients.
             shown = note if note.isprintable() else repr(note)
@@ -227,6 +225,24 @@ class GroupCoordinator:
             self._write(entry, outcome.records)
         if not entry.writes:
             self._settled(entry)
+
+    def _downgraded(self, entry: GroupEntry, outcome: Outcome) -> Outcome:
+        """What is owed, where the step has left only members of the classic protocol."""
+        group = entry.group
+        policy = self.table.consumer_settings.migration_policy
+        if isinstance(group, Group) or not outcome.records or policy not in DOWNGRADES:
+            return outcome
+        if not may_downgrade(group) or group.members_count > self.table.settings.size_max:
+            return outcome
+        tombstones = entry.tombstones()
+        entry.group = self.table.new_classic_group(group.group_id)
+        further = downgrade(group, entry.group, now_ms=self.table.now_ms())
+        return Outcome(
+            answers=outcome.answers,
+            records=(*outcome.records, *tombstones, *further.records),
+            deadline_ms=further.deadline_ms,
+            notes=(*outcome.notes, *further.notes),
+        )
 
     def _write(self, entry: GroupEntry, records: Sequence[GroupRecord]) -> None:
         entry.writes += 1
@@ -298,6 +314,7 @@ def coordinator_of(
         heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         size_max=config.group_consumer_max_size,
         assignors=config.group_consumer_assignors,
+        migration_policy=config.group_consumer_migration_policy,
     )
     table = GroupTable(topic, settings, clock, consumer_settings=consumer_settings, topics=topics)
     return GroupCoordinator(topic, table)

@@ -44,7 +44,7 @@ def _joining_static(group: ConsumerState, beat: Beat) -> ConsumerMember | Beaten
         return group.members.get(beat.member_id) or ConsumerMember(member_id=beat.member_id)
     if member.member_id == beat.member_id and member.epoch != AWAY:
         return member
-    if member.epoch != AWAY:
+    if member.epoch != AWAY and member.classic is None and beat.classic is None:
         text = (
             f"Static member {beat.member_id} with instance id {beat.instance_id} cannot join the"
             f" group because the instance id is owned by {member.member_id} member."

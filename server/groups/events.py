@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from server.groups.assignors import Assignment
-from server.groups.member import MemberProtocol
+from server.groups.member import ClassicMember, MemberProtocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,8 @@ class Beat:
     """What the member has."""
     client_id: str = ""
     client_host: str = ""
+    classic: ClassicMember | None = None
+    """It was a JoinGroup: the member speaks the classic protocol."""
 
     @property
     def is_full(self) -> bool:

@@ -235,6 +235,13 @@ class Group:
         else:
             self._prepare_rebalance(now_ms, reason)
 
+    def rebalance(self, reason: str, *, now_ms: int) -> Outcome:
+        """Ask everybody to join again, and write the group as it is."""
+        self._prepare_rebalance(now_ms, reason)
+        self._step.write()
+        self._look_at_all_deadlines()
+        return self._outcome()
+
     def _prepare_rebalance(self, now_ms: int, reason: str) -> None:
         """Ask everybody to join again."""
         self._step.note(f"rebalances after generation {self.generation}: {reason}")

@@ -72,9 +72,11 @@ def _consumer_commit_error(
     member = group.data.members.get(claim.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
+    is_current = claim.generation == member.epoch
+    if member.classic is not None:
+        return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
     if not claim.knows_epochs:
         return ErrorCode.UNSUPPORTED_VERSION
-    is_current = claim.generation == member.epoch
     if is_current or _has_had_since(member, group, claim.generation, parts):
         return ErrorCode.NONE
     return ErrorCode.STALE_MEMBER_EPOCH

@@ -24,10 +24,12 @@ from protocol.group_records import (
 )
 from server.groups.committed_offsets import CommittedOffsets
 from server.groups.consumer_group import ConsumerGroup
+from server.groups.consumer_records import member_is_gone
 from server.groups.group import Group, GroupState
+from server.groups.mixed_group import MixedGroup
 from server.groups.outcome import Answer, Beaten, Joined, Left, Synced, Value
 
-AnyGroup = Group | ConsumerGroup
+AnyGroup = Group | MixedGroup
 """Of the classic protocol, or of the consumer protocol."""
 
 
@@ -80,10 +82,12 @@ class GroupEntry:
             del self._stored[key]
 
     def tombstones(self) -> tuple[GroupRecord, ...]:
-        """The records that delete the group itself, which has no members."""
+        """The records that delete the group itself."""
         group_id = self.group.group_id
         keys: set[GroupKey] = {record.key for record in self.stored()}
         if isinstance(self.group, ConsumerGroup):
+            for member_id in self.group.data.members:
+                keys |= {record.key for record in member_is_gone(group_id, member_id)}
             keys.add(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id))
             keys.add(ConsumerGroupMetadataKey(group_id=group_id))
         else:

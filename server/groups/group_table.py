@@ -11,11 +11,12 @@ from protocol.group_records import GroupMetadataValue
 from server.clock import Clock
 from server.coordinator_topic import CoordinatorTopic
 from server.groups.committed_offsets import CommittedOffsets
-from server.groups.consumer_group import ConsumerGroup, ConsumerSettings
+from server.groups.consumer_group import ConsumerSettings
 from server.groups.consumer_state import state_of
 from server.groups.group import Group, GroupSettings
 from server.groups.group_entry import AnyGroup, GroupEntry
 from server.groups.loading import LoadedPartition, load_partition
+from server.groups.mixed_group import MixedGroup
 from server.groups.stored_group import restored
 from server.groups.topic_catalog import TopicCatalog
 from server.partition_loads import PartitionLoads
@@ -28,14 +29,14 @@ class GroupTable:
 
     __slots__ = (
         "_clock",
-        "_consumer_settings",
         "_entries",
-        "_settings",
         "_step_ms",
         "_topic",
         "_topics",
         "_waiting",
+        "consumer_settings",
         "loads",
+        "settings",
     )
 
     def __init__(
@@ -50,8 +51,8 @@ class GroupTable:
         # Constant after construction
         self._topic = topic
         self._topics = topics
-        self._settings = settings
-        self._consumer_settings = consumer_settings
+        self.settings = settings
+        self.consumer_settings = consumer_settings
         self._clock = clock
         self._step_ms = clock.now_ms() - round(clock.monotonic() * 1000)
         # State
@@ -143,16 +144,16 @@ class GroupTable:
             return self.new_classic_group(group_id)
         for record in records:
             if isinstance(record.value, GroupMetadataValue):
-                return restored(group_id, record.value, self._settings, now_ms=now_ms)
-        return ConsumerGroup(group_id, self._consumer_settings, self._topics, state_of(records))
+                return restored(group_id, record.value, self.settings, now_ms=now_ms)
+        return MixedGroup(group_id, self.consumer_settings, self._topics, state_of(records))
 
     def new_classic_group(self, group_id: str) -> Group:
         """One that nothing is known of but its name."""
-        return Group(group_id, self._settings, now_ms=self.now_ms())
+        return Group(group_id, self.settings, now_ms=self.now_ms())
 
-    def new_consumer_group(self, group_id: str) -> ConsumerGroup:
+    def new_consumer_group(self, group_id: str) -> MixedGroup:
         """The same, of the consumer protocol."""
-        return ConsumerGroup(group_id, self._consumer_settings, self._topics)
+        return MixedGroup(group_id, self.consumer_settings, self._topics)
 
     def _new_entry(self, group_id: str, offsets: CommittedOffsets) -> GroupEntry:
         return GroupEntry(self.new_classic_group(group_id), offsets)

@@ -25,6 +25,14 @@ class MemberProtocol:
     metadata: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicMember:
+    """What a member of the classic protocol has said, that is in a group of the consumer protocol."""
+
+    session_timeout_ms: int
+    protocols: tuple[MemberProtocol, ...]
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
 class Member:
     """A member. Its group changes it, nobody else."""

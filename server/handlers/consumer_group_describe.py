@@ -23,8 +23,8 @@ from server.groups import assignors
 from server.groups.consumer_group import ConsumerGroup
 from server.groups.consumer_member import ConsumerMember
 
-CONSUMER_MEMBER = 1
-"""The type of a member that speaks the consumer protocol."""
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+"""The types of members, by the protocol that they speak."""
 
 
 async def handle(
@@ -81,7 +81,7 @@ def _member(member: ConsumerMember, group: ConsumerGroup) -> Member:
         subscribed_topic_regex=member.regex,
         assignment=_assignment(member.assignment, group),
         target_assignment=_assignment(target, group),
-        member_type=CONSUMER_MEMBER,
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
     )
 
 

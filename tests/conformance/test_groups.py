@@ -103,6 +103,47 @@ def test_three_members_come_and_go_and_die_and_the_broker_dies_too(
 
 
 @pytest.mark.parametrize(
+    ("client", "properties"),
+    [
+        pytest.param("confluent-kafka", {}, id="confluent-kafka"),
+        pytest.param("confluent-kafka", COOPERATIVE, id="confluent-kafka-cooperative"),
+        pytest.param("java-4.3", {}, id="java-4.3"),
+        pytest.param("java-4.3", JAVA_COOPERATIVE, id="java-4.3-cooperative"),
+    ],
+)
+def test_members_move_to_the_consumer_protocol_and_back_one_by_one(
+    group_broker: BrokerProcess,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    client: str,
+    properties: dict[str, str],
+) -> None:
+    with run_of(group_broker, tmp_path, client, f"moves-{request.node.callspec.id}") as run:
+        run.write()
+        old = [run.start(properties), run.start(properties)]
+        run.until_all_work(*old)
+
+        new = [run.start(CONSUMER_PROTOCOL)]
+        run.until_all_work(*old, *new)
+        old[0].leave()
+        group_broker.kill()
+        group_broker.start()
+        run.until_all_work(old[1], *new)
+        new.append(run.start(CONSUMER_PROTOCOL))
+        old[1].leave()
+        run.until_all_work(*new)
+
+        back = run.start(properties)
+        run.until_all_work(*new, back)
+        for member in new:
+            member.leave()
+        run.until_all_work(back)
+        run.stop_writing()
+        run.until_all_is_handled()
+        back.leave()
+
+
+@pytest.mark.parametrize(
     "client", ["confluent-kafka", "kafka-python", "aiokafka", "java-4.3", "franz-go"]
 )
 def test_a_static_member_comes_back_and_nobody_rebalances(

@@ -5,15 +5,23 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field, replace
 
+from protocol.consumer_protocol import (
+    Subscription,
+    TopicPartitions,
+    decode_assignment,
+    write,
+)
 from protocol.coordinator_records import write_key, write_value
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupKey, GroupRecord, read_record
 from server.groups.assignors import Assignment
-from server.groups.consumer_group import ConsumerGroup, ConsumerSettings
+from server.groups.consumer_group import ConsumerSettings
 from server.groups.consumer_member import AWAY, JOINING, LEAVING
 from server.groups.consumer_state import ConsumerState, state_of
-from server.groups.events import Beat, Leave
-from server.groups.outcome import Beaten, Left, Outcome
+from server.groups.events import Beat, Join, Leave, Sync
+from server.groups.member import MemberProtocol
+from server.groups.mixed_group import MixedGroup
+from server.groups.outcome import Beaten, Joined, Left, Outcome, Synced, Value
 
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 20_000
@@ -151,6 +159,112 @@ class ConsumerClient:
         return self.leave(AWAY)
 
 
+@dataclass(eq=False)
+class ClassicClient:
+    """A client of the classic protocol in the same group."""
+
+    world: ConsumerWorld
+    member_id: str
+    topics: tuple[str, ...] = ("t",)
+    regex: str | None = None
+    instance_id: str | None = None
+    is_eager: bool = False
+    """It gives everything up before it joins."""
+    generation: int = -1
+    owned: set[Part] = field(default_factory=set)
+    revokes_slowly: bool = False
+    """It does not join, though it should, as long as this is so."""
+    has_joined: bool = False
+    revision: int = -1
+    """Of the topics, as far as it knows: it looks at them itself, as clients of this protocol do."""
+    code: ErrorCode = ErrorCode.NONE
+
+    @property
+    def has_failed(self) -> bool:
+        return self.code in FATAL
+
+    def beat(self, *, is_lost: bool = False) -> Joined:
+        """Live, or join and sync; lost, the client does not hear the answer to its JoinGroup."""
+        if self.has_joined:
+            self._live()
+        self.has_joined &= self.revision == self.world.topics.revision
+        if self.has_joined or self.revokes_slowly:
+            return Joined()
+        if self.is_eager:
+            self.owned = set()
+        joined = self._join()
+        self.code = joined.error_code
+        if joined.error_code:
+            self.owned = set()
+        elif not is_lost:
+            self.generation, self.revision = joined.generation, self.world.topics.revision
+            self._sync()
+        return joined
+
+    def _live(self) -> None:
+        code, outcome = self.world.group.classic_heartbeat(
+            self.member_id, self.instance_id, self.generation, now_ms=self.world.now_ms
+        )
+        self.world.owed(outcome)
+        self._heard(code)
+
+    def _heard(self, code: ErrorCode) -> None:
+        self.has_joined = code is ErrorCode.NONE
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            self.owned = set()
+
+    def _join(self) -> Joined:
+        known = {topic.id: topic.name for topic in self.world.topics.all()}
+        owned = {part for part in self.owned if part[0] in known}
+        parts = assignment_of(owned)
+        subscription = Subscription(
+            topics=self.topics,
+            owned_partitions=tuple(
+                TopicPartitions(topic=known[topic], partitions=tuple(numbers))
+                for topic, numbers in parts.items()
+            ),
+        )
+        join = Join(
+            member_id=self.member_id,
+            new_member_id=self.member_id,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            protocol_type="consumer",
+            protocols=(MemberProtocol("range", write(subscription)),),
+        )
+        value = self.world.answered(self.world.group.join(join, self, now_ms=self.world.now_ms))
+        assert isinstance(value, Joined)
+        return value
+
+    def _sync(self) -> None:
+        sync = Sync(member_id=self.member_id, generation=self.generation, assignments={})
+        value = self.world.answered(self.world.group.sync(sync, self, now_ms=self.world.now_ms))
+        assert isinstance(value, Synced)
+        self._heard(value.error_code)
+        if value.error_code:
+            return
+        topics = self.world.topics
+        assigned = decode_assignment(value.assignment).assigned_partitions
+        before, self.owned = (
+            self.owned,
+            {
+                (topic.id, number)
+                for each in assigned
+                if (topic := topics.get(each.topic)) is not None
+                for number in each.partitions
+            },
+        )
+        # A cooperative member that has given something up joins again to say so.
+        self.has_joined = self.is_eager or before <= self.owned
+
+    def subscribe(self, *topics: str, regex: str | None = None) -> None:
+        self.topics, self.has_joined = topics, False
+
+    def leave(self) -> None:
+        self.owned = set()
+        self.world.send_away(Leave(member_id=self.member_id))
+
+
 @dataclass
 class ConsumerWorld:
     """A group whose records are kept, and whose time is ours."""
@@ -165,32 +279,37 @@ class ConsumerWorld:
     records: list[GroupRecord] = field(default_factory=list)
     """Of the last step."""
     notes: list[str] = field(default_factory=list)
-    clients: list[ConsumerClient] = field(default_factory=list)
+    clients: list[ConsumerClient | ClassicClient] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.settings = replace(CONSUMER_SETTINGS, size_max=self.size_max, assignors=self.assignors)
-        self.group = ConsumerGroup("group", self.settings, self.topics)
+        self.group = MixedGroup("group", self.settings, self.topics)
 
     def client(self, **settings: object) -> ConsumerClient:
         client = ConsumerClient(self, f"m{len(self.clients)}", **settings)  # type: ignore[arg-type]
         self.clients.append(client)
         return client
 
+    def classic_client(self, **settings: object) -> ClassicClient:
+        client = ClassicClient(self, f"c{len(self.clients)}", **settings)  # type: ignore[arg-type]
+        self.clients.append(client)
+        return client
+
     def beat(self, beat: Beat) -> Beaten:
-        ticket = object()
-        outcome = self.group.heartbeat(beat, ticket, now_ms=self.now_ms)
+        value = self.answered(self.group.heartbeat(beat, self, now_ms=self.now_ms))
+        assert isinstance(value, Beaten)
+        return value
+
+    def answered(self, outcome: Outcome) -> Value:
+        """The answer of a step, which comes at once."""
         self.owed(outcome)
         (answer,) = outcome.answers
-        assert answer.ticket is ticket
-        assert isinstance(answer.value, Beaten)
         return answer.value
 
     def send_away(self, *leaving: Leave) -> tuple[ErrorCode, ...]:
-        outcome = self.group.leave(leaving, object(), now_ms=self.now_ms)
-        self.owed(outcome)
-        (answer,) = outcome.answers
-        assert isinstance(answer.value, Left)
-        return answer.value.error_codes
+        value = self.answered(self.group.leave(leaving, self, now_ms=self.now_ms))
+        assert isinstance(value, Left)
+        return value.error_codes
 
     def owed(self, outcome: Outcome) -> None:
         """Keep a step's records, as bytes would come back."""
@@ -217,10 +336,10 @@ class ConsumerWorld:
     def restart(self) -> None:
         """The broker dies, and comes back with what it has written."""
         data = state_of(self.stored.values())
-        self.group = ConsumerGroup("group", self.settings, self.topics, data)
+        self.group = MixedGroup("group", self.settings, self.topics, data)
         self.owed(self.group.expire(self.now_ms))
 
-    def settle(self, *clients: ConsumerClient) -> None:
+    def settle(self, *clients: ConsumerClient | ClassicClient) -> None:
         """Let these beat until they have all that they shall have."""
         for _ in range(2 * len(clients) + 4):
             for client in clients:

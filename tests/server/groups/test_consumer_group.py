@@ -94,7 +94,7 @@ def test_who_does_not_give_up_in_time_is_fenced() -> None:
     assert list(world.group.data.members) == ["m1"]
     assert numbers(second) == [0, 1, 2, 3]
     assert first.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert any("did not give up its partitions" in note for note in world.notes)
+    assert any("took too long to rebalance" in note for note in world.notes)
 
 
 def test_who_falls_silent_is_fenced_and_its_partitions_go_to_the_others() -> None:

@@ -29,6 +29,7 @@ from tests.harness.consumer_world import (
     BEAT_MS,
     REBALANCE_TIMEOUT_MS,
     SESSION_TIMEOUT_MS,
+    ClassicClient,
     ConsumerClient,
     ConsumerWorld,
     told_of,
@@ -51,7 +52,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = ConsumerWorld()
-        self.living: list[ConsumerClient] = []
+        self.living: list[ConsumerClient | ClassicClient] = []
         self.epochs: dict[str, int] = {}
         self.group_epoch = 0
 
@@ -82,12 +83,25 @@ class ConsumerGroupModel(RuleBasedStateMachine):
             if client.beat().error_code == ErrorCode.NONE:
                 self.living.append(client)
 
+    @rule(
+        count=st.integers(1, 2),
+        topics=st.sampled_from([("a",), ("a", "b"), ("c",)]),
+        is_eager=st.booleans(),
+    )
+    def some_of_the_classic_protocol_come(
+        self, count: int, topics: tuple[str, ...], is_eager: bool
+    ) -> None:
+        for _ in range(count):
+            client = self.world.classic_client(topics=topics, is_eager=is_eager)
+            if client.beat().error_code == ErrorCode.NONE:
+                self.living.append(client)
+
     @precondition(lambda self: self.living)
     @rule(data=st.data(), is_lost=st.booleans())
     def somebody_beats(self, data: st.DataObject, is_lost: bool) -> None:
         self._beats(data.draw(st.sampled_from(self.living)), is_lost=is_lost)
 
-    def _beats(self, client: ConsumerClient, *, is_lost: bool = False) -> None:
+    def _beats(self, client: ConsumerClient | ClassicClient, *, is_lost: bool = False) -> None:
         client.beat(is_lost=is_lost)
         if client.has_failed:
             self.living.remove(client)
@@ -127,7 +141,8 @@ class ConsumerGroupModel(RuleBasedStateMachine):
     @precondition(lambda self: any(client.instance_id for client in self.living))
     @rule(data=st.data(), comes_back=st.booleans())
     def a_static_member_goes_away(self, data: st.DataObject, comes_back: bool) -> None:
-        static = [client for client in self.living if client.instance_id]
+        consumers = [client for client in self.living if isinstance(client, ConsumerClient)]
+        static = [client for client in consumers if client.instance_id]
         client = data.draw(st.sampled_from(static))
         client.goes_away()
         self.living.remove(client)
@@ -203,7 +218,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
             m.regex for m in group.data.members.values() if m.regex
         }
         assert group._sessions.keys() == members
-        assert group._revocations.keys() <= members
+        assert group._debts.keys() <= members
 
     def teardown(self) -> None:
         world = self.world
