@@ -241,6 +241,8 @@ class ConsumerGroup:
         return bool(changed)
 
     def _forget_unused_regexes(self) -> None:
+        if not self.data.regexes:
+            return
         used = {member.regex for member in self.data.members.values()}
         for regex in self.data.regexes.keys() - used:
             self._write(regex_is_gone(self.group_id, regex))

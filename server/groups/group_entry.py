@@ -42,6 +42,8 @@ class GroupEntry:
     _stored: dict[GroupKey, tuple[int, GroupValue | None]] = field(default_factory=dict)
     """The group's last durable record of each key, with where in the log it is. A tombstone is kept
     as long as something of the group is being written, which may be older."""
+    _tombstones: set[GroupKey] = field(default_factory=set)
+    """The keys of those that are tombstones."""
     writes: int = 0
     """So many of the group's own records are appended and not durable yet."""
     commits: int = 0
@@ -74,12 +76,16 @@ class GroupEntry:
             known_offset, _ = self._stored.get(record.key, (-1, None))
             if not isinstance(record.key, OffsetCommitKey) and offset > known_offset:
                 self._stored[record.key] = offset, record.value
+                if record.value is None:
+                    self._tombstones.add(record.key)
+                else:
+                    self._tombstones.discard(record.key)
 
     def forget_tombstones(self) -> None:
         """To be called when nothing of the group is being written."""
-        gone = [key for key, (_, value) in self._stored.items() if value is None]
-        for key in gone:
+        for key in self._tombstones:
             del self._stored[key]
+        self._tombstones.clear()
 
     def tombstones(self) -> tuple[GroupRecord, ...]:
         """The records that delete the group itself."""

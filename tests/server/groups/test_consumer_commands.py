@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from protocol.error_codes import ErrorCode
+from server.groups.committed_offsets import OffsetExpiry
 from server.groups.consumer_group import ConsumerGroup
 from server.groups.events import Beat, Join, Leave
 from server.groups.group import Group
-from server.groups.group_checks import Claim
+from server.groups.group_checks import Claim, offset_expiry
+from server.groups.group_entry import AnyGroup
 from server.groups.member import MemberProtocol
 from server.groups.outcome import Beaten
 from tests.harness.faulty_fs import FaultyFileSystem
@@ -37,9 +39,9 @@ async def beaten(served: ServedBroker, beat: Beat, group_id: str = "g") -> Beate
     return await (await served.broker.consumer_groups.heartbeat(group_id, beat))
 
 
-def group_of(served: ServedBroker, group_id: str = "g") -> ConsumerGroup | Group:
+def group_of(served: ServedBroker, group_id: str = "g") -> AnyGroup:
     group = served.broker.groups.describe(group_id)
-    assert isinstance(group, ConsumerGroup | Group), group
+    assert isinstance(group, AnyGroup), group
     return group
 
 
@@ -169,6 +171,14 @@ async def test_a_commit_at_an_older_epoch_counts_for_what_the_member_has_had_sin
         assert await offsets.commit("g", old, [commit(0, group="g")]) == ErrorCode.NONE
         refused = await offsets.commit("g", old, [commit(1, group="g")])
         assert refused == ErrorCode.STALE_MEMBER_EPOCH
+
+
+async def test_offsets_expire_but_for_topics_that_a_member_is_subscribed_to(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **AT_ONCE) as served:
+        await beaten(served, JOIN)
+        assert offset_expiry(group_of(served)) == OffsetExpiry(subscribed=frozenset({"t"}))
+        await beaten(served, at(-1))
+        assert offset_expiry(group_of(served)) == OffsetExpiry()
 
 
 async def test_offsets_of_subscribed_topics_are_not_deleted(tmp_path: Path) -> None:
