@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
+from protocol.consumer_protocol import PROTOCOL_TYPE, Subscription, write
 from protocol.error_codes import ErrorCode
 from server.groups.consumer_commands import ConsumerCommands
 from server.groups.consumer_group import ConsumerGroup
 from server.groups.consumer_member import JOINING, LEAVING
 from server.groups.consumer_state import ConsumerState
 from server.groups.coordinator import GroupCoordinator
-from server.groups.events import Beat
+from server.groups.events import Beat, Join, Leave
+from server.groups.member import MemberProtocol
 from tests.harness.consumer_world import (
     REBALANCE_TIMEOUT_MS,
     FakeTopics,
@@ -22,6 +24,8 @@ from tests.harness.consumer_world import (
 )
 
 GROUP = "consumers"
+WHATS = ("come", "beat", "beat", "beat", "go", "grow", "delete", "classic")
+CLASSIC = "classic"
 NOTHING = told_of(ConsumerState())
 
 
@@ -39,6 +43,7 @@ class ConsumerGroupOnDisk:
         self._epochs: dict[str, int] = {}
         self._owned: dict[str, set[Part]] = {}
         self._count = 0
+        self._has_classic_member = False
         self._is_being_deleted = False
         self.told: Told = NOTHING
 
@@ -53,23 +58,45 @@ class ConsumerGroupOnDisk:
     async def step(self, members_max: int) -> None:
         """Something happens to the group."""
         members = sorted(self._epochs)
-        what = self._random.choice(("come", "beat", "beat", "beat", "go", "grow", "delete"))
+        what = self._random.choice(WHATS)
         if what == "grow":
             self._topics.put("t", self._topics.revision + 1)
         elif what == "come" and len(members) < members_max:
             self._count += 1
             await self._beat(f"consumer-{self._count}", JOINING)
+        elif members and what == "classic":
+            await self._classic_member_comes_or_goes()
         elif members and what == "go":
             await self._beat(self._random.choice(members), LEAVING)
         elif members:
             member = self._random.choice(members)
             await self._beat(member, self._epochs[member])
-        elif what == "delete":
+        elif what == "delete" and not self._has_classic_member:
             self._is_being_deleted = True
             deleted = await self._groups.delete(GROUP)
             assert deleted in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND)
             self._is_being_deleted = False
         self.told = self.will_tell
+
+    async def _classic_member_comes_or_goes(self) -> None:
+        """One member of the classic protocol, among the others."""
+        if self._has_classic_member:
+            left = self._groups.leave(GROUP, [Leave(member_id=CLASSIC)])
+            assert not isinstance(left, ErrorCode)
+            assert (await left).error_codes == (ErrorCode.NONE,)
+        else:
+            subscription = write(Subscription(topics=("t",)))
+            join = Join(
+                member_id="",
+                new_member_id=CLASSIC,
+                session_timeout_ms=REBALANCE_TIMEOUT_MS,
+                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=(MemberProtocol("range", subscription),),
+            )
+            joined = await (await self._groups.join(GROUP, join))
+            assert joined.error_code == ErrorCode.NONE, joined
+        self._has_classic_member = not self._has_classic_member
 
     async def _beat(self, member: str, epoch: int) -> None:
         joins = epoch == JOINING

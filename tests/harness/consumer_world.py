@@ -42,6 +42,7 @@ CONSUMER_SETTINGS = ConsumerSettings(
     heartbeat_interval_ms=BEAT_MS,
     size_max=1 << 31,
     assignors=("uniform", "range"),
+    migration_policy="upgrade",
 )
 
 Part = tuple[uuid.UUID, int]
