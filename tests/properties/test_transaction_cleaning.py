@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
 
 from hypothesis import given, settings
@@ -12,6 +12,7 @@ from cleaner.settings import CleanerSettings
 from protocol.compression import Codec
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.log_builder import KeyValue
+from tests.harness.log_transactions import committed_offsets
 from tests.harness.sidecar_mode import SidecarMode
 from tests.harness.transactional_producer import TransactionalProducer
 from tests.properties.cleaning_history import NarrowWindows
@@ -169,6 +170,18 @@ class History:
                 assert each.offset >= clean_offset
             elif not each.is_committed and each.offset < clean_offset:
                 assert not is_left
+        self._check_reader(left)
+
+    def _check_reader(self, left: Container[int]) -> None:
+        """A reader of committed records is sent those that are left, up to the first undecided one."""
+        undecided = (each.offset for each in self.sent if each.is_undecided)
+        end_offset = min(undecided, default=self.log.log.log_end_offset)
+        assert self.log.log.last_stable_offset == end_offset
+        assert committed_offsets(self.log.log, max_bytes=2000) == [
+            each.offset
+            for each in self.sent
+            if each.is_committed and each.offset in left and each.offset < end_offset
+        ]
 
 
 @settings(max_examples=300, deadline=None)
