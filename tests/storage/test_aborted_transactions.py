@@ -22,6 +22,7 @@ from storage.paths import ABORTED_TRANSACTIONS
 from storage.reader import Isolation
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, identity, opening
 from tests.harness.log_builder import records_in
+from tests.harness.log_transactions import committed_offsets
 from tests.harness.transactional_producer import TransactionalProducer
 
 PATH = f"{DIRECTORY}/{ABORTED_TRANSACTIONS}"
@@ -230,6 +231,22 @@ def test_a_cleaned_log_has_no_aborts_left_to_tell_of() -> None:
     log.reopen(is_clean=False)
     assert aborted_rows(log) == []
     assert log.log.last_stable_offset == 7
+
+
+def test_what_a_producer_commits_is_read_after_its_abort_was_cleaned_away() -> None:
+    """A row that outlived its marker would hide it: nothing would end what is skipped."""
+    log = CompactedLog()
+    producer = TransactionalProducer(log, 1)
+    producer.send((b"a", b"1"))
+    marker_offset = producer.abort()
+    producer.send((b"b", b"1"))
+    producer.commit()
+    for number in range(3):
+        log.append((f"guard {number}".encode(), b""))
+        log.clean()
+        log.now_ms += 2 * log.log.config.delete_retention_ms
+    assert marker_offset not in [header.base_offset for header in log.headers()]
+    assert committed_offsets(log.log)[0] == 2
 
 
 def test_aborts_below_the_log_start_are_forgotten() -> None:
