@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from protocol.error_codes import ErrorCode
@@ -205,20 +206,18 @@ class ReadableLog:
         region: SegmentRegion | None = None
         aborted: Sequence[tuple[int, int]] = ()
         if offset < bound and diverging is None:
-
-            def find() -> SegmentRegion | None:
-                return self._with_segments(
-                    lambda segments: find_region(
-                        segments,
-                        offset,
-                        bound=bound,
-                        max_bytes=max_bytes,
-                        whole_first_batch=whole_first_batch,
-                        cached_only=cached_only,
-                    )
-                )
-
-            region, aborted = self._with_aborted(find, offset) if is_committed else (find(), ())
+            look = partial(
+                find_region,
+                offset=offset,
+                bound=bound,
+                max_bytes=max_bytes,
+                whole_first_batch=whole_first_batch,
+                cached_only=cached_only,
+            )
+            if is_committed:
+                region, aborted = self._with_aborted(look, offset)
+            else:
+                region = self._with_segments(look)
         if offset < self.log_start_offset:
             # Retention has been at work meanwhile, and what was found may lie beyond a gap.
             if region is not None:
@@ -234,7 +233,7 @@ class ReadableLog:
         )
 
     def _with_aborted(
-        self, find: Callable[[], SegmentRegion | None], offset: int
+        self, look: Callable[[Sequence[Segment]], SegmentRegion | None], offset: int
     ) -> tuple[SegmentRegion | None, Sequence[tuple[int, int]]]:
         """Find a region, and the aborted transactions that a reader from `offset` has to skip in it.
 
@@ -244,7 +243,7 @@ class ReadableLog:
         while True:
             aborted = self._states.aborted
             forgotten = aborted.forgotten
-            region = find()
+            region = self._with_segments(look)
             if region is None:
                 return None, ()
             found = aborted.between(offset, region.end_offset)
