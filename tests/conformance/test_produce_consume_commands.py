@@ -60,8 +60,10 @@ def test_the_last_value_of_each_key_with_tombstones_applied(kompakt: TypedComman
 
 
 def test_a_topic_is_copied_by_a_pipe_of_json(kompakt: TypedCommands) -> None:
-    kompakt.told("topics", "create", "here")
-    kompakt.told("topics", "create", "there", "--partitions", "3")
+    # A record of 2023 is older than what topics keep by default.
+    kept = ("--config", "retention.ms=-1")
+    kompakt.told("topics", "create", "here", *kept)
+    kompakt.told("topics", "create", "there", "--partitions", "3", *kept)
     rows = [
         {"key": "k", "value": "é\n", "headers": {"h": "x"}, "timestamp": 1_700_000_000_000},
         {"key_base64": "/w==", "value": None},
