@@ -11,7 +11,7 @@ Source: Apache Kafka, ProducerStateManager.java (`firstUnstableOffset`).
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from bisect import bisect_left
 from collections.abc import Iterable
 
 from storage.config_property import LONG_MAX
@@ -26,10 +26,11 @@ class OpenTransactions:
         """Take the producers that have a transaction open, and where each begins."""
         in_order = sorted(open_since, key=lambda each: each[1])
         # State: by producer id, in the order of first offsets: what begins is behind all the rest.
-        self._first_offsets: OrderedDict[int, int] = OrderedDict(in_order)
+        # Plain containers, because most of ten thousand logs never have a transaction.
+        self._first_offsets = dict(in_order)
         # Marker and first offset; both grow. One with a later marker and an earlier first offset
         # makes those before it irrelevant.
-        self._ended: deque[tuple[int, int]] = deque()
+        self._ended: list[tuple[int, int]] = []
         self.first_unstable = LONG_MAX
         """The first offset of the first unstable transaction; LONG_MAX if there is none."""
         self._look()
@@ -57,13 +58,13 @@ class OpenTransactions:
         """Let go of the transactions whose markers are readable now."""
         if not self._ended or self._ended[0][0] >= high_watermark:
             return
-        while self._ended and self._ended[0][0] < high_watermark:
-            self._ended.popleft()
+        count = bisect_left(self._ended, high_watermark, key=lambda each: each[0])
+        del self._ended[:count]
         self._look()
 
     def keep_ended(self, before: OpenTransactions, end_offset: int) -> None:
         """Take over, after a truncation, the markers that are not readable yet and still there."""
-        self._ended = deque(each for each in before._ended if each[0] < end_offset)
+        self._ended = [each for each in before._ended if each[0] < end_offset]
         self._look()
 
     def _look(self) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,6 +151,22 @@ def test_last_stable_offset_is_never_below_the_log_start() -> None:
     log.append((b"x", b"1"))
     log.log.delete_records(2)
     assert log.log.last_stable_offset == log.log.log_start_offset == 2
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_transaction_whose_first_records_are_deleted_is_open_over_a_restart(
+    is_clean: bool,
+) -> None:
+    log = CompactedLog()
+    producer = TransactionalProducer(log, 1)
+    producer.send((b"a", b"1"))
+    log.append((b"x", b"1"))
+    producer.send((b"a", b"2"))
+    log.log.delete_records(1)
+    log.reopen(is_clean=is_clean)
+    assert (log.log.last_stable_offset, log.log.high_watermark) == (1, 3)
+    producer.commit()
+    assert log.log.last_stable_offset == 4
 
 
 def test_truncation_opens_again_what_a_marker_had_ended() -> None:
