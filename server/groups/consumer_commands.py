@@ -16,6 +16,7 @@ from server.groups.consumer_group import ConsumerGroup
 from server.groups.consumer_member import JOINING
 from server.groups.coordinator import GroupCoordinator, at_once
 from server.groups.events import Beat
+from server.groups.group import Group
 from server.groups.group_checks import is_empty
 from server.groups.group_entry import GroupEntry
 from server.groups.outcome import Answer, Beaten, Outcome
@@ -39,8 +40,7 @@ class ConsumerCommands:
             return at_once(Beaten(error_code=entry, message=entry.message))
         refused = self._refused(group_id, entry, beat)
         if refused is not None:
-            text = refused
-            return at_once(Beaten(error_code=ErrorCode.GROUP_ID_NOT_FOUND, message=text))
+            return at_once(_no_group(refused))
         entry = entry or self._groups.table.create(group_id)
         return self._groups.step(entry, lambda ticket: self._step(entry, beat, ticket), Beaten)
 
@@ -48,13 +48,19 @@ class ConsumerCommands:
         now_ms = self._groups.table.now_ms()
         if isinstance(entry.group, ConsumerGroup):
             return entry.group.heartbeat(beat, ticket, now_ms=now_ms)
-        group = self._groups.table.new_consumer_group(entry.group.group_id)
         try:
-            records = () if is_empty(entry.group) else upgrade(entry.group, group, now_ms=now_ms)
+            return self._changing_step(entry, entry.group, beat, ticket)
         except CannotUpgrade as error:
-            text = f"{_cannot_upgrade(group.group_id)} {error}."
-            refusal = Beaten(error_code=ErrorCode.GROUP_ID_NOT_FOUND, message=text)
+            refusal = _no_group(f"{_cannot_upgrade(entry.group.group_id)} {error}.")
             return Outcome(answers=(Answer(ticket=ticket, value=refusal),))
+
+    def _changing_step(self, entry: GroupEntry, old: Group, beat: Beat, ticket: object) -> Outcome:
+        """The step of a member that makes a group of the classic protocol one of this. Raises
+        CannotUpgrade."""
+        now_ms = self._groups.table.now_ms()
+        group = self._groups.table.new_consumer_group(old.group_id)
+        records = () if is_empty(old) else upgrade(old, group, now_ms=now_ms)
+        # From here on the sessions of the members count.
         group.expire(now_ms)
         outcome = group.heartbeat(beat, ticket, now_ms=now_ms)
         if not outcome.records:
@@ -63,7 +69,7 @@ class ConsumerCommands:
         was_written = bool(entry.writes) or any(entry.stored())
         tombstones = entry.tombstones() if was_written else ()
         # Who waits for the others, or for the leader, joins again.
-        waiting = entry.group.abandon(ErrorCode.REBALANCE_IN_PROGRESS)
+        waiting = old.abandon(ErrorCode.REBALANCE_IN_PROGRESS)
         entry.group = group
         return replace(
             outcome,
@@ -88,6 +94,10 @@ class ConsumerCommands:
             text = "the group size exceeds the consumer group maximum size."
             return f"{_cannot_upgrade(group_id)} {text}"
         return None
+
+
+def _no_group(why: str) -> Beaten:
+    return Beaten(error_code=ErrorCode.GROUP_ID_NOT_FOUND, message=why)
 
 
 def _cannot_upgrade(group_id: str) -> str:
