@@ -105,10 +105,8 @@ def test_three_members_come_and_go_and_die_and_the_broker_dies_too(
 @pytest.mark.parametrize(
     ("client", "properties"),
     [
-        pytest.param("confluent-kafka", {}, id="confluent-kafka"),
         pytest.param("confluent-kafka", COOPERATIVE, id="confluent-kafka-cooperative"),
         pytest.param("java-4.3", {}, id="java-4.3"),
-        pytest.param("java-4.3", JAVA_COOPERATIVE, id="java-4.3-cooperative"),
     ],
 )
 def test_members_move_to_the_consumer_protocol_and_back_one_by_one(
