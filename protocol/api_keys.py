@@ -112,7 +112,7 @@ APIS: dict[int, Api] = {
     for api in (
         # Produce 0-2 are advertised and refused, as by Kafka 4: without them librdkafka before
         # 2.11.1 sends its batches uncompressed (KAFKA-18659).
-        _api(ApiKey.PRODUCE, (0, 9), flexible_since=9, served_min=3),
+        _api(ApiKey.PRODUCE, (0, 12), flexible_since=9, served_min=3),
         _api(ApiKey.FETCH, (4, 12), flexible_since=12),
         _api(ApiKey.LIST_OFFSETS, (1, 11), flexible_since=6),
         _api(ApiKey.METADATA, (0, 13), flexible_since=9),
@@ -136,7 +136,7 @@ APIS: dict[int, Api] = {
         _api(ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), flexible_since=3),
         _api(ApiKey.END_TXN, (0, 5), flexible_since=3),
         _api(ApiKey.WRITE_TXN_MARKERS, (1, 1), flexible_since=1),
-        _api(ApiKey.TXN_OFFSET_COMMIT, (0, 4), flexible_since=3),
+        _api(ApiKey.TXN_OFFSET_COMMIT, (0, 5), flexible_since=3),
         _api(ApiKey.DESCRIBE_ACLS, (1, 3), flexible_since=2),
         _api(ApiKey.DESCRIBE_CONFIGS, (1, 4), flexible_since=4),
         _api(ApiKey.ALTER_CONFIGS, (0, 2), flexible_since=2),

@@ -1,7 +1,8 @@
 """Produce (key 0): append record batches to partitions.
 
 Versions: v2 log_append_time_ms · v3 transactional_id, record batch v2 · v5 log_start_offset ·
-v8 record_errors, error_message (KIP-467) · v9 flexible.
+v8 record_errors, error_message (KIP-467) · v9 flexible · v10 current_leader, node_endpoints (KIP-951) ·
+v12 partitions join the transaction as they are produced to (KIP-890).
 Source: ProduceRequest.json, ProduceResponse.json.
 """
 
@@ -15,6 +16,7 @@ from protocol.schema import (
     STRING,
     Message,
     array,
+    struct,
     wire,
     wire_class,
 )
@@ -42,7 +44,7 @@ class ProduceRequest(Message):
     """What a producer wants appended, and how durably."""
 
     api_key = 0
-    versions = (3, 9)
+    versions = (3, 12)
     flexible_since = 9
 
     transactional_id: str | None = wire(STRING, since=3, nullable_since=3, default=None)
@@ -63,6 +65,14 @@ class BatchIndexAndErrorMessage:
 
 
 @wire_class
+class LeaderIdAndEpoch:
+    """The partition's leader, for a client that asked another broker."""
+
+    leader_id: int = wire(INT32, since=10, default=-1)
+    leader_epoch: int = wire(INT32, since=10, default=-1)
+
+
+@wire_class
 class PartitionProduceResponse:
     """What became of one partition's batches."""
 
@@ -79,6 +89,9 @@ class PartitionProduceResponse:
     error_message: str | None = wire(
         STRING, since=8, nullable_since=8, default=None, ignorable=True
     )
+    current_leader: LeaderIdAndEpoch = wire(
+        struct(LeaderIdAndEpoch), since=10, default=LeaderIdAndEpoch(), tag=0
+    )
 
 
 @wire_class
@@ -92,12 +105,25 @@ class TopicProduceResponse:
 
 
 @wire_class
+class NodeEndpoint:
+    """Where a leader is."""
+
+    node_id: int = wire(INT32, since=10)
+    host: str = wire(STRING, since=10)
+    port: int = wire(INT32, since=10)
+    rack: str | None = wire(STRING, since=10, nullable_since=10, default=None)
+
+
+@wire_class
 class ProduceResponse(Message):
     """What became of each partition's batches."""
 
     api_key = 0
-    versions = (3, 9)
+    versions = (3, 12)
     flexible_since = 9
 
     responses: tuple[TopicProduceResponse, ...] = wire(array(TopicProduceResponse))
     throttle_time_ms: int = wire(INT32, since=1, default=0, ignorable=True)
+    node_endpoints: tuple[NodeEndpoint, ...] = wire(
+        array(NodeEndpoint), since=10, default=(), tag=0
+    )

@@ -1,7 +1,7 @@
 """TxnOffsetCommit (key 28): keep how far a group has come, if a transaction commits.
 
 Versions: v2 committed_leader_epoch · v3 flexible; member, instance and generation (KIP-447) · v4
-TRANSACTION_ABORTABLE (KIP-890).
+TRANSACTION_ABORTABLE · v5 the group's partition joins the transaction by itself (KIP-890).
 Source: TxnOffsetCommitRequest.json, TxnOffsetCommitResponse.json.
 """
 
@@ -35,7 +35,7 @@ class TxnOffsetCommitRequest(Message):
     """Offsets of a group, in the transaction of a producer."""
 
     api_key = 28
-    versions = (0, 4)
+    versions = (0, 5)
     flexible_since = 3
 
     transactional_id: str = wire(STRING)
@@ -72,7 +72,7 @@ class TxnOffsetCommitResponse(Message):
     """Whether each offset is kept, should the transaction commit."""
 
     api_key = 28
-    versions = (0, 4)
+    versions = (0, 5)
     flexible_since = 3
 
     throttle_time_ms: int = wire(INT32, default=0)

@@ -40,7 +40,6 @@ async def handle(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> Awaitable[AddPartitionsToTxnResponse]:
     """Add the partitions of each transaction; answer when that is durable."""
-    # All steps are taken now, in their order.
     results = [_results(each, context) for each in _transactions(request, context)]
     return _answer(request, context, results)
 

@@ -1,4 +1,4 @@
-"""Produce (key 0), v3-v9; v0-v2 are advertised only (librdkafka) and close the connection.
+"""Produce (key 0), v3-v12; v0-v2 are advertised only (librdkafka) and close the connection.
 
 Behaviour: each partition is validated, appended and answered on its own. acks=1 is answered after
 the write, acks=-1 when the batch is durable (`server/group_commit.py`), acks=0 never: there an
@@ -11,7 +11,8 @@ Every transactional batch is checked against its transaction right before the ap
 of the loop: none can come behind its transaction's marker. What the coordinator cannot say now is
 NOT_ENOUGH_REPLICAS, which every client tries again; a fenced producer is INVALID_PRODUCER_EPOCH, which
 lets it abort.
-Versions: v5 log_start_offset · v7 zstd (KIP-110) · v8 record_errors, error_message (KIP-467).
+Versions: v5 log_start_offset · v7 zstd (KIP-110) · v8 record_errors, error_message (KIP-467) · v12
+partitions join the transaction as they are produced to (KIP-890).
 Source: Apache Kafka, ReplicaManager.scala (`handleProduceAppend`), AddPartitionsToTxnManager.scala.
 """
 
@@ -34,9 +35,13 @@ from protocol.record_batch import BatchHeader
 from server.connection import CloseConnection
 from server.dispatch import RequestContext
 from server.topic import INTERNAL_TOPICS
+from server.transactions.joining import join_transaction
 from storage.errors import StorageError
 from storage.log import Appended, PartitionLog
 from storage.validate import Refused, ValidationRules, ValidBatch, validate_batch
+
+JOINS_SINCE = 12
+"""A partition that is new to the transaction joins it (KIP-890)."""
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
@@ -78,6 +83,8 @@ async def handle(
     """Append every batch; then answer as `acks` says."""
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return refuse(request, context, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
+    if request.transactional_id is not None and context.header.api_version >= JOINS_SINCE:
+        await join_transaction(request.transactional_id, request, context)
     outcome: _Outcome = []
     for topic in request.topic_data:
         done = [await _append(topic.name, data, request, context) for data in topic.partition_data]

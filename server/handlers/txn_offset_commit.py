@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (key 28), v0-v4.
+"""TxnOffsetCommit (key 28), v0-v5.
 
 Behaviour: what one request commits is written in one batch of the producer's transaction, answered when
 that is durable, and holds when the transaction is committed. The group's partition of
@@ -8,7 +8,8 @@ that is none any more, or a wrong generation refuse everything. Generation -1 wi
 for any group.
 Versions: v2 leader epochs · v3 member, instance and generation (KIP-447); COORDINATOR_LOAD_IN_PROGRESS,
 which older producers do not survive, is told from v2 on · v4 TRANSACTION_ABORTABLE, which was
-INVALID_TXN_STATE, a fatal error, before (KIP-890).
+INVALID_TXN_STATE, a fatal error, before · v5 the group's partition joins the transaction by itself
+(KIP-890).
 Source: Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java `commitTransactionalOffset`,
 AddPartitionsToTxnManager.scala,
 CoordinatorOperationExceptionHelper.java.
@@ -29,9 +30,12 @@ from server.coordinator_topic import OFFSETS_TOPIC
 from server.dispatch import RequestContext
 from server.groups.group_checks import Claim
 from server.producer import Producer
+from server.transactions.joining import join_with_offsets
+from server.transactions.metadata import EPOCH_BUMPED_SINCE
 
 LOAD_IN_PROGRESS_SINCE = 2
 ABORTABLE_SINCE = 4
+JOINS_SINCE = 5
 
 IN_THEIR_WORDS = {
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
@@ -76,6 +80,16 @@ async def _commit(
         generation=request.generation_id,
     )
     producer = Producer(request.producer_id, request.producer_epoch)
+    if context.header.api_version >= JOINS_SINCE:
+        refused = await join_with_offsets(
+            request.transactional_id,
+            producer,
+            request.group_id,
+            context,
+            transaction_version=EPOCH_BUMPED_SINCE,
+        )
+        if refused is not ErrorCode.NONE:
+            return _told(refused, context.header.api_version)
 
     def may_write(partition: int) -> ErrorCode:
         return context.broker.transactions.may_write(

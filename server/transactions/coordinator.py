@@ -46,6 +46,10 @@ _log = logging.getLogger("server.transactions")
 
 T = TypeVar("T")
 
+PATIENCE_SECONDS = 0.1
+"""How long a transaction that begins waits for the one before; Kafka's
+add.partitions.to.txn.retry.backoff.max.ms."""
+
 IDS_AT_ONCE = 100
 """So many are looked at before the loop may do something else."""
 
@@ -173,6 +177,29 @@ class TransactionCoordinator:
         )
         return self._carry_out(entry, outcome)
 
+    async def add_when_possible(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: frozenset[TransactionPartition],
+        *,
+        transaction_version: int = 0,
+    ) -> Outcome:
+        """The same, but while the transaction before is not over, wait a moment: else the client
+        would, for longer."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + PATIENCE_SECONDS
+        while True:
+            outcome = await self.add_partitions(
+                transactional_id, producer, partitions, transaction_version=transaction_version
+            )
+            left_s = end_s - loop.time()
+            entry = self._find(transactional_id)
+            is_busy = outcome.error_code is ErrorCode.CONCURRENT_TRANSACTIONS
+            if not is_busy or left_s <= 0 or not isinstance(entry, TransactionEntry):
+                return outcome
+            await entry.changed(seconds_max=left_s)
+
     async def end(
         self, transactional_id: str, producer: Producer, *, is_commit: bool, bumps_epoch: bool
     ) -> Awaitable[Outcome]:
@@ -284,12 +311,14 @@ class TransactionCoordinator:
             _log.warning("%r could not be written: %s", transaction.transactional_id, error)
             transaction.failed()
             self._not_written(entry)
+            entry.tell()
             is_ours = isinstance(error, RecordsTooLarge)
             return Outcome(
                 ErrorCode.UNKNOWN_SERVER_ERROR if is_ours else ErrorCode.COORDINATOR_NOT_AVAILABLE
             )
         transaction.written()
         self._settled(entry)
+        entry.tell()
         return outcome
 
     def _not_written(self, entry: TransactionEntry) -> None:
@@ -321,6 +350,7 @@ class TransactionCoordinator:
             appended = self._append(entry)
             # Nobody has to wait for this one: see `transaction.py`.
             transaction.written()
+            entry.tell()
             await appended
         except StorageError as error:
             _log.warning("%r stays decided: %s", transaction.transactional_id, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +25,23 @@ class TransactionEntry:
     transaction: Transaction
     unmarked: set[TransactionPartition] = field(default_factory=set)
     """Partitions of a transaction that is decided, whose markers are not durable yet."""
+    waiting: list[asyncio.Future[None]] = field(default_factory=list)
+    """Of those who want to know when something has changed."""
+
+    async def changed(self, *, seconds_max: float) -> None:
+        """Return when something has changed, or that time is over."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiting.append(waiter)
+        await asyncio.wait([waiter], timeout=seconds_max)
+        if waiter in self.waiting:
+            self.waiting.remove(waiter)
+
+    def tell(self) -> None:
+        """Something has changed."""
+        waiting, self.waiting = self.waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 class TransactionTable:
