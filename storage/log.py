@@ -219,7 +219,7 @@ class PartitionLog(ReadableLog):
         """
         self._unsynced.sync_begins()
         try:
-            end_offset = self._list.sync(lambda: self.log_end_offset)
+            end_offset = self._list.syncs.sync(lambda: self.log_end_offset)
         except StorageError as error:
             if self._service.is_retired:
                 return self.high_watermark
@@ -236,7 +236,7 @@ class PartitionLog(ReadableLog):
         """
         self._unsynced.sync_begins()
         try:
-            begun = self._list.begin_sync()
+            begun = self._list.syncs.begin()
         except StorageError:
             begun = None
         if begun is None:

@@ -20,15 +20,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from storage.aborted_transactions import AbortedTransactions
-from storage.begun_sync import BegunSync
 from storage.checkpoint import Checkpoint, bytes_behind, is_in, take_checkpoint
 from storage.cleaned_segment import CleanedSegment, discard_staged
-from storage.errors import DiskError, NoSpace, SegmentRemoved, SwapRefused
+from storage.errors import DiskError, NoSpace, SwapRefused
 from storage.files import FileSystem, unlink_if_there
 from storage.leader_epochs import LeaderEpochs
 from storage.log_identity import LogIdentity
 from storage.log_service import LogService
 from storage.log_states import LogStates
+from storage.log_syncs import LogSyncs
 from storage.manifest import UNKNOWN, Manifest, SegmentRow, encode
 from storage.paths import MANIFEST, join, parse_segment_file
 from storage.producer_state import ProducerStates
@@ -62,7 +62,6 @@ class SegmentList:
 
     __slots__ = (
         "_committed_clean_offset",
-        "_directory_is_dirty",
         "_fs",
         "_identity",
         "_is_as_stopped",
@@ -71,7 +70,6 @@ class SegmentList:
         "_rolled",
         "_service",
         "_states",
-        "_unsynced",
         "_version",
         "clean_offset",
         "commit_lock",
@@ -80,6 +78,7 @@ class SegmentList:
         "log_start_offset",
         "segments",
         "state_lock",
+        "syncs",
     )
 
     def __init__(
@@ -97,6 +96,7 @@ class SegmentList:
         self._service = service
         self.state_lock = threading.Lock()
         self.commit_lock = threading.Lock()
+        self.syncs = LogSyncs(fs, identity.directory, contents.segments[-1], self.state_lock)
         # State, changed under `state_lock`. `segments` is in offset order, the last one active.
         self.segments: tuple[Segment, ...] = contents.segments
         self.generation = contents.generation
@@ -108,10 +108,6 @@ class SegmentList:
         self._version = contents.version
         # Rolls that no manifest lists: the sealed segment, and the producers at its end.
         self._rolled: list[tuple[Segment, ProducerStates]] = []
-        # Segments with bytes that no sync has covered, the active one last; and whether the
-        # directory has a name that no sync has covered.
-        self._unsynced: list[Segment] = [contents.segments[-1]]
-        self._directory_is_dirty = False
         # State, changed under `commit_lock`: what the manifest says.
         self._committed_clean_offset = contents.clean_offset
         self._listed: tuple[Segment, ...] = contents.segments
@@ -157,8 +153,7 @@ class SegmentList:
             self.active.seal()
             self._rolled.append((self.active, producers))
             self.segments = (*self.segments, new)
-            self._unsynced.append(new)
-            self._directory_is_dirty = True
+            self.syncs.rolled(new)
         self._service.in_background(self.commit_rolls)
 
     def commit_rolls(self) -> None:
@@ -440,7 +435,7 @@ class SegmentList:
             self.segments = kept
             self.log_start_offset = start_offset
             self.clean_offset = max(start_offset, min(self.clean_offset, end_offset))
-            self._unsynced = [kept[-1]]
+            self.syncs.truncated(kept[-1])
         return gone
 
     def close(self) -> None:
@@ -454,40 +449,8 @@ class SegmentList:
 
     def _write_everything(self) -> None:
         self._list_rolled()
-        self.sync(lambda: 0)
+        self.syncs.sync(lambda: 0)
         self.active.write_index()
         self._states.write_snapshot(self.active.end_offset, self._states.producers)
         self._commit(self.segments, recovery_point=self.active.full_row())
         self._states.remove_old_snapshots()
-
-    # ---------------------------------------------------------------- syncs
-
-    def begin_sync(self) -> BegunSync | None:
-        """Begin a sync of the active segment, if nothing else of the log needs one; None if it does."""
-        with self.state_lock:
-            if len(self._unsynced) > 1 or self._directory_is_dirty:
-                return None
-            active = self._unsynced[0]
-        return active.files.begin_sync()
-
-    def sync(self, end_of_log: Callable[[], int]) -> int:
-        """Make all appended bytes safe; the log's end before it began. Any thread.
-
-        Raises:
-            StorageError: final; the log's directory must go offline.
-        """
-        with self.state_lock:
-            end_offset, unsynced = end_of_log(), list(self._unsynced)
-            # The active one may take more bytes before this sync is over, and be sealed with them.
-            sealed = unsynced[:-1]
-            directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
-        for segment in unsynced:
-            try:
-                segment.files.sync()
-            except SegmentRemoved:
-                continue
-        if directory_is_dirty:
-            self._fs.sync_directory(self._identity.directory)
-        with self.state_lock:
-            self._unsynced = [each for each in self._unsynced if each not in sealed]
-        return end_offset

@@ -13,6 +13,7 @@ import pytest
 
 from storage.errors import SyncFailed
 from storage.log_service import LogService
+from storage.log_syncs import LogSyncs
 from storage.segment_list import SegmentList
 from tests.crash.faulty_workload import FaultyWorkload
 from tests.harness.memory_fs import MemoryFileSystem
@@ -39,17 +40,17 @@ def test_no_failed_operation_loses_what_was_acknowledged_or_makes_an_answer_lie(
 
 def believes_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
     """As if a second fsync, which succeeds, had made up for the first."""
-    sync = SegmentList.sync
+    sync = LogSyncs.sync
 
-    def careless(self: SegmentList, end_of_log: Callable[[], int]) -> int:
+    def careless(self: LogSyncs, end_of_log: Callable[[], int]) -> int:
         try:
             return sync(self, end_of_log)
         except SyncFailed:
-            for segment in self.segments:
+            for segment in self._unsynced:
                 segment.files._sync_failure = None
             return sync(self, end_of_log)
 
-    patch.setattr(SegmentList, "sync", careless)
+    patch.setattr(LogSyncs, "sync", careless)
 
 
 def believes_the_page_cache_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:

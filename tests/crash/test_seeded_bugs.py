@@ -15,6 +15,7 @@ from storage.key_sidecar import KeySidecar
 from storage.leader_epochs import LeaderEpochs
 from storage.log_start import LogStart
 from storage.log_states import LogStates
+from storage.log_syncs import LogSyncs
 from storage.manifest import UNKNOWN, SegmentRow
 from storage.open_transactions import OpenTransactions
 from storage.paths import SEGMENT_KINDS
@@ -43,7 +44,7 @@ def swap_without_generation(patch: Patch) -> None:
 
 
 def acknowledge_before_fsync(patch: Patch) -> None:
-    patch.setattr(SegmentList, "sync", lambda _, end_of_log: end_of_log())
+    patch.setattr(LogSyncs, "sync", lambda _, end_of_log: end_of_log())
 
 
 def offset_index_trusted_over_log(patch: Patch) -> None:
