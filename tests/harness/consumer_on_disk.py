@@ -24,7 +24,7 @@ from tests.harness.consumer_world import (
 )
 
 GROUP = "consumers"
-WHATS = ("come", "beat", "beat", "beat", "go", "grow", "delete", "classic")
+STEPS = ("come", "beat", "beat", "beat", "go", "grow", "delete", "classic")
 CLASSIC = "classic"
 NOTHING = told_of(ConsumerState())
 
@@ -58,7 +58,7 @@ class ConsumerGroupOnDisk:
     async def step(self, members_max: int) -> None:
         """Something happens to the group."""
         members = sorted(self._epochs)
-        what = self._random.choice(WHATS)
+        what = self._random.choice(STEPS)
         if what == "grow":
             self._topics.put("t", self._topics.revision + 1)
         elif what == "come" and len(members) < members_max:
