@@ -49,7 +49,7 @@ def test_request_v3_says_who_in_the_group_commits() -> None:
     head = b"\2x\2g" + struct.pack(">qhi", 1000, 7, 5) + b"\2m\2i"
     data = head + b"\2\2t\2" + struct.pack(">iqi", 2, 50, 4) + b"\0\0\0\0"
     expected = request(leader_epoch=4, generation_id=5, member_id="m", group_instance_id="i")
-    for version in (3, 4):
+    for version in (3, 4, 5):
         assert decode(TxnOffsetCommitRequest, version, memoryview(data)) == expected
 
 

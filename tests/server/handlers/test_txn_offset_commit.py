@@ -22,23 +22,29 @@ from tests.harness.consumer_requests import beat, join_request
 from tests.harness.group_requests import AT_ONCE
 from tests.harness.served_broker import ServedBroker, serving_broker
 
-VERSIONS = range(5)
+VERSIONS = range(6)
 ID = "copier"
 FEW = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
 """Partitions of the topics of both coordinators: they are quickly made."""
 
 
-async def begun(served: ServedBroker, group: str = "g") -> Producer:
-    """A producer whose transaction has the group's partition of `__consumer_offsets` in it."""
+async def initialized(served: ServedBroker) -> Producer:
+    """A producer without a transaction."""
     broker = served.broker
     await broker.transactions.table.loads.loaded()
     given = await broker.transactions.init_producer_id(ID, 60_000)
     assert given.error_code is ErrorCode.NONE
+    return given.producer
+
+
+async def begun(served: ServedBroker, group: str = "g") -> Producer:
+    """A producer whose transaction has the group's partition of `__consumer_offsets` in it."""
+    broker, producer = served.broker, await initialized(served)
     await broker.groups.topic.ensure()
     place = TransactionPartition(OFFSETS_TOPIC, broker.groups.topic.partition_of(group))
-    added = await broker.transactions.add_partitions(ID, given.producer, frozenset({place}))
+    added = await broker.transactions.add_partitions(ID, producer, frozenset({place}))
     assert added.error_code is ErrorCode.NONE
-    return given.producer
+    return producer
 
 
 async def end(served: ServedBroker, producer: Producer, *, is_commit: bool) -> None:
@@ -202,3 +208,25 @@ async def test_a_member_of_the_consumer_protocol_commits_by_its_epoch(
             generation=epoch,
         )
         assert codes == {("t", 0): expected}
+
+
+async def test_from_v5_on_the_partition_need_not_be_in_the_transaction(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **FEW) as served:
+        await served.create("orders")
+        producer = await initialized(served)
+        for version, expected in ((4, ErrorCode.TRANSACTION_ABORTABLE), (5, ErrorCode.NONE)):
+            codes = await answered(served, producer, topic("orders", 0), version=version)
+            assert codes == {("orders", 0): expected}
+
+        await end(served, producer, is_commit=True)
+
+        assert await committed(served) == {("orders", 0): 5}
+
+
+async def test_a_late_producer_adds_nothing(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **FEW) as served:
+        await served.create("orders")
+        late = await initialized(served)
+        await initialized(served)
+        codes = await answered(served, late, topic("orders", 0), version=5)
+        assert codes == {("orders", 0): ErrorCode.INVALID_PRODUCER_EPOCH}
