@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from copy import deepcopy
 
 import pytest
 
@@ -34,6 +35,7 @@ class FaultyWorkload(Workload):
     def take(self, step: Callable[[], None]) -> None:
         """Take one step, on a disk of which one operation may fail meanwhile."""
         before = (self.records.copy(), self.start, self.synced_end, self.changes)
+        transactions = deepcopy(self.transactions)
         faults = self.disk.faults
         if self.random.random() < 0.4:
             faults.fail_nth(self.random.randrange(1, 14), self.random.choice(NUMBERS))
@@ -43,7 +45,7 @@ class FaultyWorkload(Workload):
             if self.log.offline_reason is None:
                 # It is in service, so nothing has happened.
                 self.records, self.start, self.synced_end, self.changes = before
-                self.other = None
+                self.transactions, self.other = transactions, None
         finally:
             faults.heal()
             self.faults += faults.raised
@@ -66,6 +68,7 @@ class FaultyWorkload(Workload):
         assert self.synced_end <= high_watermark
         served = {at: each for at, each in self.records.items() if at < high_watermark}
         assert read_content(self.log) == served
+        self.transactions.check(self.log, served)
 
     def _end_of_service(self) -> None:
         """The log refuses everything from here on; what a crash leaves now is what was promised."""
@@ -79,7 +82,8 @@ class FaultyWorkload(Workload):
         for loss in Loss:
             home = LogHome(self.disk.after_crash(loss, self.crash_random))
             log = home.open(epoch=self.epoch + 1, now_ms=self.now_ms)
-            check_content(log, self.possible())
+            content = check_content(log, self.possible())
+            self.transactions.check(log, content)
             check_files(home, log)
             check_keys(home, log)
         self.home.failures.clear()

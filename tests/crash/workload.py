@@ -431,7 +431,9 @@ class Workload:
         self.records = check_content(self.log, self.possible())
         self.start, self.other = self.log.log_start_offset, None
         self.synced_end = end = self.log.log_end_offset
-        self.transactions.cut(end)
+        # A log that was cut to nothing begins anew.
+        is_emptied = self.what.startswith("truncate") and self.start == end
+        self.transactions.cut(0 if is_emptied else end)
         self.disk.on_operation = self.observe
         self._forget_sent(end)
 
