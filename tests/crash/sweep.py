@@ -155,7 +155,7 @@ def caught() -> bool:
 
     They begin where the rarest of the seeded bugs shows soon.
     """
-    for seed in range(58, 88):
+    for seed in (58, 59, *range(16, 44)):
         try:
             Sweep(seed, states_max=2000).run()
         except Exception:  # noqa: BLE001 - a history that cannot even go on has caught it too

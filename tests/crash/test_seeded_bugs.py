@@ -181,18 +181,6 @@ def aborted_transactions_of_lost_markers_kept(patch: Patch) -> None:
     patch.setattr(AbortedTransactions, "set_back", lambda *_: False)
 
 
-def aborted_transactions_forgotten_before_their_records(patch: Patch) -> None:
-    swap = SegmentList.swap
-
-    def hasty(self: SegmentList, *args: Any, clean_offset: int | None, **names: Any) -> None:
-        if clean_offset is not None:
-            self._states.cleaned_up_to(clean_offset)
-            self._states._write_aborted()
-        swap(self, *args, clean_offset=clean_offset, **names)
-
-    patch.setattr(SegmentList, "swap", hasty)
-
-
 def transactions_that_began_before_the_snapshot_not_aborted(patch: Patch) -> None:
     patch.setattr(
         ProducerReplay,
@@ -239,7 +227,6 @@ BUGS = [
     key_sidecar_of_another_size_believed,
     aborted_transactions_written_after_the_producers,
     aborted_transactions_of_lost_markers_kept,
-    aborted_transactions_forgotten_before_their_records,
     transactions_that_began_before_the_snapshot_not_aborted,
     aborts_reach_back_to_the_snapshot_only,
     open_transactions_forgotten_over_a_start,

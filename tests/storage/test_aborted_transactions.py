@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+from random import Random
 from typing import Any
 
 import pytest
@@ -20,9 +21,11 @@ from storage.log import PartitionLog
 from storage.log_opening import open_log
 from storage.paths import ABORTED_TRANSACTIONS
 from storage.reader import Isolation
+from storage.segment_list import SegmentList
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, identity, opening
 from tests.harness.log_builder import records_in
 from tests.harness.log_transactions import committed_offsets
+from tests.harness.memory_fs import Loss
 from tests.harness.transactional_producer import TransactionalProducer
 
 PATH = f"{DIRECTORY}/{ABORTED_TRANSACTIONS}"
@@ -231,6 +234,44 @@ def test_a_cleaned_log_has_no_aborts_left_to_tell_of() -> None:
     log.reopen(is_clean=False)
     assert aborted_rows(log) == []
     assert log.log.last_stable_offset == 7
+
+
+def committed_after_crashes_in_a_pass() -> set[tuple[int, ...]]:
+    """What readers are sent of a log that crashed at any operation of a pass's swaps."""
+    log = CompactedLog()
+    interleaved(log)
+    log.append((b"x", b"1"))
+    log.roll()
+    plan = log.plan()
+    seen: set[tuple[int, ...]] = set()
+
+    def crash(_action: str, _path: str) -> None:
+        for loss in (Loss.EVERYTHING, Loss.NOTHING):
+            left = log.fs.after_crash(loss, Random(0))
+            opened = open_log(left, identity(), log.log.config, opening(leader_epoch=9))
+            seen.add(tuple(committed_offsets(opened)))
+
+    log.fs.on_operation = crash
+    log.execute(plan)
+    return seen
+
+
+def test_a_crash_anywhere_in_a_pass_shows_no_aborted_record() -> None:
+    assert committed_after_crashes_in_a_pass() == {(1, 7)}
+
+
+def test_rows_forgotten_before_the_swap_is_committed_would_show_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    swap = SegmentList.swap
+
+    def hasty(self: SegmentList, *args: Any, clean_offset: int | None, **names: Any) -> None:
+        self._states.cleaned_up_to(clean_offset or 0)
+        self._states._write_aborted()
+        swap(self, *args, clean_offset=clean_offset, **names)
+
+    monkeypatch.setattr(SegmentList, "swap", hasty)
+    assert committed_after_crashes_in_a_pass() != {(1, 7)}
 
 
 def test_what_a_producer_commits_is_read_after_its_abort_was_cleaned_away() -> None:
