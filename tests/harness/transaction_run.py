@@ -32,13 +32,17 @@ START_SECONDS_MAX = 10.0
 T = TypeVar("T")
 BROKER_CONFIG = {
     "log.cleaner.backoff.ms": "20",
+    "log.cleaner.min.cleanable.ratio": "0",
+    "log.roll.ms": "100",
+    "log.roll.check.interval.ms": "50",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-"""What a history wants of its broker: a cleaner that never rests, and little to wait for."""
+"""What a history wants of its broker: a cleaner that never rests, in its own topics, too, transactions
+that lie over rolls, and little to wait for."""
 TABLE_CONFIG = {
     "cleanup.policy": "compact",
     "segment.ms": "100",
