@@ -4,8 +4,8 @@ Behaviour: lists the API table as it is; a version that is not served is answere
 UNSUPPORTED_VERSION and the same list, so that the client asks again. A client's name or version
 that is not a name is an INVALID_REQUEST (KIP-511).
 Versions: v3 client_software_name and _version, features · v4 features whose least level is 0.
-Features: group.version 1, which is the consumer protocol of groups (KIP-848); no other is announced,
-which leaves transaction.version at 0 (KIP-890).
+Features: group.version 1, which is the consumer protocol of groups (KIP-848); transaction.version 2, by
+which clients speak the new protocol of transactions (KIP-890).
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from protocol.messages.api_versions import (
 )
 from server.dispatch import RequestContext
 
-GROUP_VERSION = "group.version"
+FEATURES = {"group.version": 1, "transaction.version": 2}
+"""The levels that hold; the least of each is 0."""
+
 STARTS_AT_0_SINCE = 4
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -57,15 +59,20 @@ def _is_named(request: ApiVersionsRequest) -> bool:
 
 @functools.cache
 def _response(error_code: ErrorCode, version: int) -> ApiVersionsResponse:
-    starts_at_0 = SupportedFeatureKey(name=GROUP_VERSION, min_version=0, max_version=1)
-    finalized = FinalizedFeatureKey(name=GROUP_VERSION, max_version_level=1, min_version_level=1)
     return ApiVersionsResponse(
         error_code=error_code,
         api_keys=tuple(
             ApiVersion(api_key=api.key, min_version=api.version_min, max_version=api.version_max)
             for api in APIS.values()
         ),
-        supported_features=(starts_at_0,) if version >= STARTS_AT_0_SINCE else (),
+        supported_features=tuple(
+            SupportedFeatureKey(name=name, min_version=0, max_version=level)
+            for name, level in FEATURES.items()
+            if version >= STARTS_AT_0_SINCE
+        ),
         finalized_features_epoch=0,
-        finalized_features=(finalized,),
+        finalized_features=tuple(
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in FEATURES.items()
+        ),
     )

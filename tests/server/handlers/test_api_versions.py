@@ -33,9 +33,11 @@ async def test_exactly_what_is_served_is_advertised(tmp_path: Path, version: int
     features = [
         (each.name, each.min_version, each.max_version) for each in response.supported_features
     ]
-    assert features == ([("group.version", 0, 1)] if version >= 4 else [])
+    told = [("group.version", 0, 1), ("transaction.version", 0, 2)]
+    assert features == (told if version >= 4 else [])
     finalized = [(each.name, each.max_version_level) for each in response.finalized_features]
-    assert finalized == ([("group.version", 1)] if version >= 3 else [])
+    levels = [("group.version", 1), ("transaction.version", 2)]
+    assert finalized == (levels if version >= 3 else [])
 
 
 async def test_an_unknown_version_is_answered_in_version_0_with_the_table(tmp_path: Path) -> None:
