@@ -55,7 +55,6 @@ class ConfluentProgram:
                 "session.timeout.ms": SESSION_TIMEOUT_MS,
                 "heartbeat.interval.ms": 500,
                 "fetch.wait.max.ms": 100,
-                **({"group.instance.id": settings.transactional_id} if settings.is_member else {}),
             }
         )
         if settings.is_member:

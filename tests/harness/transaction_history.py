@@ -99,7 +99,7 @@ def read_transactions(producer: str, lines: Iterable[str]) -> list[Transaction]:
     """The transactions of one program, over all its lives; a line cut off by a kill is no line."""
     found: list[Transaction] = []
     for line in lines:
-        if not line.endswith("\n"):
+        if not line.endswith("\n") or not line.split():
             continue
         verb, *words = line.split()
         if verb == "begin":

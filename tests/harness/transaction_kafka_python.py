@@ -49,7 +49,6 @@ class KafkaPythonProgram:
             fetch_max_wait_ms=100,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             heartbeat_interval_ms=500,
-            **({"group_instance_id": settings.transactional_id} if settings.is_member else {}),
         )
         if settings.is_member:
             consumer.subscribe(sorted({topic for topic, _ in settings.inputs}))

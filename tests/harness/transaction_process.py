@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ from tests.harness.transaction_java import transactions_command
 
 SILENT_SECONDS_MAX = 15.0
 STOP_SECONDS_MAX = 4.0
+LAST_WORDS_SECONDS = 0.3
+"""For a program that hangs to say where it does."""
 COMMIT = b"\ncommit\n"
 COMMITTED = b"\ncommitted\n"
 
@@ -74,6 +77,8 @@ class ProgramProcess:
         code = self._process.poll()
         if code is None and self._is_silent():
             self.stalls += 1
+            self._process.send_signal(signal.SIGQUIT)
+            time.sleep(LAST_WORDS_SECONDS)
             self.kill()
             self.start()
         elif code:

@@ -9,6 +9,7 @@ with code 0 once no transaction is open.
 
 from __future__ import annotations
 
+import faulthandler
 import random
 import signal
 import sys
@@ -40,7 +41,9 @@ class Settings:
     inputs: tuple[Place, ...] = ()
     """Partitions to consume; none of a feeder."""
     is_member: bool = False
-    """Whether the group's coordinator shares the partitions of the inputs' topic out."""
+    """Whether the group's coordinator shares the partitions of the inputs' topic out. Members of the
+    Java client are static; others, before JoinGroup 9, would keep for ever what a leader that knew no
+    partition yet has assigned (KIP-814)."""
     aborts: float = 0.25
     pause_ms: int = 20
     """At most so long between a transaction's last record and its end."""
@@ -212,6 +215,7 @@ def client_of(name: str, settings: Settings) -> ProgramClient:
 def main() -> None:
     ended: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
+    faulthandler.register(signal.SIGQUIT)
     name, bootstrap, *pairs = sys.argv[1:]
     settings = Settings.read(bootstrap, pairs)
     client = client_of(name, settings)
