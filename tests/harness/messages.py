@@ -125,6 +125,9 @@ class MessageGenerator:
         if name in ("log_append_time_ms", "retention_time_ms"):
             # kio turns it into a datetime, or a timedelta.
             return self.rng.choice([-1, self.rng.randrange(4_000_000_000_000)])
+        if name == "transaction_start_time_ms":
+            # And of this one it does not know that -1 means none.
+            return self.rng.randrange(4_000_000_000_000)
         return self._value(field.type)
 
     def _value(self, wire_type: WireType[Any]) -> Any:
