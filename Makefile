@@ -16,7 +16,7 @@ run: $(VENV)/.installed  ## Start a broker on 127.0.0.1:9092, its HTTP endpoint 
 TEST_PROCESSES ?= 2
 
 test: $(VENV)/.installed-dev  ## Run every test; what the machine lacks is skipped with its reason
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, spelling
 	$(BIN)/ruff check .
