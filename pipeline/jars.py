@@ -20,6 +20,11 @@ from pathlib import Path
 
 CONNECTOR = Path(__file__).parent / "connector"
 """The pins of Spark's Kafka source."""
+DELTA = CONNECTOR.with_name("delta")
+"""The pins of Delta's table format."""
+AVRO = CONNECTOR.with_name("avro")
+"""The pins of Spark's Avro functions."""
+ALL_PINS = tuple(pins for pins in (CONNECTOR, DELTA, AVRO) if pins.is_dir())
 
 
 class JarsUnavailable(Exception):

@@ -1,32 +1,39 @@
-"""A small local Spark session that has the Kafka source on its class path."""
+"""A job's Spark session: on the user's own jars or packages, or on those that Maven brought once."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 import warnings
+from collections.abc import Collection
 from pathlib import Path
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from pipeline.jars import CONNECTOR, JarsUnavailable, jars, require_command
+from pipeline.jars import CONNECTOR, DELTA, JarsUnavailable, jars, require_command
+from pipeline.session_options import SessionOptions
 
 SHUFFLE_PARTITIONS = 4
 """Spark's default of 200 costs more in empty tasks than a local job does in work."""
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+LOCAL = SessionOptions(master="local[2]")
 
 
-def start_session(app_name: str) -> SparkSession:
-    """A session on two local threads, its ports on 127.0.0.1 only, without a web UI.
+def start_session(
+    app_name: str, options: SessionOptions = LOCAL, *, pins: Collection[Path] = (CONNECTOR,)
+) -> SparkSession:
+    """A session with the jars of `pins` on its class path, or with the user's own instead.
+
+    With `DELTA` among the pins its SQL extension and its catalog are switched on.
 
     Raises:
-        JarsUnavailable: Java is missing or too old, or the connector cannot be fetched.
+        JarsUnavailable: Java is missing or too old, or the jars cannot be fetched.
     """
     require_command("java", "openjdk-17-jre-headless")
-    class_path = ",".join(str(jar) for jar in jars(CONNECTOR))
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = SparkSession.builder.master("local[2]").appName(app_name)
-    for name, value in settings(class_path).items():
+    builder = SparkSession.builder.appName(app_name)
+    for name, value in settings(options, pins).items():
         builder = builder.config(name, value)
     try:
         with warnings.catch_warnings():
@@ -37,24 +44,59 @@ def start_session(app_name: str) -> SparkSession:
         raise JarsUnavailable(
             f"Spark does not start ({error}): it needs Java 17 or newer."
         ) from error
-    session.sparkContext.setLogLevel("OFF")
+    if "spark.log.level" not in options.conf:
+        session.sparkContext.setLogLevel("OFF")
     return session
 
 
-def settings(class_path: str) -> dict[str, str]:
-    """What differs from Spark's defaults."""
-    return {
-        "spark.jars": class_path,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
+def settings(options: SessionOptions, pins: Collection[Path]) -> dict[str, str]:
+    """What differs from Spark's defaults; the user's `--conf` wins."""
+    master = options.conf.get("spark.master") or options.master or "local[*]"
+    said = {
+        "spark.master": master,
         "spark.ui.showConsoleProgress": "false",
-        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "spark-warehouse"),
         "spark.driver.extraJavaOptions": log_option(),
         # A micro-batch that fails is repeated by the restart, from the checkpoint.
         "spark.sql.streaming.stopTimeout": "30s",
+        **class_path(options, pins),
+        **(local_settings() if master.startswith("local") else {}),
+        **options.conf,
+    }
+    if DELTA in pins:
+        said |= delta_settings(said)
+    return said
+
+
+def class_path(options: SessionOptions, pins: Collection[Path]) -> dict[str, str]:
+    """Ours, unless the user names any: then exactly these."""
+    if options.brings_its_own_jars:
+        own = {"spark.jars.packages": options.packages, "spark.jars": options.jars}
+        return {name: value for name, value in own.items() if value}
+    return {"spark.jars": ",".join(str(jar) for folder in pins for jar in jars(folder))}
+
+
+def local_settings() -> dict[str, str]:
+    """All of Spark in this process: its ports on 127.0.0.1 only, without a web UI."""
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+        "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "spark-warehouse"),
+    }
+
+
+def delta_settings(said: dict[str, str]) -> dict[str, str]:
+    """Delta's extension beside the user's own, and its catalog where the user has named none."""
+    extensions = [name for name in said.get("spark.sql.extensions", "").split(",") if name]
+    if DELTA_EXTENSION not in extensions:
+        extensions.append(DELTA_EXTENSION)
+    catalog = "spark.sql.catalog.spark_catalog"
+    return {
+        "spark.sql.extensions": ",".join(extensions),
+        catalog: said.get(catalog, DELTA_CATALOG),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +33,8 @@ app.add_typer(topics_commands.app)
 app.add_typer(configs_commands.app)
 app.add_typer(groups_commands.app)
 app.add_typer(transactions_commands.app)
+# By name: nobody imports the pipeline. What it says can be typed imports no Spark.
+app.add_typer(importlib.import_module("pipeline.cli").app)
 app.command(name="doctor")(doctor_command.doctor)
 app.command(name="produce")(produce_command.produce)
 app.command(name="consume")(consume_command.consume)

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
-    """Spark with the Kafka source, one JVM for all tests; skipped, with a reason, without Java."""
-    from pipeline.jars import JarsUnavailable
+    """Spark with all our jars, one JVM for all tests; skipped, with a reason, without Java."""
+    from pipeline.jars import ALL_PINS, JarsUnavailable
     from pipeline.spark import start_session
 
     try:
-        started = start_session("tests")
+        started = start_session("tests", pins=ALL_PINS)
     except JarsUnavailable as missing:
         pytest.skip(str(missing))
     yield started

@@ -129,3 +129,14 @@ def test_a_broker_imports_nothing_of_the_other_commands() -> None:
     )
 
     assert done.stdout.split() == []
+
+
+def test_the_pipelines_help_imports_no_spark() -> None:
+    program = (
+        "import sys; from server.cli import main; code = main(['pipeline', '--help']);"
+        "sys.exit(code or any(name.split('.')[0] in ('pyspark', 'py4j') for name in sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert done.returncode == 0, done
+    assert "jars" in done.stdout

@@ -1,0 +1,37 @@
+"""`kompakt pipeline jars`: bring the jars that Spark needs, once, so that jobs work offline."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pipeline.jars import ALL_PINS, jars
+from pipeline.job import run_job
+
+
+def fetch_jars(
+    as_list: Annotated[
+        bool,
+        typer.Option(
+            "--list", help="Print their paths with commas between, for `spark-submit --jars`."
+        ),
+    ] = False,
+) -> None:
+    """Fetch and verify Spark's Kafka source, Delta and Avro; say where they are.
+
+    They come through Maven and are checked against their pinned SHA-256, and again before each job.
+    """
+    run_job(lambda: show_jars(as_list=as_list), needs=())
+
+
+def show_jars(*, as_list: bool) -> int:
+    """Raises JarsUnavailable."""
+    brought = {pins: jars(pins) for pins in ALL_PINS}
+    if as_list:
+        typer.echo(",".join(str(jar) for paths in brought.values() for jar in paths))
+        return 0
+    for pins, paths in brought.items():
+        size = sum(path.stat().st_size for path in paths)
+        typer.echo(f"{pins.name}: {len(paths)} jars, {size / 1e6:.1f} MB, in {paths[0].parent}")
+    return 0

@@ -1,0 +1,72 @@
+"""How a job of `kompakt pipeline` is run from the command line: what must be installed, how it ends."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Collection
+from importlib.metadata import PackageNotFoundError, requires
+from importlib.util import find_spec
+from typing import NoReturn
+
+from pipeline.jars import JarsUnavailable
+from server.command_end import EXIT_FAILED, CommandFailed, end
+
+SPARK = ("pyspark", "pyarrow")
+"""The modules of the extra `spark`."""
+
+
+def run_job(work: Callable[[], int], *, needs: Collection[str] = SPARK) -> NoReturn:
+    """Run a job that ends with its exit code; what stops it is told in one sentence.
+
+    `needs` are modules that the extra `spark` installs; `work` may import them.
+    """
+    end(lambda: _do(work, needs))
+
+
+def _do(work: Callable[[], int], needs: Collection[str]) -> int:
+    require_modules(needs)
+    try:
+        return work()
+    except JarsUnavailable as error:
+        raise CommandFailed(EXIT_FAILED, str(error)) from error
+    except Exception as error:
+        if not is_of_spark(error):
+            raise
+        raise CommandFailed(EXIT_FAILED, cause(error)) from error
+
+
+def require_modules(modules: Collection[str]) -> None:
+    """Raise a CommandFailed that says how to install the extra `spark` where one is missing."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        wanted = shlex.join([sys.executable, "-m", "pip", "install", *requirements()])
+        raise CommandFailed(
+            EXIT_FAILED, f"Spark is missing ({', '.join(missing)}): install it with `{wanted}`."
+        )
+
+
+def requirements() -> list[str]:
+    """What the extra `spark` asks for."""
+    try:
+        lines = requires("kompakt") or []
+    except PackageNotFoundError:
+        return list(SPARK)
+    of_extra = re.compile(r"""\s*;\s*extra == ['"]spark['"]""")
+    return [of_extra.sub("", line) for line in lines if of_extra.search(line)]
+
+
+def is_of_spark(error: Exception) -> bool:
+    """Did Spark's Python or Java side raise it? (Spark is not imported where no job got that far.)"""
+    return any(
+        kind.__module__.partition(".")[0] in ("pyspark", "py4j") for kind in type(error).__mro__
+    )
+
+
+def cause(error: Exception) -> str:
+    """The last line of the chain of causes: what Kafka's client said, without Spark's stack."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    causes = [line.partition("Caused by: ")[2] for line in lines if line.startswith("Caused by: ")]
+    said = causes[-1] if causes else next((line for line in lines if line), type(error).__name__)
+    return said.removeprefix("org.apache.kafka.common.errors.")
