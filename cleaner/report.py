@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cleaner.retain import Verdict
-from cleaner.step import VerdictCount
+from cleaner.step import GroupAccount, VerdictCount
 from cleaner.text import count_text, duration_text, size_text
 from storage.manifest import SegmentRow
 
@@ -24,6 +24,8 @@ class GroupReport:
     """The segments that were written in their place."""
     by_source: tuple[Counts, ...]
     """What each source's records met; verdicts that none did are left out."""
+    account: GroupAccount = field(repr=False, compare=False)
+    """What must remain of the sources; a pass that verifies nothing does not know all of it."""
 
     @property
     def by_verdict(self) -> Counts:

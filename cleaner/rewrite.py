@@ -75,7 +75,7 @@ class Rewriting:
             later_bytes: what may have to be read of later windows.
         """
         works = self._works(window)
-        groups = group_segments(works, self._bounds())
+        groups = group_segments(works, group_bounds(self._plan))
         left = self._work_left(window, works, groups, later_bytes)
         leaders = {rows[0]: len(rows) for rows in groups}
         at = 0
@@ -83,7 +83,7 @@ class Rewriting:
             count = leaders.get(window[at][0].row, 0)
             if count:
                 group = window[at : at + count]
-                self._rewrite(group, takes_offset=is_last and group[0][0].row is groups[-1][0])
+                self.rewrite(group, takes_offset=is_last and group[0][0].row is groups[-1][0])
                 left.done([segment.row for segment, _ in group])
             else:
                 self._pass_over(window[at][0])
@@ -92,18 +92,16 @@ class Rewriting:
     def _works(self, window: Group) -> list[Work]:
         """What is to be done; looks at each segment's special rows, so call it once a window."""
         return [
-            work_on(
-                segment.row,
-                Findings(
-                    totals=segment.totals,
-                    superseded=its.superseded,
-                    changed_batches=self._changed_batches(segment, its),
-                ),
-                now_ms=self._plan.now_ms,
-                keeps_unkeyed=self._plan.view.config.keeps_unkeyed_records,
-            )
-            for segment, its in window
+            work_of(self._plan, segment.row, self.findings(segment, its)) for segment, its in window
         ]
+
+    def findings(self, segment: IndexedSegment, its: Marked) -> Findings:
+        """What is known of a segment; with transactions ask for each once, in offset order."""
+        return Findings(
+            totals=segment.totals,
+            superseded=its.superseded,
+            changed_batches=self._changed_batches(segment, its),
+        )
 
     def _work_left(
         self,
@@ -118,14 +116,6 @@ class Rewriting:
             for (segment, _), work in zip(window, works, strict=True)
         }
         return WorkLeft(self._meter.progress, costs, groups, later_bytes=later_bytes)
-
-    def _bounds(self) -> GroupBounds:
-        config = self._plan.view.config
-        return GroupBounds(
-            segment_bytes=config.segment_bytes,
-            segment_index_bytes=config.segment_index_bytes,
-            index_interval_bytes=config.index_interval_bytes,
-        )
 
     def _changed_batches(self, segment: IndexedSegment, its: Marked) -> int:
         if not segment.totals.special_rows:
@@ -150,7 +140,8 @@ class Rewriting:
             for block in segment.blocks():
                 self.batch_filter.skip(block.data, base_offset=segment.row.base_offset)
 
-    def _rewrite(self, group: Group, *, takes_offset: bool) -> None:
+    def rewrite(self, group: Group, *, takes_offset: bool) -> None:
+        """Recopy, verify and swap one group; with `takes_offset` the clean offset goes with it."""
         recopy = Recopy(
             self.batch_filter,
             self._log.new_cleaned_segment,
@@ -164,6 +155,7 @@ class Rewriting:
                 sources=tuple(segment.row for segment, _ in group),
                 outputs=tuple(segment.row for segment in cleaned),
                 by_source=tuple(recopy.by_source),
+                account=self.batch_filter.account,
             )
         )
         self.tally["groups"] += 1
@@ -213,6 +205,26 @@ class Rewriting:
             recopy.discard()
             raise
         self.has_committed = clean_offset is not None
+
+
+def work_of(plan: CleaningPlan, row: SegmentRow, findings: Findings) -> Work:
+    """What a pass by this plan would do to a segment. Pure."""
+    return work_on(
+        row,
+        findings,
+        now_ms=plan.now_ms,
+        keeps_unkeyed=plan.view.config.keeps_unkeyed_records,
+    )
+
+
+def group_bounds(plan: CleaningPlan) -> GroupBounds:
+    """What groups may not exceed in this plan's log. Pure."""
+    config = plan.view.config
+    return GroupBounds(
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+    )
 
 
 def leave_no_gap(rows: Sequence[SegmentRow], log_start_offset: int) -> bool:

@@ -1,0 +1,499 @@
+"""What an executor does with a plan: `clean`'s steps, each by itself, in a process without the broker.
+
+    with RemotePass(plan) as executor:
+        keys = [executor.index(number) for number in executor.numbers]       a task a segment
+        section = executor.section(keys)                                     where the pass ends
+        marked = executor.mark(keys, section)                                or as Spark finds it
+        if section.transactions is None:
+            found = [executor.findings(each, its) for each, its in zip(keys, marked)]
+            for group in executor.groups(found):                             a task a group
+                result = executor.recopy_group(keys[group], marked[group], section)
+        else:
+            results = executor.recopy_log(keys, marked, section)             one task
+
+What goes from a task to the next is a small value that can be pickled. Segments are opened by their
+paths and only read; whatever is written lies in this attempt's folder (a `RemotePass` is one), below the
+lease's, and is durable when it is told of. A task that runs twice writes two folders, and the result
+says which one counts. The records are judged, copied and verified by the code of a local pass, so a loop
+over these steps leaves what `clean` leaves.
+
+`Marked`: bit i & 7 of byte i >> 3 of `marks` says that the segment's entry i is superseded: a later
+record of the dirty section has its key, lies below its end, and is not aborted. What is aborted, or lies
+at or past the end, gets no mark itself; in a section with transactions `aborted_offsets` tells.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from types import TracebackType
+from typing import Self
+
+from cleaner.cleaning_plan import CleaningPlan
+from cleaner.group import Findings, group_segments
+from cleaner.index import IndexedSegment, SegmentIndex
+from cleaner.kernel import OffsetMap
+from cleaner.mark import DirtySection, KeyParts, Marked, dirty_section, mark_window
+from cleaner.meter import PassMeter
+from cleaner.pick import Reason
+from cleaner.probe import SilentProbe
+from cleaner.remote_plan import GroupResult, RemotePlan, RemoteResult
+from cleaner.remote_segment import RemoteSegment, sealed_segment
+from cleaner.report import GroupReport
+from cleaner.rewrite import Rewriting, group_bounds, leave_no_gap, work_of
+from cleaner.settings import CleanerSettings
+from cleaner.throttle import Throttle
+from cleaner.verify_pass import PassVerifier
+from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
+from storage.cleaning_view import CleaningView, empty_row
+from storage.errors import DamagedSidecar
+from storage.files import FileSystem
+from storage.key_sidecar import KeyBlock, hash_key_check
+from storage.key_totals import KeyTotals
+from storage.local_files import LocalFileSystem, ReadOnlyFileSystem
+from storage.log_config import LogConfig
+from storage.manifest import SegmentRow
+from storage.paths import HASH_KEY, join
+from storage.topic_partition import TopicPartition
+
+EMPTY_ROW_KIND = 5
+TRANSACTIONAL_FLAG = 1
+
+
+class WrongHashKey(Exception):
+    """The hash key beside the log is not the one that the plan was made with."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentKeys:
+    """A segment of the plan with the sidecar that its task has found or made."""
+
+    number: int
+    """Of `RemotePass.numbers`."""
+    row: SegmentRow
+    made_by: str | None
+    """The attempt whose folder has the sidecar; None: the one beside the segment is sound."""
+    totals: KeyTotals
+    has_transactions: bool
+
+
+class RemotePass:
+    """One attempt at tasks of one plan; a context, at whose end the segments' files are closed."""
+
+    __slots__ = (
+        "_fs", "_hash_key", "_meter", "_monotonic", "_opened", "_plan", "_segments", "_settings",
+        "_versions", "attempt", "plan",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        plan: RemotePlan,
+        *,
+        fs: FileSystem | None = None,
+        settings: CleanerSettings | None = None,
+        meter: PassMeter | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Args:
+            fs: of the log and the lease's folder; the system's, through which segments are only read.
+            settings: memory and read sizes of this executor; outputs are verified whatever they say.
+            meter: where it accounts for its bytes, and learns that it is to stop.
+
+        Raises:
+            WrongHashKey: see there.
+            StorageError: the hash key cannot be read.
+        """
+        # Constant after construction.
+        self.plan = plan
+        self._fs = fs or LocalFileSystem()
+        self.attempt = uuid.uuid4().hex
+        self._settings = replace(
+            settings or CleanerSettings(),
+            verify=True,
+            keeps_key_sidecars=True,
+            decompressed_bytes_max=plan.decompressed_bytes_max,
+        )
+        self._meter = meter or _free_meter()
+        self._monotonic = monotonic
+        self._hash_key = _hash_key(self._fs, plan)
+        self._plan = _cleaning_plan(plan, fs or ReadOnlyFileSystem(), self._hash_key)
+        self._segments = self._plan.segments_from(plan.log_start_offset)
+        # State.
+        self._versions = count(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for each in self._plan.view.segments:
+            each.segment.files.close()
+
+    @property
+    def numbers(self) -> range:
+        """Of the segments that the pass looks at, in offset order."""
+        return range(len(self._segments))
+
+    @property
+    def folder(self) -> str:
+        """What this attempt writes."""
+        return join(self.plan.folder, self.attempt)
+
+    # ---------------------------------------------------------------- index
+
+    def index(self, number: int, *, anew: bool = False) -> SegmentKeys:
+        """Find a segment's key sidecar, read to its end, or make one in this attempt's folder.
+
+        Args:
+            anew: make one, whatever is there: for who has met one that lies (`VerificationFailed`).
+
+        Raises:
+            CorruptBatch, DecompressionTooLarge, StorageError: the segment is damaged, or gone.
+        """
+        found = None if anew else self._found(number)
+        if found is not None:
+            return found
+        self._make_folder()
+        segment = self._remote(number, self.folder)
+        index = SegmentIndex(self._hash_key, self._settings, self._meter)
+        with index:
+            (made,) = index.of([segment])
+        self._fs.sync_directory(self.folder)
+        return self._keys(number, made, self.attempt)
+
+    def _found(self, number: int) -> SegmentKeys | None:
+        segment = self._remote(number, None)
+        sidecar = segment.key_sidecar(self._hash_key)
+        if sidecar is None:
+            return None
+        try:
+            return self._keys(number, IndexedSegment(segment, sidecar, self._meter), None)
+        except DamagedSidecar:
+            return None
+
+    def _keys(self, number: int, segment: IndexedSegment, made_by: str | None) -> SegmentKeys:
+        has_transactions = False
+        for block in segment.blocks():
+            has_transactions = has_transactions or _has_transactions(block)
+        return SegmentKeys(
+            number=number,
+            row=segment.row,
+            made_by=made_by,
+            totals=segment.totals,
+            has_transactions=has_transactions,
+        )
+
+    def opened(self, keys: SegmentKeys) -> IndexedSegment:
+        """A segment with the sidecar that `index` told of.
+
+        Raises:
+            DamagedSidecar: it is not there any more, or no good.
+        """
+        folder = None if keys.made_by is None else join(self.plan.folder, keys.made_by)
+        segment = self._remote(keys.number, folder)
+        sidecar = segment.key_sidecar(self._hash_key)
+        if sidecar is None:
+            raise DamagedSidecar(segment.keys_path, "it was there when the segment was indexed")
+        return IndexedSegment(segment, sidecar, self._meter)
+
+    def blocks(self, keys: SegmentKeys) -> Iterator[KeyBlock]:
+        """The blocks of a segment's sidecar, for who looks for the last offset of each key."""
+        return self.opened(keys).blocks()
+
+    # ---------------------------------------------------------------- section, marks, groups
+
+    def section(self, keys: Sequence[SegmentKeys]) -> DirtySection:
+        """What became of the transactions, and so where the pass ends.
+
+        It has no transactions where the special rows are only of empty batches: then groups know
+        nothing of each other.
+        """
+        if any(each.has_transactions for each in keys):
+            return dirty_section(
+                [self.opened(each) for each in keys],
+                start_offset=self.plan.start_offset,
+                end_offset=self.plan.end_offset,
+            )
+        start, end = self.plan.start_offset, self.plan.end_offset
+        return DirtySection(
+            sources=[
+                self.opened(each)
+                for each in keys
+                if each.row.end_offset > start and each.row.base_offset < end
+            ],
+            start_offset=start,
+            end_offset=end,
+            transactions=None,
+        )
+
+    def mark(self, keys: Sequence[SegmentKeys], section: DirtySection) -> list[Marked]:
+        """Mark all segments here, as a local pass does; in this executor's memory, but for the marks."""
+        segments = [self.opened(each) for each in keys]
+        offset_map = OffsetMap(
+            self._settings.map_bytes, self._hash_key, self._settings.map_load_factor
+        )
+        verifier = self._verifier()
+        return mark_window(segments, section, KeyParts(section, offset_map), verifier)
+
+    def findings(self, keys: SegmentKeys, its: Marked, section: DirtySection) -> Findings:
+        """What decides whether a segment is rewritten; only where there are no transactions."""
+        assert section.transactions is None
+        return self._rewriting(section, RemoteLog(self), sees_all=False).findings(
+            self.opened(keys), its
+        )
+
+    def groups(self, found: Sequence[Findings]) -> tuple[slice, ...]:
+        """The groups to rewrite, of all segments' findings; what is in none stays as it is."""
+        rows = [segment.row for segment in self._segments]
+        works = [
+            work_of(self._plan, row, findings) for row, findings in zip(rows, found, strict=True)
+        ]
+        groups = group_segments(works, group_bounds(self._plan))
+        starts = [rows.index(group[0]) for group in groups]
+        return tuple(
+            slice(start, start + len(group)) for start, group in zip(starts, groups, strict=True)
+        )
+
+    # ---------------------------------------------------------------- recopy
+
+    def recopy_group(
+        self, keys: Sequence[SegmentKeys], marked: Sequence[Marked], section: DirtySection
+    ) -> GroupResult | None:
+        """Write and verify one group's outputs; None if they are what is there already, to the byte.
+
+        Raises:
+            VerificationFailed: the outputs, the marks or a sidecar are not what they must be.
+            CorruptBatch, DecompressionTooLarge, StorageError: see `clean`.
+        """
+        assert section.transactions is None, "with transactions groups depend on each other"
+        log = RemoteLog(self)
+        rewriting = self._rewriting(section, log, sees_all=False)
+        group = [(self.opened(each), its) for each, its in zip(keys, marked, strict=True)]
+        self._make_folder()
+        rewriting.rewrite(group, takes_offset=False)
+        results = self._results(rewriting, log)
+        return results[0] if results else None
+
+    def recopy_log(
+        self, keys: Sequence[SegmentKeys], marked: Sequence[Marked], section: DirtySection
+    ) -> tuple[GroupResult, ...]:
+        """Group, write and verify a whole log with its transactions. Raises as `recopy_group`."""
+        log = RemoteLog(self)
+        below = [
+            (self.opened(each), its)
+            for each, its in zip(keys, marked, strict=True)
+            if each.row.base_offset < section.end_offset
+        ]
+        sees_all = leave_no_gap([each.row for each, _ in below], self.plan.log_start_offset)
+        rewriting = self._rewriting(section, log, sees_all=sees_all)
+        self._make_folder()
+        rewriting.run(below, is_last=True)
+        return self._results(rewriting, log)
+
+    def _results(self, rewriting: Rewriting, log: RemoteLog) -> tuple[GroupResult, ...]:
+        self._fs.sync_directory(self.folder)
+        return tuple(
+            _group_result(self.attempt, report)
+            for report in rewriting.group_reports
+            if report.sources[0].base_offset in log.swapped
+        )
+
+    def _rewriting(self, section: DirtySection, log: RemoteLog, *, sees_all: bool) -> Rewriting:
+        return Rewriting(
+            log,
+            self._plan,
+            section,
+            self._settings,
+            sees_all=sees_all,
+            verifier=self._verifier(),
+            meter=self._meter,
+        )
+
+    def _verifier(self) -> PassVerifier:
+        return PassVerifier(self._settings, meter=self._meter, monotonic=self._monotonic)
+
+    def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter:
+        """Begin an output in this attempt's folder."""
+        version = next(self._versions)
+        return CleanedSegmentWriter(self._fs, self.folder, base_offset, version, self._hash_key)
+
+    def _make_folder(self) -> None:
+        self._fs.make_directory(self.folder)
+        self._fs.sync_directory(self.plan.folder)
+
+    def _remote(self, number: int, keys_folder: str | None) -> RemoteSegment:
+        sealed = self._segments[number]
+        return RemoteSegment(sealed.row, sealed.segment, keys_folder, self._fs)
+
+
+class RemoteLog:
+    """The log as a rewriting takes it: outputs go to an attempt's folder, swaps are written down."""
+
+    __slots__ = ("_executor", "swapped")
+
+    def __init__(self, executor: RemotePass) -> None:
+        # Constant after construction.
+        self._executor = executor
+        # State.
+        self.swapped: set[int] = set()
+        """The base offsets of the groups whose swaps it took."""
+
+    @property
+    def generation(self) -> int:
+        return self._executor.plan.generation
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._executor.plan.log_start_offset
+
+    def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter:
+        return self._executor.new_cleaned_segment(base_offset)
+
+    def swap(
+        self,
+        sources: Sequence[SegmentRow],
+        cleaned: Sequence[CleanedSegment],
+        *,
+        generation: int,
+        clean_offset: int | None,
+    ) -> None:
+        self.swapped.add(sources[0].base_offset)
+
+    def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None:
+        """Nothing is committed here."""
+
+
+def result_of(
+    plan: RemotePlan, end_offset: int, groups: Sequence[GroupResult | None]
+) -> RemoteResult:
+    """What goes to the broker: the groups in offset order, without those that changed nothing. Pure."""
+    there = [group for group in groups if group is not None]
+    return RemoteResult(
+        lease=plan.lease,
+        end_offset=end_offset,
+        groups=tuple(sorted(there, key=lambda group: group.sources[0].base_offset)),
+    )
+
+
+def aborted_offsets(block: KeyBlock, row: SegmentRow, section: DirtySection) -> list[range]:
+    """The offsets of a block's aborted batches: their entries are in no map, and get no mark."""
+    aborted = section.transactions.aborted if section.transactions else []
+    ranges = [(each.producer_id, each.first_offset, each.marker_offset) for each in aborted]
+    return [
+        range(row.base_offset + each.first_offset, row.base_offset + each.last_offset + 1)
+        for each in block.special_rows()
+        if any(
+            producer == each.producer_id and first <= row.base_offset + each.first_offset < marker
+            for producer, first, marker in ranges
+        )
+    ]
+
+
+def _has_transactions(block: KeyBlock) -> bool:
+    return any(
+        row.kind != EMPTY_ROW_KIND or row.flags & TRANSACTIONAL_FLAG for row in block.special_rows()
+    )
+
+
+def _group_result(attempt: str, report: GroupReport) -> GroupResult:
+    return GroupResult(
+        attempt=attempt, sources=report.sources, outputs=report.outputs, account=report.account
+    )
+
+
+def _hash_key(fs: FileSystem, plan: RemotePlan) -> bytes:
+    hash_key = fs.read_bytes(join(plan.log_dir, HASH_KEY))
+    if hash_key_check(hash_key).hex() != plan.hash_key_check:
+        raise WrongHashKey(f"{plan.log_dir}/{HASH_KEY} is not the key of {plan.topic}")
+    return hash_key
+
+
+def _free_meter() -> PassMeter:
+    """An account that nothing throttles or stops."""
+    return PassMeter(
+        throttle=Throttle(clock=time.monotonic),
+        probe=SilentProbe(),
+        sleep=lambda _seconds: False,
+        is_stale=lambda: False,
+    )
+
+
+def _cleaning_plan(plan: RemotePlan, fs: FileSystem, hash_key: bytes) -> CleaningPlan:
+    """The plan as the cleaner's code takes it."""
+    directory = plan.log_directory
+    config = replace(
+        LogConfig(),
+        cleanup_policy=("compact",),
+        segment_bytes=plan.segment_bytes,
+        segment_index_bytes=plan.segment_index_bytes,
+        index_interval_bytes=plan.index_interval_bytes,
+        delete_retention_ms=plan.delete_retention_ms,
+        compaction_unkeyed_records="keep" if plan.keeps_unkeyed else "drop",
+    )
+    view = CleaningView(
+        topic_partition=TopicPartition(plan.topic, plan.partition),
+        config=config,
+        segments=tuple(sealed_segment(fs, directory, row) for row in plan.sealed_rows),
+        generation=plan.generation,
+        clean_offset=plan.clean_offset,
+        active_row=empty_row(plan.end_offset),
+        log_start_offset=plan.log_start_offset,
+        last_stable_offset=plan.end_offset,
+        high_watermark=plan.end_offset,
+        log_end_offset=plan.end_offset,
+        producer_last_offsets=plan.producer_last_offsets,
+        producer_marker_epochs=plan.producer_marker_epochs,
+        hash_key=hash_key,
+    )
+    return CleaningPlan(
+        view=view,
+        reason=Reason.REQUESTED,
+        start_offset=plan.start_offset,
+        end_offset=plan.end_offset,
+        dirty_ratio=0.0,
+        now_ms=plan.now_ms,
+        stamp_ms=plan.stamp_ms,
+    )
+
+
+def remote_plan(
+    plan: CleaningPlan, *, lease: str, log_dir: str, directory: str, decompressed_bytes_max: int
+) -> RemotePlan:
+    """A plan of the broker's for others. Pure.
+
+    Args:
+        directory: the log's, below `log_dir`.
+    """
+    view, config = plan.view, plan.view.config
+    return RemotePlan(
+        lease=lease,
+        topic=view.topic_partition.topic,
+        partition=view.topic_partition.partition,
+        log_dir=log_dir,
+        directory=directory,
+        hash_key_check=hash_key_check(view.hash_key).hex(),
+        generation=view.generation,
+        log_start_offset=view.log_start_offset,
+        clean_offset=view.clean_offset,
+        start_offset=plan.start_offset,
+        end_offset=plan.end_offset,
+        now_ms=plan.now_ms,
+        stamp_ms=plan.stamp_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        keeps_unkeyed=config.keeps_unkeyed_records,
+        decompressed_bytes_max=decompressed_bytes_max,
+        producer_last_offsets=view.producer_last_offsets,
+        producer_marker_epochs=dict(view.producer_marker_epochs),
+        sealed_rows=view.sealed_rows,
+    )

@@ -1,0 +1,99 @@
+"""Execute a plan as an executor does, each task in an attempt of its own, told only what can travel."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from cleaner.cleaning_plan import CleaningPlan
+from cleaner.remote_pass import RemotePass, SegmentKeys, remote_plan, result_of
+from cleaner.remote_plan import (
+    GroupResult,
+    RemotePlan,
+    RemoteResult,
+    group_from_json,
+    group_json,
+)
+from cleaner.settings import CleanerSettings
+from storage.files import FileSystem
+from storage.paths import HASH_KEY, join
+from tests.harness.compacted_log import DIRECTORY
+from tests.harness.compacted_log import HASH_KEY as KEY
+
+LOG_DIR = "data"
+LEASE = "0123456789abcdef" * 2
+
+
+class Executor:
+    """Runs tasks one after the other; `attempts` tells how often each is begun."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        plan: RemotePlan,
+        *,
+        settings: CleanerSettings | None = None,
+        attempts: int = 1,
+    ) -> None:
+        self._fs = fs
+        self._plan = RemotePlan.from_json(plan.to_json())
+        self._settings = settings
+        self._attempts = attempts
+        assert self._plan == plan
+
+    def run(self) -> RemoteResult:
+        with RemotePass(self._plan, fs=self._fs) as driver:
+            keys: list[SegmentKeys] = [
+                self._task(partial(RemotePass.index, number=number)) for number in driver.numbers
+            ]
+            section = driver.section(keys)
+            marked = self._task(lambda task: task.mark(keys, task.section(keys)))
+            if section.transactions is not None:
+                results = self._task(
+                    lambda task: [
+                        group_json(each)
+                        for each in task.recopy_log(keys, marked, task.section(keys))
+                    ]
+                )
+            else:
+                found = [
+                    driver.findings(each, its, section)
+                    for each, its in zip(keys, marked, strict=True)
+                ]
+                results = [
+                    self._task(partial(_recopied, keys=keys, marked=marked, group=group))
+                    for group in driver.groups(found)
+                ]
+        groups = [group_from_json(each) for each in results if each is not None]
+        result = result_of(self._plan, section.end_offset, groups)
+        assert RemoteResult.from_json(result.to_json()) == result
+        return result
+
+    def _task(self, work: Callable[[RemotePass], Any]) -> Any:
+        """Do it in attempts that all come to the end; the first one counts."""
+        results = []
+        for _ in range(self._attempts):
+            with RemotePass(self._plan, fs=self._fs, settings=self._settings) as task:
+                results.append(pickle.loads(pickle.dumps(work(task))))
+        return results[0]
+
+
+def _recopied(task: RemotePass, keys: Any, marked: Any, group: slice) -> str | None:
+    result: GroupResult | None = task.recopy_group(keys[group], marked[group], task.section(keys))
+    return None if result is None else group_json(result)
+
+
+def plan_for_others(fs: FileSystem, plan: CleaningPlan, lease: str = LEASE) -> RemotePlan:
+    """The plan of a `CompactedLog`'s pass, whose hash key is put where it lies."""
+    path = join(LOG_DIR, HASH_KEY)
+    if not fs.exists(path):
+        fs.write_bytes(path, KEY)
+    return remote_plan(
+        plan,
+        lease=lease,
+        log_dir=LOG_DIR,
+        directory=DIRECTORY.removeprefix(LOG_DIR + "/"),
+        decompressed_bytes_max=CleanerSettings().decompressed_bytes_max,
+    )
