@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import sysconfig
 import tempfile
 import warnings
 from collections.abc import Collection
@@ -32,6 +34,7 @@ def start_session(
         JarsUnavailable: Java is missing or too old, or the jars cannot be fetched.
     """
     require_command("java", "openjdk-17-jre-headless")
+    set_environment(options)
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings(options, pins).items():
         builder = builder.config(name, value)
@@ -51,21 +54,47 @@ def start_session(
 
 def settings(options: SessionOptions, pins: Collection[Path]) -> dict[str, str]:
     """What differs from Spark's defaults; the user's `--conf` wins."""
-    master = options.conf.get("spark.master") or options.master or "local[*]"
     said = {
-        "spark.master": master,
+        "spark.master": master_of(options),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.extraJavaOptions": log_option(),
         # A micro-batch that fails is repeated by the restart, from the checkpoint.
         "spark.sql.streaming.stopTimeout": "30s",
         **class_path(options, pins),
-        **(local_settings() if master.startswith("local") else {}),
+        **(local_settings() if is_local(options) else {}),
         **options.conf,
     }
     if DELTA in pins:
         said |= delta_settings(said)
     return said
+
+
+def set_environment(options: SessionOptions) -> None:
+    """What Spark takes from there: a local one's address, its workers' interpreter and our code.
+
+    On a cluster the user says which Python there is (`PYSPARK_PYTHON`), as for any job.
+    """
+    named = options.conf.get("spark.pyspark.python")
+    if named is not None:
+        os.environ["PYSPARK_PYTHON"] = named
+    if not is_local(options):
+        return
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    checkout = str(Path(__file__).parents[1])
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if checkout not in (*paths, sysconfig.get_path("purelib")):
+        os.environ["PYTHONPATH"] = os.pathsep.join([checkout, *paths])
+
+
+def master_of(options: SessionOptions) -> str:
+    return options.conf.get("spark.master") or options.master or "local[*]"
+
+
+def is_local(options: SessionOptions) -> bool:
+    """Is all of Spark in this process?"""
+    return master_of(options).startswith("local")
 
 
 def class_path(options: SessionOptions, pins: Collection[Path]) -> dict[str, str]:
@@ -77,8 +106,7 @@ def class_path(options: SessionOptions, pins: Collection[Path]) -> dict[str, str
 
 
 def local_settings() -> dict[str, str]:
-    """All of Spark in this process: its ports on 127.0.0.1 only, without a web UI."""
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    """Its ports on 127.0.0.1 only, without a web UI."""
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,24 @@ def test_the_users_properties_win_over_ours() -> None:
 def test_only_a_local_session_is_bound_to_the_loopback_address() -> None:
     assert spark.settings(SessionOptions(), ())["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.host" not in spark.settings(SessionOptions(master="spark://h:7077"), ())
+
+
+def test_local_workers_are_this_interpreter_and_find_this_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYTHONPATH"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+
+    spark.set_environment(SessionOptions(master="spark://h:7077"))
+    assert "PYSPARK_PYTHON" not in os.environ
+
+    spark.set_environment(SessionOptions())
+    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["PYTHONPATH"] == str(Path(spark.__file__).parents[1])
+
+    spark.set_environment(SessionOptions(conf={"spark.pyspark.python": "/usr/bin/python3.12"}))
+    assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/python3.12"
 
 
 def test_delta_is_switched_on_only_where_it_is_needed_and_beside_other_extensions() -> None:
