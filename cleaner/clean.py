@@ -24,13 +24,12 @@ from dataclasses import replace
 
 from cleaner.cleaning_plan import CleanableLog, CleaningPlan
 from cleaner.index import IndexedSegment, SegmentIndex
-from cleaner.kernel import OffsetMap
 from cleaner.mark import (
     DirtySection,
     KeyParts,
     dirty_section,
+    map_beside_marks,
     mark_window,
-    marks_bytes,
     scan_bytes,
     windows,
 )
@@ -38,7 +37,7 @@ from cleaner.meter import CleaningAborted, PassMeter
 from cleaner.progress import PassProgress, Phase
 from cleaner.report import PassReport
 from cleaner.rewrite import Rewriting, leave_no_gap
-from cleaner.settings import MAP_BYTES_MIN, CleanerSettings
+from cleaner.settings import CleanerSettings
 from cleaner.verify_pass import PassVerifier, VerificationFailed
 from cleaner.work_left import MarkLeft
 from protocol.errors import ProtocolError
@@ -107,7 +106,7 @@ def _execute(
         log, plan, section, settings, sees_all=sees_all, verifier=verifier, meter=meter
     )
     spans = windows([each.totals.entries for each in segments], settings.marks_bytes)
-    parts = KeyParts(section, _offset_map(plan, segments, spans, settings))
+    parts = KeyParts(section, map_beside_marks(plan.view.hash_key, segments, spans, settings))
     _rewrite_all(segments, spans, section, parts, rewriting, verifier, meter.progress)
     if not rewriting.has_committed and section.end_offset > plan.view.clean_offset:
         log.commit_clean_offset(section.end_offset, generation=plan.view.generation)
@@ -147,19 +146,6 @@ def _rewrite_all(
             # The plan speaks of segments that are not there any more.
             raise CleaningAborted(f"{error}; the next pass makes it anew") from error
         raise
-
-
-def _offset_map(
-    plan: CleaningPlan,
-    segments: Sequence[IndexedSegment],
-    spans: Sequence[slice],
-    settings: CleanerSettings,
-) -> OffsetMap:
-    """A map in what the marks leave of the memory."""
-    counts = [[segment.totals.entries for segment in segments[span]] for span in spans]
-    taken = max((sum(map(marks_bytes, each)) for each in counts), default=0)
-    map_bytes = max(settings.map_bytes - taken, MAP_BYTES_MIN)
-    return OffsetMap(map_bytes, plan.view.hash_key, settings.map_load_factor)
 
 
 def _report(

@@ -22,7 +22,7 @@ from cleaner.clean import clean
 from cleaner.cleaning_plan import CleaningPlan
 from cleaner.meter import PassMeter
 from cleaner.progress import Phase
-from cleaner.rehearsed_segment import Rehearsal, RehearsedSegment
+from cleaner.rehearsed_segment import rehearsed_view, scratch_files
 from cleaner.report import GroupReport, PassReport
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import IoRates
@@ -30,8 +30,6 @@ from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 from storage.log import PartitionLog
 from storage.manifest import UNKNOWN, SegmentRow
 from storage.null_files import NullFileSystem
-from storage.paths import KEYS, join, segment_file
-from storage.scratch_files import ScratchFileSystem
 
 WRITTEN_BYTES_MIN = 16 << 20
 """A pass that writes less says little of how fast the disk is."""
@@ -124,10 +122,10 @@ def dry_run(
         past: of earlier passes, by which its time is foretold.
     """
     dry_log = DryLog(log)
-    with closing(_scratch_files(log)) as scratch:
+    with closing(scratch_files(log)) as scratch:
         report = clean(
             dry_log,
-            _rehearsed(plan, Rehearsal(scratch)),
+            replace(plan, view=rehearsed_view(plan.view, scratch)),
             replace(settings, verify=False),
             meter=meter,
             monotonic=monotonic,
@@ -144,21 +142,6 @@ def dry_run(
         rolls=plan.view.active_row.file_version == UNKNOWN,
         map_bytes=settings.map_bytes,
     )
-
-
-def _scratch_files(log: PartitionLog) -> ScratchFileSystem:
-    """Beside the log, on its disk; what a crash leaves is swept as the active segment's sidecar."""
-    active = log.segments[-1]
-    name = segment_file(active.base_offset, active.file_version, KEYS, cleaned=True)
-    return ScratchFileSystem(active.fs, join(log.directory, name))
-
-
-def _rehearsed(plan: CleaningPlan, rehearsal: Rehearsal) -> CleaningPlan:
-    """The plan over segments whose sidecars stay as they are."""
-    segments = tuple(
-        RehearsedSegment(segment.row, segment.segment, rehearsal) for segment in plan.view.segments
-    )
-    return replace(plan, view=replace(plan.view, segments=segments))
 
 
 def predicted_report(

@@ -373,3 +373,45 @@ class BatchFilter:
     @property
     def counts(self) -> Mapping[Verdict, VerdictCount]:
         """Records by verdict since the filter was made; every verdict is there."""
+
+class LogSum:
+    """Sums a log's last records to its table digest (`cleaner/table_digest.h`), and compares every
+    record with its entry, every marker with its row, as it goes."""
+
+    def __init__(
+        self,
+        hash_key: bytes,
+        *,
+        start_offset: int,
+        end_offset: int,
+        decompressed_bytes_max: int,
+        transactions: Transactions | None = None,
+    ) -> None:
+        """
+        Args:
+            hash_key: the one that the sidecars were made with.
+            start_offset, end_offset: records outside of [start_offset, end_offset) do not count.
+            transactions: what became of those in the log; None if nothing was aborted.
+
+        Raises:
+            ValueError: `hash_key` is not 16 bytes long.
+        """
+
+    def start_source(self, base_offset: int, marks: Buffer) -> None:
+        """Begin a segment: see `BatchFilter.start_source`. Segments come in offset order."""
+
+    def feed(self, chunk: Buffer, key_block: Buffer, *, position: int = 0) -> None:
+        """Add what counts of `chunk`, exactly the bytes that `key_block` speaks for.
+
+        Raises:
+            CorruptBatch, DecompressionTooLarge, KeysDiffer: see the module.
+            ValueError: as `BatchFilter.feed`.
+        """
+
+    @property
+    def digest(self) -> int:
+        """The sum so far, 128 bits."""
+
+    @property
+    def keys(self) -> int:
+        """How many records are in it."""

@@ -3,7 +3,8 @@
 """The per-record work of a cleaning pass; `kernel.pyi` says what it offers, `retain.py` the rule.
 
 In the order of a pass: `index.pxi` makes a segment's key blocks, `transactions.pxi` and `mark.pxi` read
-them, `filter.pxi` recopies by what was marked. Each stands on those that are included before it.
+them, `filter.pxi` recopies by what was marked. `log_sum.pxi` sums what was not. Each stands on those
+that are included before it.
 
 A record is read by `read_record` of record_format.h, which checks every bound; no pointer moves but
 by what it read.
@@ -34,6 +35,7 @@ from cleaner.digest cimport (
     kp_hash128,
     kp_xxh3,
 )
+from cleaner.table_digest cimport kp_table_record
 from protocol.record_format cimport (
     ATTRIBUTE_CODEC_MASK,
     ATTRIBUTE_CODEC_MAX,
@@ -173,3 +175,4 @@ include "account.pxi"
 include "output_segment.pxi"
 include "judge.pxi"
 include "filter.pxi"
+include "log_sum.pxi"

@@ -21,6 +21,7 @@ from math import ceil
 from typing import Protocol
 
 from cleaner.kernel import OffsetMap, Transactions, map_keys, mark_keys
+from cleaner.settings import MAP_BYTES_MIN, CleanerSettings
 from cleaner.step import MarkStep
 from cleaner.verify_pass import PassVerifier
 from storage.key_sidecar import KeyBlock, blocks_bytes
@@ -280,3 +281,16 @@ def windows(counts: Sequence[int], bytes_max: int) -> list[slice]:
             found.append(slice(number, number + 1))
             size = marks_bytes(count)
     return found
+
+
+def map_beside_marks(
+    hash_key: bytes,
+    sources: Sequence[KeySource],
+    spans: Sequence[slice],
+    settings: CleanerSettings,
+) -> OffsetMap:
+    """A map in what the marks of the largest window leave of the memory."""
+    counts = [[source.totals.entries for source in sources[span]] for span in spans]
+    taken = max((sum(map(marks_bytes, each)) for each in counts), default=0)
+    map_bytes = max(settings.map_bytes - taken, MAP_BYTES_MIN)
+    return OffsetMap(map_bytes, hash_key, settings.map_load_factor)

@@ -25,12 +25,13 @@ from cleaner.cleaning_plan import CleaningPlan
 from cleaner.clock import Clock
 from cleaner.dry_run import DryRun
 from cleaner.key_search import KeyHistory
+from cleaner.log_digest import LogDigest
 from cleaner.look import Look
 from cleaner.lookout import Lookout
 from cleaner.meter import CleaningAborted
 from cleaner.pass_ends import PassEnds, reason_of
 from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseScope
-from cleaner.pick import Assessment
+from cleaner.pick import Assessment, Reason
 from cleaner.pool_status import PoolStatus, Task
 from cleaner.probe import CleanerProbe
 from cleaner.report import PassReport
@@ -46,6 +47,7 @@ from storage.log import PartitionLog
 _log = logging.getLogger("cleaner.pool")
 
 T = TypeVar("T")
+Plan = TypeVar("Plan")
 
 SEGMENTS_A_TURN = 5000
 """So many segments are looked at, a fifth of a microsecond each, before the loop gets a turn."""
@@ -196,6 +198,32 @@ class CleanerPool:
         async with self._rehearsing:
             return await self._run_on_request(log, begin, on_start, self._rehearse)
 
+    async def digest(
+        self,
+        log: PartitionLog,
+        end_offset: int | None = None,
+        *,
+        on_start: Callable[[RunningPass], None] = lambda _: None,
+    ) -> LogDigest:
+        """Sum the last records of a log's keys below an offset, by default the last stable one.
+
+        Any log has a digest, compacted or not. It waits, and keeps others off the log, as a rehearsal
+        does, and one of both runs at a time.
+
+        Raises:
+            ValueError: the offset is not in the log, or not stable.
+            CleaningAborted: it was stopped, or the log was truncated, deleted or reconfigured.
+            ProtocolError, StorageError, VerificationFailed: as `cleaner.log_digest.log_digest`.
+        """
+
+        def begin() -> tuple[int | None, RunningPass]:
+            if self._stopping.is_set():
+                raise CleaningAborted(STOPS)
+            return end_offset, self._runner.claim(log, Task.DIGEST, Reason.REQUESTED)
+
+        async with self._rehearsing:
+            return await self._run_on_request(log, begin, on_start, self._digest)
+
     async def find_key(
         self,
         log: PartitionLog,
@@ -214,9 +242,9 @@ class CleanerPool:
     async def _run_on_request(
         self,
         log: PartitionLog,
-        begin: Callable[[], tuple[CleaningPlan, RunningPass]],
+        begin: Callable[[], tuple[Plan, RunningPass]],
         on_start: Callable[[RunningPass], None],
-        run: Callable[[PartitionLog, CleaningPlan, RunningPass], Awaitable[T]],
+        run: Callable[[PartitionLog, Plan, RunningPass], Awaitable[T]],
     ) -> T:
         """Wait for the log and for a thread, then begin and run."""
         while True:
@@ -397,6 +425,16 @@ class CleanerPool:
         finally:
             self._runner.release(running)
             # Workers have passed the log over meanwhile.
+            self._wake()
+
+    async def _digest(
+        self, _log: PartitionLog, end_offset: int | None, running: RunningPass
+    ) -> LogDigest:
+        """Run a claimed digest; raises what it raised."""
+        try:
+            return await self._runner.digest(running, end_offset)
+        finally:
+            self._runner.release(running)
             self._wake()
 
 

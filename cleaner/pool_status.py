@@ -20,6 +20,7 @@ class Task(enum.Enum):
     CLEAN = "clean"
     DRY_RUN = "plan"
     SEARCH = "find-key"
+    DIGEST = "digest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

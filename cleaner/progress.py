@@ -32,6 +32,8 @@ class Phase(enum.Enum):
     VERIFY = "verify"
     SEARCH = "search"
     """Not a pass: a key is looked for."""
+    DIGEST = "digest"
+    """Not a pass: the last records are summed."""
 
 
 WEIGHTS = {Phase.MARK: 2.0, Phase.RECOPY: 2.0}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from storage.cleaning_view import CleanableSegment
+from storage.cleaning_view import CleanableSegment, CleaningView
 from storage.errors import DamagedSidecar, MissingFile
 from storage.files import FileSystem, unlink_if_there
 from storage.key_sidecar import KeySidecar
 from storage.key_sidecar_writer import KeySidecarWriter
-from storage.paths import KEYS
+from storage.log import PartitionLog
+from storage.paths import KEYS, join, segment_file
+from storage.scratch_files import ScratchFileSystem
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +58,20 @@ class RehearsedSegment(CleanableSegment):
         """Look at it no more; a scratch file is removed."""
         self.rehearsal.dropped.add(self.row.base_offset)
         unlink_if_there(self.rehearsal.scratch, self.segment.path(KEYS))
+
+
+def scratch_files(log: PartitionLog) -> ScratchFileSystem:
+    """Beside the log, on its disk; what a crash leaves is swept as the active segment's sidecar.
+
+    For who keeps others off the log: it has one name.
+    """
+    active = log.segments[-1]
+    name = segment_file(active.base_offset, active.file_version, KEYS, cleaned=True)
+    return ScratchFileSystem(active.fs, join(log.directory, name))
+
+
+def rehearsed_view(view: CleaningView, scratch: FileSystem) -> CleaningView:
+    """The view over segments whose sidecars stay as they are."""
+    rehearsal = Rehearsal(scratch)
+    segments = tuple(RehearsedSegment(each.row, each.segment, rehearsal) for each in view.segments)
+    return replace(view, segments=segments)

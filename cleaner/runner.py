@@ -1,4 +1,4 @@
-"""Where passes, rehearsals and searches run: in threads at low priority, one over a log at a time.
+"""Where passes, rehearsals, digests and searches run: in threads at low priority, one a log at a time.
 
     slots           one for each thread: who has one plans, claims the log, and runs at once
     claim           keeps all others off the log until `release`
@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -24,11 +24,13 @@ from cleaner.cleaning_plan import CleaningPlan
 from cleaner.clock import Clock
 from cleaner.dry_run import DryMeter, DryRun, dry_run
 from cleaner.key_search import KeyHistory, find_key
+from cleaner.log_digest import LogDigest, log_digest
 from cleaner.meter import CleaningAborted, PassMeter
 from cleaner.pick import Reason
 from cleaner.pool_status import Task
 from cleaner.probe import CleanerProbe
 from cleaner.progress import PassProgress
+from cleaner.rehearsed_segment import rehearsed_view, scratch_files
 from cleaner.report import PassReport
 from cleaner.running import RunningPass
 from cleaner.settings import CleanerSettings
@@ -39,9 +41,10 @@ from storage.log import PartitionLog
 from storage.topic_partition import TopicPartition
 
 Meter = TypeVar("Meter", bound=PassMeter)
+T = TypeVar("T")
 
-SEARCH_TRIES = 5
-"""A search begins anew where a pass has swapped a segment away from under it."""
+READ_TRIES = 5
+"""What only reads begins anew where a pass or retention has taken a segment away from under it."""
 
 STOPS = "the broker stops"
 
@@ -185,10 +188,7 @@ class Runner:
         self._searches.add(running)
         on_start(running)
         try:
-            for _ in range(SEARCH_TRIES - 1):
-                with suppress(SegmentRemoved):
-                    return await self._find_key(running, key)
-            return await self._find_key(running, key)
+            return await _again(lambda: self._find_key(running, key))
         finally:
             self._searches.discard(running)
             _end(running)
@@ -205,6 +205,21 @@ class Runner:
 
         return await asyncio.get_running_loop().run_in_executor(self._search_executor, work)
 
+    async def digest(self, running: RunningPass, end_offset: int | None) -> LogDigest:
+        """Sum a claimed log's last records in a thread. Raises as `CleanerPool.digest`."""
+        return await _again(lambda: self._digest(running, end_offset))
+
+    async def _digest(self, running: RunningPass, end_offset: int | None) -> LogDigest:
+        view, settings = running.log.cleaning_view(as_if_rolled=True), self.settings
+
+        def work() -> LogDigest:
+            meter = self._meter(running, view.generation, PassMeter)
+            with closing(scratch_files(running.log)) as scratch:
+                looked_at = rehearsed_view(view, scratch)
+                return log_digest(looked_at, end_offset, settings, meter=meter)
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
     def _meter(self, running: RunningPass, generation: int, kind: type[Meter]) -> Meter:
         """The account of what begins now; raises `CleaningAborted` if it need not. In its thread."""
         running.progress.start()
@@ -218,6 +233,14 @@ class Runner:
         )
         meter.check()
         return meter
+
+
+async def _again(read: Callable[[], Awaitable[T]]) -> T:
+    """What `read` comes to, with other views where segments went."""
+    for _ in range(READ_TRIES - 1):
+        with suppress(SegmentRemoved):
+            return await read()
+    return await read()
 
 
 def _end(running: RunningPass) -> None:

@@ -102,6 +102,26 @@ def explain(
 
 
 @app.command()
+def digest(
+    target: Target,
+    end_offset: Annotated[
+        int | None,
+        typer.Option("--end-offset", min=0, help="Leave out records from this offset on."),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Sum the last value of each key of TOPIC[-N] to 128 bits, which cleaning does not change.
+
+    Equal digests of equal offsets are equal tables. Tombstones and records without a key do not
+    count. All of the log is read, at the cleaner's pace, and nothing is changed; Ctrl-C stops it.
+    """
+    from server.compact_follow import digest as look
+
+    run(lambda: look(url, target, end_offset=end_offset, as_json=as_json))
+
+
+@app.command()
 def history(
     target: OptionalTarget = None,
     limit: Annotated[int, typer.Option(min=1, help="Show the last so many passes.")] = 20,

@@ -1,4 +1,4 @@
-"""`kompakt compact now` and `plan`: begin a job in the broker, follow it, and say what came of it."""
+"""`kompakt compact now` and other jobs of the broker: begin one, follow it, and say what came of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from cleaner.text import duration_text
 from server.command_end import EXIT_FAILED, complain
 from server.command_output import print_json
 from server.compact_client import POLL_SECONDS, CompactionClient, connected
-from server.compact_output import name_of, print_key, print_plan, print_reports
+from server.compact_output import (
+    name_of,
+    print_digests,
+    print_key,
+    print_plan,
+    print_reports,
+)
 
 Json = dict[str, Any]
 
@@ -41,6 +47,12 @@ async def plan(url: str, target: str, *, as_json: bool) -> int:
 async def find_key(url: str, target: str, query: Mapping[str, str], *, as_json: bool) -> int:
     """List what is on disk of a key; the exit code."""
     return await _look(url, target, "/find-key", query, as_json=as_json)
+
+
+async def digest(url: str, target: str, *, end_offset: int | None, as_json: bool) -> int:
+    """Sum the last values; the exit code."""
+    query = {} if end_offset is None else {"end_offset": str(end_offset)}
+    return await _look(url, target, "/digest", query, as_json=as_json)
 
 
 async def _look(
@@ -106,11 +118,12 @@ def _conclude(job: Json, *, as_json: bool) -> int:
             _print_outcome(part)
     if not as_json:
         print_reports([part["report"] for part in job["partitions"] if part["report"]])
+        print_digests([part for part in job["partitions"] if part["digest"]])
     return 0 if job["is_done"] else EXIT_FAILED
 
 
 def _print_outcome(part: Json) -> None:
     if part["plan"] is not None:
         print_plan(part["plan"])
-    else:
+    elif part["key"] is not None:
         print_key(name_of(part), part["key"])

@@ -212,6 +212,28 @@ def _key_row(record: Json) -> tuple[str, ...]:
     )
 
 
+def print_digests(parts: Sequence[Json]) -> None:
+    """What partitions say of their keys."""
+    if parts:
+        print_table(
+            ("partition", "from", "to", "keys with a value", "digest"),
+            [(name_of(part), *_digest_cells(part["digest"])) for part in parts],
+            texts=LEFT_ALIGNED | {"digest"},
+        )
+    for part in parts:
+        digest = part["digest"]
+        if digest["clean_offset"] > digest["end_offset"]:
+            typer.echo(
+                f"{name_of(part)} is cleaned up to offset {digest['clean_offset']}: what later"
+                " records supersede is gone below the end, too"
+            )
+
+
+def _digest_cells(digest: Json) -> tuple[str, ...]:
+    offsets = str(digest["start_offset"]), str(digest["end_offset"])
+    return (*offsets, f"{digest['keys']:,}", digest["digest"])
+
+
 def print_explanations(answer: Json) -> None:
     """Why partitions are not being compacted, and what changes that."""
     for explanation in answer["partitions"]:

@@ -7,6 +7,7 @@ import uuid
 
 from cleaner.clock import Clock
 from cleaner.explain import explain
+from cleaner.log_digest import stable_end
 from cleaner.paused import CleaningPaused
 from cleaner.pool import CleanerPool
 from cleaner.situation import Explanation, pinning_transactions, situation_of
@@ -111,6 +112,21 @@ class Compaction:
         """Begin to look for what is on disk of a key."""
         return self.jobs.begin(
             "find-key", logs, lambda log, told: self.pool.find_key(log, key, on_start=told)
+        )
+
+    def digest(self, logs: list[PartitionLog], end_offset: int | None) -> Job:
+        """Begin to sum the last records of each key, below an offset or all that is stable.
+
+        Raises:
+            CompactionRefused: the offset is not in a log, or not stable.
+        """
+        for log in logs:
+            try:
+                stable_end(log.log_start_offset, log.last_stable_offset, end_offset)
+            except ValueError as refused:
+                raise CompactionRefused(409, f"{log.topic_partition}: {refused}") from refused
+        return self.jobs.begin(
+            "digest", logs, lambda log, told: self.pool.digest(log, end_offset, on_start=told)
         )
 
     async def status(self) -> Json:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from cleaner.dry_run import DryRun
 from cleaner.key_search import KeyHistory
+from cleaner.log_digest import LogDigest
 from cleaner.meter import CleaningAborted
 from cleaner.report import PassReport
 from cleaner.running import RunningPass
@@ -30,7 +31,7 @@ FINISHED_KEPT = 200
 
 CANCELLED = "it was cancelled"
 
-Outcome = PassReport | DryRun | KeyHistory
+Outcome = PassReport | DryRun | KeyHistory | LogDigest
 Work = Callable[[PartitionLog, Callable[[RunningPass], None]], Awaitable[Outcome]]
 """Works on one log, and tells when it has begun."""
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from cleaner.dry_run import DryRun
 from cleaner.key_search import KeyHistory, KeyRecord
 from cleaner.latency_guard import GuardState
+from cleaner.log_digest import LogDigest
 from cleaner.pool_status import PoolStatus, RunningStatus
 from cleaner.progress import ProgressSnapshot
 from cleaner.quarantine import Quarantined
@@ -51,6 +52,7 @@ def _part_json(part: Part) -> Json:
         "report": report_json(outcome) if isinstance(outcome, PassReport) else None,
         "plan": plan_json(outcome) if isinstance(outcome, DryRun) else None,
         "key": key_json(outcome) if isinstance(outcome, KeyHistory) else None,
+        "digest": digest_json(outcome) if isinstance(outcome, LogDigest) else None,
     }
 
 
@@ -157,6 +159,17 @@ def key_json(history: KeyHistory) -> Json:
         "tombstone_offset": history.tombstone_offset,
         "tombstone_goes_at_ms": history.tombstone_goes_at_ms,
         "fate": list(history.fate),
+    }
+
+
+def digest_json(digest: LogDigest) -> Json:
+    """What a partition says of its keys; the digest as 32 hexadecimal digits."""
+    return {
+        "start_offset": digest.start_offset,
+        "end_offset": digest.end_offset,
+        "clean_offset": digest.clean_offset,
+        "keys": digest.keys,
+        "digest": f"{digest.digest:032x}",
     }
 
 

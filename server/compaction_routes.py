@@ -12,6 +12,8 @@ POST   <where>/pause | resume
 GET    <where>/explain                     why it is not being compacted, and what changes that
 POST   <where>/find-key?key=K              202 and a job that finds what is on disk of a key (UTF-8);
                                            ?key_hex= for any bytes
+POST   <where>/digest?end_offset=N         202 and a job that sums the last values below an offset, by
+                                           default all that is stable (`cleaner/table_digest.h`)
 """
 
 from __future__ import annotations
@@ -70,6 +72,7 @@ class CompactionRoutes:
                 web.post(where + "/now", self._answered(self._now)),
                 web.post(where + "/plan", self._answered(self._plan)),
                 web.post(where + "/find-key", self._answered(self._find_key)),
+                web.post(where + "/digest", self._answered(self._digest)),
                 web.get(where + "/explain", self._answered(self._explain)),
                 web.post(where + "/pause", self._answered(self._pause)),
                 web.post(where + "/resume", self._answered(self._resume)),
@@ -128,6 +131,12 @@ class CompactionRoutes:
         assert topic is not None
         key = _key(request)
         return _accepted(compaction.find_key(compaction.logs_of(topic, partition), key))
+
+    async def _digest(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = self._steering(), _where(request)
+        assert topic is not None
+        end_offset = _number(request, "end_offset", default=None, at_least=0)
+        return _accepted(compaction.digest(compaction.logs_of(topic, partition), end_offset))
 
     async def _explain(self, request: web.Request) -> web.Response:
         compaction, (topic, partition) = self._steering(), _where(request)

@@ -233,3 +233,18 @@ def test_a_wrong_url_is_told_with_what_to_look_at(
     assert done.returncode == code, done
     assert sentence.format(free=free) in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_digest_says_the_same_before_and_after_a_pass(operator: Operator) -> None:
+    operator.create("summed", 2)
+    operator.produce("summed", 300, 10)
+
+    dirty = operator.json("digest", "summed-0")["partitions"][0]["digest"]
+    operator.told("now", "summed")
+    told = operator.told("digest", "summed").splitlines()
+
+    assert told[0].split() == ["partition", "from", "to", "keys", "with", "a", "value", "digest"]
+    assert told[1].split() == ["summed-0", "0", "300", "10", dirty["digest"]]
+    assert told[2].split() == ["summed-1", "0", "0", "0", "0" * 32]
+    below = operator.told("digest", "summed-0", "--end-offset", "100")
+    assert "summed-0 is cleaned up to offset 300" in below

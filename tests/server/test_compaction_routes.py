@@ -261,3 +261,42 @@ async def test_one_key_has_to_be_named(broker: SteeredBroker, query: str) -> Non
 
     assert status == 400
     assert "key" in answer["error"] or "hexadecimal" in answer["error"]
+
+
+async def test_a_digest_is_the_same_before_and_after_a_pass(broker: SteeredBroker) -> None:
+    async def digests(query: str = "") -> list[dict[str, object]]:
+        job = await broker.finished(await broker.post(f"/topics/orders/digest{query}"))
+        assert job["is_done"]
+        return [part["digest"] for part in job["partitions"]]
+
+    dirty, empty = await digests()
+    assert dirty.items() >= {"start_offset": 0, "end_offset": 3, "keys": 1}.items()
+    assert (empty["keys"], empty["digest"]) == (0, "0" * 32)
+    job = await broker.finished(await broker.post(NOW))
+    assert job["partitions"][0]["report"]["records_after"] == 1
+
+    clean, _ = await digests()
+
+    assert clean == dirty | {"clean_offset": 3}
+
+
+async def test_a_digest_ends_where_it_is_asked_to_if_the_log_is_stable_there(
+    broker: SteeredBroker,
+) -> None:
+    where = "/topics/orders/partitions/0/digest"
+    job = await broker.finished(await broker.post(f"{where}?end_offset=2"))
+    assert job["partitions"][0]["digest"]["end_offset"] == 2
+
+    status, answer = await broker.ask("POST", f"{where}?end_offset=4")
+    assert status == 409
+    assert "end offset 4 is not in [0, 3]" in answer["error"]
+    assert (await broker.ask("POST", f"{where}?end_offset=x"))[0] == 400
+
+
+async def test_a_topic_that_is_not_compacted_has_a_digest(broker: SteeredBroker) -> None:
+    await broker.served.create("plain", cleanup_policy="delete")
+    await broker.produce_dirty("plain")
+
+    job = await broker.finished(await broker.post("/topics/plain/digest"))
+
+    assert job["partitions"][0]["digest"]["keys"] == 1

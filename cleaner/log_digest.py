@@ -1,0 +1,197 @@
+"""What a log says of its keys, as one number: index -> mark -> sum, with nothing changed.
+
+    index    every segment has its key sidecar; what has none gets a scratch file
+    mark     every key of the log, by parts of the hash space -> a bit for each superseded record
+    sum      the last records that have a value are read, and summed (`cleaner/table_digest.h`)
+
+The digest is of one range of offsets, [start, end). The end is at most the last stable offset, so it is
+known of every record whether it was committed. A cleaning pass below the end changes nothing of the
+digest: what it drops is superseded, aborted, without a key, or a tombstone, and none of that counts. A
+pass that has gone past the end may have dropped what was the last value below it; so a digest up to an
+end tells the same as an earlier one only while the clean offset is at or below that end.
+
+Sidecars are not believed: all that is read is compared with them, and where one is wrong it is made anew
+and the work begins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cleaner.clean import ATTEMPTS
+from cleaner.index import IndexedSegment, SegmentIndex
+from cleaner.kernel import LogSum, Transactions
+from cleaner.mark import (
+    DirtySection,
+    KeyParts,
+    Marked,
+    dirty_section,
+    map_beside_marks,
+    mark_window,
+    scan_bytes,
+    windows,
+)
+from cleaner.meter import PassMeter
+from cleaner.progress import Phase
+from cleaner.scan import read_exactly
+from cleaner.settings import CleanerSettings
+from cleaner.step import KeysDiffer
+from cleaner.verify_pass import PassVerifier, VerificationFailed
+from cleaner.work_left import MarkLeft
+from protocol.errors import ProtocolError
+from storage.cleaning_view import CleaningView
+from storage.errors import DamagedSidecar, StorageError
+from storage.paths import KEYS
+from storage.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDigest:
+    """The table digest of one partition."""
+
+    topic_partition: TopicPartition
+    start_offset: int
+    """The log start offset: no record below it counts."""
+    end_offset: int
+    """Nor does one from here on."""
+    clean_offset: int
+    """Above `end_offset`: last values below the end may be gone, superseded by later ones."""
+    keys: int
+    """How many keys have a value."""
+    digest: int
+    """128 bits."""
+
+
+def log_digest(
+    view: CleaningView, end_offset: int | None, settings: CleanerSettings, *, meter: PassMeter
+) -> LogDigest:
+    """Sum the last records of a view of rehearsed segments, `as_if_rolled`; a worker thread.
+
+    Args:
+        end_offset: at most the last stable offset, which it is by default.
+
+    Raises:
+        ValueError: `end_offset` is not in the log, or not stable.
+        CorruptBatch, DecompressionTooLarge, CleaningAborted, StorageError: as `scan_segment`.
+        SegmentRemoved: retention has removed a segment meanwhile; take another view.
+        VerificationFailed: the offset map is wrong.
+    """
+    end = stable_end(view.log_start_offset, view.last_stable_offset, end_offset)
+    settings = replace(settings, verify=True)
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            with SegmentIndex(view.hash_key, settings, meter, is_thorough=attempt > 1) as index:
+                return _execute(view, end, settings, index, meter)
+        except DamagedSidecar:
+            meter.check()
+            if attempt == ATTEMPTS:
+                raise
+        except (ProtocolError, StorageError, VerificationFailed):
+            # What was cut off or deleted meanwhile looks damaged.
+            meter.check()
+            raise
+
+
+def stable_end(log_start_offset: int, last_stable_offset: int, end_offset: int | None) -> int:
+    """Where a digest ends. Pure.
+
+    Raises:
+        ValueError: records below `end_offset` are not decided yet, or it is below the log's start.
+    """
+    if end_offset is None:
+        return last_stable_offset
+    if not log_start_offset <= end_offset <= last_stable_offset:
+        raise ValueError(
+            f"end offset {end_offset} is not in [{log_start_offset}, {last_stable_offset}]:"
+            " from the log start to the last stable offset"
+        )
+    return end_offset
+
+
+def _execute(
+    view: CleaningView,
+    end_offset: int,
+    settings: CleanerSettings,
+    index: SegmentIndex,
+    meter: PassMeter,
+) -> LogDigest:
+    indexed = index.of([each for each in view.segments if each.row.size])
+    meter.progress.expect_left(Phase.RECOPY, 0)
+    meter.progress.enter(Phase.MARK)
+    start_offset = view.log_start_offset
+    segments = [
+        each
+        for each in indexed
+        if each.row.end_offset > start_offset and each.row.base_offset < end_offset
+    ]
+    section = DirtySection(
+        sources=segments,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        transactions=_decided(view, indexed),
+    )
+    log_sum = LogSum(
+        view.hash_key,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        decompressed_bytes_max=settings.decompressed_bytes_max,
+        transactions=section.transactions,
+    )
+    _sum_all(view.hash_key, segments, section, log_sum, settings, meter)
+    return LogDigest(
+        topic_partition=view.topic_partition,
+        start_offset=start_offset,
+        end_offset=end_offset,
+        clean_offset=view.clean_offset,
+        keys=log_sum.keys,
+        digest=log_sum.digest,
+    )
+
+
+def _decided(view: CleaningView, indexed: Sequence[IndexedSegment]) -> Transactions | None:
+    """What became of the log's transactions; None if it has none.
+
+    Below the clean offset everything that is left was committed, though markers may be gone. A
+    transaction below the last stable offset may have its marker above it.
+    """
+    return dirty_section(
+        indexed, start_offset=view.clean_offset, end_offset=view.high_watermark
+    ).transactions
+
+
+def _sum_all(
+    hash_key: bytes,
+    segments: Sequence[IndexedSegment],
+    section: DirtySection,
+    log_sum: LogSum,
+    settings: CleanerSettings,
+    meter: PassMeter,
+) -> None:
+    """Window by window: mark what is superseded, and sum what is not."""
+    meter.progress.expect_left(Phase.DIGEST, sum(each.recopied_bytes for each in segments))
+    spans = windows([each.totals.entries for each in segments], settings.marks_bytes)
+    parts = KeyParts(section, map_beside_marks(hash_key, segments, spans, settings))
+    verifier = PassVerifier(settings, meter=meter, monotonic=lambda: 0.0)
+    left = MarkLeft(meter.progress)
+    for number, span in enumerate(spans, 1):
+        window, to_map = segments[span], scan_bytes(segments) * (len(spans) - number)
+        left.begin_window(scan_bytes(segments[span.stop :]) + to_map)
+        marked = mark_window(window, section, parts, verifier, tell_left=left.tell)
+        meter.progress.enter(Phase.DIGEST)
+        for segment, its in zip(window, marked, strict=True):
+            _sum(segment, its, log_sum, meter)
+
+
+def _sum(segment: IndexedSegment, its: Marked, log_sum: LogSum, meter: PassMeter) -> None:
+    log_sum.start_source(segment.row.base_offset, its.marks)
+    try:
+        for block in segment.blocks():
+            data = read_exactly(segment, block.position, block.data_bytes)
+            meter.read(len(data))
+            log_sum.feed(data, block.data, position=block.position)
+    except KeysDiffer as error:
+        segment.segment.drop_key_sidecar()
+        raise DamagedSidecar(segment.segment.segment.path(KEYS), str(error)) from error
