@@ -17,11 +17,17 @@ PRODUCERS = 3
 
 
 def random_log(
-    random: Random, *, batches: int, keys: int, transactions: bool = True
+    random: Random,
+    *,
+    batches: int,
+    keys: int,
+    transactions: bool = True,
+    into: CompactedLog | None = None,
 ) -> CompactedLog:
-    """A log of so many batches, in segments of a few."""
-    log = CompactedLog()
-    producers = [TransactionalProducer(log, number) for number in range(PRODUCERS)]
+    """A log, or one more part of a log, of so many batches, in segments of a few."""
+    log = into or CompactedLog()
+    first = log.log.log_end_offset
+    producers = [TransactionalProducer(log, first + number) for number in range(PRODUCERS)]
     for _ in range(batches):
         pairs = [random_pair(random, keys) for _ in range(random.randint(1, 4))]
         fate = random.random()

@@ -1,0 +1,200 @@
+"""Clean leased logs with Spark as the executor: index -> last -> group -> recopy. Start at `execute`.
+
+    index    a task a segment: its key sidecar, or one that is made for this pass
+    section  a task a log with transactions: which were aborted, and where the pass ends
+    last     Spark's shuffle: which entries a later one of their key supersedes (`superseded.py`)
+    group    which segments change, and which neighbours become one; a task a log
+    recopy   a task a group (a task a log with transactions), verified, into the lease's folder
+
+All logs of a job go through a step together, so that few partitions and many fill all executors. A log
+that fails, fails alone. Nothing is changed here but in the leases' folders: what a result is worth is
+the broker's to decide, at the commit.
+
+On the driver there are the plans, what the tasks tell, and the marks: a bit for each record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate
+from typing import TypeVar
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from cleaner.mark import Marked
+from cleaner.remote_pass import RemotePass, SegmentKeys, result_of
+from cleaner.remote_plan import GroupResult, RemotePlan, RemoteResult, group_from_json
+from pipeline import cleaning_tasks
+from pipeline.cleaning_tasks import Outcome, Section, Work, attempt
+from pipeline.key_entries import SCHEMA, NumberedSegment, key_entries
+from pipeline.superseded import map_in_arrow, marked
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class LogPass:
+    """A leased log on its way through the steps; the driver's."""
+
+    number: int
+    plan: RemotePlan
+    keys: tuple[SegmentKeys, ...] = ()
+    section: Section | None = None
+    marked: Sequence[Marked] = ()
+    groups: list[GroupResult] = field(default_factory=list)
+    error: str | None = None
+    """Why it goes no further."""
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    @property
+    def has_transactions(self) -> bool:
+        return any(each.has_transactions for each in self.keys)
+
+    @property
+    def end_offset(self) -> int:
+        """Where the pass ends."""
+        return self.section.end_offset if self.section else self.plan.end_offset
+
+    @property
+    def result(self) -> RemoteResult:
+        """What goes to the broker."""
+        return result_of(self.plan, self.end_offset, self.groups)
+
+    def take(self, outcome: Outcome[T]) -> T | None:
+        """A task's value; what it has cost and why it failed is taken down."""
+        self.bytes_read += outcome.bytes_read
+        self.bytes_written += outcome.bytes_written
+        self.error = self.error or outcome.error
+        return outcome.value
+
+    def grouping(self) -> Work[tuple[slice, ...]]:
+        """The task that groups its segments; only without transactions."""
+        return partial(cleaning_tasks.groups, keys=self.keys, marked=self.marked)
+
+    def recopy_of(self, group: slice) -> Work[tuple[str, ...]]:
+        """The task that rewrites a group, or all groups of a log with transactions."""
+        return partial(
+            cleaning_tasks.recopy,
+            keys=self.keys[group],
+            marked=self.marked[group],
+            whole_log=self.has_transactions,
+        )
+
+    def numbered(self, first: int) -> list[NumberedSegment]:
+        """Its segments, in a job whose numbers go on at `first`."""
+        return [
+            NumberedSegment(
+                log=self.number,
+                number=first + each.number,
+                row=each.row,
+                start_offset=self.plan.start_offset,
+                end_offset=self.end_offset,
+                aborted=self.section.aborted if self.section else (),
+            )
+            for each in self.keys
+        ]
+
+
+def execute(
+    session: SparkSession, plans: Sequence[RemotePlan], *, enter: Callable[[str], None]
+) -> list[LogPass]:
+    """Execute leased plans up to their results.
+
+    Args:
+        enter: told which step begins.
+
+    Raises:
+        PySparkException: a job of Spark's failed, or was cancelled.
+    """
+    job = _Job(session, plans)
+    for name, step in (("index", job.index), ("last", job.mark), ("recopy", job.recopy)):
+        enter(name)
+        session.sparkContext.setJobDescription(f"kompakt: {name}")
+        step()
+    return job.passes
+
+
+class _Job:
+    """The steps of one cleaning of some logs."""
+
+    __slots__ = ("_plans", "_session", "passes")
+
+    def __init__(self, session: SparkSession, plans: Sequence[RemotePlan]) -> None:
+        self._session = session
+        self._plans = session.sparkContext.broadcast(list(plans))
+        self.passes = [LogPass(number, plan) for number, plan in enumerate(plans)]
+
+    def index(self) -> None:
+        tasks: list[tuple[LogPass, Work[SegmentKeys]]] = []
+        for each in self.passes:
+            count = each.take(attempt(each.plan, cleaning_tasks.segments_count)) or 0
+            tasks += [(each, partial(cleaning_tasks.index, number=at)) for at in range(count)]
+        for each, keys in self._run(tasks):
+            each.keys = (*each.keys, keys)
+        undecided = [
+            (each, partial(cleaning_tasks.section, keys=each.keys))
+            for each in self._going()
+            if each.has_transactions
+        ]
+        for each, section in self._run(undecided):
+            each.section = section
+
+    def mark(self) -> None:
+        going = self._going()
+        firsts = [0, *accumulate(len(each.keys) for each in going)]
+        segments = [
+            (keys, numbered)
+            for each, first in zip(going, firsts, strict=False)
+            for keys, numbered in zip(each.keys, each.numbered(first), strict=True)
+        ]
+        if not segments:
+            return
+        plans, job = self._plans, self._session.sparkContext.broadcast(segments)
+
+        def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for at in batch.column("id").to_pylist():
+                    keys, numbered = job.value[at]
+                    with RemotePass(plans.value[numbered.log]) as executor:
+                        yield from key_entries(numbered, executor.blocks(keys))
+
+        numbers = self._session.range(0, len(segments), 1, len(segments))
+        counts = {numbered.number: keys.totals.entries for keys, numbered in segments}
+        found = marked(map_in_arrow(numbers, read, SCHEMA), counts)
+        for each, first in zip(going, firsts, strict=False):
+            each.marked = [found[first + keys.number] for keys in each.keys]
+
+    def recopy(self) -> None:
+        going = self._going()
+        tasks = [(each, each.recopy_of(slice(None))) for each in going if each.has_transactions]
+        plain = [(each, each.grouping()) for each in going if not each.has_transactions]
+        for each, groups in self._run(plain):
+            tasks += [(each, each.recopy_of(group)) for group in groups]
+        for each, results in self._run(tasks):
+            each.groups += map(group_from_json, results)
+
+    def _going(self) -> list[LogPass]:
+        return [each for each in self.passes if each.error is None]
+
+    def _run(self, tasks: Sequence[tuple[LogPass, Work[T]]]) -> list[tuple[LogPass, T]]:
+        """Run tasks, one a Spark task; the values of those whose log goes on, in order."""
+        if not tasks:
+            return []
+        plans = self._plans
+
+        def run(task: tuple[int, Work[T]]) -> Outcome[T]:
+            number, work = task
+            return attempt(plans.value[number], work)
+
+        sent = [(each.number, work) for each, work in tasks]
+        outcomes = self._session.sparkContext.parallelize(sent, len(sent)).map(run).collect()
+        values = [each.take(outcome) for (each, _), outcome in zip(tasks, outcomes, strict=True)]
+        return [
+            (each, value)
+            for (each, _), value in zip(tasks, values, strict=True)
+            if each.error is None and value is not None
+        ]
