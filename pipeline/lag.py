@@ -139,11 +139,15 @@ class ProgressCommits(StreamingQueryListener):  # type: ignore[misc]
 
 def offsets_of(sources: Sequence[Any]) -> Offsets:
     """Where a micro-batch ended, of its Kafka sources (pure)."""
+    ends = [source.endOffset for source in sources if source.description.startswith("Kafka")]
+    return {part: offset for end in ends for part, offset in parse_offsets(end).items()}
+
+
+def parse_offsets(text: str) -> Offsets:
+    """Offsets as Spark writes them: `{"<topic>": {"<partition>": <offset>}}`, or null (pure)."""
     return {
         (topic, int(partition)): offset
-        for source in sources
-        if source.description.startswith("Kafka")
-        for topic, parts in (json.loads(source.endOffset) or {}).items()
+        for topic, parts in (json.loads(text) or {}).items()
         for partition, offset in parts.items()
         if offset >= 0
     }

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import sysconfig
 import tempfile
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from pipeline.jars import CONNECTOR, DELTA, JarsUnavailable, jars, require_command
+from pipeline.job_progress import shown_on_terminal
 from pipeline.session_options import SessionOptions
 
 SHUFFLE_PARTITIONS = 4
@@ -21,6 +23,21 @@ SHUFFLE_PARTITIONS = 4
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 LOCAL = SessionOptions(master="local[2]")
+
+
+@contextlib.contextmanager
+def job_session(
+    app_name: str, options: SessionOptions, *, pins: Collection[Path] = (CONNECTOR,)
+) -> Iterator[SparkSession]:
+    """`start_session` for one job: its progress is on the terminal, and Spark is stopped with it."""
+    with shown_on_terminal() as progress:
+        session = start_session(app_name, options, pins=pins)
+        if progress is not None:
+            progress.follow(session)
+        try:
+            yield session
+        finally:
+            session.stop()
 
 
 def start_session(
