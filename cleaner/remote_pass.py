@@ -4,7 +4,7 @@
         keys = [executor.index(number) for number in executor.numbers]       a task a segment
         section = executor.section(keys)                                     where the pass ends
         marked = executor.mark(keys, section)                                or as Spark finds it
-        if section.transactions is None:
+        if not is_one_task(keys):
             found = [executor.findings(each, its) for each, its in zip(keys, marked)]
             for group in executor.groups(found):                             a task a group
                 result = executor.recopy_group(keys[group], marked[group], section)
@@ -61,6 +61,10 @@ from storage.topic_partition import TopicPartition
 
 EMPTY_ROW_KIND = 5
 TRANSACTIONAL_FLAG = 1
+
+
+class LeaseGone(Exception):
+    """The lease's folder is not there: the lease has ended, or this is another machine's directory."""
 
 
 class WrongHashKey(Exception):
@@ -156,6 +160,7 @@ class RemotePass:
             anew: make one, whatever is there: for who has met one that lies (`VerificationFailed`).
 
         Raises:
+            LeaseGone: see there.
             CorruptBatch, DecompressionTooLarge, StorageError: the segment is damaged, or gone.
         """
         found = None if anew else self._found(number)
@@ -211,12 +216,8 @@ class RemotePass:
     # ---------------------------------------------------------------- section, marks, groups
 
     def section(self, keys: Sequence[SegmentKeys]) -> DirtySection:
-        """What became of the transactions, and so where the pass ends.
-
-        It has no transactions where the special rows are only of empty batches: then groups know
-        nothing of each other.
-        """
-        if any(each.has_transactions for each in keys):
+        """What became of the transactions, and so where the pass ends. Give it all segments' keys."""
+        if is_one_task(keys):
             return dirty_section(
                 [self.opened(each) for each in keys],
                 start_offset=self.plan.start_offset,
@@ -244,8 +245,7 @@ class RemotePass:
         return mark_window(segments, section, KeyParts(section, offset_map), verifier)
 
     def findings(self, keys: SegmentKeys, its: Marked, section: DirtySection) -> Findings:
-        """What decides whether a segment is rewritten; only where there are no transactions."""
-        assert section.transactions is None
+        """What decides whether a segment is rewritten; only where groups are tasks of their own."""
         return self._rewriting(section, RemoteLog(self), sees_all=False).findings(
             self.opened(keys), its
         )
@@ -270,10 +270,11 @@ class RemotePass:
         """Write and verify one group's outputs; None if they are what is there already, to the byte.
 
         Raises:
+            LeaseGone: see there.
             VerificationFailed: the outputs, the marks or a sidecar are not what they must be.
             CorruptBatch, DecompressionTooLarge, StorageError: see `clean`.
         """
-        assert section.transactions is None, "with transactions groups depend on each other"
+        assert not is_one_task(keys), "groups of a log with transactions depend on each other"
         log = RemoteLog(self)
         rewriting = self._rewriting(section, log, sees_all=False)
         group = [(self.opened(each), its) for each, its in zip(keys, marked, strict=True)]
@@ -326,6 +327,8 @@ class RemotePass:
         return CleanedSegmentWriter(self._fs, self.folder, base_offset, version, self._hash_key)
 
     def _make_folder(self) -> None:
+        if not self._fs.exists(self.plan.folder):
+            raise LeaseGone(f"{self.plan.folder} is not there: the lease has ended")
         self._fs.make_directory(self.folder)
         self._fs.sync_directory(self.plan.folder)
 
@@ -369,6 +372,15 @@ class RemoteLog:
 
     def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None:
         """Nothing is committed here."""
+
+
+def is_one_task(keys: Sequence[SegmentKeys]) -> bool:
+    """Whether the log, of whose segments these are all, must be recopied as one. Pure.
+
+    Where any of it, dirty or not, has batches of transactions, what becomes of a marker depends on what
+    is left below it. Without them groups know nothing of each other.
+    """
+    return any(each.has_transactions for each in keys)
 
 
 def result_of(

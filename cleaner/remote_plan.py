@@ -39,12 +39,12 @@ from cleaner.strict_json import (
     value_of,
 )
 from storage.manifest import SegmentRow
-from storage.paths import join, lease_folder
+from storage.paths import LEASES, join
 
 FORMAT = 1
 """Raised when an older reader would be wrong."""
 
-_ATTEMPT = re.compile(r"[0-9a-f]{32}")
+_ID = re.compile(r"[0-9a-f]{32}")
 _DIGEST_DIGITS = 32
 _SUM_DIGITS = 16
 
@@ -54,7 +54,7 @@ class RemotePlan:
     """What a pass is going to do, for who has the files but not the broker."""
 
     lease: str
-    """The lease's id; the name of its folder is made of it."""
+    """The lease's id, 32 hexadecimal digits, and the name of its folder in `<log_dir>/leases`."""
     topic: str
     partition: int
     log_dir: str
@@ -94,7 +94,7 @@ class RemotePlan:
     @property
     def folder(self) -> str:
         """The lease's folder: all that an executor writes lies in it."""
-        return join(self.log_directory, lease_folder(self.lease))
+        return join(join(self.log_dir, LEASES), self.lease)
 
     def moved_to(self, log_dir: str) -> RemotePlan:
         """The plan for who has the log directory at another path."""
@@ -192,8 +192,8 @@ def _unversioned(raw: Json, what: str) -> dict[str, Any]:
     return {name: value for name, value in raw.items() if name != "format"}
 
 
-def _attempt(raw: Json, where: str) -> str:
-    if not _ATTEMPT.fullmatch(text(raw, where)):
+def _id(raw: Json, where: str) -> str:
+    if not _ID.fullmatch(text(raw, where)):
         raise RefusedJson(f"{where} is not 32 hexadecimal digits")
     return str(raw)
 
@@ -225,17 +225,17 @@ _read_account = value_of(
 _read_group = value_of(
     GroupResult,
     {
-        "attempt": _attempt,
+        "attempt": _id,
         "sources": several(_read_row),
         "outputs": several(_read_row),
         "account": _read_account,
     },
 )
-_read_result = value_of(RemoteResult, {"lease": text, "groups": several(_read_group)})
+_read_result = value_of(RemoteResult, {"lease": _id, "groups": several(_read_group)})
 _read_plan = value_of(
     RemotePlan,
     {
-        "lease": text,
+        "lease": _id,
         "topic": text,
         "log_dir": text,
         "directory": text,

@@ -141,6 +141,9 @@ class FileSystem(Protocol):
     def exists(self, path: str) -> bool:
         """Whether the name exists."""
 
+    def is_plain_file(self, path: str) -> bool:
+        """Whether the name is a file's, and its only one: no link of any kind. Raises MissingFile."""
+
     def size(self, path: str) -> int:
         """A file's size in bytes. Raises MissingFile."""
 

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator, Sequence
 
 from storage.errors import DirectoryLocked, NotCached
@@ -262,6 +263,11 @@ class LocalFileSystem:
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
+
+    def is_plain_file(self, path: str) -> bool:
+        with disk_errors("stat", path):
+            found = os.lstat(path)
+        return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
 
     def size(self, path: str) -> int:
         with disk_errors("stat", path):

@@ -27,6 +27,7 @@ from storage.manifest import UNKNOWN, SegmentRow
 from storage.producer_state import Duplicate
 from storage.readable_log import ReadableLog
 from storage.roll import OFFSET_SPAN_MAX, is_old, must_roll
+from storage.taken_segment import take_segment
 from storage.truncate import Cut, plan_cut
 from storage.validate import Refused, ValidationRules, ValidBatch
 
@@ -350,6 +351,30 @@ class PartitionLog(ReadableLog):
         version = self._list.next_version()
         hash_key = self.identity.hash_key
         return CleanedSegmentWriter(self._fs, self.directory, base_offset, version, hash_key)
+
+    def take_cleaned_segment(
+        self, folder: str, row: SegmentRow, *, takes_keys: bool
+    ) -> CleanedSegment:
+        """Take over a cleaned segment that lies in a folder on the log's disk. A worker thread.
+
+        Args:
+            row: what it holds, and by base offset and file version its files; it gets a version anew.
+
+        Raises:
+            LogOffline: the log is out of service.
+            CorruptLog, DiskError: its files are not there, cannot be had, or are none; nothing was
+                taken.
+        """
+        self._service.check_online()
+        return take_segment(
+            self._fs,
+            folder,
+            row,
+            self.directory,
+            self._list.next_version(),
+            self.identity.hash_key,
+            takes_keys=takes_keys,
+        )
 
     def swap(
         self,

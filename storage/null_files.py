@@ -92,6 +92,9 @@ class NullFileSystem:
     def exists(self, path: str) -> bool:
         return False
 
+    def is_plain_file(self, path: str) -> bool:
+        raise _nothing_here(path)
+
     def size(self, path: str) -> int:
         raise _nothing_here(path)
 

@@ -7,7 +7,6 @@
     leader-epoch-checkpoint
     aborted-transactions
     cut.<offset>.<n>
-    lease.<id, 32 hexadecimal digits>/
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ START_COUNTER = "start-counter"
 CLEAN_SHUTDOWN = ".clean-shutdown"
 SYNC_FAILED = ".sync-failed"
 METADATA = "metadata"
+LEASES = "leases"
 COMPACTION_HISTORY = "compaction-history"
 COMPACTION_HISTORY_OLD = "compaction-history.old"
 DELETED = ".deleted"
@@ -43,7 +43,6 @@ TOPIC_BYTES_MAX = 200
 TOPIC_ID_CHARACTERS = 22
 
 _SEGMENT_FILE = re.compile(r"(\d{20})\.v(\d+)(\.log|\.index|\.timeindex|\.keys)(\.cleaned)?")
-_LEASE = re.compile(r"lease\.([0-9a-f]{32})")
 _SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
 _TOPIC_DIRECTORY = re.compile(r".+\.([A-Za-z0-9_-]{22})")
 
@@ -91,17 +90,6 @@ def parse_snapshot_file(name: str) -> int | None:
 def cut_file(offset: int, number: int) -> str:
     """Name the file that keeps what recovery cut off at `offset`."""
     return f"cut.{offset}.{number}"
-
-
-def lease_folder(lease: str) -> str:
-    """Name the folder in which others write what they clean of the log."""
-    return f"lease.{lease}"
-
-
-def parse_lease_folder(name: str) -> str | None:
-    """The lease of a lease folder's name; None if it is something else."""
-    match = _LEASE.fullmatch(name)
-    return None if match is None else match[1]
 
 
 def topic_id_text(topic_id: uuid.UUID) -> str:

@@ -36,7 +36,8 @@ def builds(kind: type[Any], **special: st.SearchStrategy[Any]) -> st.SearchStrat
 ROWS = builds(SegmentRow, base_offset=NATURAL, file_version=NATURAL)
 PLANS = builds(
     RemotePlan,
-    **dict.fromkeys(("lease", "topic", "log_dir", "directory", "hash_key_check"), st.text()),
+    **dict.fromkeys(("topic", "log_dir", "directory", "hash_key_check"), st.text()),
+    lease=HEX,
     keeps_unkeyed=st.booleans(),
     producer_last_offsets=st.lists(INT64, max_size=3).map(tuple),
     producer_marker_epochs=st.dictionaries(INT64, INT64, max_size=3),

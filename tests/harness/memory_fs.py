@@ -360,13 +360,17 @@ class MemoryFileSystem:
         self.faults.check("rename", source)
         directory, name = self._parent("rename", source)
         target_directory, target_name = self._parent("rename", target)
-        assert directory is target_directory, "storage renames within a directory only"
         if name not in directory.entries:
             raise _error("rename", source, errno.ENOENT)
         replaced = target_directory.entries.get(target_name)
         if isinstance(replaced, Inode):
             self.faults.give_back(len(replaced.data))
-        directory.put(target_name, directory.entries[name], renamed_from=name)
+        if directory is target_directory:
+            directory.put(target_name, directory.entries[name], renamed_from=name)
+        else:
+            # A crash may leave the name in both, or in none: worse than any real disk.
+            target_directory.put(target_name, directory.entries[name])
+            directory.put(name, None)
         self.changed("rename", source)
 
     def unlink(self, path: str) -> None:
@@ -410,6 +414,10 @@ class MemoryFileSystem:
 
     def exists(self, path: str) -> bool:
         return self._find(path) is not None
+
+    def is_plain_file(self, path: str) -> bool:
+        self._file("stat", path)
+        return True
 
     def size(self, path: str) -> int:
         return len(self._file("stat", path).data)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from cleaner.cleaning_plan import CleaningPlan
-from cleaner.remote_pass import RemotePass, SegmentKeys, remote_plan, result_of
+from cleaner.remote_commit import commit
+from cleaner.remote_pass import RemotePass, SegmentKeys, is_one_task, remote_plan, result_of
 from cleaner.remote_plan import (
     GroupResult,
     RemotePlan,
@@ -16,11 +18,13 @@ from cleaner.remote_plan import (
     group_from_json,
     group_json,
 )
+from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
 from storage.files import FileSystem
 from storage.paths import HASH_KEY, join
-from tests.harness.compacted_log import DIRECTORY
+from tests.harness.compacted_log import DIRECTORY, CompactedLog, meter_of, never_stop
 from tests.harness.compacted_log import HASH_KEY as KEY
+from tests.harness.sidecar_mode import SidecarMode
 
 LOG_DIR = "data"
 LEASE = "0123456789abcdef" * 2
@@ -50,7 +54,7 @@ class Executor:
             ]
             section = driver.section(keys)
             marked = self._task(lambda task: task.mark(keys, task.section(keys)))
-            if section.transactions is not None:
+            if is_one_task(keys):
                 results = self._task(
                     lambda task: [
                         group_json(each)
@@ -90,10 +94,41 @@ def plan_for_others(fs: FileSystem, plan: CleaningPlan, lease: str = LEASE) -> R
     path = join(LOG_DIR, HASH_KEY)
     if not fs.exists(path):
         fs.write_bytes(path, KEY)
-    return remote_plan(
+    remote = remote_plan(
         plan,
         lease=lease,
         log_dir=LOG_DIR,
         directory=DIRECTORY.removeprefix(LOG_DIR + "/"),
         decompressed_bytes_max=CleanerSettings().decompressed_bytes_max,
     )
+    fs.make_directory(remote.folder)
+    return remote
+
+
+class RemotelyCleaned(CompactedLog):
+    """A log whose passes others execute, each task twice, and whose results are committed."""
+
+    def _execute(self, plan: CleaningPlan, stop: Callable[[float], bool]) -> PassReport | None:
+        remote = plan_for_others(self.fs, plan)
+        result = Executor(self.fs, remote, attempts=2).run()
+        report = self.commit(plan, result, stop=stop)
+        self.fs.remove_tree(remote.folder)
+        return report
+
+    def commit(
+        self,
+        plan: CleaningPlan,
+        result: RemoteResult,
+        *,
+        stop: Callable[[float], bool] = never_stop,
+    ) -> PassReport:
+        """Commit a result as the broker does."""
+        return commit(
+            self.log,
+            plan,
+            plan_for_others(self.fs, plan).folder,
+            result,
+            replace(self.settings, keeps_key_sidecars=self.sidecars is not SidecarMode.OFF),
+            meter=meter_of(self.log, plan.view.generation, stop),
+            monotonic=lambda: self.now_ms / 1000,
+        )

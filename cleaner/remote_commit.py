@@ -1,0 +1,257 @@
+"""Commit what an executor answered: check -> take -> verify -> swap, in a thread of the broker's.
+
+    check    the result against the plan: its groups are neighbours of the plan, its rows cover them
+    take     every output out of the lease's folder into the log's directory; nothing lists it yet
+    verify   each output read again by the second reader: rows, account, digest
+    swap     group by group, oldest first, if the generation holds and every source is still listed
+
+All groups are taken and verified before the first swap, so whatever is wrong with a result leaves the
+log as it was. A crash leaves staged files that recovery removes, and whole groups, as a local pass does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import pairwise
+
+from cleaner.cleaning_plan import CleaningPlan
+from cleaner.meter import PassMeter
+from cleaner.progress import Phase
+from cleaner.remote_plan import GroupResult, RemoteResult
+from cleaner.report import PassReport
+from cleaner.retain import Verdict
+from cleaner.settings import CleanerSettings
+from cleaner.verify_pass import PassVerifier, VerificationFailed
+from storage.cleaned_segment import CleanedSegment, discard_staged
+from storage.errors import CorruptLog, DiskError, NoSpace, StorageError, SwapRefused, SyncFailed
+from storage.log import PartitionLog
+from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
+from storage.paths import join
+
+
+class ResultRefused(Exception):
+    """A result is none of its plan, or its files are not what it says. The log is as it was."""
+
+
+def commit(
+    log: PartitionLog,
+    plan: CleaningPlan,
+    folder: str,
+    result: RemoteResult,
+    settings: CleanerSettings,
+    *,
+    meter: PassMeter,
+    monotonic: Callable[[], float],
+) -> PassReport:
+    """Put an executor's outputs in the place of their sources, and say what was done.
+
+    Args:
+        folder: the lease's.
+
+    Raises:
+        ResultRefused: see there.
+        CleaningAborted: the meter was told to stop, or the log's generation moved.
+        SwapRefused: a source is not listed any more; groups that were swapped before it stay.
+        StorageError: the disk failed.
+    """
+    started = monotonic()
+    check_result(plan, result)
+    verifier = PassVerifier(replace(settings, verify=True), meter=meter, monotonic=monotonic)
+    taken = _Taken(log, plan, folder, settings)
+    try:
+        outputs = [taken.group(group) for group in result.groups]
+        meter.progress.enter(Phase.VERIFY)
+        for group, cleaned in zip(result.groups, outputs, strict=True):
+            _verify(group, cleaned, verifier)
+        meter.check()
+        _swap(log, plan, result, outputs, taken)
+    except BaseException:
+        taken.discard()
+        raise
+    return _report(plan, result, meter, verifier, seconds=monotonic() - started)
+
+
+class _Taken:
+    """The outputs that lie in the log's directory, and that no swap has listed yet."""
+
+    __slots__ = ("_folder", "_log", "_plan", "_settings", "_unlisted")
+
+    def __init__(
+        self, log: PartitionLog, plan: CleaningPlan, folder: str, settings: CleanerSettings
+    ) -> None:
+        # Constant after construction.
+        self._log = log
+        self._plan = plan
+        self._folder = folder
+        self._settings = settings
+        # State.
+        self._unlisted: list[CleanedSegment] = []
+
+    def group(self, group: GroupResult) -> tuple[CleanedSegment, ...]:
+        """Take a group's outputs. Raises ResultRefused, or StorageError where the disk fails."""
+        return tuple(self._take(group, row) for row in _own_rows(group, self._plan.stamp_ms))
+
+    def _take(self, group: GroupResult, row: SegmentRow) -> CleanedSegment:
+        try:
+            segment = self._log.take_cleaned_segment(
+                join(self._folder, group.attempt),
+                row,
+                takes_keys=self._settings.keeps_key_sidecars,
+            )
+        except (NoSpace, SyncFailed):
+            raise
+        except (DiskError, CorruptLog) as error:
+            raise ResultRefused(f"an output cannot be had: {error}") from error
+        self._unlisted.append(segment)
+        return segment
+
+    def listed(self, cleaned: Sequence[CleanedSegment]) -> None:
+        """A swap has them, or may have them: the next recovery decides."""
+        self._unlisted = [each for each in self._unlisted if each not in cleaned]
+
+    def discard(self) -> None:
+        """Remove what no manifest lists; what cannot be removed now, the next recovery does."""
+        for each in self._unlisted:
+            with suppress(StorageError):
+                discard_staged(each.fs, each.directory, each.row.base_offset, each.row.file_version)
+
+
+def _swap(
+    log: PartitionLog,
+    plan: CleaningPlan,
+    result: RemoteResult,
+    outputs: Sequence[tuple[CleanedSegment, ...]],
+    taken: _Taken,
+) -> None:
+    generation = plan.view.generation
+    for group, cleaned in zip(result.groups, outputs, strict=True):
+        offset = result.end_offset if group is result.groups[-1] else None
+        try:
+            log.swap(group.sources, cleaned, generation=generation, clean_offset=offset)
+        except SwapRefused:
+            raise
+        except BaseException:
+            taken.listed(cleaned)
+            raise
+        taken.listed(cleaned)
+    if not result.groups and result.end_offset > plan.view.clean_offset:
+        log.commit_clean_offset(result.end_offset, generation=generation)
+
+
+def _verify(group: GroupResult, cleaned: Sequence[CleanedSegment], verifier: PassVerifier) -> None:
+    account = group.account
+    try:
+        verifier.check_group(account, group.sources, cleaned, marked=account.marked)
+    except (VerificationFailed, ValueError) as error:
+        raise ResultRefused(str(error)) from error
+
+
+# ---------------------------------------------------------------------------- the check, pure
+
+
+def check_result(plan: CleaningPlan, result: RemoteResult) -> None:
+    """Whether a result can be one of this plan. Pure.
+
+    Raises:
+        ResultRefused: it cannot; the message is one sentence.
+    """
+    _expect(
+        plan.start_offset <= result.end_offset <= plan.end_offset,
+        f"it ends at offset {result.end_offset}, the plan covers"
+        f" [{plan.start_offset}, {plan.end_offset})",
+    )
+    rows = [segment.row for segment in plan.segments_from(plan.view.log_start_offset)]
+    at = 0
+    for group in result.groups:
+        sources = list(group.sources)
+        _expect(sources[0] in rows[at:], f"{_name(group)}: not of the plan, or out of order")
+        start = rows.index(sources[0])
+        at = start + len(sources)
+        _expect(sources == rows[start:at], f"{_name(group)}: its sources are not neighbours")
+        _expect(
+            sources[-1].base_offset < result.end_offset,
+            f"{_name(group)}: it lies past the end of the pass",
+        )
+        _check_outputs(group)
+
+
+def _check_outputs(group: GroupResult) -> None:
+    """Whether outputs and account speak of these sources, as far as rows tell."""
+    sources, outputs, name = group.sources, group.outputs, _name(group)
+    covers = (outputs[0].base_offset, outputs[-1].end_offset)
+    _expect(
+        covers == (sources[0].base_offset, sources[-1].end_offset)
+        and all(a.end_offset == b.base_offset for a, b in pairwise(outputs))
+        and all(row.base_offset < row.end_offset for row in outputs)
+        and all(row.size >= 0 for row in outputs),
+        f"{name}: its outputs do not cover the same offsets",
+    )
+
+
+def _own_rows(group: GroupResult, now_ms: int) -> list[SegmentRow]:
+    """The outputs' rows with what the broker knows better: flags and times."""
+    firsts = [row.first_append_ms for row in group.sources if row.first_append_ms != UNKNOWN]
+    return [
+        replace(
+            row,
+            flags=FLAG_CLEANED,
+            created_ms=now_ms,
+            first_append_ms=min(firsts, default=UNKNOWN),
+            last_append_ms=max(source.last_append_ms for source in group.sources),
+        )
+        for row in group.outputs
+    ]
+
+
+def _name(group: GroupResult) -> str:
+    return f"offsets [{group.sources[0].base_offset}, {group.sources[-1].end_offset})"
+
+
+def _expect(holds: bool, difference: str) -> None:
+    if not holds:
+        raise ResultRefused(difference)
+
+
+def _report(
+    plan: CleaningPlan,
+    result: RemoteResult,
+    meter: PassMeter,
+    verifier: PassVerifier,
+    *,
+    seconds: float,
+) -> PassReport:
+    verdicts: Counter[Verdict] = Counter(dict.fromkeys(Verdict, 0))
+    for group in result.groups:
+        verdicts.update(group.account.records_by_verdict)
+    sources = [row for group in result.groups for row in group.sources]
+    outputs = [row for group in result.groups for row in group.outputs]
+    seen = [segment.row for segment in plan.segments_from(plan.view.log_start_offset)]
+    untouched = [row for row in seen if row not in set(sources)]
+    return PassReport(
+        topic=plan.view.topic_partition.topic,
+        partition=plan.view.topic_partition.partition,
+        reason=plan.reason.name,
+        start_offset=plan.start_offset,
+        end_offset=result.end_offset,
+        planned_end_offset=plan.end_offset,
+        bytes_read=meter.bytes_read,
+        bytes_written=meter.bytes_written,
+        bytes_before=sum(row.size for row in sources),
+        bytes_after=sum(row.size for row in outputs),
+        bytes_untouched=sum(row.size for row in untouched),
+        records_before=sum(group.account.records_read for group in result.groups),
+        records_after=sum(count for verdict, count in verdicts.items() if verdict.is_kept),
+        records_by_verdict={verdict.value: count for verdict, count in verdicts.items()},
+        groups=len(result.groups),
+        segments_before=len(sources),
+        segments_after=len(outputs),
+        segments_untouched=len(untouched),
+        dirty_ratio=plan.dirty_ratio,
+        seconds=seconds,
+        throttled_seconds=meter.throttled_seconds,
+        is_verified=True,
+        verify_seconds=verifier.seconds,
+    )
