@@ -17,6 +17,7 @@ MODULES = (
     "cleaner.kernel",
     "cleaner.verify_output",
     "cleaner.find_key",
+    "cleaner.row_hashes",
 )
 
 

@@ -1,0 +1,278 @@
+"""Is a cleaned log still the table that its original is? Two sets of records, compared on Spark.
+
+What must hold, of each partition and of the offsets [start, end) that are compared:
+
+    every record of the cleaned log is, at its offset, the original's      else CHANGED, MOVED, FOREIGN
+    those that were moved are in order                                     else REORDERED
+    the last value of a key is there                                       else LOST
+    and is the last                                                        else REVIVED
+    a last tombstone is there, unless its time may be over                 else EARLY
+
+A cleaned log may go on beyond `end`: a key with a later record there may have lost what is below it.
+Of a tombstone's time only this is known for sure: a pass lets it stay for delete.retention.ms from when
+it first meets it, and that is not before it was appended, which its timestamp tells.
+
+Records without a key count for nothing: compaction may drop them. Those of aborted transactions must
+not be among the records that are given.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from pipeline.record_hashes import CONTENT, ROW, digest_of_limbs, hashed, limb_sums
+
+
+class Kind(enum.StrEnum):
+    """What is wrong with a record or a key of the cleaned log."""
+
+    CHANGED = "changed"
+    MOVED = "moved"
+    REORDERED = "reordered"
+    FOREIGN = "foreign"
+    LOST = "lost"
+    REVIVED = "revived"
+    EARLY = "tombstone gone early"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """The offsets of one partition that are compared."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One record or key that is not as it must be."""
+
+    kind: Kind
+    partition: int
+    key: bytes
+    original_offset: int | None
+    """Where the original has the record that is moved or missing, or the key's last one."""
+    cleaned_offset: int | None
+    """Where the cleaned log has what is wrong, or the key's last record; None: it has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What one side says of a partition."""
+
+    records: int = 0
+    """With a key."""
+    keys: int = 0
+    """With a value."""
+    digest: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAudit:
+    """One partition."""
+
+    partition: int
+    span: Span
+    original: Table
+    cleaned: Table
+    cleaned_goes_on: bool
+    """The cleaned log has records beyond the span: its digest may lack what these supersede."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """What came of an audit."""
+
+    partitions: tuple[PartitionAudit, ...]
+    counts: Mapping[Kind, int]
+    """All differences; empty if there are none."""
+    differences: tuple[Difference, ...]
+    """The first of them."""
+
+    @property
+    def is_same(self) -> bool:
+        return not self.counts
+
+
+def audit(
+    session: SparkSession,
+    original: DataFrame,
+    cleaned: DataFrame,
+    spans: Mapping[int, Span],
+    *,
+    horizon_ms: int,
+    differences_max: int,
+) -> Audit:
+    """Compare the committed records of two logs, which have the columns of Spark's Kafka source.
+
+    Args:
+        spans: the partitions to compare; no other record counts. The records of `cleaned` beyond
+            their ends only excuse what is missing below.
+        horizon_ms: tombstones with a later timestamp must still be there: now, less
+            delete.retention.ms.
+        differences_max: so many are listed, in the order of their offsets; all are counted.
+    """
+    bounds = F.broadcast(spans_frame(session, spans))
+    before = hashed(original).join(bounds, "partition").where("start <= offset AND offset < end")
+    after = hashed(cleaned).join(bounds, "partition").where("start <= offset")
+    with_later = after.withColumn("is_later", F.col("offset") >= F.col("end"))
+    kept = [frame.persist(StorageLevel.MEMORY_AND_DISK) for frame in (before, with_later)]
+    try:
+        found = differences(kept[0], kept[1], horizon_ms).persist(StorageLevel.MEMORY_AND_DISK)
+        kept.append(found)
+        return Audit(
+            partitions=partition_audits(kept[0], kept[1], spans),
+            counts=counted(found),
+            differences=listed(found, differences_max),
+        )
+    finally:
+        for frame in kept:
+            frame.unpersist()
+
+
+def spans_frame(session: SparkSession, spans: Mapping[int, Span]) -> DataFrame:
+    rows = [(partition, span.start, span.end) for partition, span in spans.items()]
+    return session.createDataFrame(rows, "partition INT, start BIGINT, end BIGINT")
+
+
+def differences(original: DataFrame, cleaned: DataFrame, horizon_ms: int) -> DataFrame:
+    """All of them: kind, partition, key, original_offset, cleaned_offset."""
+    compared = cleaned.where(~F.col("is_later"))
+    wrong = wrong_records(original, compared)
+    return wrong.unionByName(wrong_keys(original, cleaned, wrong, horizon_ms))
+
+
+def wrong_records(original: DataFrame, cleaned: DataFrame) -> DataFrame:
+    """Records of the cleaned log that the original has not, or has not there."""
+    there = ["partition", "offset"]
+    strange = cleaned.join(original, [*there, *CONTENT], "left_anti")
+    at_offset = original.select(*there, F.col("key").alias("key_there"))
+    elsewhere = original.groupBy("partition", *CONTENT).agg(F.min("offset").alias("moved_from"))
+    found = strange.join(at_offset, there, "left").join(elsewhere, ["partition", *CONTENT], "left")
+    return found.select(
+        kind_of_strange().alias("kind"),
+        "partition",
+        "key",
+        F.coalesce("moved_from", F.when(is_changed(), F.col("offset"))).alias("original_offset"),
+        F.col("offset").alias("cleaned_offset"),
+    )
+
+
+def is_changed() -> Column:
+    return F.col("key_there") == F.col("key")
+
+
+def kind_of_strange() -> Column:
+    """What a record is that the original has not at its offset."""
+    moved = Window.partitionBy("partition", F.col("moved_from").isNotNull()).orderBy("offset")
+    before = F.max("moved_from").over(moved.rowsBetween(Window.unboundedPreceding, -1))
+    behind = F.min("moved_from").over(moved.rowsBetween(1, Window.unboundedFollowing))
+    is_reordered = (before > F.col("moved_from")) | (behind < F.col("moved_from"))
+    return (
+        F.when(F.col("moved_from").isNotNull() & is_reordered, Kind.REORDERED.value)
+        .when(F.col("moved_from").isNotNull(), Kind.MOVED.value)
+        .when(is_changed(), Kind.CHANGED.value)
+        .otherwise(Kind.FOREIGN.value)
+    )
+
+
+def wrong_keys(
+    original: DataFrame, cleaned: DataFrame, wrong: DataFrame, horizon_ms: int
+) -> DataFrame:
+    """Keys whose last record is not there. Where a wrong record stands in its place, that is told."""
+    by_key = ["partition", "key"]
+    later = cleaned.where("is_later").select(*by_key).distinct()
+    told = wrong.select("partition", F.col("cleaned_offset"))
+    last = last_records(original).select(
+        *by_key,
+        F.col("offset").alias("original_offset"),
+        "is_tombstone",
+        F.unix_millis("timestamp").alias("timestamp_ms"),
+    )
+    left = last_records(cleaned.where(~F.col("is_later"))).select(
+        *by_key, F.col("offset").alias("cleaned_offset")
+    )
+    pairs = (
+        last.join(later, by_key, "left_anti")
+        .join(left, by_key, "left")
+        .join(told.distinct(), ["partition", "cleaned_offset"], "left_anti")
+    )
+    return pairs.select(
+        kind_of_key(horizon_ms).alias("kind"), *by_key, "original_offset", "cleaned_offset"
+    ).where("kind IS NOT NULL")
+
+
+def kind_of_key(horizon_ms: int) -> Column:
+    """What is wrong with a key, if anything is, by its last record here and there."""
+    is_gone = F.col("cleaned_offset").isNull()
+    is_young = F.col("timestamp_ms") > F.lit(horizon_ms)
+    return (
+        F.when(F.col("cleaned_offset") < F.col("original_offset"), Kind.REVIVED.value)
+        .when(is_gone & ~F.col("is_tombstone"), Kind.LOST.value)
+        .when(is_gone & is_young, Kind.EARLY.value)
+    )
+
+
+def last_records(records: DataFrame) -> DataFrame:
+    """The last record of each key of each partition, tombstones included."""
+    fields = F.struct("offset", "timestamp", "is_tombstone", *ROW)
+    last = F.max(fields).alias("last")
+    return records.groupBy("partition", "key").agg(last).select("partition", "key", "last.*")
+
+
+def partition_audits(
+    original: DataFrame, cleaned: DataFrame, spans: Mapping[int, Span]
+) -> tuple[PartitionAudit, ...]:
+    before, after = tables(original), tables(cleaned.where(~F.col("is_later")))
+    going_on = cleaned.where("is_later").select("partition").distinct().collect()
+    beyond = {row["partition"] for row in going_on}
+    return tuple(
+        PartitionAudit(
+            partition=partition,
+            span=span,
+            original=before.get(partition, Table()),
+            cleaned=after.get(partition, Table()),
+            cleaned_goes_on=partition in beyond,
+        )
+        for partition, span in sorted(spans.items())
+    )
+
+
+def tables(records: DataFrame) -> dict[int, Table]:
+    """What the records of each partition come to."""
+    counts = records.groupBy("partition").agg(F.count("*").alias("records"))
+    values = last_records(records).where(~F.col("is_tombstone"))
+    sums = values.groupBy("partition").agg(F.count("*").alias("keys"), *limb_sums())
+    rows = counts.join(sums, "partition", "left").collect()
+    return {row["partition"]: table_of(row) for row in rows}
+
+
+def table_of(row: Any) -> Table:
+    limbs = [row[f"limb_{number}"] for number in range(4)]
+    return Table(records=row["records"], keys=row["keys"] or 0, digest=digest_of_limbs(limbs))
+
+
+def counted(found: DataFrame) -> dict[Kind, int]:
+    return {Kind(row["kind"]): row["count"] for row in found.groupBy("kind").count().collect()}
+
+
+def listed(found: DataFrame, count: int) -> tuple[Difference, ...]:
+    place = F.coalesce("cleaned_offset", "original_offset")
+    rows: Iterable[Any] = found.orderBy("partition", place, "kind").limit(count).collect()
+    return tuple(
+        Difference(
+            kind=Kind(row["kind"]),
+            partition=row["partition"],
+            key=bytes(row["key"]),
+            original_offset=row["original_offset"],
+            cleaned_offset=row["cleaned_offset"],
+        )
+        for row in rows
+    )

@@ -1,0 +1,117 @@
+"""Records of Spark's Kafka source, or of segment files, as hashes: what an audit compares.
+
+A row keeps its partition, offset, time and key; of the rest there are two hashes (`table_digest.h`),
+each as two numbers: of all that a reader sees but the offset, and of that with the offset. So what is
+shuffled does not grow with the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from cleaner.row_hashes import BytesColumn, HeadersColumn, hash_rows
+
+CONTENT = ("content_high", "content_low")
+"""The hash of a record without its offset"""
+ROW = ("row_high", "row_low")
+"""and with it."""
+SCHEMA = (
+    "partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, is_tombstone BOOLEAN,"
+    " content_high BIGINT, content_low BIGINT, row_high BIGINT, row_low BIGINT"
+)
+NAMES = ("partition", "offset", "timestamp", "key", "is_tombstone", *CONTENT, *ROW)
+HEADERS = "headers"
+LIMB_BITS = 32
+"""A digest is summed by numbers of so many bits: 2^31 of them fit into a BIGINT."""
+
+
+def hashed(records: DataFrame) -> DataFrame:
+    """The records with a key, as `NAMES`. Headers count where the column is there (`includeHeaders`)."""
+    columns = ["partition", "offset", "timestamp", "key", "value"]
+    if HEADERS in records.columns:
+        columns.append(HEADERS)
+    keyed = records.where(F.col("key").isNotNull()).select(*columns)
+    return keyed.mapInArrow(hash_batches, SCHEMA)
+
+
+def hash_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What a task does."""
+    for batch in batches:
+        yield hash_batch(batch)
+
+
+def hash_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """One batch of records as `NAMES`. Pure."""
+    values = batch.column("value")
+    times = batch.column("timestamp")
+    headers = headers_column(batch.column(HEADERS)) if HEADERS in batch.schema.names else None
+    halves = hash_rows(
+        numbers(batch.column("offset")),
+        numbers(pc.cast(times, pa.timestamp("ms", times.type.tz), safe=False).cast(pa.int64())),
+        bytes_column(batch.column("key")),
+        bytes_column(values),
+        headers,
+    )
+    size = 8 * batch.num_rows
+    parts = [memoryview(halves)[at * size : (at + 1) * size] for at in range(4)]
+    arrays = [
+        *(batch.column(name) for name in NAMES[:4]),
+        pc.is_null(values),
+        *(pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(p)]) for p in parts),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=list(NAMES))
+
+
+def numbers(array: pa.Array) -> memoryview:
+    """The memory of an int64 array."""
+    data = memoryview(array.buffers()[1] or b"").cast("B")
+    return data[8 * array.offset : 8 * (array.offset + len(array))]
+
+
+def bytes_column(array: pa.Array) -> BytesColumn:
+    """The memory of an array of bytes or of strings."""
+    wide = array.cast(pa.large_binary())
+    validity, ends, data = wide.buffers()
+    return BytesColumn(
+        start=wide.offset,
+        count=len(wide),
+        validity=None if validity is None else memoryview(validity).cast("B"),
+        ends=memoryview(ends or bytes(8)).cast("B"),
+        data=memoryview(data or b"").cast("B"),
+    )
+
+
+def headers_column(array: pa.Array) -> HeadersColumn:
+    """The memory of an array of lists of (key, value); a null is no header."""
+    keys, values = array.values.flatten()
+    counts = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64())
+    return HeadersColumn(
+        firsts=numbers(array.offsets[:-1].cast(pa.int64())),
+        counts=numbers(counts),
+        keys=bytes_column(keys),
+        values=bytes_column(values),
+    )
+
+
+def limb_sums() -> list[Column]:
+    """Aggregates that `digest_of_limbs` makes a digest of, highest first."""
+    mask = F.lit((1 << LIMB_BITS) - 1)
+    limbs = [
+        limb
+        for half in ROW
+        for limb in (F.shiftrightunsigned(F.col(half), LIMB_BITS), F.col(half).bitwiseAND(mask))
+    ]
+    return [F.sum(limb).alias(f"limb_{number}") for number, limb in enumerate(limbs)]
+
+
+def digest_of_limbs(limbs: Sequence[int | None]) -> int:
+    """The digest from its summed limbs. Pure."""
+    digest = 0
+    for limb in limbs:
+        digest = (digest << LIMB_BITS) + (limb or 0)
+    return digest % (1 << 128)
