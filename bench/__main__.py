@@ -34,6 +34,14 @@ from bench.throughput import fetch_figures, latency_figures, produce_figures
 from bench.verified import verification_figures
 from bench.workers import workers_figures
 
+
+def _distributed_figures(pairs: int) -> list[Figure]:
+    # Spark is imported only where it is measured.
+    from bench.distributed import distributed_figures
+
+    return distributed_figures(pairs)
+
+
 RESULTS = Path(__file__).parent / "results"
 PAIRS = int(os.environ.get("KOMPAKT_BENCH_PAIRS", "5"))
 GROUPS: dict[str, Callable[[int], list[Figure]]] = {
@@ -53,6 +61,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
     "aborted": aborted_figures,
+    "distributed": _distributed_figures,
 }
 
 

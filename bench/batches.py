@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Sequence
 
 from protocol.batch_scan import crc32c
-from protocol.record_batch import Record, build_batch
+from protocol.record_batch import Codec, Record, build_batch
 
 KEY_BYTES = 16
 CRC_AT, CRC_FROM = 17, 21
@@ -30,6 +30,23 @@ def keyed_batch(*, records: int, value_bytes: int, keys: int, seed: int) -> byte
         for index in range(records)
     ]
     return bytes(build_batch(made))
+
+
+def tombstone_batch(*, records: int, value_bytes: int, keys: int, seed: int, codec: Codec) -> bytes:
+    """A batch with random keys out of `keys`: a tenth are tombstones, half of each value is noise."""
+    source = random.Random(seed)
+    noise = value_bytes // 2
+    made = [
+        Record(
+            offset=index,
+            timestamp=1_700_000_000_000 + index,
+            key=b"key-%012d" % source.randrange(keys),
+            value=None if source.random() < 0.1 else source.randbytes(noise) + bytes(noise),
+            headers=(),
+        )
+        for index in range(records)
+    ]
+    return bytes(build_batch(made, codec=codec))
 
 
 class NumberedBatch:

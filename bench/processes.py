@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -109,3 +109,18 @@ def cpu_seconds(pid: int) -> float:
     """User and system time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """The same of a process and all below it, also of those that were waited for."""
+    below: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+            below.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+            ticks[int(stat.parent.name)] = sum(map(int, fields[11:15]))
+    found = [pid]
+    for each in found:
+        found += below.get(each, [])
+    return sum(ticks.get(each, 0) for each in found) / TICKS_PER_SECOND

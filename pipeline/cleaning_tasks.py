@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from cleaner.mark import Marked
 from cleaner.meter import CleaningAborted, PassMeter
 from cleaner.probe import SilentProbe
-from cleaner.remote_pass import RemotePass, SegmentKeys, WrongHashKey
+from cleaner.remote_pass import LeaseGone, RemotePass, SegmentKeys, WrongHashKey
 from cleaner.remote_plan import RemotePlan, group_json
 from cleaner.retain import AbortedTransaction
 from cleaner.throttle import Throttle
@@ -28,6 +28,7 @@ Work = Callable[[RemotePass], T]
 
 FAILURES = (
     CleaningAborted,
+    LeaseGone,
     ProtocolError,
     StorageError,
     VerificationFailed,

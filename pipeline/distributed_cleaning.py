@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from cleaner.mark import Marked
-from cleaner.remote_pass import RemotePass, SegmentKeys, result_of
+from cleaner.remote_pass import RemotePass, SegmentKeys, is_one_task, result_of
 from cleaner.remote_plan import GroupResult, RemotePlan, RemoteResult, group_from_json
 from pipeline import cleaning_tasks
 from pipeline.cleaning_tasks import Outcome, Section, Work, attempt
@@ -51,8 +51,14 @@ class LogPass:
     bytes_written: int = 0
 
     @property
-    def has_transactions(self) -> bool:
-        return any(each.has_transactions for each in self.keys)
+    def is_one_task(self) -> bool:
+        """Whether its groups are rewritten one after the other, because transactions join them."""
+        return is_one_task(self.keys)
+
+    @property
+    def sidecars_built(self) -> int:
+        """How many segments had to be read for their keys."""
+        return sum(each.made_by is not None for each in self.keys)
 
     @property
     def end_offset(self) -> int:
@@ -81,7 +87,7 @@ class LogPass:
             cleaning_tasks.recopy,
             keys=self.keys[group],
             marked=self.marked[group],
-            whole_log=self.has_transactions,
+            whole_log=self.is_one_task,
         )
 
     def numbered(self, first: int) -> list[NumberedSegment]:
@@ -138,7 +144,7 @@ class _Job:
         undecided = [
             (each, partial(cleaning_tasks.section, keys=each.keys))
             for each in self._going()
-            if each.has_transactions
+            if each.is_one_task
         ]
         for each, section in self._run(undecided):
             each.section = section
@@ -170,8 +176,8 @@ class _Job:
 
     def recopy(self) -> None:
         going = self._going()
-        tasks = [(each, each.recopy_of(slice(None))) for each in going if each.has_transactions]
-        plain = [(each, each.grouping()) for each in going if not each.has_transactions]
+        tasks = [(each, each.recopy_of(slice(None))) for each in going if each.is_one_task]
+        plain = [(each, each.grouping()) for each in going if not each.is_one_task]
         for each, groups in self._run(plain):
             tasks += [(each, each.recopy_of(group)) for group in groups]
         for each, results in self._run(tasks):
