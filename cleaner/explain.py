@@ -26,6 +26,9 @@ from cleaner.throttle import IoRates
 DISK_FULL = "no_space"
 """The kind of a failure for lack of space (`cleaner/quarantine.py`)."""
 
+CLEANS = (Task.CLEAN, Task.LEASE)
+"""What compacts a log, here or in another process."""
+
 THROTTLED_SHARE = 0.1
 """A pass that has slept for more of its time than this is held by the throttle."""
 
@@ -34,7 +37,7 @@ def explain(situation: Situation) -> Explanation:
     """Say why a log is not being compacted, or that it is."""
     running = situation.pool.running_over(situation.topic_partition)
     findings = tuple(_findings(situation, running))
-    is_running = running is not None and running.task is Task.CLEAN
+    is_running = running is not None and running.task in CLEANS
     is_eligible = situation.assessment.reason is not None
     return Explanation(
         topic_partition=situation.topic_partition,
@@ -51,6 +54,8 @@ def _headline(
     name = situation.topic_partition
     if running is not None and running.task is Task.CLEAN:
         return f"{name} is being compacted: {running.progress.ratio:.0%} done"
+    if running is not None and running.task is Task.LEASE:
+        return f"{name} is being compacted by another process, which has a lease on it"
     if findings:
         return f"{name} is not being compacted: {findings[0].text}"
     reason = situation.assessment.reason
@@ -67,10 +72,11 @@ def _findings(situation: Situation, running: RunningStatus | None) -> Iterator[F
     if situation.quarantined is not None:
         yield _quarantined(situation, situation.quarantined)
     if running is not None:
-        yield from _throttled(situation, running)
+        if running.task is not Task.LEASE:
+            yield from _throttled(situation, running)
     elif situation.assessment.reason is not None:
         yield from _waiting(situation)
-    if running is None or running.task is not Task.CLEAN:
+    if running is None or running.task not in CLEANS:
         yield from _held(situation)
     elif _is_pinned(situation):
         # The pass ends where the transaction begins.

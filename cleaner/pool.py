@@ -34,6 +34,7 @@ from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseScope
 from cleaner.pick import Assessment, Reason
 from cleaner.pool_status import PoolStatus, Task
 from cleaner.probe import CleanerProbe
+from cleaner.remote_plan import RemoteResult
 from cleaner.report import PassReport
 from cleaner.runner import STOPS, Runner
 from cleaner.running import RunningPass
@@ -54,6 +55,10 @@ SEGMENTS_A_TURN = 5000
 
 LOG_IN_SEGMENTS = 100
 """To look at a log costs as much as so many segments."""
+
+
+class LogBusy(Exception):
+    """Something runs over the log."""
 
 
 class CleanerPool:
@@ -223,6 +228,48 @@ class CleanerPool:
 
         async with self._rehearsing:
             return await self._run_on_request(log, begin, on_start, self._digest)
+
+    def lease(self, log: PartitionLog) -> tuple[CleaningPlan, RunningPass]:
+        """Plan a pass for others to execute; nobody else has the log until `end_lease`.
+
+        As `clean_now` it rolls the active segment and cleans up to the high watermark.
+
+        Raises:
+            ValueError, CleaningPaused, CleaningAborted: as `clean_now`.
+            LogBusy: a pass, a rehearsal or another lease has it.
+        """
+        self.check_may_clean(log)
+        if (running := self._runner.running.get(log.topic_partition)) is not None:
+            raise LogBusy(f"{log.topic_partition} is taken: {running.task.value} runs over it")
+        log.roll(self._clock.now_ms())
+        return self._claim_on_request(log, Task.LEASE)
+
+    async def commit_lease(
+        self, running: RunningPass, plan: CleaningPlan, folder: str, result: RemoteResult
+    ) -> PassReport:
+        """Commit what others made of a lease's plan, and account for it as for a pass.
+
+        What is wrong with it is theirs: the partition does not rest for it.
+
+        Raises:
+            ResultRefused, CleaningAborted, SwapRefused, StorageError: as `cleaner.remote_commit`.
+        """
+        partition = running.log.topic_partition
+        async with self._runner.slots:
+            self._probe.pass_started(partition.topic, partition.partition)
+            try:
+                report = await self._runner.commit(running, plan, folder, result)
+            except BaseException as error:
+                self._ends.stopped(partition, running.stopped_because or str(error) or repr(error))
+                raise
+        self._lookout.completed(plan, report)
+        self._ends.completed(partition, report)
+        return report
+
+    def end_lease(self, running: RunningPass) -> None:
+        """Let others have the log again, the workers first."""
+        self._runner.release(running)
+        self._wake()
 
     async def find_key(
         self,

@@ -20,6 +20,8 @@ class Task(enum.Enum):
     CLEAN = "clean"
     DRY_RUN = "plan"
     SEARCH = "find-key"
+    LEASE = "lease"
+    """Another process cleans it."""
     DIGEST = "digest"
 
 

@@ -31,6 +31,8 @@ from cleaner.pool_status import Task
 from cleaner.probe import CleanerProbe
 from cleaner.progress import PassProgress
 from cleaner.rehearsed_segment import rehearsed_view, scratch_files
+from cleaner.remote_commit import commit
+from cleaner.remote_plan import RemoteResult
 from cleaner.report import PassReport
 from cleaner.running import RunningPass
 from cleaner.settings import CleanerSettings
@@ -156,6 +158,19 @@ class Runner:
         def work() -> PassReport:
             meter = self._meter(running, plan.view.generation, PassMeter)
             return clean(running.log, plan, settings, meter=meter, monotonic=monotonic)
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    async def commit(
+        self, running: RunningPass, plan: CleaningPlan, folder: str, result: RemoteResult
+    ) -> PassReport:
+        """Commit what others made of a claimed log's plan. Raises as `cleaner.remote_commit.commit`."""
+        settings, monotonic = self.settings, self._clock.monotonic
+
+        def work() -> PassReport:
+            meter = self._meter(running, plan.view.generation, PassMeter)
+            log = running.log
+            return commit(log, plan, folder, result, settings, meter=meter, monotonic=monotonic)
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 

@@ -38,6 +38,7 @@ def _collect_passes(cleaner: CleanerCounts) -> Iterator[Family]:
     yield counter(names.PASSES, [((result,), count) for result, count in results])
     yield histogram(names.PASS_SECONDS, [((), cleaner.pass_seconds)])
     yield gauge(names.PASSES_RUNNING, [((), cleaner.running)])
+    yield gauge(names.CLEANER_LEASES, [((), cleaner.leases)])
     yield gauge(names.OLDEST_PASS, [((), cleaner.oldest_pass_seconds)])
     yield counter(names.CLEANER_BUSY, [((), cleaner.busy_seconds)])
     yield counter(names.CLEANER_READ, [((), cleaner.bytes_read_total)])

@@ -97,6 +97,7 @@ class CleanerCounts:
         "guard_bytes_per_second",
         "guard_quiet_p99",
         "last_passes",
+        "leases",
         "partitions",
         "pass_seconds",
         "passes_by_result",
@@ -134,6 +135,8 @@ class CleanerCounts:
         self.partitions: dict[tuple[str, int], PartitionCounts] = {}
         """Those over which a pass has ended and whose topics are there."""
         self.worker_failures = 0
+        self.leases = 0
+        """Logs that other processes have to clean."""
         self.free_bytes_by_directory: dict[str, int] = {}
         self.directories_short_of_space = 0
         self.quarantine: dict[tuple[str, int], QuarantineEntry] = {}
@@ -144,6 +147,10 @@ class CleanerCounts:
         self._started_at: dict[tuple[str, int], float] = {}
         # Of all passes that have ended.
         self._ended_seconds = 0.0
+
+    def set_leases(self, count: int) -> None:
+        """So many logs are others' to clean from now on."""
+        self.leases = count
 
     def set_threads(self, threads: int) -> None:
         """So many passes run at the same time from now on."""

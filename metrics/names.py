@@ -325,6 +325,9 @@ PASSES = _counter(
 )
 PASS_SECONDS = _histogram("kompakt_cleaner_pass_seconds", "Time of a completed pass.")
 PASSES_RUNNING = _gauge("kompakt_cleaner_passes_running", "Cleaning passes that run now.")
+CLEANER_LEASES = _gauge(
+    "kompakt_cleaner_leases", "Logs that other processes have taken to clean them."
+)
 OLDEST_PASS = _gauge(
     "kompakt_cleaner_oldest_pass_seconds",
     "How long the oldest running pass has been running; one that grows for hours is stuck or starved.",

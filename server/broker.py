@@ -220,7 +220,7 @@ class Broker:
             if task is not None:
                 await task.stop()
         if self.compaction is not None:
-            await self.compaction.jobs.stop()
+            await self.compaction.stop()
         await self._close_storage()
         await asyncio.to_thread(self._background.close)
         if self._http_opening is not None:
@@ -374,12 +374,28 @@ class Broker:
         self.compaction = Compaction(
             self._cleaner, self._pauses, self.topics, self._latency_watch, clock=self.clock
         )
+        if self.config.log_cleaner_remote_enable:
+            self._let_others_clean(self.compaction, self._cleaner)
         self._space_watch = SpaceWatch(
             self.directories,
             self.files,
             self.cleaner_counts,
             free_bytes_min=self.configs.config.log_cleaner_disk_pressure_free_bytes,
             tell=self._cleaner.short_of_space,
+        )
+
+    def _let_others_clean(self, compaction: Compaction, pool: CleanerPool) -> None:
+        from server.cleaning_leases import CleaningLeases
+        from server.remote_token import remote_token
+
+        compaction.remote_token = remote_token(self.files, self.config.metadata_directory)
+        compaction.leases = CleaningLeases(
+            pool,
+            self.files,
+            compaction.jobs,
+            seconds=self.config.log_cleaner_remote_lease_ms / 1000,
+            decompressed_bytes_max=self.config.log_cleaner_decompressed_batch_bytes_max,
+            tell_count=self.cleaner_counts.set_leases,
         )
 
     async def _reconfigure(self, config: BrokerConfig) -> None:

@@ -11,6 +11,7 @@ from cleaner.log_digest import stable_end
 from cleaner.paused import CleaningPaused
 from cleaner.pool import CleanerPool
 from cleaner.situation import Explanation, pinning_transactions, situation_of
+from server.cleaning_leases import CleaningLeases
 from server.compaction_jobs import CompactionJobs, Job
 from server.compaction_json import Json, guard_json, status_json
 from server.compaction_pauses import CompactionPauses
@@ -34,7 +35,16 @@ class CompactionRefused(Exception):
 class Compaction:
     """Steers the cleaner. On the event loop."""
 
-    __slots__ = ("_clock", "_guard", "jobs", "pauses", "pool", "topics")
+    __slots__ = (
+        "_clock",
+        "_guard",
+        "jobs",
+        "leases",
+        "pauses",
+        "pool",
+        "remote_token",
+        "topics",
+    )
 
     def __init__(
         self,
@@ -52,6 +62,16 @@ class Compaction:
         self.pauses = pauses
         self.topics = topics
         self.jobs = CompactionJobs()
+        self.leases: CleaningLeases | None = None
+        """Who else may clean; None: nobody."""
+        self.remote_token = ""
+        """What they show; the broker's to set, together with `leases`."""
+
+    async def stop(self) -> None:
+        """Wait for the ends of jobs and leases; to be called once the pool has stopped."""
+        await self.jobs.stop()
+        if self.leases is not None:
+            await self.leases.stop()
 
     def topic_of(self, name: str, partition: int | None = None) -> Topic:
         """A topic, which has this partition.

@@ -19,23 +19,20 @@ POST   <where>/digest?end_offset=N         202 and a job that sums the last valu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 
 from aiohttp import web
 
 from server.compaction import Compaction, CompactionRefused
+from server.compaction_answers import Handler, accepted, answered, where_of
 from server.compaction_jobs import Job
-from server.compaction_json import Json, explanation_json, job_json
-from server.http_guard import refusal
-from storage.errors import StorageError
+from server.compaction_json import explanation_json, job_json
 from storage.pass_history import PassHistory
 
 ROOT = "/v1/compaction"
 HISTORY_ROWS = 100
 HISTORY_ROWS_MAX = 100_000
 WHERES = (ROOT + "/topics/{topic}", ROOT + "/topics/{topic}/partitions/{partition}")
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class CompactionRoutes:
@@ -80,20 +77,7 @@ class CompactionRoutes:
         return routes
 
     def _answered(self, handler: Handler) -> Handler:
-        """The handler, behind the checks of every request, with its refusals as JSON."""
-
-        async def answer(request: web.Request) -> web.StreamResponse:
-            foreign = refusal(request.host, request.headers.get("Origin"), self._our_hosts())
-            if foreign is not None:
-                return _error(403, foreign)
-            try:
-                return await handler(request)
-            except CompactionRefused as refused:
-                return _error(refused.status, str(refused))
-            except StorageError as error:
-                return _error(500, str(error))
-
-        return answer
+        return answered(handler, self._our_hosts)
 
     def _steering(self) -> Compaction:
         compaction = self._compaction()
@@ -116,30 +100,30 @@ class CompactionRoutes:
         return web.json_response({"passes": passes})
 
     async def _now(self, request: web.Request) -> web.Response:
-        compaction, (topic, partition) = self._steering(), _where(request)
+        compaction, (topic, partition) = self._steering(), where_of(request)
         assert topic is not None
         force = _flag(request, "force")
-        return _accepted(compaction.clean_now(compaction.logs_of(topic, partition), force=force))
+        return accepted(compaction.clean_now(compaction.logs_of(topic, partition), force=force))
 
     async def _plan(self, request: web.Request) -> web.Response:
-        compaction, (topic, partition) = self._steering(), _where(request)
+        compaction, (topic, partition) = self._steering(), where_of(request)
         assert topic is not None
-        return _accepted(compaction.plan(compaction.logs_of(topic, partition)))
+        return accepted(compaction.plan(compaction.logs_of(topic, partition)))
 
     async def _find_key(self, request: web.Request) -> web.Response:
-        compaction, (topic, partition) = self._steering(), _where(request)
+        compaction, (topic, partition) = self._steering(), where_of(request)
         assert topic is not None
         key = _key(request)
-        return _accepted(compaction.find_key(compaction.logs_of(topic, partition), key))
+        return accepted(compaction.find_key(compaction.logs_of(topic, partition), key))
 
     async def _digest(self, request: web.Request) -> web.Response:
-        compaction, (topic, partition) = self._steering(), _where(request)
+        compaction, (topic, partition) = self._steering(), where_of(request)
         assert topic is not None
         end_offset = _number(request, "end_offset", default=None, at_least=0)
-        return _accepted(compaction.digest(compaction.logs_of(topic, partition), end_offset))
+        return accepted(compaction.digest(compaction.logs_of(topic, partition), end_offset))
 
     async def _explain(self, request: web.Request) -> web.Response:
-        compaction, (topic, partition) = self._steering(), _where(request)
+        compaction, (topic, partition) = self._steering(), where_of(request)
         assert topic is not None
         told = [
             explanation_json(await compaction.explain(log))
@@ -149,12 +133,12 @@ class CompactionRoutes:
 
     async def _pause(self, request: web.Request) -> web.Response:
         compaction = self._steering()
-        await compaction.pause(*_where(request))
+        await compaction.pause(*where_of(request))
         return web.json_response(compaction.paused())
 
     async def _resume(self, request: web.Request) -> web.Response:
         compaction = self._steering()
-        await compaction.resume(*_where(request))
+        await compaction.resume(*where_of(request))
         return web.json_response(compaction.paused())
 
     async def _job(self, request: web.Request) -> web.Response:
@@ -174,14 +158,6 @@ class CompactionRoutes:
                 404, f"there is no job {text}: it ended long ago, or the broker has restarted"
             )
         return job
-
-
-def _where(request: web.Request) -> tuple[str | None, int | None]:
-    """The topic and the partition that a request is about."""
-    partition = request.match_info.get("partition")
-    if partition is not None and not partition.isdecimal():
-        raise CompactionRefused(404, f"{partition!r} is not the number of a partition")
-    return request.match_info.get("topic"), None if partition is None else int(partition)
 
 
 def _key(request: web.Request) -> bytes:
@@ -211,12 +187,3 @@ def _number(request: web.Request, name: str, *, default: int | None, at_least: i
     if not text.isdecimal() or int(text) < at_least:
         raise CompactionRefused(400, f"{name} is a number from {at_least} on, not {text!r}")
     return int(text)
-
-
-def _accepted(job: Job) -> web.Response:
-    told: Json = job_json(job)
-    return web.json_response(told, status=202, headers={"Location": told["url"]})
-
-
-def _error(status: int, message: str) -> web.Response:
-    return web.json_response({"error": message}, status=status)

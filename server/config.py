@@ -289,6 +289,25 @@ class BrokerConfig(TransactionConfig):
         " its keys, 24 bytes a record, so that the next pass reads only what it rewrites. A property"
         " of Kompakt's own.",
     )
+    log_cleaner_remote_enable: bool = prop(
+        "log.cleaner.remote.enable",
+        BOOLEAN,
+        default=False,
+        dynamic=False,
+        doc="Whether other processes that show the token of the data directory, such as `kompakt"
+        " pipeline clean`, may take logs over the HTTP listener and clean them, for the broker to"
+        " verify and commit. A property of Kompakt's own.",
+    )
+    log_cleaner_remote_lease_ms: int = prop(
+        "log.cleaner.remote.lease.ms",
+        LONG,
+        default=300_000,
+        at_least=1_000,
+        unit="ms",
+        dynamic=False,
+        doc="A lease on a log that is not renewed for so long ends: its files are removed, and the"
+        " broker's own cleaner takes the log again. A property of Kompakt's own.",
+    )
     log_cleaner_backoff_ms: int = prop(
         "log.cleaner.backoff.ms",
         LONG,

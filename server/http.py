@@ -14,6 +14,7 @@ from metrics.facts import BrokerFacts, PartitionFacts
 from metrics.http_endpoint import HttpEndpoint
 from server.compaction_routes import CompactionRoutes
 from server.groups.group_facts import group_facts
+from server.lease_routes import LeaseRoutes
 from server.listener import ListenError
 from server.release import release
 
@@ -50,8 +51,11 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         broker.pass_history,
         our_hosts=lambda: our_hosts(broker),
     )
+    leases = LeaseRoutes(lambda: compaction_of(broker), our_hosts=lambda: our_hosts(broker))
     endpoint = HttpEndpoint(
-        Scraper(collector), not_ready=lambda: broker.not_ready, routes=routes.routes()
+        Scraper(collector),
+        not_ready=lambda: broker.not_ready,
+        routes=[*routes.routes(), *leases.routes()],
     )
     try:
         return endpoint, await endpoint.open(address.host, address.port)

@@ -14,7 +14,14 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 
-from storage.errors import DamagedFile, DirectoryOffline, MissingFile, StorageError, SyncFailed
+from storage.errors import (
+    DamagedFile,
+    DirectoryOffline,
+    DiskError,
+    MissingFile,
+    StorageError,
+    SyncFailed,
+)
 from storage.files import FileSystem, Lock
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
@@ -25,6 +32,7 @@ from storage.paths import (
     CLEAN_SHUTDOWN,
     DELETED,
     HASH_KEY,
+    LEASES,
     LOCK,
     META_PROPERTIES,
     START_COUNTER,
@@ -105,6 +113,7 @@ class LogDirectory:
             self._hash_key = self._secret(random_bytes)
             self.leader_epoch = self._count_start()
             self._was_clean = self._take_clean_marker()
+            self._remove_leases()
         except BaseException:
             self._lock.release()
             raise
@@ -360,6 +369,15 @@ class LogDirectory:
             raise DamagedFile(path, "it does not hold a number") from error
         self._fs.replace_durably(path, f"{starts}\n".encode())
         return starts
+
+    def _remove_leases(self) -> None:
+        """Remove what others wrote under leases: they ended with the process that gave them."""
+        path = join(self.path, LEASES)
+        if self._fs.exists(path):
+            try:
+                self._fs.remove_tree(path)
+            except DiskError as error:
+                _log.warning("what was written under leases stays: %s", error)
 
     def _take_clean_marker(self) -> bool:
         """Whether the last stop was clean; the marker is gone before anything is written."""
