@@ -69,9 +69,11 @@ class Scenario:
     """Where a group's output goes on in another segment."""
     seed: int = 0
 
-    def build(self, background: Background = run_at_once) -> CompactedLog:
+    def build(
+        self, background: Background = run_at_once, kind: type[CompactedLog] = CompactedLog
+    ) -> CompactedLog:
         """A log of many small segments in several groups, all durable and rolled."""
-        log = CompactedLog(
+        log = kind(
             replace(CONFIG, segment_bytes=self.segment_bytes),
             replace(SETTINGS, dedupe_buffer_size=24 * self.map_slots),
             background=background,

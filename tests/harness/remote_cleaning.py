@@ -21,7 +21,7 @@ from cleaner.remote_plan import (
 from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
 from storage.files import FileSystem
-from storage.paths import HASH_KEY, join
+from storage.paths import HASH_KEY, LOG, join, segment_file
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, meter_of, never_stop
 from tests.harness.compacted_log import HASH_KEY as KEY
 from tests.harness.sidecar_mode import SidecarMode
@@ -105,12 +105,22 @@ def plan_for_others(fs: FileSystem, plan: CleaningPlan, lease: str = LEASE) -> R
     return remote
 
 
+def output_path(plan: RemotePlan, group: GroupResult, kind: str = LOG) -> str:
+    """Where a file of a group's first output lies."""
+    row = group.outputs[0]
+    name = segment_file(row.base_offset, row.file_version, kind, cleaned=True)
+    return join(join(plan.folder, group.attempt), name)
+
+
 class RemotelyCleaned(CompactedLog):
-    """A log whose passes others execute, each task twice, and whose results are committed."""
+    """A log whose passes others execute, and whose results are committed."""
+
+    attempts = 1
+    """How often each task runs."""
 
     def _execute(self, plan: CleaningPlan, stop: Callable[[float], bool]) -> PassReport | None:
         remote = plan_for_others(self.fs, plan)
-        result = Executor(self.fs, remote, attempts=2).run()
+        result = Executor(self.fs, remote, attempts=self.attempts).run()
         report = self.commit(plan, result, stop=stop)
         self.fs.remove_tree(remote.folder)
         return report

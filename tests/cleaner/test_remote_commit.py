@@ -1,0 +1,222 @@
+"""What others made of a plan is committed; whatever cannot be that leaves the log as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cleaner.meter import CleaningAborted
+from cleaner.remote_commit import ResultRefused
+from cleaner.remote_pass import LeaseGone
+from cleaner.remote_plan import GroupResult, RemotePlan, RemoteResult
+from cleaner.retain import Verdict
+from storage.errors import SwapRefused
+from storage.local_files import LocalFileSystem
+from storage.paths import KEYS
+from tests.harness.compacted_log import CONFIG, identity
+from tests.harness.remote_cleaning import (
+    Executor,
+    RemotelyCleaned,
+    output_path,
+    plan_for_others,
+)
+from tests.harness.verification import lies_in
+
+Change = Callable[[RemoteResult], RemoteResult]
+
+
+class Scene:
+    """A log of two groups, its plan, and what an executor made of it."""
+
+    def __init__(self) -> None:
+        self.log = RemotelyCleaned(replace(CONFIG, segment_bytes=200))
+        for number in range(4):
+            self.log.append((b"a", b"%d" % number), (b"b%d" % number, b"1"))
+            self.log.append((b"c", b"%d" % number), (b"d%d" % number, None))
+            self.log.roll()
+        self.plan = self.log.plan()
+        self.remote: RemotePlan = plan_for_others(self.log.fs, self.plan)
+        self.result: RemoteResult = Executor(self.log.fs, self.remote).run()
+        assert len(self.result.groups) >= 2
+        self.before = self.state()
+
+    def state(self) -> tuple[object, ...]:
+        return (
+            self.log.records(),
+            self.log.log.clean_offset,
+            [name for name in self.log.files() if name != "manifest"],
+        )
+
+    def refuses(self, result: RemoteResult, match: str) -> None:
+        with pytest.raises(ResultRefused, match=match):
+            self.log.commit(self.plan, result)
+        assert self.state() == self.before
+
+
+def first(result: RemoteResult, change: Callable[[GroupResult], GroupResult]) -> RemoteResult:
+    return replace(result, groups=(change(result.groups[0]), *result.groups[1:]))
+
+
+def with_account(**changes: object) -> Change:
+    return lambda result: first(
+        result,
+        lambda group: replace(group, account=replace(group.account, **changes)),  # type: ignore[arg-type]
+    )
+
+
+def with_output(**changes: int) -> Change:
+    return lambda result: first(
+        result,
+        lambda group: replace(
+            group, outputs=(replace(group.outputs[0], **changes), *group.outputs[1:])
+        ),
+    )
+
+
+def test_a_result_is_committed_and_its_sidecars_say_what_the_segments_hold() -> None:
+    scene = Scene()
+
+    report = scene.log.commit(scene.plan, scene.result)
+
+    assert report.records_by_verdict["dropped_superseded"] == 6
+    assert report.groups == len(scene.result.groups)
+    assert scene.log.log.clean_offset == 16
+    assert not lies_in(scene.log.fs, identity())
+    kept = [name for name in scene.log.files() if name.endswith(KEYS)]
+    assert len(kept) == len(scene.log.log.segments) - 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda result: replace(result, end_offset=17), r"it ends at offset 17, the plan covers"),
+        (lambda result: replace(result, end_offset=-1), r"it ends at offset -1"),
+        (lambda result: replace(result, end_offset=0), "past the end of the pass"),
+        (lambda result: replace(result, groups=result.groups[::-1]), "or out of order"),
+        (lambda result: replace(result, groups=result.groups[:1] * 2), "or out of order"),
+        (
+            lambda result: first(result, lambda group: replace(group, sources=group.sources[::2])),
+            "not neighbours|not cover",
+        ),
+        (
+            lambda result: first(
+                result,
+                lambda group: replace(
+                    group, sources=(replace(group.sources[0], size=1), *group.sources[1:])
+                ),
+            ),
+            "not of the plan",
+        ),
+        (
+            lambda result: first(result, lambda group: replace(group, attempt="0" * 32)),
+            "an output cannot be had",
+        ),
+        (with_output(base_offset=1), "do not cover the same offsets"),
+        (with_output(file_version=77), "an output cannot be had"),
+        (with_output(size=-1), "do not cover the same offsets"),
+        (with_output(size=1), "CRC|left|bytes"),
+        (with_output(record_count=0), "its row says 0 records"),
+        (with_output(max_timestamp=5), "as the largest timestamp"),
+        (with_output(least_delete_horizon_ms=1), "the least delete horizon"),
+        (with_output(tombstone_count=0), "tombstones must remain"),
+        (with_account(digest=1), "the digest of what must remain is 0{31}1"),
+        (with_account(batches=0), "more batches than were written"),
+        (with_account(rebuilt=b""), "no bit for each"),
+        (with_account(marked=0), "were found superseded"),
+        (with_account(records_read=0), "0 records were read"),
+        (with_account(records_by_verdict={Verdict.KEPT_LATEST: 1}), "records were read, but 1"),
+    ],
+)
+def test_a_result_that_cannot_be_is_refused_and_says_why(change: Change, says: str) -> None:
+    scene = Scene()
+
+    scene.refuses(change(scene.result), says)
+
+
+@pytest.mark.parametrize("number", [0, -1])
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda scene, path: scene.log.fs.unlink(path), "an output cannot be had"),
+        (lambda scene, path: scene.log.fs.overwrite(path, 30, b"\xff\xff"), "CRC"),
+        (lambda scene, path: scene.log.fs.write_bytes(path, b""), "left|ends early"),
+    ],
+)
+def test_an_output_that_is_gone_or_damaged_is_refused(
+    damage: Callable[[Scene, str], None], says: str, number: int
+) -> None:
+    scene = Scene()
+    damage(scene, output_path(scene.remote, scene.result.groups[number]))
+
+    scene.refuses(scene.result, says)
+
+
+def test_an_output_without_a_sound_sidecar_is_taken_without_it() -> None:
+    scene = Scene()
+    scene.log.fs.unlink(output_path(scene.remote, scene.result.groups[0], KEYS))
+    scene.log.fs.overwrite(output_path(scene.remote, scene.result.groups[1], KEYS), 60, b"\xff")
+
+    scene.log.commit(scene.plan, scene.result)
+
+    assert scene.log.log.clean_offset == 16
+    kept = [name for name in scene.log.files() if name.endswith(KEYS)]
+    assert len(kept) == len(scene.log.log.segments) - 3
+
+
+def test_a_log_that_was_truncated_takes_no_result() -> None:
+    scene = Scene()
+    scene.log.log.truncate_to(14)
+    scene.before = scene.state()
+
+    with pytest.raises(CleaningAborted):
+        scene.log.commit(scene.plan, scene.result)
+
+    assert scene.state() == scene.before
+
+
+def test_a_source_that_retention_took_meanwhile_is_noticed() -> None:
+    scene = Scene()
+    scene.log.log.update_config(replace(scene.log.log.config, cleanup_policy=("compact",)))
+    scene.log.log.delete_records(scene.result.groups[0].sources[0].end_offset)
+    scene.before = scene.state()
+
+    with pytest.raises(SwapRefused):
+        scene.log.commit(scene.plan, scene.result)
+
+    assert scene.state() == scene.before
+
+
+def test_a_result_is_committed_once() -> None:
+    scene = Scene()
+    scene.log.commit(scene.plan, scene.result)
+    after = scene.state()
+
+    with pytest.raises(ResultRefused):
+        scene.log.commit(scene.plan, scene.result)
+
+    assert scene.state() == after
+
+
+def test_an_executor_is_told_that_its_lease_has_ended() -> None:
+    scene = Scene()
+    scene.log.fs.remove_tree(scene.remote.folder)
+
+    with pytest.raises(LeaseGone, match="the lease has ended"):
+        Executor(scene.log.fs, scene.remote).run()
+
+    assert not scene.log.fs.exists(scene.remote.folder)
+
+
+def test_a_file_with_another_name_is_no_plain_file(tmp_path: Path) -> None:
+    fs = LocalFileSystem()
+    (tmp_path / "file").write_bytes(b"1")
+    assert fs.is_plain_file(str(tmp_path / "file"))
+
+    (tmp_path / "soft").symlink_to(tmp_path / "file")
+    assert not fs.is_plain_file(str(tmp_path / "soft"))
+    (tmp_path / "hard").hardlink_to(tmp_path / "file")
+    assert not fs.is_plain_file(str(tmp_path / "hard"))
+    assert not fs.is_plain_file(str(tmp_path))
