@@ -12,11 +12,14 @@ help:  ## What can be made here
 run: $(VENV)/.installed  ## Start a broker on 127.0.0.1:9092, its HTTP endpoint on 127.0.0.1:9644, its data in ./data
 	$(BIN)/kompakt serve
 
+# A run starts hundreds of Python processes: without bytecode kept, each would compile all that it imports.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
+
 # Processes that share the test files out among them; 0 runs them in this one, with files by name.
 TEST_PROCESSES ?= 2
 
 test: $(VENV)/.installed-dev  ## Run every test; what the machine lacks is skipped with its reason
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, spelling
 	$(BIN)/ruff check .
@@ -41,7 +44,7 @@ SOAK_TRANSACTION_HISTORIES ?= 1000
 soak: $(VENV)/.installed-dev  ## The long forms of the crash, kill, fuzz and property tests; into bench/results/soak.txt
 	KOMPAKT_SOAK=1 KOMPAKT_KILLS=$(SOAK_KILLS) KOMPAKT_CRASH_STATES=$(SOAK_CRASH_STATES) \
 	KOMPAKT_FAULTS=$(SOAK_FAULTS) KOMPAKT_FUZZ_RUNS=$(SOAK_FUZZ_RUNS) KOMPAKT_SOAK_RECORDS=$(SOAK_RECORDS) \
-	KOMPAKT_TRANSACTION_HISTORIES=$(SOAK_TRANSACTION_HISTORIES) $(BIN)/python -m pytest -v -rP --show-capture=stdout --timeout=7200 --color=no --durations=20 \
+	KOMPAKT_TRANSACTION_HISTORIES=$(SOAK_TRANSACTION_HISTORIES) $(PYTEST) -v -rP --show-capture=stdout --timeout=7200 --color=no --durations=20 \
 	    tests/crash tests/cleaner/fuzz tests/cleaner/test_races.py tests/protocol/fuzz tests/properties $(PYTEST_ARGS) > bench/results/soak.txt; \
 	    status=$$?; tail -40 bench/results/soak.txt; exit $$status
 

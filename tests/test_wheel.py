@@ -39,9 +39,9 @@ def test_wheel_starts_a_broker_outside_the_checkout(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("kompakt-*.whl")
 
     environment = tmp_path / "venv"
-    venv.create(environment, with_pip=True)
-    python = environment / "bin" / "python"
-    install = [str(python), "-m", "pip", "install", "--quiet", str(wheel)]
+    venv.create(environment)
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python")]
+    install = [*pip, "install", "--quiet", str(wheel)]
     subprocess.run(install, check=True, cwd=tmp_path)
 
     port, http_port = free_port(), free_port()

@@ -1,34 +1,51 @@
 """Compile C with AddressSanitizer and UBSan, and run Python with what was compiled.
 
+Our own modules take most of a minute: each is kept in the cache folder, one for each state of what it is
+made of.
+
 `KOMPAKT_FUZZ_RUNS` asks for a longer soak, `KOMPAKT_FUZZ_SEED` for other inputs.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import importlib.metadata
 import json
 import os
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from pipeline.jars import cache_folder
+from tests.harness.java_program import put_in_place
+
 REPOSITORY = Path(__file__).parents[2]
 RUNS_SOAK = int(os.environ.get("KOMPAKT_FUZZ_RUNS", "0"))
 SEED = int(os.environ.get("KOMPAKT_FUZZ_SEED", "1"))
 TIMEOUT_SECONDS = 0 if RUNS_SOAK else 300
-SANITIZE = ("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+INCLUDE = ("protocol", "cleaner", sysconfig.get_paths()["include"])
+FLAGS = (
+    "-shared", "-fPIC", "-O1", "-w", "-g1",  # lines for the stacks of a report, and no more
+    "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
+    *(f"-I{path}" for path in INCLUDE),
+)  # fmt: skip
+INCLUDED = (".pxd", ".pxi", ".h")
 
 
 def compiled_sanitized(source: Path, target: Path) -> Path:
     """Compile as the sanitizers want it, or skip the test where gcc has none."""
-    include = [REPOSITORY / "protocol", REPOSITORY / "cleaner", sysconfig.get_paths()["include"]]
-    flags = ["-shared", "-fPIC", "-g", "-O1", "-w", *SANITIZE, *(f"-I{path}" for path in include)]
     try:
         outcome = subprocess.run(
-            ["gcc", *flags, str(source), "-o", str(target)], capture_output=True, text=True
+            ["gcc", *FLAGS, str(source), "-o", str(target)],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
         )
     except FileNotFoundError:
         pytest.skip("gcc is not installed")
@@ -55,7 +72,7 @@ def run_sanitized(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def fuzzed(
-    program: str, modules: Sequence[str], folder: Path, *, runs: int, more: Sequence[str] = ()
+    program: str, modules: Sequence[str], *, runs: int, more: Sequence[str] = ()
 ) -> dict[str, int]:
     """Feed our modules, compiled once more, by a program of its own; what it has counted.
 
@@ -63,7 +80,7 @@ def fuzzed(
         program: takes the compiled modules, the seed and the number of runs.
         runs: where no soak asks for another number.
     """
-    libraries = [str(module_sanitized(module, folder)) for module in modules]
+    libraries = [str(module_sanitized(module)) for module in modules]
     numbers = [str(SEED), str(RUNS_SOAK or runs)]
     outcome = run_sanitized("-m", program, *libraries, *numbers, *more)
     assert outcome.returncode == 0, outcome.stderr[-8_000:]
@@ -71,12 +88,41 @@ def fuzzed(
     return counts
 
 
-def module_sanitized(pyx: str, directory: Path) -> Path:
-    """Compile one of our modules, named by its path, once more: with AddressSanitizer and UBSan."""
-    source = directory / f"{Path(pyx).stem}.c"
-    subprocess.run(
-        [sys.executable, "-m", "cython", "-3", "-I", ".", pyx, "-o", str(source)],
-        cwd=REPOSITORY,
-        check=True,
-    )
-    return compiled_sanitized(source, source.with_suffix(".so"))
+def module_sanitized(pyx: str) -> Path:
+    """One of our modules, named by its path, compiled once more: with AddressSanitizer and UBSan.
+
+    Its C file, which a report's lines are of, lies beside it.
+    """
+    name = Path(pyx).stem
+    target = cache_folder() / "sanitized" / f"{name}-{digest(pyx)}"
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            staged = Path(scratch) / "module"
+            staged.mkdir()
+            source = staged / f"{name}.c"
+            cython = [sys.executable, "-m", "cython", "-3", "-I", ".", pyx, "-o", str(source)]
+            subprocess.run(cython, cwd=REPOSITORY, check=True)
+            compiled_sanitized(source, source.with_suffix(".so"))
+            put_in_place(staged, target)
+    return target / f"{name}.so"
+
+
+def digest(pyx: str) -> str:
+    """Of what a module is made of: its source, all that it may include, the compilers and flags."""
+    beside = (path for folder in INCLUDE[:2] for path in (REPOSITORY / folder).iterdir())
+    read = {REPOSITORY / pyx, *(path for path in beside if path.suffix in INCLUDED)}
+    said = hashlib.sha256(" ".join((compilers(), *FLAGS)).encode())
+    for path in sorted(read):
+        said.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return said.hexdigest()[:12]
+
+
+@functools.cache
+def compilers() -> str:
+    """Which they are."""
+    try:
+        gcc = subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=True)
+    except FileNotFoundError:
+        pytest.skip("gcc is not installed")
+    return f"{gcc.stdout} {importlib.metadata.version('Cython')} {sys.version}"

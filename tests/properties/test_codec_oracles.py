@@ -37,6 +37,7 @@ from tests.harness.messages import (
 
 SAMPLES = 12
 VERSIONS = list(message_versions())
+MADE: dict[tuple[type[Message], int], list[Message]] = {}
 
 
 def each_of(versions: Iterable[tuple[type[Message], int]]) -> pytest.MarkDecorator:
@@ -49,12 +50,16 @@ each_with_a_schema = each_of(key for key in VERSIONS if has_kafka_schema(key[0])
 
 
 def samples(message_type: type[Message], version: int) -> list[Message]:
-    """The same messages in every run; half of them with tagged fields."""
-    rng = random.Random(f"{message_type.__name__} {version}")
-    return [
-        MessageGenerator(rng, version=version, tagged=index % 2 == 1).message(message_type)
-        for index in range(SAMPLES)
-    ]
+    """The same messages in every run and for every test; half of them with tagged fields."""
+    made = MADE.get((message_type, version))
+    if made is None:
+        rng = random.Random(f"{message_type.__name__} {version}")
+        made = [
+            MessageGenerator(rng, version=version, tagged=index % 2 == 1).message(message_type)
+            for index in range(SAMPLES)
+        ]
+        MADE[message_type, version] = made
+    return made
 
 
 def encoded(message: Message, version: int) -> bytes:

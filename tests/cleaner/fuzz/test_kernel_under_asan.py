@@ -45,11 +45,11 @@ def test_the_harness_sees_a_fault(tmp_path: Path, call: str, report: str) -> Non
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
-def test_damaged_batches_never_take_the_kernel_out_of_bounds(tmp_path: Path) -> None:
+def test_damaged_batches_never_take_the_kernel_out_of_bounds() -> None:
     modules = ["cleaner/kernel.pyx", "cleaner/verify_output.pyx"]
     more = [str(SECONDS_MAX)]
 
-    counts = fuzzed("tests.cleaner.fuzz.mutate", modules, tmp_path, runs=4_000, more=more)
+    counts = fuzzed("tests.cleaner.fuzz.mutate", modules, runs=4_000, more=more)
 
     assert counts["runs"] >= 200
     # The mutations reach the record parser, and not all of them stop there.

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.harness.sanitized import TIMEOUT_SECONDS, fuzzed
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
-def test_damaged_batches_never_take_the_tally_out_of_bounds(tmp_path: Path) -> None:
-    counts = fuzzed(
-        "tests.protocol.fuzz.feed_tally", ["protocol/batch_tally.pyx"], tmp_path, runs=1_000
-    )
+def test_damaged_batches_never_take_the_tally_out_of_bounds() -> None:
+    counts = fuzzed("tests.protocol.fuzz.feed_tally", ["protocol/batch_tally.pyx"], runs=1_000)
 
     for stop in ("END", "TRUNCATED", "BAD_CRC", "BAD_HEADER", "OUT_OF_ORDER"):
         assert counts[stop] > 0, counts
