@@ -1,33 +1,30 @@
-"""A Parquet table that is replaced as a whole, in one atomic step.
+"""A folder that is replaced as a whole, in one atomic step.
 
 ```
-<table>/
-    current -> v00000007          the symbolic link that readers open: <table>/current
-    v00000007/part-*.parquet      the rows
-    v00000007/_progress.json      {"<partition>": <next offset>, ...} that the rows stand for
+<folder>/
+    current -> v00000007          the symbolic link that readers open: <folder>/current
+    v00000007/part-*.parquet      what was written
+    v00000007/_kompakt.json       what it stands for
     v00000006/                    kept for readers that resolved the link before the switch
 ```
-A version is complete before the link names it, and rows and progress switch together: whatever is
-interrupted leaves the version before. A reader that overlaps with writers resolves the link once.
-The folder has one writer at a time, on a local file system.
+A version is complete before the link names it, so content and what it stands for switch together:
+whatever is interrupted leaves the version before. A reader that overlaps with writers resolves the
+link once. The folder has one writer at a time, on a local file system.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-Progress = Mapping[int, int]
-"""Partition -> the offset after the last one that the rows take into account."""
-
 VERSIONS_KEPT = 2
+LABEL = "_kompakt.json"
 
 
-class VersionedTable:
-    """The table at `path`; the object that publishes is its only writer."""
+class VersionedFolder:
+    """The folder at `path`; the object that publishes is its only writer."""
 
     __slots__ = ("path",)
 
@@ -39,19 +36,19 @@ class VersionedTable:
         """What readers open; it exists once a version has been published."""
         return self.path / "current"
 
-    def progress(self) -> dict[int, int]:
-        """What the current version takes into account; empty before the first."""
-        if not self.current.exists():
-            return {}
-        rows = json.loads((self.current / "_progress.json").read_text())
-        return {int(partition): next_offset for partition, next_offset in rows.items()}
+    def label(self) -> str | None:
+        """What was published with the current version; None before the first, or of another's."""
+        try:
+            return (self.current / LABEL).read_text()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
-    def publish(self, write: Callable[[Path], None], progress: Progress) -> Path:
+    def publish(self, write: Callable[[Path], None], label: str) -> Path:
         """Let `write` fill the folder of the next version, then make it the current one."""
         number = max(self._numbers(), default=0) + 1
         version = self.path / f"v{number:08d}"
         write(version)
-        (version / "_progress.json").write_text(json.dumps(dict(progress), sort_keys=True))
+        (version / LABEL).write_text(label)
         sync_tree(version)
         self._switch_to(version)
         self._remove_all_but_newest()
@@ -75,7 +72,10 @@ class VersionedTable:
 def sync_tree(folder: Path) -> None:
     """The files of a version and their names are on disk before the link is."""
     for path in folder.iterdir():
-        sync_folder(path)
+        if path.is_dir():
+            sync_tree(path)
+        else:
+            sync_folder(path)
     sync_folder(folder)
 
 

@@ -1,0 +1,85 @@
+"""Which topics a job reads through Spark's Kafka source, and with which options: a value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pipeline.cut import Offsets, TableRefused
+
+OWN_OPTIONS = frozenset(
+    name.lower()
+    for name in (
+        "assign subscribe subscribePattern kafka.bootstrap.servers maxOffsetsPerTrigger "
+        "startingOffsets startingOffsetsByTimestamp startingTimestamp "
+        "endingOffsets endingOffsetsByTimestamp endingTimestamp"
+    ).split()
+)
+"""Which records are read is the table's own affair: anything else would leave a gap in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaSource:
+    """The topics of one table.
+
+    Raises:
+        TableRefused: an option says which records are read.
+    """
+
+    bootstrap_servers: str
+    topics: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Further options of Spark's Kafka source, such as `kafka.security.protocol`."""
+
+    def __post_init__(self) -> None:
+        for name in self.options:
+            if name.lower() in OWN_OPTIONS:
+                raise TableRefused(f"--option {name}: a table knows itself which records it needs")
+
+    @property
+    def fails_on_data_loss(self) -> bool:
+        return self.all_options()["failOnDataLoss"].lower() != "false"
+
+    def all_options(self) -> dict[str, str]:
+        """What holds for each read; a broker that does not answer ends the job within 30 s.
+
+        Only committed records make a table, so that is what is read unless an option says otherwise.
+        """
+        return {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "failOnDataLoss": "true",
+            "fetchOffset.numRetries": "1",
+            "kafka.default.api.timeout.ms": "15000",
+            "kafka.request.timeout.ms": "10000",
+            "kafka.isolation.level": "read_committed",
+            **self.options,
+        }
+
+    def client_properties(self) -> dict[str, str]:
+        """The same for a Kafka client of our own."""
+        return {
+            name.removeprefix("kafka."): value
+            for name, value in self.all_options().items()
+            if name.startswith("kafka.")
+        }
+
+    def up_to(self, end: Offsets) -> dict[str, str]:
+        """Options of a batch: exactly these partitions, from their first records to `end`."""
+        partitions = {topic: sorted(parts) for topic, parts in end.items()}
+        return {
+            **self.all_options(),
+            "assign": json.dumps(partitions),
+            "startingOffsets": "earliest",
+            "endingOffsets": json.dumps(end),
+        }
+
+    def on_from(self, start: Offsets, offsets_per_batch: int | None) -> dict[str, str]:
+        """Options of a stream: from `start` on; partitions that come later, from their first."""
+        limit = {} if offsets_per_batch is None else {"maxOffsetsPerTrigger": str(offsets_per_batch)}
+        return {
+            **self.all_options(),
+            "subscribe": ",".join(self.topics),
+            "startingOffsets": json.dumps(start),
+            **limit,
+        }

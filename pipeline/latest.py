@@ -1,0 +1,53 @@
+"""The last record of each key of each partition, tombstones included.
+
+A key has an order only within a partition: if producers with different partitioners sent one key to
+two partitions, both last records stand. Records without a key have no last one; they are left out.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.cut import Cut, Offsets
+
+COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
+"""What is taken of the Kafka source's columns."""
+SCHEMA = (
+    "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY"
+)
+
+
+def latest(records: DataFrame) -> DataFrame:
+    """The record with the highest offset of each key; a null value is a tombstone."""
+    last = F.max(F.struct("offset", "timestamp", "value")).alias("last")
+    keyed = records.where(F.col("key").isNotNull()).groupBy("topic", "partition", "key").agg(last)
+    return keyed.select(
+        "topic", "partition", "last.offset", "last.timestamp", "key", "last.value"
+    )
+
+
+def unknown_to(held: Cut, records: DataFrame) -> DataFrame:
+    """The records that a table has not taken into account yet."""
+    return records.where(F.col("offset") >= next_offset(held))
+
+
+def next_offset(held: Cut) -> Column:
+    """The first offset of a row's partition that the table does not hold."""
+    pairs = [
+        part
+        for topic, partition, offset in held.rows()
+        for part in (F.struct(F.lit(topic), F.lit(partition)), F.lit(offset))
+    ]
+    if not pairs:
+        return F.lit(0)
+    return F.coalesce(F.create_map(*pairs)[F.struct("topic", "partition")], F.lit(0))
+
+
+def offsets_after(records: DataFrame) -> Offsets:
+    """For each partition the offset after its last record."""
+    rows = records.groupBy("topic", "partition").agg((F.max("offset") + 1).alias("next")).collect()
+    found: dict[str, dict[int, int]] = {}
+    for row in rows:
+        found.setdefault(row["topic"], {})[row["partition"]] = row["next"]
+    return found

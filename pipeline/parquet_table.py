@@ -1,0 +1,95 @@
+"""A Parquet table that knows which offsets it holds: each change writes it anew, in one switch.
+
+Readers open `<table>/current` (see `pipeline/versioned_folder.py`). The offsets and the columns lie
+beside the files, because Parquet folders do not keep the types of what they are partitioned by.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from pipeline.cut import Cut, TableRefused
+from pipeline.payload import TOMBSTONE
+from pipeline.table import IDENTITY, Layout, refuse_other_columns
+from pipeline.versioned_folder import VersionedFolder
+
+
+class ParquetTable:
+    """The table at `path`, on a local file system."""
+
+    __slots__ = ("_folder", "_layout", "_session")
+
+    def __init__(self, session: SparkSession, path: str, layout: Layout = Layout()) -> None:
+        if "://" in path:
+            raise TableRefused(f"{path}: a Parquet table lies on a local file system; use Delta")
+        self._session = session
+        self._folder = VersionedFolder(Path(path.removeprefix("file:")))
+        self._layout = layout
+
+    @property
+    def current(self) -> Path:
+        """What readers open."""
+        return self._folder.current
+
+    def held(self) -> Cut | None:
+        """What the table holds.
+
+        Raises:
+            TableRefused: there is something else in the folder.
+        """
+        cut = held_by_folder(self._folder)
+        if cut is None and self._folder.path.is_dir() and any(self._folder.path.iterdir()):
+            if self._folder.label() is not None or not self._is_unfinished():
+                raise TableRefused(f"{self._folder.path} holds something else than a table of ours")
+        return cut
+
+    def columns(self) -> StructType | None:
+        label = self._folder.label()
+        return None if label is None else StructType.fromJson(json.loads(label)["columns"])
+
+    def read(self) -> DataFrame:
+        """The version that is current now."""
+        folder = str(self._folder.current.resolve())
+        return self._session.read.schema(self.columns()).parquet(folder)
+
+    def replace(self, rows: DataFrame, cut: Cut) -> None:
+        """Raises TableRefused."""
+        self.held()
+        live = rows.where(~F.col(TOMBSTONE)).drop(TOMBSTONE)
+        writer = live.write.partitionBy(*self._layout.partition_by)
+        writer = writer.options(**self._layout.write_options)
+        label = json.loads(cut.to_json()) | {"columns": live.schema.jsonValue()}
+        self._folder.publish(lambda folder: writer.parquet(str(folder)), json.dumps(label))
+
+    def merge(self, rows: DataFrame, cut: Cut) -> None:
+        """Raises TableRefused."""
+        before = self.read()
+        refuse_other_columns(before.schema, rows.drop(TOMBSTONE).schema)
+        both = before.withColumn(TOMBSTONE, F.lit(value=False)).unionByName(rows)
+        self.replace(newest(both, self._layout.key_column), cut)
+
+    def confirm(self) -> None:
+        """Nobody else writes here, so what the table holds is said already."""
+
+    def _is_unfinished(self) -> bool:
+        """Are there only versions that no link has named yet?"""
+        names = [path.name for path in self._folder.path.iterdir()]
+        return all(name.startswith(("v0", ".current")) for name in names)
+
+
+def held_by_folder(folder: VersionedFolder) -> Cut | None:
+    """What a Parquet table holds; without Spark."""
+    return Cut.from_json(folder.label())
+
+
+def newest(rows: DataFrame, key_column: str) -> DataFrame:
+    """The row with the highest offset of each key of each partition."""
+    identity = (*IDENTITY, key_column)
+    last = F.max_by(F.struct(*(F.col(f"`{name}`") for name in rows.columns)), "_offset")
+    grouped = rows.groupBy(*identity).agg(last.alias("last"))
+    return grouped.select("last.*")

@@ -1,0 +1,118 @@
+"""From topics to a table of last values: whole, or what is new.
+
+The table is its own checkpoint: it says which offsets it holds, and each run of a stream goes on
+from exactly there. Spark's checkpoint lives as long as the query, so nothing can go out of step
+with the table: a run that was killed anywhere, a batch before the first stream, a table that was
+restored are all the same case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.cut import Cut, TableRefused, refuse_other_topics, start_of_stream
+from pipeline.kafka_offsets import ask_offsets
+from pipeline.kafka_source import KafkaSource
+from pipeline.latest import COLUMNS, SCHEMA, latest, offsets_after, unknown_to
+from pipeline.payload import Payload, rows_of
+from pipeline.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How a stream goes on."""
+
+    every: str | None = None
+    """An interval as `10 seconds`, until it is stopped; None: what is there now, then it ends."""
+    offsets_per_batch: int | None = None
+
+
+def write_whole(
+    session: SparkSession, source: KafkaSource, table: Table, payload: Payload
+) -> Cut:
+    """Read the topics up to their present ends and make that the table; what it holds then.
+
+    Raises:
+        TableRefused: a topic does not exist, the place is taken by something else, or the values
+            do not fit the schema.
+    """
+    held = table.held()
+    if held is not None:
+        refuse_other_topics(held, source.topics)
+    cut = ask_offsets(session, source).cut()
+    records = session.read.format("kafka").options(**source.up_to(cut.offsets)).load()
+    last = latest(records.select(*COLUMNS)).persist()
+    try:
+        table.replace(rows_of(last, payload, None), cut)
+    finally:
+        last.unpersist()
+    return cut
+
+
+def follow(
+    session: SparkSession, source: KafkaSource, table: Table, payload: Payload, pace: Pace
+) -> Cut:
+    """Merge what is new into the table, once or until it is stopped; what it holds then.
+
+    Raises:
+        TableRefused: as `write_whole`, and where the topics no longer go on from the table's cut.
+    """
+    now = ask_offsets(session, source)
+    table.confirm()
+    held = table.held() or Cut({}, {})
+    begin = start_of_stream(held, now, fail_on_data_loss=source.fails_on_data_loss)
+    options = source.on_from(begin.offsets, pace.offsets_per_batch)
+    records = session.readStream.format("kafka").options(**options).load().select(*COLUMNS)
+    merge_stream(records, table, payload, begin, every=pace.every)
+    if table.held() is None:
+        table.replace(rows_of(session.createDataFrame([], SCHEMA), payload, None), begin)
+    return table.held() or begin
+
+
+def merge_stream(
+    records: DataFrame, table: Table, payload: Payload, begin: Cut, *, every: str | None
+) -> None:
+    """Merge micro-batches until the stream ends. Raises what stopped it."""
+    refusals: list[TableRefused] = []
+
+    def take(batch: DataFrame, _: int) -> None:
+        try:
+            bring_in(batch, table, payload, begin)
+        except TableRefused as refused:
+            refusals.append(refused)
+            raise
+
+    trigger = {"availableNow": True} if every is None else {"processingTime": every}
+    query = records.writeStream.foreachBatch(take).trigger(**trigger).start()
+    try:
+        query.awaitTermination()
+    except StreamingQueryException:
+        if refusals:
+            raise refusals[0] from None
+        raise
+    finally:
+        query.stop()
+
+
+def bring_in(batch: DataFrame, table: Table, payload: Payload, begin: Cut) -> None:
+    """Bring one micro-batch into the table, once, however often it comes.
+
+    `begin` is where the stream began: what a table holds that is not there yet.
+    """
+    held = table.held()
+    known = begin if held is None else begin.advanced(held.offsets)
+    fresh = unknown_to(known, batch).persist()
+    try:
+        cut = known.advanced(offsets_after(fresh))
+        if cut == known:
+            return
+        rows = rows_of(latest(fresh), payload, table.columns())
+        if held is None:
+            table.replace(rows, cut)
+        else:
+            table.merge(rows, cut)
+    finally:
+        fresh.unpersist()
