@@ -62,8 +62,8 @@ def read_with_spark(mode: str, bootstrap: str, topic: str, folder: Path) -> Read
     """
     started = time.monotonic()
     output = folder / f"spark-{mode}"
-    command = [sys.executable, "-m", "pipeline.latest_by_key", "--mode", mode]
-    options = ["--bootstrap-servers", bootstrap, "--topic", topic, "--output", str(output)]
+    command = [sys.executable, "-m", "server", "pipeline", "table", mode, "-b", bootstrap]
+    options = ["--topic", topic, "--table", str(output), "--format", "parquet"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"Spark ({mode}): {done.stderr.strip()[-2000:]}")

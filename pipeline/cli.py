@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from pipeline import jars_command
+from pipeline import jars_command, table_command
 
 app = typer.Typer(
     name="pipeline",
@@ -17,3 +17,4 @@ app = typer.Typer(
 )
 
 app.command(name="jars")(jars_command.fetch_jars)
+app.add_typer(table_command.app)

@@ -58,7 +58,9 @@ class Cut:
     def advanced(self, offsets: Offsets) -> Self:
         """With the higher of both offsets for each partition: a cut never goes back."""
         topics = self.offsets.keys() | offsets.keys()
-        joined = {name: higher(self.offsets.get(name, {}), offsets.get(name, {})) for name in topics}
+        joined = {
+            name: higher(self.offsets.get(name, {}), offsets.get(name, {})) for name in topics
+        }
         return type(self)(joined, self.topic_ids)
 
     def rows(self) -> list[tuple[str, int, int]]:
@@ -105,7 +107,9 @@ def start_of_stream(held: Cut, now: TopicOffsets, *, fail_on_data_loss: bool) ->
                 f"{topic}-{partition} begins at {first}, but the table holds it up to {offset}: "
                 f"what lay between is gone; {ANEW}, or go on with --option failOnDataLoss=false"
             )
-    offsets = {topic: higher(held.offsets.get(topic, {}), parts) for topic, parts in now.first.items()}
+    offsets = {
+        topic: higher(held.offsets.get(topic, {}), parts) for topic, parts in now.first.items()
+    }
     return Cut(offsets, now.topic_ids)
 
 

@@ -20,11 +20,14 @@ from pyspark.sql.types import StructType
 
 from pipeline.cut import Cut, TableRefused
 from pipeline.payload import TOMBSTONE
-from pipeline.table import IDENTITY, Layout, refuse_other_columns
+from pipeline.table import DEFAULT_LAYOUT, IDENTITY, Layout, refuse_other_columns
 
 COMMIT_OFFSETS = "spark.databricks.delta.commitInfo.userMetadata"
 SKIP_EMPTY = "spark.databricks.delta.skipRecordingEmptyCommits"
 RECENT_COMMITS = 20
+NO_TABLE = frozenset(
+    {"DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_TABLE_ONLY_OPERATION"}
+)
 BATCH = "kompakt_batch"
 """The view that a batch is merged from."""
 
@@ -34,7 +37,7 @@ class DeltaTable:
 
     __slots__ = ("_held", "_layout", "_path", "_session")
 
-    def __init__(self, session: SparkSession, path: str, layout: Layout = Layout()) -> None:
+    def __init__(self, session: SparkSession, path: str, layout: Layout = DEFAULT_LAYOUT) -> None:
         # Constant after construction.
         self._session = session
         self._path = path
@@ -119,14 +122,12 @@ class DeltaTable:
         limit = "" if commits is None else f" LIMIT {commits}"
         try:
             found = self._session.sql(f"DESCRIBE HISTORY {self._name}{limit}")
-            return list(found.select("version", "operation", "operationParameters", "userMetadata").collect())
+            wanted = found.select("version", "operation", "operationParameters", "userMetadata")
+            return list(wanted.collect())
         except AnalysisException as error:
             if error.getCondition() in NO_TABLE:
                 return []
             raise
-
-
-NO_TABLE = frozenset({"DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST"})
 
 
 def cut_of(commits: Sequence[Row]) -> Cut | None:
@@ -154,11 +155,13 @@ def merge_statement(table: str, key_column: str, columns: Sequence[str]) -> str:
     quoted = [f"`{name.replace('`', '``')}`" for name in columns]
     same = " AND ".join(f"t.`{name}` = s.`{name}`" for name in (*IDENTITY, key_column))
     newer = "s._offset > t._offset"
-    return (
-        f"MERGE INTO {table} AS t USING {BATCH} AS s ON {same} "
-        f"WHEN MATCHED AND {newer} AND s.{TOMBSTONE} THEN DELETE "
-        f"WHEN MATCHED AND {newer} THEN UPDATE SET "
-        + ", ".join(f"t.{name} = s.{name}" for name in quoted)
-        + f" WHEN NOT MATCHED AND NOT s.{TOMBSTONE} THEN INSERT ({', '.join(quoted)}) "
-        f"VALUES ({', '.join(f's.{name}' for name in quoted)})"
+    return "\n".join(
+        (
+            f"MERGE INTO {table} AS t USING {BATCH} AS s ON {same}",
+            f"WHEN MATCHED AND {newer} AND s.{TOMBSTONE} THEN DELETE",
+            f"WHEN MATCHED AND {newer} THEN UPDATE SET",
+            ", ".join(f"t.{name} = s.{name}" for name in quoted),
+            f"WHEN NOT MATCHED AND NOT s.{TOMBSTONE} THEN INSERT ({', '.join(quoted)})",
+            f"VALUES ({', '.join(f's.{name}' for name in quoted)})",
+        )
     )

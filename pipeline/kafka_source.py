@@ -9,12 +9,19 @@ from dataclasses import dataclass, field
 from pipeline.cut import Offsets, TableRefused
 
 OWN_OPTIONS = frozenset(
-    name.lower()
-    for name in (
-        "assign subscribe subscribePattern kafka.bootstrap.servers maxOffsetsPerTrigger "
-        "startingOffsets startingOffsetsByTimestamp startingTimestamp "
-        "endingOffsets endingOffsetsByTimestamp endingTimestamp"
-    ).split()
+    (
+        "assign",
+        "endingoffsets",
+        "endingoffsetsbytimestamp",
+        "endingtimestamp",
+        "kafka.bootstrap.servers",
+        "maxoffsetspertrigger",
+        "startingoffsets",
+        "startingoffsetsbytimestamp",
+        "startingtimestamp",
+        "subscribe",
+        "subscribepattern",
+    )
 )
 """Which records are read is the table's own affair: anything else would leave a gap in it."""
 
@@ -76,7 +83,9 @@ class KafkaSource:
 
     def on_from(self, start: Offsets, offsets_per_batch: int | None) -> dict[str, str]:
         """Options of a stream: from `start` on; partitions that come later, from their first."""
-        limit = {} if offsets_per_batch is None else {"maxOffsetsPerTrigger": str(offsets_per_batch)}
+        limit = (
+            {} if offsets_per_batch is None else {"maxOffsetsPerTrigger": str(offsets_per_batch)}
+        )
         return {
             **self.all_options(),
             "subscribe": ",".join(self.topics),

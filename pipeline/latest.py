@@ -6,6 +6,9 @@ two partitions, both last records stand. Records without a key have no last one;
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -13,18 +16,14 @@ from pipeline.cut import Cut, Offsets
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
 """What is taken of the Kafka source's columns."""
-SCHEMA = (
-    "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY"
-)
+SCHEMA = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY"
 
 
 def latest(records: DataFrame) -> DataFrame:
     """The record with the highest offset of each key; a null value is a tombstone."""
     last = F.max(F.struct("offset", "timestamp", "value")).alias("last")
     keyed = records.where(F.col("key").isNotNull()).groupBy("topic", "partition", "key").agg(last)
-    return keyed.select(
-        "topic", "partition", "last.offset", "last.timestamp", "key", "last.value"
-    )
+    return keyed.select("topic", "partition", "last.offset", "last.timestamp", "key", "last.value")
 
 
 def unknown_to(held: Cut, records: DataFrame) -> DataFrame:
@@ -34,14 +33,16 @@ def unknown_to(held: Cut, records: DataFrame) -> DataFrame:
 
 def next_offset(held: Cut) -> Column:
     """The first offset of a row's partition that the table does not hold."""
-    pairs = [
-        part
-        for topic, partition, offset in held.rows()
-        for part in (F.struct(F.lit(topic), F.lit(partition)), F.lit(offset))
-    ]
-    if not pairs:
+    if not held.rows():
         return F.lit(0)
-    return F.coalesce(F.create_map(*pairs)[F.struct("topic", "partition")], F.lit(0))
+    topics = {topic: map_of(parts) for topic, parts in held.offsets.items() if parts}
+    return F.coalesce(map_of(topics)[F.col("topic")][F.col("partition")], F.lit(0))
+
+
+def map_of(items: Mapping[Any, Any]) -> Column:
+    return F.create_map(
+        *(part for key, item in items.items() for part in (F.lit(key), F.lit(item)))
+    )
 
 
 def offsets_after(records: DataFrame) -> Offsets:

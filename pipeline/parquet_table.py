@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from pipeline.cut import Cut, TableRefused
 from pipeline.payload import TOMBSTONE
-from pipeline.table import IDENTITY, Layout, refuse_other_columns
+from pipeline.table import DEFAULT_LAYOUT, IDENTITY, Layout, refuse_other_columns
 from pipeline.versioned_folder import VersionedFolder
 
 
@@ -24,7 +24,7 @@ class ParquetTable:
 
     __slots__ = ("_folder", "_layout", "_session")
 
-    def __init__(self, session: SparkSession, path: str, layout: Layout = Layout()) -> None:
+    def __init__(self, session: SparkSession, path: str, layout: Layout = DEFAULT_LAYOUT) -> None:
         if "://" in path:
             raise TableRefused(f"{path}: a Parquet table lies on a local file system; use Delta")
         self._session = session
@@ -43,9 +43,8 @@ class ParquetTable:
             TableRefused: there is something else in the folder.
         """
         cut = held_by_folder(self._folder)
-        if cut is None and self._folder.path.is_dir() and any(self._folder.path.iterdir()):
-            if self._folder.label() is not None or not self._is_unfinished():
-                raise TableRefused(f"{self._folder.path} holds something else than a table of ours")
+        if cut is None and not self._folder.is_vacant():
+            raise TableRefused(f"{self._folder.path} holds something else than a table of ours")
         return cut
 
     def columns(self) -> StructType | None:
@@ -70,16 +69,11 @@ class ParquetTable:
         """Raises TableRefused."""
         before = self.read()
         refuse_other_columns(before.schema, rows.drop(TOMBSTONE).schema)
-        both = before.withColumn(TOMBSTONE, F.lit(value=False)).unionByName(rows)
+        both = before.withColumn(TOMBSTONE, F.lit(False)).unionByName(rows)
         self.replace(newest(both, self._layout.key_column), cut)
 
     def confirm(self) -> None:
         """Nobody else writes here, so what the table holds is said already."""
-
-    def _is_unfinished(self) -> bool:
-        """Are there only versions that no link has named yet?"""
-        names = [path.name for path in self._folder.path.iterdir()]
-        return all(name.startswith(("v0", ".current")) for name in names)
 
 
 def held_by_folder(folder: VersionedFolder) -> Cut | None:

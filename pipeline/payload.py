@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
 
@@ -193,4 +193,3 @@ def is_readable(payload: Payload) -> Column:
 def refusal(says: str) -> Column:
     place = F.format_string("%s-%d, offset %d: ", "topic", "partition", "offset")
     return F.raise_error(F.concat(place, F.lit(says))).cast("boolean")
-

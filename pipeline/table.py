@@ -25,6 +25,9 @@ class Layout:
     """Options of Spark's writer for the format."""
 
 
+DEFAULT_LAYOUT = Layout()
+
+
 class Table(Protocol):
     """A table of last values and the offsets that it holds, which change in one step."""
 
@@ -51,9 +54,7 @@ def refuse_other_columns(table: StructType, rows: StructType) -> None:
     """Raises TableRefused where rows would not fit into the table, or leave a column of it empty."""
     has = {column.name: column.dataType.simpleString() for column in table.fields}
     gives = {column.name: column.dataType.simpleString() for column in rows.fields}
-    differ = sorted(
-        name for name in has.keys() | gives.keys() if has.get(name) != gives.get(name)
-    )
+    differ = sorted(name for name in has.keys() | gives.keys() if has.get(name) != gives.get(name))
     if differ:
         name = differ[0]
         raise TableRefused(

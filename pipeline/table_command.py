@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
@@ -34,38 +34,20 @@ from pipeline.table_options import (
     WriteOptions,
     schema_text,
 )
-from pipeline.versioned_folder import VersionedFolder
 from server.command_end import EXIT_FAILED, CommandFailed
 from server.command_options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pair
+from server.command_output import print_json, print_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipeline.table import Table
-    from pipeline.table_job import Pace
 
 app = typer.Typer(
-    name="table", help="The last value of each key, as a Delta or Parquet table.", no_args_is_help=True
+    name="table",
+    help="The last value of each key, as a Delta or Parquet table.",
+    no_args_is_help=True,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableOrder:
-    """What is to be made of which topics, as it was typed."""
-
-    source: KafkaSource
-    payload: Payload
-    path: str
-    table_format: TableFormat
-    partition_by: Sequence[str]
-    write_options: dict[str, str]
-    session_options: SessionOptions
-
-    def pins(self) -> list[Path]:
-        """The jars that it takes."""
-        is_avro = self.payload.value_format is ValueFormat.AVRO
-        is_delta = self.table_format is TableFormat.DELTA
-        return [CONNECTOR, *([DELTA] if is_delta else []), *([AVRO] if is_avro else [])]
 
 
 @app.command()
@@ -74,11 +56,11 @@ def batch(
     table: TablePath,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
     table_format: Format = TableFormat.DELTA,
-    values: Values = ValueFormat.BYTES,
+    value_format: Values = ValueFormat.BYTES,
     value_schema: ValueSchema = None,
     on_unparsable: Unparsable = OnUnparsable.FAIL,
     confluent_header: ConfluentHeader = False,
-    keys: Keys = KeyFormat.BYTES,
+    key_format: Keys = KeyFormat.BYTES,
     key_column: KeyColumn = "key",
     partition_by: PartitionBy = None,
     write_option: WriteOptions = None,
@@ -89,13 +71,188 @@ def batch(
     conf: Conf = None,
 ) -> None:
     """Read the topics up to their present ends, and make that the table."""
-    payload = (values, value_schema, on_unparsable, confluent_header, keys, key_column)
-    session = SessionOptions.parse(master, packages, jars, conf)
+    said = locals()
+    run_job(lambda: told(lambda: write_whole(Order.typed(said))))
+
+
+@app.command()
+def stream(
+    topic: Topics,
+    table: TablePath,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    table_format: Format = TableFormat.DELTA,
+    every: Every = None,
+    offsets_per_batch: OffsetsPerBatch = None,
+    value_format: Values = ValueFormat.BYTES,
+    value_schema: ValueSchema = None,
+    on_unparsable: Unparsable = OnUnparsable.FAIL,
+    confluent_header: ConfluentHeader = False,
+    key_format: Keys = KeyFormat.BYTES,
+    key_column: KeyColumn = "key",
+    partition_by: PartitionBy = None,
+    write_option: WriteOptions = None,
+    option: SourceOptions = None,
+    master: Master = None,
+    packages: Packages = None,
+    jars: Jars = None,
+    conf: Conf = None,
+) -> None:
+    """Merge what is new since the table was last written, exactly from there; or keep at it.
+
+    The table is its own checkpoint: after a batch, a stream or a crash, the next stream goes on from
+    the offsets that the table holds.
+    """
+    said = locals()
+    run_job(lambda: told(lambda: follow(Order.typed(said), every, offsets_per_batch)))
+
+
+@app.command()
+def offsets(
+    table: TablePath,
+    as_json: AsJson = False,
+    master: Master = None,
+    packages: Packages = None,
+    jars: Jars = None,
+    conf: Conf = None,
+) -> None:
+    """Say up to which offsets a table holds its topics."""
     run_job(
-        lambda: write(
-            order(
-                (bootstrap_server, topic, option), payload, (table, table_format),
-                (partition_by, write_option), session,
+        lambda: told(
+            lambda: show_offsets(
+                table, SessionOptions.parse(master, packages, jars, conf), as_json=as_json
             )
         )
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Which table of which topics, as it was typed."""
+
+    source: KafkaSource
+    payload: Payload
+    path: str
+    table_format: TableFormat
+    partition_by: Sequence[str]
+    write_options: Mapping[str, str]
+    session_options: SessionOptions
+
+    @classmethod
+    def typed(cls, said: Mapping[str, Any]) -> Self:
+        """From the parameters of `batch` or `stream`. Raises CommandFailed and TableRefused."""
+        names = ("value_format", "on_unparsable", "confluent_header", "key_format", "key_column")
+        schema = schema_text(said["value_schema"])
+        return cls(
+            source=KafkaSource(
+                bootstrap_servers=said["bootstrap_server"],
+                topics=tuple(said["topic"]),
+                options=pairs("--option", said["option"]),
+            ),
+            payload=Payload(value_schema=schema, **{name: said[name] for name in names}),
+            path=said["table"],
+            table_format=said["table_format"],
+            partition_by=said["partition_by"] or (),
+            write_options=pairs("--write-option", said["write_option"]),
+            session_options=SessionOptions.parse(
+                said["master"], said["packages"], said["jars"], said["conf"]
+            ),
+        )
+
+    def pins(self) -> list[Path]:
+        """The jars that it takes."""
+        is_avro = self.payload.value_format is ValueFormat.AVRO
+        is_delta = self.table_format is TableFormat.DELTA
+        return [CONNECTOR, *([DELTA] if is_delta else []), *([AVRO] if is_avro else [])]
+
+    def table(self, session: SparkSession) -> Table:
+        from pipeline.delta_table import DeltaTable
+        from pipeline.parquet_table import ParquetTable
+        from pipeline.table import Layout
+
+        layout = Layout(
+            key_column=self.payload.key_column,
+            partition_by=self.partition_by,
+            write_options=self.write_options,
+        )
+        if self.table_format is TableFormat.PARQUET:
+            return ParquetTable(session, self.path, layout)
+        return DeltaTable(session, self.path, layout)
+
+
+def pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    return dict(parse_pair(option, text) for text in texts or ())
+
+
+def told(work: Callable[[], int]) -> int:
+    """A table that is refused ends the command with its sentence."""
+    try:
+        return work()
+    except TableRefused as refused:
+        raise CommandFailed(EXIT_FAILED, str(refused)) from refused
+
+
+def write_whole(order: Order) -> int:
+    from pipeline.table_job import write_whole as write
+
+    session = start(order)
+    try:
+        table = order.table(session)
+        write(session, order.source, table, order.payload)
+        say_how_many(order.path, table)
+    finally:
+        session.stop()
+    return 0
+
+
+def follow(order: Order, every: str | None, offsets_per_batch: int | None) -> int:
+    from pipeline.table_job import Pace
+    from pipeline.table_job import follow as run
+
+    session = start(order)
+    try:
+        table = order.table(session)
+        pace = Pace(every=every, offsets_per_batch=offsets_per_batch)
+        run(session, order.source, table, order.payload, pace)
+        say_how_many(order.path, table)
+    finally:
+        session.stop()
+    return 0
+
+
+def start(order: Order) -> SparkSession:
+    from pipeline.spark import start_session
+
+    return start_session(f"table {order.path}", order.session_options, pins=order.pins())
+
+
+def say_how_many(path: str, table: Table) -> None:
+    typer.echo(f"{table.read().count()} keys in {path}")
+
+
+def show_offsets(path: str, options: SessionOptions, *, as_json: bool) -> int:
+    cut = held_by(path, options)
+    if cut is None:
+        raise TableRefused(f"{path} is no table")
+    if as_json:
+        print_json(json.loads(cut.to_json())["topics"])
+    else:
+        rows = [[topic, str(partition), str(offset)] for topic, partition, offset in cut.rows()]
+        print_table(["TOPIC", "PARTITION", "NEXT OFFSET"], rows, texts={"TOPIC"})
+    return 0
+
+
+def held_by(path: str, options: SessionOptions) -> Cut | None:
+    """Of a Parquet table without Spark."""
+    from pipeline.versioned_folder import VersionedFolder
+
+    folder = VersionedFolder(Path(path))
+    if folder.label() is not None:
+        return Cut.from_json(folder.label())
+    from pipeline.delta_table import DeltaTable
+    from pipeline.spark import start_session
+
+    session = start_session(f"offsets of {path}", options, pins=(DELTA,))
+    try:
+        return DeltaTable(session, path).held()
+    finally:
+        session.stop()

@@ -17,7 +17,8 @@ from pipeline.cut import Cut, TableRefused, refuse_other_topics, start_of_stream
 from pipeline.kafka_offsets import ask_offsets
 from pipeline.kafka_source import KafkaSource
 from pipeline.latest import COLUMNS, SCHEMA, latest, offsets_after, unknown_to
-from pipeline.payload import Payload, rows_of
+from pipeline.payload import rows_of
+from pipeline.payload_options import Payload
 from pipeline.table import Table
 
 
@@ -30,9 +31,7 @@ class Pace:
     offsets_per_batch: int | None = None
 
 
-def write_whole(
-    session: SparkSession, source: KafkaSource, table: Table, payload: Payload
-) -> Cut:
+def write_whole(session: SparkSession, source: KafkaSource, table: Table, payload: Payload) -> Cut:
     """Read the topics up to their present ends and make that the table; what it holds then.
 
     Raises:

@@ -28,9 +28,7 @@ Topics = Annotated[
 ]
 TablePath = Annotated[
     str,
-    typer.Option(
-        "--table", metavar="PATH", help="Where the table is. Parquet: read PATH/current."
-    ),
+    typer.Option("--table", metavar="PATH", help="Where the table is. Parquet: read PATH/current."),
 ]
 Format = Annotated[
     TableFormat, typer.Option("--format", help="Parquet is written anew by each change.")

@@ -43,6 +43,11 @@ class VersionedFolder:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def is_vacant(self) -> bool:
+        """Is there nothing yet, save versions that no link has named?"""
+        names = [path.name for path in self.path.iterdir()] if self.path.is_dir() else []
+        return all(name.startswith(("v0", ".current.")) for name in names)
+
     def publish(self, write: Callable[[Path], None], label: str) -> Path:
         """Let `write` fill the folder of the next version, then make it the current one."""
         number = max(self._numbers(), default=0) + 1

@@ -29,7 +29,7 @@ LONG_FILES = [
     "crash/test_storage_crash_states.py",
     "conformance/test_spark.py",
     "conformance/test_million_records.py",
-    "pipeline/test_latest_by_key.py",
+    "pipeline/test_table_job.py",
     "pipeline/test_read_committed.py",
     "conformance/test_connect.py",
     "crash/test_cleaning_soak.py",

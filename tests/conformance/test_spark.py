@@ -24,16 +24,22 @@ def _connector() -> None:
         pytest.skip(str(missing))
 
 
-def run_job(bootstrap: str, topic: str, output: Path, *arguments: str) -> dict[bytes, bytes]:
+def run_job(
+    mode: str, bootstrap: str, topic: str, table: Path, *arguments: str
+) -> dict[bytes, bytes]:
     """As a user runs it; the table's keys and values."""
-    command = [sys.executable, "-m", "pipeline.latest_by_key", "--bootstrap-servers", bootstrap]
-    options = ["--topic", topic, "--output", str(output), *arguments]
+    command = [sys.executable, "-m", "server", "pipeline", "table", mode, "-b", bootstrap]
+    options = ["--topic", topic, "--table", str(table), "--format", "parquet", *arguments]
     done = subprocess.run(
-        [*command, *options], capture_output=True, text=True, timeout=120, check=False
+        [*command, *options, "--master", "local[2]"],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    table = pd.read_parquet(output / "current")
-    return dict(zip(table["key"], table["value"], strict=True))
+    rows = pd.read_parquet(table / "current")
+    return dict(zip(rows["key"], rows["value"], strict=True))
 
 
 def test_batch_and_stream_write_the_same_table_and_the_stream_goes_on_where_it_was(
@@ -44,14 +50,12 @@ def test_batch_and_stream_write_the_same_table_and_the_stream_goes_on_where_it_w
     first = [(b"key-%d" % (n % 40), b"value-%d" % n) for n in range(1000)]
     ConfluentClient().produce(bootstrap, {topic: "zstd"}, first)
 
-    stepwise = run_job(
-        bootstrap, topic, tmp_path / "s", "--mode", "stream", "--offsets-per-batch", "300"
-    )
+    stepwise = run_job("stream", bootstrap, topic, tmp_path / "s", "--offsets-per-batch", "300")
     assert stepwise == dict(first)
 
     second = [(b"key-3", None), (b"key-4", b"newer"), (b"key-99", b"new")]
     ConfluentClient().produce(bootstrap, {topic: "lz4"}, second)
     expected = {key: value for key, value in dict([*first, *second]).items() if value is not None}
 
-    assert run_job(bootstrap, topic, tmp_path / "s", "--mode", "stream") == expected
-    assert run_job(bootstrap, topic, tmp_path / "b", "--mode", "batch") == expected
+    assert run_job("stream", bootstrap, topic, tmp_path / "s") == expected
+    assert run_job("batch", bootstrap, topic, tmp_path / "b") == expected

@@ -11,14 +11,14 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
+from pipeline.kafka_source import KafkaSource
+from pipeline.payload_options import Payload
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.cleaning import wait_until_clean
 from tests.harness.clients import create_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from pipeline.latest_by_key import Source
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
@@ -76,7 +76,7 @@ def test_batch_and_stream_are_given_what_is_committed_and_come_to_the_end(
     session: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     create_topic(broker.bootstrap_servers, TOPIC, partitions=2, config=CONFIG)
-    source, streamed = committed_source(broker), tmp_path / "stream"
+    source, streamed = source_of(broker), tmp_path / "stream"
     transactions = Transactions(broker.bootstrap_servers)
     write(transactions, b"first")
     assert in_steps(session, source, streamed) == transactions.table()
@@ -100,28 +100,25 @@ def write(transactions: Transactions, word: bytes) -> None:
     transactions.abort([(b"key-%d" % key, b"never committed") for key in range(40)])
 
 
-def committed_source(broker: BrokerProcess) -> Source:
-    from pipeline.latest_by_key import Source
-
-    options = {"kafka.isolation.level": "read_committed"}
-    return Source(bootstrap_servers=broker.bootstrap_servers, topic=TOPIC, options=options)
+def source_of(broker: BrokerProcess) -> KafkaSource:
+    return KafkaSource(bootstrap_servers=broker.bootstrap_servers, topics=(TOPIC,))
 
 
-def whole(session: SparkSession, source: Source, path: Path) -> Table:
-    from pipeline.latest_by_key import run_batch
-    from pipeline.versioned_table import VersionedTable
+def whole(session: SparkSession, source: KafkaSource, path: Path) -> Table:
+    from pipeline.parquet_table import ParquetTable
+    from pipeline.table_job import write_whole
 
-    table = VersionedTable(path)
-    run_batch(session, source, table)
+    table = ParquetTable(session, str(path))
+    write_whole(session, source, table, Payload())
     return content(table.current)
 
 
-def in_steps(session: SparkSession, source: Source, path: Path) -> Table:
-    from pipeline.latest_by_key import run_stream
-    from pipeline.versioned_table import VersionedTable
+def in_steps(session: SparkSession, source: KafkaSource, path: Path) -> Table:
+    from pipeline.parquet_table import ParquetTable
+    from pipeline.table_job import Pace, follow
 
-    table = VersionedTable(path)
-    run_stream(session, source, table, offsets_per_batch=50)
+    table = ParquetTable(session, str(path))
+    follow(session, source, table, Payload(), Pace(offsets_per_batch=50))
     return content(table.current)
 
 

@@ -1,0 +1,55 @@
+"""What a table must hold, told from all records; and micro-batches as the source would give them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from pipeline.cut import Cut, Offsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.table import Table
+
+Record: TypeAlias = tuple[str, int, int, datetime, bytes | None, bytes | None]
+"""Topic, partition, offset, timestamp, key, value."""
+Content: TypeAlias = dict[tuple[str, int, bytes], tuple[int, bytes]]
+"""(Topic, partition, key) -> (offset, value)."""
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
+NOTHING = Cut({}, {})
+
+
+def record(partition: int, offset: int, key: bytes | None, value: bytes | None) -> Record:
+    return "orders", partition, offset, WHEN, key, value
+
+
+def frame(session: SparkSession, records: Sequence[Record]) -> DataFrame:
+    from pipeline.latest import SCHEMA
+
+    return session.createDataFrame(list(records), SCHEMA)
+
+
+def content(table: Table) -> Content:
+    rows = table.read().collect()
+    found = {
+        (r["_topic"], r["_partition"], bytes(r["key"])): (r["_offset"], bytes(r["value"]))
+        for r in rows
+    }
+    assert len(found) == len(rows), "a key has two rows"
+    return found
+
+
+def model(records: Sequence[Record]) -> Content:
+    """The last values, tombstones applied."""
+    last: dict[tuple[str, int, bytes], tuple[int, bytes | None]] = {}
+    for topic, partition, offset, _, key, value in sorted(records, key=lambda r: r[:3]):
+        if key is not None:
+            last[topic, partition, key] = (offset, value)
+    return {key: (offset, value) for key, (offset, value) in last.items() if value is not None}
+
+
+def below(records: Sequence[Record], offsets: Offsets) -> list[Record]:
+    """The records that a table with these offsets has taken into account."""
+    return [r for r in records if r[2] < offsets.get(r[0], {}).get(r[1], 0)]
