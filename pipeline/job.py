@@ -16,6 +16,9 @@ from server.command_end import EXIT_FAILED, CommandFailed, end
 SPARK = ("pyspark", "pyarrow")
 """The modules of the extra `spark`."""
 
+RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w+)?$")
+"""A sentence of our own (`raise_error`), as Spark passes it on."""
+
 
 def run_job(work: Callable[[], int], *, needs: Collection[str] = SPARK) -> NoReturn:
     """Run a job that ends with its exit code; what stops it is told in one sentence.
@@ -69,4 +72,5 @@ def cause(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     causes = [line.partition("Caused by: ")[2] for line in lines if line.startswith("Caused by: ")]
     said = causes[-1] if causes else next((line for line in lines if line), type(error).__name__)
-    return said.removeprefix("org.apache.kafka.common.errors.")
+    raised = RAISED.search(said)
+    return raised[1] if raised else said.removeprefix("org.apache.kafka.common.errors.")

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import json
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
 
 from pipeline.cut import TableRefused
+from pipeline.job import cause
 from pipeline.payload_options import KeyFormat, OnUnparsable, Payload, ValueFormat
 
 ORIGIN = ("_topic", "_partition", "_offset", "_timestamp")
@@ -145,8 +147,8 @@ def parse_avro(last: DataFrame, payload: Payload) -> DataFrame:
     try:
         read = last.withColumn(PARSED, from_avro(body, schema, {"mode": "PERMISSIVE"}))
         value = read.schema[PARSED].dataType["value"].dataType
-    except AnalysisException as error:
-        raise TableRefused(f"--value-schema: {str(error).strip().splitlines()[0]}") from error
+    except (AnalysisException, Py4JJavaError) as error:
+        raise TableRefused(f"--value-schema: {cause(error)}") from error
     inner = F.col(f"{PARSED}.value")
     if not isinstance(value, StructType):
         return read.withColumn(PARSED, F.when(inner.isNotNull(), F.struct(inner)))

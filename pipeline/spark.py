@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from pyspark.errors import PySparkRuntimeError
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from pipeline.jars import CONNECTOR, DELTA, JarsUnavailable, jars, require_command
@@ -66,6 +67,8 @@ def start_session(
         ) from error
     if "spark.log.level" not in options.conf:
         session.sparkContext.setLogLevel("OFF")
+        for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+            PySparkLogger.getLogger(name).disabled = True
     return session
 
 
@@ -76,7 +79,7 @@ def settings(options: SessionOptions, pins: Collection[Path]) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.extraJavaOptions": log_option(),
-        # A micro-batch that fails is repeated by the restart, from the checkpoint.
+        # A micro-batch that fails is repeated by the next start, from what the table holds.
         "spark.sql.streaming.stopTimeout": "30s",
         **class_path(options, pins),
         **(local_settings() if is_local(options) else {}),
@@ -130,6 +133,8 @@ def local_settings() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "spark-warehouse"),
+        # Likewise: Delta would read its log in 50 tasks.
+        "spark.databricks.delta.snapshotPartitions": "1",
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -194,13 +195,10 @@ def told(work: Callable[[], int]) -> int:
 def write_whole(order: Order) -> int:
     from pipeline.table_job import write_whole as write
 
-    session = start(order)
-    try:
+    with session_of(order) as session:
         table = order.table(session)
         write(session, order.source, table, order.payload)
         say_how_many(order.path, table)
-    finally:
-        session.stop()
     return 0
 
 
@@ -208,21 +206,18 @@ def follow(order: Order, every: str | None, offsets_per_batch: int | None) -> in
     from pipeline.table_job import Pace
     from pipeline.table_job import follow as run
 
-    session = start(order)
-    try:
+    with session_of(order) as session:
         table = order.table(session)
         pace = Pace(every=every, offsets_per_batch=offsets_per_batch)
         run(session, order.source, table, order.payload, pace)
         say_how_many(order.path, table)
-    finally:
-        session.stop()
     return 0
 
 
-def start(order: Order) -> SparkSession:
-    from pipeline.spark import start_session
+def session_of(order: Order) -> AbstractContextManager[SparkSession]:
+    from pipeline.spark import job_session
 
-    return start_session(f"table {order.path}", order.session_options, pins=order.pins())
+    return job_session(f"table {order.path}", order.session_options, pins=order.pins())
 
 
 def say_how_many(path: str, table: Table) -> None:
@@ -249,10 +244,7 @@ def held_by(path: str, options: SessionOptions) -> Cut | None:
     if folder.label() is not None:
         return Cut.from_json(folder.label())
     from pipeline.delta_table import DeltaTable
-    from pipeline.spark import start_session
+    from pipeline.spark import job_session
 
-    session = start_session(f"offsets of {path}", options, pins=(DELTA,))
-    try:
+    with job_session(f"offsets of {path}", options, pins=(DELTA,)) as session:
         return DeltaTable(session, path).held()
-    finally:
-        session.stop()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.cut import Cut, TableRefused, refuse_other_topics, start_of_stream
+from pipeline.cut import Cut, refuse_other_topics, start_of_stream
 from pipeline.kafka_offsets import ask_offsets
 from pipeline.kafka_source import KafkaSource
 from pipeline.latest import COLUMNS, SCHEMA, latest, offsets_after, unknown_to
@@ -75,13 +75,13 @@ def merge_stream(
     records: DataFrame, table: Table, payload: Payload, begin: Cut, *, every: str | None
 ) -> None:
     """Merge micro-batches until the stream ends. Raises what stopped it."""
-    refusals: list[TableRefused] = []
+    failures: list[Exception] = []
 
     def take(batch: DataFrame, _: int) -> None:
         try:
             bring_in(batch, table, payload, begin)
-        except TableRefused as refused:
-            refusals.append(refused)
+        except Exception as failure:
+            failures.append(failure)
             raise
 
     trigger = {"availableNow": True} if every is None else {"processingTime": every}
@@ -89,8 +89,8 @@ def merge_stream(
     try:
         query.awaitTermination()
     except StreamingQueryException:
-        if refusals:
-            raise refusals[0] from None
+        if failures:
+            raise failures[0] from None
         raise
     finally:
         query.stop()
