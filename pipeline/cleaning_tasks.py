@@ -86,6 +86,12 @@ def index(executor: RemotePass, *, number: int) -> SegmentKeys:
     return executor.index(number)
 
 
+def open_all(executor: RemotePass, *, keys: Sequence[SegmentKeys]) -> None:
+    """See that the sidecars which were found or made are still there."""
+    for each in keys:
+        executor.opened(each)
+
+
 def section(executor: RemotePass, *, keys: Sequence[SegmentKeys]) -> Section:
     """What became of a log's transactions."""
     found = executor.section(keys)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from pipeline import jars_command, table_command
+from pipeline import clean_command, jars_command, table_command
 
 app = typer.Typer(
     name="pipeline",
@@ -16,5 +16,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+app.command(name="clean")(clean_command.clean)
 app.command(name="jars")(jars_command.fetch_jars)
 app.add_typer(table_command.app)

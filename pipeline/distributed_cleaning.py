@@ -22,6 +22,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from cleaner.mark import Marked
@@ -150,7 +151,19 @@ class _Job:
             each.section = section
 
     def mark(self) -> None:
-        going = self._going()
+        while going := self._going():
+            try:
+                self._mark(going)
+            except PySparkException:
+                # One log that was deleted or cut meanwhile is not to end the others.
+                for each in going:
+                    each.take(attempt(each.plan, partial(cleaning_tasks.open_all, keys=each.keys)))
+                if going == self._going():
+                    raise
+            else:
+                return
+
+    def _mark(self, going: Sequence[LogPass]) -> None:
         firsts = [0, *accumulate(len(each.keys) for each in going)]
         segments = [
             (keys, numbered)

@@ -37,15 +37,25 @@ class CompactionClient:
         self._session = session
         self._url = url.rstrip("/")
 
-    async def call(self, method: str, path: str, query: Mapping[str, str] | None = None) -> Json:
+    async def call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: str | None = None,
+    ) -> Json:
         """The JSON that a request is answered with; `path` begins behind the common root.
+
+        Args:
+            body: JSON that goes with it.
 
         Raises:
             CallFailed: it was refused, or no Kompakt broker answers there.
         """
         try:
             async with self._session.request(
-                method, self._url + ROOT + path, params=query
+                method, self._url + ROOT + path, params=query, data=body, headers=_type_of(body)
             ) as response:
                 return _answer(self._url, response.status, await response.text())
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
@@ -74,11 +84,17 @@ class CompactionClient:
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[CompactionClient]:
-    """A client of the broker at `url`."""
+async def connected(
+    url: str, *, headers: Mapping[str, str] | None = None
+) -> AsyncIterator[CompactionClient]:
+    """A client of the broker at `url`, whose every request has these headers."""
     timeout = aiohttp.ClientTimeout(total=CALL_SECONDS_MAX)
-    async with aiohttp.ClientSession(timeout=timeout) as session:
+    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
         yield CompactionClient(session, url)
+
+
+def _type_of(body: str | None) -> dict[str, str]:
+    return {} if body is None else {"Content-Type": "application/json"}
 
 
 def _answer(url: str, status: int, text: str) -> Json:

@@ -1,0 +1,230 @@
+"""`kompakt pipeline clean` against a real broker, on real Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.harness.batches_on_disk import batches_on_disk
+from tests.harness.broker_process import BrokerProcess
+from tests.harness.clients import create_topic, deliver_all
+from tests.harness.typed_commands import TypedCommands
+
+pytest.importorskip("pyspark")
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+REMOTE = {"log.cleaner.remote.enable": "true"}
+KEYS = 60
+MINE = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "1.0",
+    "internal.segment.bytes": "65536",
+    "compaction.idle.roll.ms": "3600000",
+}
+"""A topic that the broker does not clean unasked."""
+
+
+def fill(broker: BrokerProcess, topic: str, random: Random, *, codecs: Sequence[str]) -> None:
+    """Records of few keys, a tenth of them tombstones, in each codec."""
+    for codec in codecs:
+        producer = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap_servers,
+                "compression.type": codec,
+                "linger.ms": 20,
+                "batch.num.messages": 50,
+            }
+        )
+        deliver_all(producer, topic, [pair(random) for _ in range(600)])
+
+
+def fill_with_transactions(broker: BrokerProcess, topic: str, random: Random) -> None:
+    """Two producers by turns, a third of whose transactions are aborted."""
+    producers = [
+        Producer(
+            {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": f"{topic}-{number}"}
+        )
+        for number in range(2)
+    ]
+    for producer in producers:
+        producer.init_transactions(20)
+    for number in range(20):
+        producer = producers[number % 2]
+        producer.begin_transaction()
+        deliver_all(producer, topic, [pair(random) for _ in range(60)])
+        if number % 3 == 0:
+            producer.abort_transaction(20)
+        else:
+            producer.commit_transaction(20)
+    until_decided(broker, topic)
+
+
+def until_decided(broker: BrokerProcess, topic: str) -> None:
+    """Until the last transaction's markers are there, which follow its answer."""
+    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "ends"}
+    stable, all_of_it = (
+        Consumer({**settings, "isolation.level": level})
+        for level in ("read_committed", "read_uncommitted")
+    )
+    for number in range(2):
+        part = TopicPartition(topic, number)
+        _, end = all_of_it.get_watermark_offsets(part, timeout=20)
+        while stable.get_watermark_offsets(part, timeout=20)[1] < end:
+            time.sleep(0.01)
+    stable.close()
+    all_of_it.close()
+
+
+def pair(random: Random) -> tuple[bytes, bytes | None]:
+    key = b"%d" % random.randrange(KEYS)
+    return key, None if random.random() < 0.1 else random.randbytes(20) + bytes(80)
+
+
+def cleaned(
+    broker: BrokerProcess,
+    targets: Sequence[str],
+    sessions: Callable[[], AbstractContextManager[SparkSession]],
+    capsys: pytest.CaptureFixture[str],
+) -> tuple[int, dict[str, Any]]:
+    """The exit code of the job, and its answer."""
+    from pipeline.clean_job import clean
+
+    broker.metrics()  # its HTTP endpoint opens a moment after its listener
+    code = asyncio.run(
+        clean(
+            f"http://127.0.0.1:{broker.http_port}",
+            targets,
+            sessions,
+            token=(broker.data_dir / "remote-cleaning.token").read_text().strip(),
+            log_dirs={},
+            as_json=True,
+        )
+    )
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_spark_leaves_what_the_broker_s_own_cleaner_leaves(
+    session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    random = Random(21)
+    with BrokerProcess(tmp_path / "spark", REMOTE) as broker:
+        for topic in ("plain", "transactional"):
+            create_topic(broker.bootstrap_servers, topic, partitions=2, config=MINE)
+        fill(broker, "plain", random, codecs=CODECS)
+        fill_with_transactions(broker, "transactional", random)
+        broker.stop()
+        shutil.copytree(broker.data_dir, tmp_path / "local" / "data")
+        broker.start()
+
+        code, told = cleaned(
+            broker,
+            ["plain", "transactional-0", "transactional"],
+            lambda: nullcontext(session),
+            capsys,
+        )
+
+        assert [code, told["is_done"]] == [0, True], told
+        assert len(told["partitions"]) == 4, "each once"
+        for part in told["partitions"]:
+            assert part["report"]["records_after"] < part["report"]["records_before"]
+            assert part["report"]["sidecars_built"] > 0
+    with BrokerProcess(tmp_path / "local", REMOTE) as other:
+        for topic in ("plain", "transactional"):
+            TypedCommands(other).json("compact", "now", topic)
+
+    for topic in ("plain", "transactional"):
+        for number in range(2):
+            ours = batches_on_disk(broker.data_dir, topic, number)
+            assert ours == batches_on_disk(other.data_dir, topic, number)
+    assert not list(broker.data_dir.glob("leases/*"))
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), REMOTE) as started:
+        yield started
+
+
+def topic_to_clean(broker: BrokerProcess, name: str) -> str:
+    policy = {"cleanup.policy": "compact,delete"}
+    create_topic(broker.bootstrap_servers, name, config=MINE | policy)
+    fill(broker, name, Random(name), codecs=("zstd",))
+    return name
+
+
+def test_what_happens_to_a_log_before_the_commit_fails_its_commit_with_a_sentence(
+    session: SparkSession, broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topics = [topic_to_clean(broker, name) for name in ("untouched", "shortened", "deleted")]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    @contextmanager
+    def meanwhile() -> Iterator[SparkSession]:
+        yield session
+        for done in admin.delete_records([TopicPartition("shortened", 0, 600)]).values():
+            done.result(20)
+        admin.delete_topics(["deleted"])["deleted"].result(20)
+
+    code, told = cleaned(broker, topics, meanwhile, capsys)
+
+    assert code == 1
+    assert {part["topic"]: part["error"] for part in told["partitions"]} == {
+        "untouched": None,
+        "shortened": "a source segment is not in the log any more",
+        "deleted": "there is no topic deleted",
+    }
+
+
+def test_a_log_that_is_deleted_while_spark_reads_it_fails_alone(
+    session: SparkSession, broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topics = [topic_to_clean(broker, name) for name in ("stays", "goes")]
+
+    @contextmanager
+    def before() -> Iterator[SparkSession]:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.delete_topics(["goes"])["goes"].result(20)
+        yield session
+
+    code, told = cleaned(broker, topics, before, capsys)
+
+    assert code == 1
+    assert [part["state"] for part in told["partitions"]] == ["done", "failed"]
+
+
+def test_after_a_kill_of_the_broker_its_own_cleaner_has_the_log(
+    session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with BrokerProcess(tmp_path, REMOTE) as broker:
+        topic = topic_to_clean(broker, "killed")
+
+        @contextmanager
+        def meanwhile() -> Iterator[SparkSession]:
+            yield session
+            broker.kill()
+            broker.start()
+            broker.metrics()
+
+        code, told = cleaned(broker, [topic], meanwhile, capsys)
+
+        assert (code, told["partitions"][0]["state"]) == (1, "failed")
+        assert "no lease" in told["partitions"][0]["error"]
+        assert not list(broker.data_dir.glob("leases/*"))
+        (part,) = TypedCommands(broker).json("compact", "now", topic)["partitions"]
+        assert part["report"]["records_after"] < part["report"]["records_before"]
