@@ -13,6 +13,7 @@ MODULES = (
     "protocol.batch_scan",
     "protocol.batch_tally",
     "protocol.offset_commits",
+    "protocol.record_columns",
     "storage.sync_threads",
     "cleaner.kernel",
     "cleaner.verify_output",

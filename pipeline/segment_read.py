@@ -1,0 +1,277 @@
+"""Read a range of a partition's offsets from its segment files, as Arrow's record batches.
+
+A task was planned by what the manifest listed then. Where the broker has replaced one of the segments
+meanwhile, the manifest is asked again for those that cover the rest of the range: offsets never
+change, and cleaning keeps the last record of each key, so the range holds what a consumer would now be
+sent of it. A file that is open stays readable, whatever is done to its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from protocol.errors import CorruptBatch
+from protocol.record_columns import BinaryColumn, ColumnBuffer, Columns, RecordColumns
+from storage.batch_walk import HEADER_BYTES, PLACE
+from storage.errors import CorruptLog, MissingFile
+from storage.files import File, FileSystem
+from storage.log_on_disk import SegmentOnDisk, open_segment
+from storage.manifest import UNKNOWN, Manifest, decode
+from storage.paths import MANIFEST, OFFSET_INDEX, TIME_INDEX, join, segment_file
+from storage.sealed_index import SealedIndex
+
+CHUNK_BYTES = 1 << 20
+"""It stays in the processor's cache between the read and the checksum."""
+LOOKS_MAX = 16
+"""How often the manifest is asked again without a record read in between."""
+
+
+class OffsetsGone(Exception):
+    """Offsets that were planned are not in the log any more; one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeOfLog:
+    """What is to be read of one partition; a value that travels to another process."""
+
+    topic: str
+    partition: int
+    directory: str
+    first_offset: int
+    end_offset: int
+    segments: tuple[SegmentOnDisk, ...]
+    """Those that cover it, when it was planned."""
+    first_timestamp: int
+    end_timestamp: int
+    """Milliseconds; records outside [first, end) are left out."""
+    aborted: tuple[tuple[int, int, int], ...] = ()
+    """Producer id, first offset, marker's offset of transactions whose records are left out."""
+    fail_on_data_loss: bool = True
+
+
+def record_batches(
+    fs: FileSystem, wanted: RangeOfLog, schema: Any, **bounds: int
+) -> Iterator[pa.RecordBatch]:
+    """The records of a range, in offset order.
+
+    Args:
+        schema: Arrow's, of some of the columns of Spark's Kafka source.
+        bounds: of `RecordColumns`: how large a batch is.
+
+    Raises:
+        CorruptLog: bytes of a segment are damaged; it says in which file, and where.
+        OffsetsGone: records of the range were deleted meanwhile, and that is to be an error.
+        DiskError: a file cannot be read.
+    """
+    columns = RecordColumns(
+        first_offset=wanted.first_offset,
+        end_offset=wanted.end_offset,
+        first_timestamp=wanted.first_timestamp,
+        end_timestamp=wanted.end_timestamp,
+        aborted=wanted.aborted,
+        with_key="key" in schema.names,
+        with_value="value" in schema.names,
+        with_headers="headers" in schema.names,
+        **bounds,
+    )
+    for _ in _RangeReader(fs, wanted, columns).read():
+        if columns.is_full:
+            yield arrow_batch(columns.take(), schema, wanted.topic, wanted.partition)
+    if len(columns):
+        yield arrow_batch(columns.take(), schema, wanted.topic, wanted.partition)
+
+
+class _RangeReader:
+    """Feeds the segments of a range, from wherever they are by now."""
+
+    def __init__(self, fs: FileSystem, wanted: RangeOfLog, columns: RecordColumns) -> None:
+        # Constant after construction
+        self._fs = fs
+        self._wanted = wanted
+        self._columns = columns
+        # State
+        self._buffer = memoryview(bytearray(CHUNK_BYTES))
+
+    def read(self) -> Iterator[None]:
+        """Feed the whole range; yields whenever rows may have to be taken."""
+        segments, looks = list(self._wanted.segments), 0
+        while segments and not self._columns.is_done:
+            segment = segments[0]
+            try:
+                file = open_segment(
+                    self._fs, self._wanted.directory, segment.base_offset, segment.file_version
+                )
+            except MissingFile:
+                if looks == LOOKS_MAX:
+                    raise
+                segments, looks = self._listed_now(), looks + 1
+                continue
+            try:
+                yield from self._feed(file, segment)
+            finally:
+                file.close()
+            segments, looks = segments[1:], 0
+
+    def _next_offset(self) -> int:
+        """Where the range goes on."""
+        return max(self._wanted.first_offset, self._columns.next_offset)
+
+    def _feed(self, file: File, segment: SegmentOnDisk) -> Iterator[None]:
+        """Feed one segment; of the active one as much as the range covers."""
+        columns = self._columns
+        columns.begin_file()
+        position = self._start_position(file, segment)
+        size = segment.size if segment.size != UNKNOWN else file.size
+        while position < size and not columns.is_done:
+            self._make_room(columns.needed_bytes)
+            room = self._buffer[: min(len(self._buffer), size - position)]
+            chunk = room[: file.read_into(position, room)]
+            taken = self._feed_chunk(file, chunk, position)
+            position += taken
+            yield
+            is_cut = len(chunk) < len(room) and not taken
+            if is_cut or columns.needed_bytes > size - position:
+                break
+        self._check_is_end(file, segment, position)
+
+    def _make_room(self, size: int) -> None:
+        if size > len(self._buffer):
+            self._buffer = memoryview(bytearray(size))
+
+    def _feed_chunk(self, file: File, chunk: memoryview, position: int) -> int:
+        try:
+            return self._columns.feed(chunk, position=position)
+        except CorruptBatch as error:
+            raise CorruptLog(file.path, position, str(error)) from error
+
+    def _check_is_end(self, file: File, segment: SegmentOnDisk, position: int) -> None:
+        """A file ends where it must: nothing that was in the log when this was planned is missing."""
+        columns = self._columns
+        if columns.is_done or columns.next_offset >= self._wanted.end_offset:
+            return
+        if segment.size == UNKNOWN or position < segment.size:
+            raise CorruptLog(
+                file.path,
+                position,
+                f"no whole batch is left, and the log went up to offset {self._wanted.end_offset}"
+                " when this was planned",
+            )
+
+    def _start_position(self, file: File, segment: SegmentOnDisk) -> int:
+        """Where to begin in a file: its index says it, if the batch there agrees; else its start."""
+        first = self._next_offset()
+        if first <= segment.base_offset:
+            return 0
+        entry = index_entry(self._fs, self._wanted.directory, segment, offset=first)
+        return entry[1] if entry is not None and _is_batch(file, segment, *entry) else 0
+
+    def _listed_now(self) -> list[SegmentOnDisk]:
+        """The segments that cover the rest of the range by now."""
+        wanted, path = self._wanted, join(self._wanted.directory, MANIFEST)
+        try:
+            manifest = decode(self._fs.read_bytes(path), path)
+        except MissingFile as error:
+            raise OffsetsGone(f"{wanted.directory} was deleted while it was read") from error
+        first = self._next_offset()
+        if first < manifest.log_start_offset and wanted.fail_on_data_loss:
+            raise OffsetsGone(
+                f"partition {wanted.partition} of {wanted.topic}: offsets"
+                f" [{first}, {manifest.log_start_offset}) were deleted while they were read;"
+                " failOnDataLoss=false goes on behind them"
+            )
+        return _covering(manifest, max(first, manifest.log_start_offset), wanted.end_offset)
+
+
+def _covering(manifest: Manifest, first: int, end: int) -> list[SegmentOnDisk]:
+    rows = manifest.segments
+    return [
+        SegmentOnDisk(
+            base_offset=row.base_offset,
+            file_version=row.file_version,
+            end_offset=row.end_offset if row is not rows[-1] else end,
+            size=row.size if row is not rows[-1] else UNKNOWN,
+            max_timestamp=row.max_timestamp,
+        )
+        for row in rows
+        if row.base_offset < end and (row is rows[-1] or row.end_offset > first)
+    ]
+
+
+def index_entry(
+    fs: FileSystem,
+    directory: str,
+    segment: SegmentOnDisk,
+    *,
+    offset: int | None = None,
+    position: int | None = None,
+) -> tuple[int, int] | None:
+    """The index entry at or before an offset or a position: relative last offset, and position.
+
+    None if there is none, or the index is missing or cannot be the segment's. It is a hint: the batch
+    that begins there has to agree.
+    """
+    names = [segment_file(segment.base_offset, segment.file_version, kind) for kind in
+             (OFFSET_INDEX, TIME_INDEX)]  # fmt: skip
+    span = max(segment.end_offset - segment.base_offset, 1)
+    try:
+        index = SealedIndex(fs, *(join(directory, name) for name in names),
+                            size=max(segment.size, 1), span=span)  # fmt: skip
+        if offset is not None:
+            return index.entry_at_or_before(offset - segment.base_offset)
+        assert position is not None
+        return index.entry_up_to_position(position)
+    except (MissingFile, ValueError):
+        return None
+
+
+def _is_batch(file: File, segment: SegmentOnDisk, relative_last: int, position: int) -> bool:
+    data = file.read_at(position, HEADER_BYTES)
+    if len(data) < HEADER_BYTES:
+        return False
+    base_offset, _, last_delta, *_ = PLACE.unpack(data)
+    return bool(base_offset + last_delta == segment.base_offset + relative_last)
+
+
+def arrow_batch(columns: Columns, schema: Any, topic: str, partition: int) -> pa.RecordBatch:
+    """Buffers put together as the columns that an Arrow schema names; nothing is copied."""
+    count = len(columns)
+    made = {
+        "key": lambda kind: _strings(kind, columns.key),
+        "value": lambda kind: _strings(kind, columns.value),
+        "topic": lambda kind: pa.repeat(pa.scalar(topic, kind), count),
+        "partition": lambda kind: pa.repeat(pa.scalar(partition, kind), count),
+        "offset": lambda kind: _numbers(kind, columns.offset, count),
+        "timestamp": lambda kind: _numbers(kind, columns.timestamp, count),
+        "timestampType": lambda kind: _numbers(kind, columns.timestamp_type, count),
+        "headers": lambda kind: _headers(kind, columns),
+    }
+    arrays = [made[field.name](field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _numbers(kind: Any, buffer: ColumnBuffer, count: int) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(buffer)])
+
+
+def _strings(kind: Any, column: BinaryColumn | None) -> pa.Array:
+    assert column is not None
+    buffers = [column.validity, column.offsets, column.data]
+    return pa.Array.from_buffers(
+        kind, len(column), [pa.py_buffer(each) for each in buffers], column.null_count
+    )
+
+
+def _headers(kind: Any, columns: Columns) -> pa.Array:
+    names = _strings(kind.value_type.field(0).type, columns.header_names)
+    values = _strings(kind.value_type.field(1).type, columns.header_values)
+    entries = pa.Array.from_buffers(
+        kind.value_type, len(names), [None], 0, children=[names, values]
+    )
+    buffers = [pa.py_buffer(columns.headers_validity), pa.py_buffer(columns.headers_offsets)]
+    return pa.Array.from_buffers(
+        kind, len(columns), buffers, columns.headers_null_count, children=[entries]
+    )
