@@ -155,14 +155,14 @@ def _offset_of(fs: FileSystem, whole: RangeOfLog, bound: Bound) -> int | None:
 
 
 def _first_at_or_after(fs: FileSystem, whole: RangeOfLog, milliseconds: int) -> int | None:
-    """The offset of the first record of that time or later: of the first batch that may have it."""
+    """The offset of the first record of that time or later; a marker is one, as the broker answers."""
     segments = tuple(
         each
         for each in whole.segments
         if each.end_offset > whole.first_offset and not 0 <= each.max_timestamp < milliseconds
     )
     look = replace(whole, segments=segments, first_timestamp=milliseconds, aborted=())
-    batches = record_batches(fs, look, OFFSET_ONLY, rows_target=1)
+    batches = record_batches(fs, look, OFFSET_ONLY, rows_target=1, with_markers=True)
     first = next(batches, None)
     return None if first is None else int(first.column(0)[0].as_py())
 

@@ -26,6 +26,7 @@ from storage.sealed_index import SealedIndex
 
 CHUNK_BYTES = 1 << 20
 """It stays in the processor's cache between the read and the checksum."""
+ROWS_TARGET = 1 << 16
 LOOKS_MAX = 16
 """How often the manifest is asked again without a record read in between."""
 
@@ -54,13 +55,19 @@ class RangeOfLog:
 
 
 def record_batches(
-    fs: FileSystem, wanted: RangeOfLog, schema: Any, **bounds: int
+    fs: FileSystem,
+    wanted: RangeOfLog,
+    schema: Any,
+    *,
+    rows_target: int = ROWS_TARGET,
+    with_markers: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range, in offset order.
 
     Args:
         schema: Arrow's, of some of the columns of Spark's Kafka source.
-        bounds: of `RecordColumns`: how large a batch is.
+        rows_target: about how many rows a batch has at most.
+        with_markers: the records of control batches are rows, too.
 
     Raises:
         CorruptLog: bytes of a segment are damaged; it says in which file, and where.
@@ -76,7 +83,8 @@ def record_batches(
         with_key="key" in schema.names,
         with_value="value" in schema.names,
         with_headers="headers" in schema.names,
-        **bounds,
+        with_markers=with_markers,
+        rows_target=rows_target,
     )
     for _ in _RangeReader(fs, wanted, columns).read():
         if columns.is_full:
@@ -94,6 +102,7 @@ class _RangeReader:
         self._wanted = wanted
         self._columns = columns
         # State
+        self._first_offset = wanted.first_offset
         self._buffer = memoryview(bytearray(CHUNK_BYTES))
 
     def read(self) -> Iterator[None]:
@@ -118,12 +127,12 @@ class _RangeReader:
 
     def _next_offset(self) -> int:
         """Where the range goes on."""
-        return max(self._wanted.first_offset, self._columns.next_offset)
+        return max(self._first_offset, self._columns.next_offset)
 
     def _feed(self, file: File, segment: SegmentOnDisk) -> Iterator[None]:
         """Feed one segment; of the active one as much as the range covers."""
         columns = self._columns
-        columns.begin_file()
+        columns.begin_file(self._first_offset)
         position = self._start_position(file, segment)
         size = segment.size if segment.size != UNKNOWN else file.size
         while position < size and not columns.is_done:
@@ -183,7 +192,8 @@ class _RangeReader:
                 f" [{first}, {manifest.log_start_offset}) were deleted while they were read;"
                 " failOnDataLoss=false goes on behind them"
             )
-        return _covering(manifest, max(first, manifest.log_start_offset), wanted.end_offset)
+        self._first_offset = max(first, manifest.log_start_offset)
+        return _covering(manifest, self._first_offset, wanted.end_offset)
 
 
 def _covering(manifest: Manifest, first: int, end: int) -> list[SegmentOnDisk]:

@@ -2,7 +2,7 @@
 
 A batch is checked as by `protocol.batch_scan.scan_batches` and against what stands before it; what is
 not asked for (by offset or time, or because it was aborted) is passed over by its header, and records
-are neither made objects nor inflated in vain. Markers and empty batches have no rows.
+are neither made objects nor inflated in vain. Markers have no rows unless they are asked for.
 
     column       buffers
     key, value   validity bitmap, n + 1 offsets (int32), bytes
@@ -78,6 +78,7 @@ class RecordColumns:
         with_key: bool = True,
         with_value: bool = True,
         with_headers: bool = False,
+        with_markers: bool = False,
         bytes_target: int = ...,
         rows_target: int = ...,
         decompressed_bytes_max: int = ...,
@@ -90,13 +91,14 @@ class RecordColumns:
                 A batch is passed over if its header's largest timestamp is older.
             aborted: producer id, first offset and the marker's offset of each transaction whose
                 records are left out.
+            with_markers: the records of control batches are rows, too.
             bytes_target, rows_target: `is_full` from here on.
             decompressed_bytes_max: the most that one batch may inflate to.
         """
 
-    def begin_file(self) -> None:
-        """What is fed next is of another file, which may hold records that were met already: those
-        below `next_offset` are left out.
+    def begin_file(self, first_offset: int) -> None:
+        """What is fed next is of another file. Of that, records are left out that were met already
+        (below `next_offset`), or are below this offset.
         """
 
     def feed(self, chunk: Buffer, *, position: int) -> int:

@@ -223,7 +223,7 @@ cdef class RecordColumns:
     # Constant after construction
     cdef int64_t first_offset, end_offset, first_timestamp, end_timestamp
     cdef int64_t bytes_target, rows_target, decompressed_bytes_max
-    cdef bint with_key, with_value, with_headers
+    cdef bint with_key, with_value, with_headers, with_markers
     cdef aborted_transaction *aborted
     cdef int64_t aborted_count
     # State
@@ -246,6 +246,7 @@ cdef class RecordColumns:
         bint with_key=True,
         bint with_value=True,
         bint with_headers=False,
+        bint with_markers=False,
         int64_t bytes_target=BYTES_TARGET,
         int64_t rows_target=ROWS_TARGET,
         int64_t decompressed_bytes_max=DECOMPRESSED_BYTES_MAX,
@@ -257,6 +258,7 @@ cdef class RecordColumns:
         self.with_key = with_key
         self.with_value = with_value
         self.with_headers = with_headers
+        self.with_markers = with_markers
         self.bytes_target = bytes_target
         self.rows_target = rows_target
         self.decompressed_bytes_max = decompressed_bytes_max
@@ -308,8 +310,8 @@ cdef class RecordColumns:
             + self.header_values.data.size
         )
 
-    def begin_file(self):
-        self.first_offset = max(self.first_offset, self.next_offset)
+    def begin_file(self, int64_t first_offset):
+        self.first_offset = max(max(self.first_offset, first_offset), self.next_offset)
         self.end_of_batch = 0
 
     def feed(self, const uint8_t[::1] chunk not None, *, int64_t position):
@@ -371,7 +373,9 @@ cdef class RecordColumns:
 
     cdef bint is_wanted(self, const batch_header *header) noexcept nogil:
         """Whether there may be a row in a batch."""
-        if header.attributes & ATTRIBUTE_CONTROL or header.record_count == 0:
+        if header.record_count == 0:
+            return False
+        if header.attributes & ATTRIBUTE_CONTROL and not self.with_markers:
             return False
         if header.last_offset < self.first_offset:
             return False

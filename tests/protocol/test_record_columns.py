@@ -91,7 +91,7 @@ TIMES = st.integers(-1, 50) | st.sampled_from((1_700_000_000_000, (1 << 62) // 1
 
 @st.composite
 def written(draw: st.DrawFn) -> Written:
-    """Data batches of both kinds of time and all codecs, with gaps, markers and empty batches between."""
+    """Data batches of all codecs, with gaps, markers and empty batches between."""
     log = Written()
     for _ in range(draw(st.integers(1, 8))):
         kind = draw(st.sampled_from(("data", "data", "data", "transaction", "marker", "empty")))
@@ -205,8 +205,13 @@ def some_batch(codec: Codec = Codec.NONE, base_offset: int = 0) -> bytearray:
     return build_batch(records, base_offset=base_offset, codec=codec)
 
 
-def everything(**more: int) -> RecordColumns:
-    return RecordColumns(first_offset=0, end_offset=BEYOND, with_headers=True, **more)
+def everything(*, decompressed_bytes_max: int = PLENTY) -> RecordColumns:
+    return RecordColumns(
+        first_offset=0,
+        end_offset=BEYOND,
+        with_headers=True,
+        decompressed_bytes_max=decompressed_bytes_max,
+    )
 
 
 def resummed(batch: bytearray) -> bytearray:
@@ -248,7 +253,7 @@ def test_a_batch_that_begins_below_the_one_before_it_is_refused() -> None:
 def test_another_file_may_begin_with_what_was_met_which_is_left_out() -> None:
     columns = everything()
     columns.feed(bytes(some_batch() + some_batch(base_offset=4)), position=0)
-    columns.begin_file()
+    columns.begin_file(0)
     columns.feed(bytes(some_batch(base_offset=4) + some_batch(base_offset=8)), position=0)
 
     assert [row["offset"] for row in rows_of(columns)] == list(range(12))
