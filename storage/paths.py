@@ -64,8 +64,12 @@ def segment_file(base_offset: int, version: int, kind: str, *, cleaned: bool = F
     return f"{base_offset:020d}.v{version}{kind}{CLEANED if cleaned else ''}"
 
 
+@lru_cache(maxsize=1024)
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """Understand a segment file's name; None if it is something else."""
+    """Understand a segment file's name; None if it is something else.
+
+    The opening of a log looks at each name several times.
+    """
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None:
         return None

@@ -20,9 +20,9 @@ from protocol.errors import CorruptBatch
 from protocol.record_batch import Codec, build_control_batch
 from storage.errors import NoSpace, SegmentRemoved, SwapRefused
 from storage.paths import LOG
-from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog, headers_in, read_bytes
+from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog, read_bytes
 from tests.harness.groups import watched_swaps
-from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_builder import batch_of, headers_in, valid
 
 RETENTION_MS = CONFIG.delete_retention_ms
 

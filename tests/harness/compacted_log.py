@@ -21,7 +21,7 @@ from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
 from cleaner.verify_pass import VerificationFailed
 from protocol.error_codes import ErrorCode
-from protocol.record_batch import BatchHeader, Codec, Record, read_header
+from protocol.record_batch import BatchHeader, Codec, Record
 from storage.errors import MissingFile
 from storage.log import Appended, PartitionLog
 from storage.log_config import LogConfig
@@ -32,7 +32,7 @@ from storage.reader import Isolation
 from storage.segment_files import Background
 from storage.topic_partition import TopicPartition
 from storage.validate import ValidBatch
-from tests.harness.log_builder import KeyValue, batch_of, records_in, valid
+from tests.harness.log_builder import KeyValue, batch_of, headers_in, records_in, valid
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.sidecar_mode import SidecarMode
 from tests.harness.verification import lies_in
@@ -125,16 +125,6 @@ def read_bytes(log: PartitionLog, offset: int, max_bytes: int = 1 << 30) -> byte
     finally:
         for region in result.regions:
             region.release()
-
-
-def headers_in(data: bytes) -> list[BatchHeader]:
-    """The headers of back-to-back batches."""
-    headers: list[BatchHeader] = []
-    position = 0
-    while position < len(data):
-        headers.append(read_header(data, position))
-        position += headers[-1].size_bytes
-    return headers
 
 
 class CompactedLog:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from protocol.control_record import ControlType, TransactionMarker
 from protocol.record_batch import (
+    BatchHeader,
     Codec,
     Record,
     build_batch,
@@ -66,20 +68,29 @@ def valid(batch: bytearray) -> ValidBatch:
     return ValidBatch(read_header(view), view)
 
 
-def records_in(data: bytes) -> list[Record]:
-    """Every record of back-to-back batches."""
+@lru_cache(maxsize=512)
+def records_in(data: bytes) -> Sequence[Record]:
+    """Every record of back-to-back batches. A sweep reads the same ones in state after state."""
     records: list[Record] = []
     position = 0
     while position < len(data):
         records += read_records(data, position, decompressed_bytes_max=PLENTY)
         position += read_header(data, position).size_bytes
-    return records
+    return tuple(records)
+
+
+@lru_cache(maxsize=512)
+def headers_in(data: bytes) -> Sequence[BatchHeader]:
+    """The headers of back-to-back batches."""
+    headers: list[BatchHeader] = []
+    position = 0
+    while position < len(data):
+        headers.append(read_header(data, position))
+        position += headers[-1].size_bytes
+    return tuple(headers)
 
 
 def end_of(data: bytes) -> int:
     """The offset after the last batch of back-to-back batches."""
-    position = next_offset = 0
-    while position < len(data):
-        header = read_header(data, position)
-        position, next_offset = position + header.size_bytes, header.next_offset
-    return next_offset
+    headers = headers_in(data)
+    return headers[-1].next_offset if headers else 0

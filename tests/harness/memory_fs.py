@@ -19,6 +19,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from random import Random
 
 from storage.errors import DirectoryLocked, DiskError, NotCached, SyncFailed
@@ -459,7 +460,7 @@ class MemoryFileSystem:
 
     def _find(self, path: str) -> Node | None:
         node: Node | None = self._root
-        for name in path.strip("/").split("/"):
+        for name in _names_in(path):
             if not isinstance(node, Directory):
                 return None
             node = node.entries.get(name)
@@ -482,6 +483,11 @@ class MemoryFileSystem:
     def _parent(self, action: str, path: str) -> tuple[Directory, str]:
         parent, _, name = path.rpartition("/")
         return self._directory(action, parent), name
+
+
+@lru_cache(maxsize=1024)
+def _names_in(path: str) -> Sequence[str]:
+    return tuple(path.strip("/").split("/"))
 
 
 def _error(action: str, path: str, number: int) -> Exception:

@@ -9,8 +9,8 @@ from cleaner.meter import CleaningAborted
 from cleaner.settings import CleanerSettings
 from protocol.control_record import ControlType, TransactionMarker
 from protocol.record_batch import Record, build_batch, build_control_batch
-from tests.harness.compacted_log import DIRECTORY, CompactedLog, headers_in, read_bytes
-from tests.harness.log_builder import records_in, valid
+from tests.harness.compacted_log import DIRECTORY, CompactedLog, read_bytes
+from tests.harness.log_builder import headers_in, records_in, valid
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.properties.cleaning_steps import (
     RETENTION_MS,

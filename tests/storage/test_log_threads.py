@@ -129,7 +129,7 @@ def read_from(log: PartitionLog, offset: int) -> list[Record]:
     for region in result.regions:
         region.release()
     assert not data or end_of(data) <= log.high_watermark
-    return records_in(data)
+    return list(records_in(data))
 
 
 def test_all_threads_of_a_log_agree(tmp_path: Path) -> None:

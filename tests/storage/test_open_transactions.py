@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from storage.config_property import LONG_MAX
 from storage.open_transactions import OpenTransactions
 from storage.reader import Isolation, ReadResult
-from tests.harness.compacted_log import CompactedLog, headers_in
-from tests.harness.log_builder import valid
+from tests.harness.compacted_log import CompactedLog
+from tests.harness.log_builder import headers_in, valid
 from tests.harness.transactional_producer import TransactionalProducer
 
 

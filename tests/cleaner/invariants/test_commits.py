@@ -10,8 +10,9 @@ import pytest
 from cleaner.meter import CleaningAborted
 from storage.paths import MANIFEST
 from tests.cleaner.invariants.scenes import EACH_SEGMENT_ITS_GROUP, open_again
-from tests.harness.compacted_log import CONFIG, CompactedLog, headers_in
+from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.groups import watched_swaps
+from tests.harness.log_builder import headers_in
 from tests.harness.memory_fs import Loss
 
 

@@ -10,8 +10,8 @@ import pytest
 from cleaner.pick import Blocker
 from protocol.record_batch import Codec
 from tests.cleaner.invariants.scenes import EACH_SEGMENT_ITS_GROUP, RETENTION_MS, values_of
-from tests.harness.compacted_log import CONFIG, CompactedLog, headers_in, read_bytes
-from tests.harness.log_builder import batch_of, valid
+from tests.harness.compacted_log import CONFIG, CompactedLog, read_bytes
+from tests.harness.log_builder import batch_of, headers_in, valid
 
 KEYS = [b"key-%d" % number for number in range(6)]
 
