@@ -15,6 +15,7 @@ TransactionStateManager.scala `partitionFor`, `transactionTopicConfigs`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
@@ -27,7 +28,7 @@ from protocol.coordinator_records import (
     write_value,
 )
 from protocol.error_codes import ErrorCode
-from protocol.errors import DecodeError
+from protocol.errors import DecodeError, EncodeError
 from protocol.record_batch import Record, build_batch, read_header
 from server.group_commit import GroupCommit
 from server.producer import NO_PRODUCER, Producer
@@ -159,13 +160,16 @@ class CoordinatorTopic:
     def append(self, partition: int, records: Sequence[CoordinatorRecord]) -> Awaitable[int]:
         """Append one batch; what is returned resolves when it is durable.
 
-        Returns the offset of its first record. Call and await it in one `try`: either may fail.
+        It resolves with the offset of the first record, and raises whatever goes wrong.
 
         Raises:
-            RecordsTooLarge: nothing was written.
-            StorageError: at the call nothing was written; awaited, it may come back after a restart.
+            RecordsTooLarge: when awaited; nothing was written.
+            StorageError: when awaited; what was written may come back after a restart.
         """
-        return self.append_in_transaction(partition, records, NO_PRODUCER)[1]
+        try:
+            return self.append_in_transaction(partition, records, NO_PRODUCER)[1]
+        except StorageError as error:
+            return _failed(error)
 
     def append_in_transaction(
         self, partition: int, records: Sequence[CoordinatorRecord], producer: Producer
@@ -178,7 +182,11 @@ class CoordinatorTopic:
             StorageError: at the call nothing was written; awaited, it may come back after a restart.
         """
         log = self.log_of(partition)
-        batch = memoryview(self._batch(records, producer))
+        try:
+            batch = memoryview(self._batch(records, producer))
+        except EncodeError as error:
+            # A name that the flexible versions of a request can carry, and a record cannot.
+            raise RecordsTooLarge(str(error)) from error
         if len(batch) > log.config.max_message_bytes:
             raise RecordsTooLarge(f"{len(records)} records take {len(batch)} bytes")
         valid = ValidBatch(read_header(batch), batch)
@@ -219,6 +227,12 @@ class CoordinatorTopic:
             producer_epoch=producer.epoch,
             is_transactional=producer is not NO_PRODUCER,
         )
+
+
+def _failed(error: StorageError) -> Awaitable[int]:
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    future.set_exception(error)
+    return future
 
 
 async def _when_durable(log: PartitionLog, is_durable: Awaitable[bool], offset: int) -> int:

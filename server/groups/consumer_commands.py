@@ -12,9 +12,10 @@ from collections.abc import Awaitable
 from dataclasses import replace
 
 from protocol.error_codes import ErrorCode
+from server.at_once import at_once
 from server.groups.consumer_group import ConsumerGroup
 from server.groups.consumer_member import JOINING
-from server.groups.coordinator import GroupCoordinator, at_once
+from server.groups.coordinator import GroupCoordinator
 from server.groups.events import Beat
 from server.groups.group import Group
 from server.groups.group_checks import is_empty

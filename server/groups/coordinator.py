@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from protocol.error_codes import ErrorCode
-from protocol.errors import EncodeError
 from protocol.group_records import GroupRecord
+from server.at_once import at_once
 from server.clock import Clock
 from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic, RecordsTooLarge
 from server.deadlines import Deadlines
@@ -269,13 +269,7 @@ class GroupCoordinator:
 
     def append(self, entry: GroupEntry, records: Sequence[GroupRecord]) -> Awaitable[int]:
         """Append now; what is returned raises whatever goes wrong."""
-        try:
-            return self.topic.append(self.topic.partition_of(entry.group.group_id), records)
-        except EncodeError as error:
-            # A name that the flexible versions of a request can carry, and a record cannot.
-            return _failed(RecordsTooLarge(str(error)))
-        except StorageError as error:
-            return _failed(error)
+        return self.topic.append(self.topic.partition_of(entry.group.group_id), records)
 
     def _settled(self, entry: GroupEntry) -> None:
         """Everything that the group has written is durable, or failed: say what was held."""
@@ -331,15 +325,3 @@ def _give(answers: Sequence[Answer]) -> None:
 
 def _as_error(answer: Answer, error_code: ErrorCode) -> Answer:
     return Answer(ticket=answer.ticket, value=refused(answer.value, error_code))
-
-
-def at_once(answer: A) -> Awaitable[A]:
-    future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-    future.set_result(answer)
-    return future
-
-
-def _failed(error: StorageError) -> Awaitable[int]:
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    future.set_exception(error)
-    return future

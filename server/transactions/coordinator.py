@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from protocol.error_codes import ErrorCode
-from protocol.errors import EncodeError
+from server.at_once import at_once
 from server.clock import Clock
 from server.coordinator_topic import TRANSACTION_STATE_TOPIC, CoordinatorTopic, RecordsTooLarge
 from server.deadlines import Deadlines
@@ -168,7 +168,7 @@ class TransactionCoordinator:
         """Let a transaction write to partitions, in this turn; what is returned resolves then."""
         entry = self._known(transactional_id)
         if isinstance(entry, ErrorCode):
-            return _now(Outcome(entry))
+            return at_once(Outcome(entry))
         outcome = entry.transaction.add_partitions(
             producer,
             partitions,
@@ -209,10 +209,10 @@ class TransactionCoordinator:
             spare_id = await self._spare_id(transactional_id) if bumps_epoch else NO_PRODUCER_ID
         except StorageError as error:
             _log.error("transactional id %r: %s", transactional_id, error)
-            return _now(Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return at_once(Outcome(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         entry = self._known(transactional_id)
         if isinstance(entry, ErrorCode):
-            return _now(Outcome(entry))
+            return at_once(Outcome(entry))
         outcome = entry.transaction.end(
             producer,
             is_commit=is_commit,
@@ -282,7 +282,7 @@ class TransactionCoordinator:
     def _carry_out(self, entry: TransactionEntry, outcome: Outcome) -> Awaitable[Outcome]:
         """Append what a step comes to now; what is returned resolves when it is durable."""
         if outcome.metadata is None:
-            return _now(outcome)
+            return at_once(outcome)
         entry.transaction.begin(outcome)
         task = asyncio.create_task(self._written(entry, outcome, self._append(entry)))
         # It goes on, whoever stops waiting.
@@ -293,13 +293,7 @@ class TransactionCoordinator:
         transactional_id, metadata = entry.transaction.transactional_id, entry.transaction.pending
         assert metadata is not None
         partition = self.topic.partition_of(transactional_id)
-        try:
-            return self.topic.append(partition, (record_of(transactional_id, metadata),))
-        except EncodeError as error:
-            # A name that the flexible versions of a request can carry, and a record cannot.
-            return _failed(RecordsTooLarge(str(error)))
-        except StorageError as error:
-            return _failed(error)
+        return self.topic.append(partition, (record_of(transactional_id, metadata),))
 
     async def _written(
         self, entry: TransactionEntry, outcome: Outcome, appended: Awaitable[int]
@@ -427,15 +421,3 @@ def transactions_of(
     )
     markers = Markers(topics, group_commit, now_ms=clock.now_ms, offsets_ended=offsets_ended)
     return TransactionCoordinator(topic, table, markers, producer_ids, settings)
-
-
-def _now(outcome: Outcome) -> Awaitable[Outcome]:
-    future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    future.set_result(outcome)
-    return future
-
-
-def _failed(error: StorageError) -> Awaitable[int]:
-    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    future.set_exception(error)
-    return future

@@ -72,6 +72,17 @@ async def test_records_are_in_the_log_at_once_and_durable_later(tmp_path: Path) 
         assert records_of(log) == [commit(0), commit(1)]
 
 
+async def test_a_name_that_no_record_can_carry_is_refused_and_nothing_is_written(
+    tmp_path: Path,
+) -> None:
+    async with offsets_topic(tmp_path) as (topic, _):
+        await topic.ensure()
+        waiting = topic.append(0, [commit(0, metadata="x" * 40_000)])
+        with pytest.raises(RecordsTooLarge):
+            await waiting
+        assert topic.log_of(0).log_end_offset == 0
+
+
 async def test_a_batch_that_is_too_large_is_refused_and_not_written(tmp_path: Path) -> None:
     async with offsets_topic(tmp_path) as (topic, _):
         await topic.ensure()

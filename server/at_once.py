@@ -1,0 +1,16 @@
+"""What is awaited and has its result already."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def at_once(result: T) -> Awaitable[T]:
+    """Resolves with this."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    future.set_result(result)
+    return future
