@@ -35,6 +35,7 @@ from cleaner.step import (
     FilterStep,
     GroupAccount,
     IndexStep,
+    KeptKeys,
     MapStep,
     MapTally,
     MarkStep,
@@ -196,6 +197,31 @@ def mark_keys(
     Raises:
         KeysDiffer: see the module.
         ValueError: `marks` is too small or cannot be written.
+    """
+
+def sum_kept(
+    block: Buffer,
+    offset_map: OffsetMap,
+    marks: Buffer | None,
+    *,
+    base_offset: int,
+    first_entry: int,
+    end_offset: int,
+    with_tombstones: bool,
+    transactions: Transactions | None = None,
+) -> KeptKeys:
+    """Sum up the entries of a block that are of the map's part and that a pass keeps.
+
+    Left out are those with a mark, those of aborted transactions below `end_offset`, and the pass's last
+    record, which stays whatever it is.
+
+    Args:
+        marks: as `mark_keys` has set them; None for a block in which nothing is superseded.
+        with_tombstones: whether they are counted, too.
+
+    Raises:
+        KeysDiffer: see the module.
+        ValueError: `marks` is too small.
     """
 
 class Transactions:

@@ -72,6 +72,7 @@ from cleaner.step import (
     FilterStep,
     GroupAccount,
     IndexStep,
+    KeptKeys,
     KeysDiffer,
     MapStep,
     MapTally,
@@ -167,6 +168,7 @@ include "transactions.pxi"
 include "producers.pxi"
 include "index.pxi"
 include "mark.pxi"
+include "kept.pxi"
 include "survey.pxi"
 include "judged.pxi"
 include "source_keys.pxi"

@@ -165,6 +165,19 @@ class KeyParts:
             yield self._map
         self._parts = done
 
+    def any(self, choose: Callable[[int], int]) -> OffsetMap:
+        """The map, filled with one of the parts, of as many as it takes for that one to fit.
+
+        Args:
+            choose: a number below the one given.
+        """
+        count = len(self._first_parts(0))
+        part = Part(choose(count), count)
+        while not self._fill(part, 0):
+            part = part.halves()[choose(2)]
+        self._parts = [part] * part.count
+        return self._map
+
     def _first_parts(self, from_offset: int) -> list[Part]:
         """As many as the keys need, by those of a sample of the hash space."""
         self._map.clear()

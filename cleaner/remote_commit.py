@@ -1,8 +1,10 @@
-"""Commit what an executor answered: check -> take -> verify -> swap, in a thread of the broker's.
+"""Commit what an executor answered: check -> index -> take -> verify -> swap, in a broker's thread.
 
     check    the result against the plan: its groups are neighbours of the plan, its rows cover them
+    index    every source has its key sidecar: only what has none is read
     take     every output out of the lease's folder into the log's directory; nothing lists it yet
-    verify   each output read again by the second reader: rows, account, digest
+    verify   each output read again by the second reader: rows, account, digest; and its keys, by which
+             nothing is gone but what the broker itself knows to be superseded (`remote_check.py`)
     swap     group by group, oldest first, if the generation holds and every source is still listed
 
 All groups are taken and verified before the first swap, so whatever is wrong with a result leaves the
@@ -11,22 +13,34 @@ log as it was. A crash leaves staged files that recovery removes, and whole grou
 
 from __future__ import annotations
 
+import secrets
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 
 from cleaner.cleaning_plan import CleaningPlan
+from cleaner.index import IndexedSegment, SegmentIndex
 from cleaner.meter import PassMeter
 from cleaner.progress import Phase
+from cleaner.remote_check import KeyCheck, KeysLost
 from cleaner.remote_plan import GroupResult, RemoteResult
 from cleaner.report import PassReport
 from cleaner.retain import Verdict
 from cleaner.settings import CleanerSettings
 from cleaner.verify_pass import PassVerifier, VerificationFailed
+from protocol.errors import CorruptBatch, DecompressionTooLarge
 from storage.cleaned_segment import CleanedSegment, discard_staged
-from storage.errors import CorruptLog, DiskError, NoSpace, StorageError, SwapRefused, SyncFailed
+from storage.errors import (
+    CorruptLog,
+    DiskError,
+    NoSpace,
+    SegmentRemoved,
+    StorageError,
+    SwapRefused,
+    SyncFailed,
+)
 from storage.log import PartitionLog
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
 from storage.paths import join
@@ -59,13 +73,47 @@ def commit(
     """
     started = monotonic()
     check_result(plan, result)
+    with (
+        _gone_is_refused(),
+        SegmentIndex(plan.view.hash_key, settings, meter, is_thorough=True) as index,
+    ):
+        segments = index.of(plan.segments_from(plan.view.log_start_offset))
+        return _commit(log, plan, folder, result, settings, segments, meter, monotonic, started)
+
+
+@contextmanager
+def _gone_is_refused() -> Iterator[None]:
+    """A source that retention or another pass has removed is as good as not listed any more."""
+    try:
+        yield
+    except SegmentRemoved as error:
+        raise SwapRefused(str(error)) from error
+
+
+def _commit(
+    log: PartitionLog,
+    plan: CleaningPlan,
+    folder: str,
+    result: RemoteResult,
+    settings: CleanerSettings,
+    segments: Sequence[IndexedSegment],
+    meter: PassMeter,
+    monotonic: Callable[[], float],
+    started: float,
+) -> PassReport:
+    check = KeyCheck(plan, segments, settings, meter=meter, choose=secrets.randbelow)
+    _expect(
+        check.end_offset == result.end_offset,
+        f"it ends at offset {result.end_offset}, by its transactions it must at {check.end_offset}",
+    )
     verifier = PassVerifier(replace(settings, verify=True), meter=meter, monotonic=monotonic)
-    taken = _Taken(log, plan, folder, settings)
+    taken = _Taken(log, plan, folder)
     try:
         outputs = [taken.group(group) for group in result.groups]
         meter.progress.enter(Phase.VERIFY)
         for group, cleaned in zip(result.groups, outputs, strict=True):
             _verify(group, cleaned, verifier)
+        _check_keys(segments, result, outputs, check)
         meter.check()
         _swap(log, plan, result, outputs, taken)
     except BaseException:
@@ -77,16 +125,13 @@ def commit(
 class _Taken:
     """The outputs that lie in the log's directory, and that no swap has listed yet."""
 
-    __slots__ = ("_folder", "_log", "_plan", "_settings", "_unlisted")
+    __slots__ = ("_folder", "_log", "_plan", "_unlisted")
 
-    def __init__(
-        self, log: PartitionLog, plan: CleaningPlan, folder: str, settings: CleanerSettings
-    ) -> None:
+    def __init__(self, log: PartitionLog, plan: CleaningPlan, folder: str) -> None:
         # Constant after construction.
         self._log = log
         self._plan = plan
         self._folder = folder
-        self._settings = settings
         # State.
         self._unlisted: list[CleanedSegment] = []
 
@@ -96,11 +141,7 @@ class _Taken:
 
     def _take(self, group: GroupResult, row: SegmentRow) -> CleanedSegment:
         try:
-            segment = self._log.take_cleaned_segment(
-                join(self._folder, group.attempt),
-                row,
-                takes_keys=self._settings.keeps_key_sidecars,
-            )
+            segment = self._log.take_cleaned_segment(join(self._folder, group.attempt), row)
         except (NoSpace, SyncFailed):
             raise
         except (DiskError, CorruptLog) as error:
@@ -146,6 +187,24 @@ def _verify(group: GroupResult, cleaned: Sequence[CleanedSegment], verifier: Pas
     try:
         verifier.check_group(account, group.sources, cleaned, marked=account.marked)
     except (VerificationFailed, ValueError) as error:
+        raise ResultRefused(str(error)) from error
+
+
+def _check_keys(
+    segments: Sequence[IndexedSegment],
+    result: RemoteResult,
+    outputs: Sequence[tuple[CleanedSegment, ...]],
+    check: KeyCheck,
+) -> None:
+    """Compare each group with its outputs, and look at the segments that are in none."""
+    by_row = {segment.row: segment for segment in segments}
+    try:
+        for group, cleaned in zip(result.groups, outputs, strict=True):
+            check.check([by_row.pop(row) for row in group.sources], cleaned)
+        for segment in by_row.values():
+            if segment.row.base_offset < result.end_offset:
+                check.check_untouched(segment)
+    except (KeysLost, CorruptBatch, DecompressionTooLarge) as error:
         raise ResultRefused(str(error)) from error
 
 

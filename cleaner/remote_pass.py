@@ -118,7 +118,8 @@ class RemotePass:
         self._settings = replace(
             settings or CleanerSettings(),
             verify=True,
-            keeps_key_sidecars=True,
+            # The broker makes those of the outputs, as it reads their keys.
+            keeps_key_sidecars=False,
             decompressed_bytes_max=plan.decompressed_bytes_max,
         )
         self._meter = meter or _free_meter()

@@ -55,6 +55,21 @@ class MarkStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptKeys:
+    """So many entries, and the sum of the hashes of their key hashes and offsets."""
+
+    count: int = 0
+    digest: int = 0
+    """Modulo 2^128."""
+
+    def plus(self, other: KeptKeys) -> KeptKeys:
+        """Both together."""
+        return KeptKeys(
+            count=self.count + other.count, digest=(self.digest + other.digest) % 2**128
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FilterStep:
     """What `BatchFilter.feed` made of one chunk.
 

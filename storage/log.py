@@ -352,9 +352,7 @@ class PartitionLog(ReadableLog):
         hash_key = self.identity.hash_key
         return CleanedSegmentWriter(self._fs, self.directory, base_offset, version, hash_key)
 
-    def take_cleaned_segment(
-        self, folder: str, row: SegmentRow, *, takes_keys: bool
-    ) -> CleanedSegment:
+    def take_cleaned_segment(self, folder: str, row: SegmentRow) -> CleanedSegment:
         """Take over a cleaned segment that lies in a folder on the log's disk. A worker thread.
 
         Args:
@@ -366,15 +364,8 @@ class PartitionLog(ReadableLog):
                 taken.
         """
         self._service.check_online()
-        return take_segment(
-            self._fs,
-            folder,
-            row,
-            self.directory,
-            self._list.next_version(),
-            self.identity.hash_key,
-            takes_keys=takes_keys,
-        )
+        version = self._list.next_version()
+        return take_segment(self._fs, folder, row, self.directory, version)
 
     def swap(
         self,

@@ -2,10 +2,11 @@
 
     its files renamed into the log's directory, *.cleaned, under a version of the log's own
     each looked at: a file, not a link to one, and no other name for it
-    synced; its key sidecar copied block by block, because it says the version
+    synced
 
 From then on it is as one that a pass of this process has written: a crash leaves files that recovery
-removes, a swap lists it. What its batches and indexes hold is for others to verify.
+removes, a swap lists it. What its batches and indexes hold is for others to verify. A key sidecar is not
+taken: it says another version, and who verifies the segment makes one.
 """
 
 from __future__ import annotations
@@ -13,12 +14,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from storage.cleaned_segment import CleanedSegment, discard_staged
-from storage.errors import CorruptLog, DamagedSidecar, MissingFile
+from storage.errors import CorruptLog
 from storage.files import FileSystem
-from storage.key_sidecar import KeySidecar
-from storage.key_sidecar_writer import KeySidecarWriter
 from storage.manifest import SegmentRow
-from storage.paths import KEYS, LOG, OFFSET_INDEX, TIME_INDEX, join, segment_file
+from storage.paths import LOG, OFFSET_INDEX, TIME_INDEX, join, segment_file
 
 TAKEN_KINDS = (LOG, OFFSET_INDEX, TIME_INDEX)
 
@@ -29,15 +28,11 @@ def take_segment(
     row: SegmentRow,
     directory: str,
     version: int,
-    hash_key: bytes,
-    *,
-    takes_keys: bool,
 ) -> CleanedSegment:
     """Move the files of the segment that `row` names from `folder` into a log's directory.
 
     Args:
         version: the log's, never used before.
-        takes_keys: whether its key sidecar comes with it, if there is a sound one.
 
     Raises:
         CorruptLog: what has the name is no file of its own; nothing was taken.
@@ -47,8 +42,6 @@ def take_segment(
     try:
         for kind in TAKEN_KINDS:
             _take(fs, _staged(folder, row, kind), taken.staged_path(kind))
-        if takes_keys:
-            _copy_keys(fs, _staged(folder, row, KEYS), row, taken, hash_key)
     except BaseException:
         discard_staged(fs, directory, row.base_offset, version)
         raise
@@ -64,30 +57,6 @@ def _take(fs: FileSystem, source: str, target: str) -> None:
         file.sync()
     finally:
         file.close()
-
-
-def _copy_keys(
-    fs: FileSystem, path: str, row: SegmentRow, taken: CleanedSegment, hash_key: bytes
-) -> None:
-    """Write the sidecar anew under the segment's new version; without one it is made when needed."""
-    try:
-        sidecar = KeySidecar.open(fs, path, row, hash_key)
-        writer = KeySidecarWriter(
-            fs,
-            taken.staged_path(KEYS),
-            base_offset=row.base_offset,
-            file_version=taken.row.file_version,
-            hash_key=hash_key,
-        )
-        try:
-            for block in sidecar.blocks():
-                writer.append(block.data)
-            writer.finish(row.size, sidecar.totals)
-        except BaseException:
-            writer.discard()
-            raise
-    except (MissingFile, DamagedSidecar, ValueError):
-        return
 
 
 def _staged(folder: str, row: SegmentRow, kind: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from cleaner.mark import Marked
 from cleaner.meter import CleaningAborted
 from cleaner.remote_commit import ResultRefused
 from cleaner.remote_pass import LeaseGone
@@ -47,7 +49,7 @@ class Scene:
         return (
             self.log.records(),
             self.log.log.clean_offset,
-            [name for name in self.log.files() if name != "manifest"],
+            [name for name in self.log.files() if name != "manifest" and KEYS not in name],
         )
 
     def refuses(self, result: RemoteResult, match: str) -> None:
@@ -159,16 +161,39 @@ def test_an_output_that_is_gone_or_damaged_is_refused(
     scene.refuses(scene.result, says)
 
 
-def test_an_output_without_a_sound_sidecar_is_taken_without_it() -> None:
+def test_a_mark_that_is_wrong_takes_no_last_value() -> None:
+    """Account, digest and rows agree then: the executor believes its marks."""
     scene = Scene()
-    scene.log.fs.unlink(output_path(scene.remote, scene.result.groups[0], KEYS))
-    scene.log.fs.overwrite(output_path(scene.remote, scene.result.groups[1], KEYS), 60, b"\xff")
+    lost = [
+        Executor(scene.log.fs, scene.remote, mark=partial(mark_wrongly, number=number)).run()
+        for number in range(4)
+    ]
 
-    scene.log.commit(scene.plan, scene.result)
+    for result in lost:
+        scene.refuses(result, "keyed records of the part of the keys that was looked at must be")
 
-    assert scene.log.log.clean_offset == 16
-    kept = [name for name in scene.log.files() if name.endswith(KEYS)]
-    assert len(kept) == len(scene.log.log.segments) - 3
+
+def mark_wrongly(marked: list[Marked], number: int) -> None:
+    """Mark every record of a segment, as if later ones had their keys."""
+    marked[number].marks[:] = b"\xff" * len(marked[number].marks)
+    marked[number].superseded = 4
+
+
+def test_a_segment_that_was_forgotten_is_noticed() -> None:
+    scene = Scene()
+
+    scene.refuses(
+        replace(scene.result, groups=scene.result.groups[1:]),
+        "2 records are superseded in a segment that is left as it is",
+    )
+
+
+def test_an_end_that_the_transactions_do_not_allow_is_noticed() -> None:
+    scene = Scene()
+
+    scene.refuses(
+        replace(scene.result, end_offset=15), "it ends at offset 15, by its transactions it must at"
+    )
 
 
 def test_a_log_that_was_truncated_takes_no_result() -> None:
@@ -199,7 +224,7 @@ def test_a_result_is_committed_once() -> None:
     scene.log.commit(scene.plan, scene.result)
     after = scene.state()
 
-    with pytest.raises(ResultRefused):
+    with pytest.raises(SwapRefused):
         scene.log.commit(scene.plan, scene.result)
 
     assert scene.state() == after

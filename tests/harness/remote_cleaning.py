@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from cleaner.cleaning_plan import CleaningPlan
+from cleaner.mark import Marked
 from cleaner.remote_commit import commit
 from cleaner.remote_pass import RemotePass, SegmentKeys, is_one_task, remote_plan, result_of
 from cleaner.remote_plan import (
@@ -40,11 +41,14 @@ class Executor:
         *,
         settings: CleanerSettings | None = None,
         attempts: int = 1,
+        mark: Callable[[list[Marked]], None] = lambda _: None,
     ) -> None:
+        """`mark` changes the marks before anything is made of them."""
         self._fs = fs
         self._plan = RemotePlan.from_json(plan.to_json())
         self._settings = settings
         self._attempts = attempts
+        self._mark = mark
         assert self._plan == plan
 
     def run(self) -> RemoteResult:
@@ -54,6 +58,7 @@ class Executor:
             ]
             section = driver.section(keys)
             marked = self._task(lambda task: task.mark(keys, task.section(keys)))
+            self._mark(marked)
             if is_one_task(keys):
                 results = self._task(
                     lambda task: [

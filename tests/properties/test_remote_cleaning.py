@@ -8,7 +8,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.harness.compacted_log import CONFIG, CompactedLog
+from cleaner.settings import CleanerSettings
+from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.remote_cleaning import RemotelyCleaned
 from tests.harness.sidecar_mode import SidecarMode
 from tests.properties import test_cleaning_model as plain
@@ -27,7 +28,7 @@ MODES = st.sampled_from(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(plain.STEPS, max_size=25), SEGMENT_BYTES, MODES)
 def test_a_log_that_others_clean_is_left_as_its_broker_leaves_it(
     steps: Sequence[plain.Step], segment_bytes: int, sidecars: SidecarMode
@@ -42,18 +43,19 @@ def test_a_log_that_others_clean_is_left_as_its_broker_leaves_it(
         check_same(local.log, other.log)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(transactional.STEPS, min_size=12, max_size=50),
     st.sampled_from([300, 1 << 20]),
     MODES,
+    st.sampled_from((SETTINGS, transactional.SMALL_MAP)),
 )
 def test_a_log_with_transactions_that_others_clean_is_left_as_its_broker_leaves_it(
-    steps: list[object], segment_bytes: int, sidecars: SidecarMode
+    steps: list[object], segment_bytes: int, sidecars: SidecarMode, cleaner: CleanerSettings
 ) -> None:
     config = replace(CONFIG, segment_bytes=segment_bytes)
     local = transactional.History(CompactedLog())
-    other = transactional.History(CleanedTwice(config, sidecars=sidecars))
+    other = transactional.History(CleanedTwice(config, cleaner, sidecars=sidecars))
 
     for step in [
         *steps,
