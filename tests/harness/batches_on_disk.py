@@ -6,8 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from protocol.record_batch import BatchHeader, Record
-from tests.harness.compacted_log import headers_in
-from tests.harness.log_builder import records_in
+from tests.harness.log_builder import headers_in, records_in
 
 Batch = tuple[BatchHeader, tuple[Record, ...]]
 
