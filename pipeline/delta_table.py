@@ -46,7 +46,8 @@ class DeltaTable:
         self._held: Cut | None = None
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """In SQL."""
         return f"delta.`{self._path.replace('`', '``')}`"
 
     def held(self) -> Cut | None:
@@ -78,7 +79,7 @@ class DeltaTable:
         """One commit: rows that are newer replace, insert, or delete. Raises TableRefused."""
         refuse_other_columns(self.read().schema, rows.drop(TOMBSTONE).schema)
         columns = rows.drop(TOMBSTONE).columns
-        statement = merge_statement(self._name, self._layout.key_column, columns)
+        statement = merge_statement(self.name, self._layout.key_column, columns)
         rows.createOrReplaceTempView(BATCH)
         with self._committing(rows.sparkSession, cut):
             rows.sparkSession.sql(statement)
@@ -121,7 +122,7 @@ class DeltaTable:
         """The newest commits, the newest first; none where there is no table."""
         limit = "" if commits is None else f" LIMIT {commits}"
         try:
-            found = self._session.sql(f"DESCRIBE HISTORY {self._name}{limit}")
+            found = self._session.sql(f"DESCRIBE HISTORY {self.name}{limit}")
             wanted = found.select("version", "operation", "operationParameters", "userMetadata")
             return list(wanted.collect())
         except AnalysisException as error:
