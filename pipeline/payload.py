@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from pipeline.cut import TableRefused
 from pipeline.job import cause
@@ -115,7 +115,7 @@ def read_schema(text: str) -> StructType:
     try:
         if text.lstrip().startswith("{"):
             return StructType.fromJson(json.loads(text))
-        schema = _parse_datatype_string(text)
+        schema = DataType.fromDDL(text)
     except (ParseException, ValueError, KeyError, TypeError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise TableRefused(f"--value-schema cannot be read: {reason}") from error

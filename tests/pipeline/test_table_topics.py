@@ -47,6 +47,11 @@ def produce(broker: BrokerProcess, topic: str, pairs: Pairs) -> None:
     ConfluentClient().produce(broker.bootstrap_servers, {topic: "zstd"}, list(pairs))
 
 
+def delete_topic(broker: BrokerProcess, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result(20)
+
+
 def values(table: ParquetTable) -> dict[tuple[str, bytes], bytes]:
     return {(r["_topic"], bytes(r["key"])): bytes(r["value"]) for r in table.read().collect()}
 
@@ -113,8 +118,7 @@ def test_a_topic_that_is_not_there_or_was_made_anew_is_one_sentence(
     create_topic(broker.bootstrap_servers, "again", partitions=1, config=COMPACT)
     follow(session, topics, table, Payload(), Pace())
     assert values(table) == {}
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    admin.delete_topics(["again"])["again"].result(20)
+    delete_topic(broker, "again")
     create_topic(broker.bootstrap_servers, "again", partitions=1, config=COMPACT)
     with pytest.raises(TableRefused, match="again was deleted and created again"):
         follow(session, topics, table, Payload(), Pace())
