@@ -1,5 +1,10 @@
-"""Where Spark finds the source by itself: it looks for `DefaultSource` in modules named pyspark_*."""
+"""Where Spark finds the source by itself: it looks for `DefaultSource` in modules named pyspark_*.
 
-from pipeline.segment_source import SegmentSource as DefaultSource
+Every session of an environment imports it, also those that never read segment files: where something is
+missing that the source needs, Spark finds none, and nothing else fails.
+"""
 
-__all__ = ["DefaultSource"]
+import contextlib
+
+with contextlib.suppress(ImportError):
+    from pipeline.segment_source import SegmentSource as DefaultSource  # noqa: F401

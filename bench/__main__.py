@@ -42,6 +42,12 @@ def _distributed_figures(pairs: int) -> list[Figure]:
     return distributed_figures(pairs)
 
 
+def _segment_source_figures(pairs: int) -> list[Figure]:
+    from bench.segment_source import segment_source_figures
+
+    return segment_source_figures(pairs)
+
+
 RESULTS = Path(__file__).parent / "results"
 PAIRS = int(os.environ.get("KOMPAKT_BENCH_PAIRS", "5"))
 GROUPS: dict[str, Callable[[int], list[Figure]]] = {
@@ -61,6 +67,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
     "aborted": aborted_figures,
+    "segment_source": _segment_source_figures,
     "distributed": _distributed_figures,
 }
 
