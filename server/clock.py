@@ -1,4 +1,4 @@
-"""The broker's one clock; tests bring their own."""
+"""The broker's one clock, and one on it that does not step; tests bring their own."""
 
 from __future__ import annotations
 
@@ -26,3 +26,16 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.monotonic()
+
+
+class SteadyClock:
+    """ms since 1970 as a clock told them once, and from then on it does not step when it is set."""
+
+    __slots__ = ("_clock", "_step_ms")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._step_ms = clock.now_ms() - round(clock.monotonic() * 1000)
+
+    def now_ms(self) -> int:
+        return self._step_ms + round(self._clock.monotonic() * 1000)

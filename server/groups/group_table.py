@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from protocol.consumer_group_records import group_of
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupMetadataValue
-from server.clock import Clock
+from server.clock import Clock, SteadyClock
 from server.coordinator_topic import CoordinatorTopic
 from server.groups.committed_offsets import CommittedOffsets
 from server.groups.consumer_group import ConsumerSettings
@@ -28,14 +28,13 @@ class GroupTable:
     """The groups by their ids. Lives on the event loop."""
 
     __slots__ = (
-        "_clock",
         "_entries",
-        "_step_ms",
         "_topic",
         "_topics",
         "_waiting",
         "consumer_settings",
         "loads",
+        "now_ms",
         "settings",
     )
 
@@ -53,17 +52,13 @@ class GroupTable:
         self._topics = topics
         self.settings = settings
         self.consumer_settings = consumer_settings
-        self._clock = clock
-        self._step_ms = clock.now_ms() - round(clock.monotonic() * 1000)
+        self.now_ms = SteadyClock(clock).now_ms
+        """The time of groups."""
         # State
         self._entries: dict[str, GroupEntry] = {}
         self._waiting: dict[tuple[int, int], set[str]] = {}
         """Groups that wait for a transaction to end, by partition and producer."""
         self.loads = PartitionLoads(topic.partitions_count, _log)
-
-    def now_ms(self) -> int:
-        """The time of groups: ms since 1970, but it does not step when somebody sets the clock."""
-        return self._step_ms + round(self._clock.monotonic() * 1000)
 
     # Loading.
 

@@ -30,6 +30,7 @@ from server.group_commit import GroupCommit
 from server.producer import Producer
 from server.topics import Topics
 from server.transaction_config import TransactionConfig
+from server.transactions.expiry import Expiry
 from server.transactions.markers import Marker, Markers, TransactionEnded
 from server.transactions.metadata import (
     NO_PRODUCER_ID,
@@ -49,9 +50,6 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 0.1
 """How long a transaction that begins waits for the one before; Kafka's
 add.partitions.to.txn.retry.backoff.max.ms."""
-
-IDS_AT_ONCE = 100
-"""So many are looked at before the loop may do something else."""
 
 
 class ProducerIdSource(Protocol):
@@ -77,12 +75,12 @@ class TransactionCoordinator:
 
     __slots__ = (
         "_deadlines",
-        "_expiring",
         "_is_stopping",
         "_marking",
         "_producer_ids",
         "_settings",
         "_under_way",
+        "expiry",
         "markers",
         "table",
         "topic",
@@ -103,29 +101,34 @@ class TransactionCoordinator:
         self._producer_ids = producer_ids
         self._settings = settings
         self._deadlines = Deadlines(table.now_ms, self._time_is_up)
+        self.expiry = Expiry(
+            table,
+            self._carry_out,
+            retention_ms=settings.id_expiration_ms,
+            interval_ms=settings.expiration_interval_ms,
+        )
         # State
         self._under_way: set[asyncio.Task[Any]] = set()
         """Steps that are being written."""
         self._marking: set[asyncio.Task[Any]] = set()
         """Transactions whose markers are being written."""
-        self._expiring: asyncio.Task[None] | None = None
         self._is_stopping = False
 
     def start(self) -> None:
         """Begin to read the transactions back, and to carry on what is decided."""
         self.table.start(on_loaded=self._settled)
-        self._expiring = asyncio.create_task(self._expire_for_ever())
+        self.expiry.start()
 
     async def stop(self) -> None:
         """Let what is being written become durable; markers go on with the next start."""
         self._is_stopping = True
         await self.table.loads.stop()
         self._deadlines.stop()
-        ending = [*self._marking] if self._expiring is None else [*self._marking, self._expiring]
-        for task in ending:
+        await self.expiry.stop()
+        for task in self._marking:
             task.cancel()
-        if ending or self._under_way:
-            await asyncio.wait([*ending, *self._under_way])
+        if ending := self._marking | self._under_way:
+            await asyncio.wait(ending)
 
     # Asked for by clients.
 
@@ -374,24 +377,6 @@ class TransactionCoordinator:
             self._carry_out(entry, outcome)
         elif entry.transaction.pending is None:
             self._deadlines.set(transactional_id, entry.transaction.metadata.deadline_ms)
-
-    async def _expire_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._settings.expiration_interval_ms / 1000)
-            try:
-                await self.expire()
-            except Exception:  # noqa: BLE001 - a mistake in one round must not end them all
-                _log.exception("transactional ids could not be looked at")
-
-    async def expire(self) -> None:
-        """Forget ids that nobody has used for `transactional.id.expiration.ms`."""
-        for number, entry in enumerate(self.table.entries(), 1):
-            outcome = entry.transaction.expire(
-                retention_ms=self._settings.id_expiration_ms, now_ms=self.table.now_ms()
-            )
-            await self._carry_out(entry, outcome)
-            if not number % IDS_AT_ONCE:
-                await asyncio.sleep(0)
 
 
 def transactions_of(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from protocol.error_codes import ErrorCode
-from server.clock import Clock
+from server.clock import Clock, SteadyClock
 from server.coordinator_topic import CoordinatorTopic
 from server.partition_loads import PartitionLoads
 from server.transactions.loading import load_partition
@@ -47,20 +47,16 @@ class TransactionEntry:
 class TransactionTable:
     """The transactional ids. Lives on the event loop."""
 
-    __slots__ = ("_clock", "_entries", "_step_ms", "_topic", "loads")
+    __slots__ = ("_entries", "_topic", "loads", "now_ms")
 
     def __init__(self, topic: CoordinatorTopic, clock: Clock) -> None:
         # Constant after construction
         self._topic = topic
-        self._clock = clock
-        self._step_ms = clock.now_ms() - round(clock.monotonic() * 1000)
+        self.now_ms = SteadyClock(clock).now_ms
+        """The time of transactions."""
         # State
         self._entries: dict[str, TransactionEntry] = {}
         self.loads = PartitionLoads(topic.partitions_count, _log)
-
-    def now_ms(self) -> int:
-        """ms since 1970, but it does not step when somebody sets the clock."""
-        return self._step_ms + round(self._clock.monotonic() * 1000)
 
     def start(self, *, on_loaded: Callable[[TransactionEntry], None]) -> None:
         """Begin to read what was written before."""

@@ -148,7 +148,7 @@ async def test_an_id_that_nobody_uses_is_forgotten_for_good(tmp_path: Path) -> N
         transactions = served.broker.transactions
         await init(transactions)
         await asyncio.sleep(0.005)
-        await transactions.expire()
+        await transactions.expiry.expire()
         assert transactions.transactions() == []
 
     async with serving_broker(tmp_path, **PROPERTIES) as served:
