@@ -27,6 +27,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
+from pipeline.audit_span import Span
 from pipeline.record_hashes import CONTENT, ROW, digest_of_limbs, hashed, limb_sums
 
 
@@ -40,14 +41,6 @@ class Kind(enum.StrEnum):
     LOST = "lost"
     REVIVED = "revived"
     EARLY = "tombstone gone early"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Span:
-    """The offsets of one partition that are compared."""
-
-    start: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +65,8 @@ class Table:
     keys: int = 0
     """With a value."""
     digest: int = 0
+    goes_on: bool = False
+    """It has records beyond what is compared: its digest may lack what these supersede."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +77,6 @@ class PartitionAudit:
     span: Span
     original: Table
     cleaned: Table
-    cleaned_goes_on: bool
-    """The cleaned log has records beyond the span: its digest may lack what these supersede."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,16 +112,15 @@ def audit(
             delete.retention.ms.
         differences_max: so many are listed, in the order of their offsets; all are counted.
     """
-    bounds = F.broadcast(spans_frame(session, spans))
-    before = hashed(original).join(bounds, "partition").where("start <= offset AND offset < end")
-    after = hashed(cleaned).join(bounds, "partition").where("start <= offset")
-    with_later = after.withColumn("is_later", F.col("offset") >= F.col("end"))
-    kept = [frame.persist(StorageLevel.MEMORY_AND_DISK) for frame in (before, with_later)]
+    records, sides = compared(session, original, cleaned, spans)
+    kept = [frame.persist(StorageLevel.MEMORY_AND_DISK) for frame in (*records, *sides)]
     try:
-        found = differences(kept[0], kept[1], horizon_ms).persist(StorageLevel.MEMORY_AND_DISK)
-        kept.append(found)
+        wrong = wrong_records(*records).persist(StorageLevel.MEMORY_AND_DISK)
+        keys = wrong_keys(*sides, wrong, horizon_ms)
+        found = wrong.unionByName(keys).persist(StorageLevel.MEMORY_AND_DISK)
+        kept += [wrong, found]
         return Audit(
-            partitions=partition_audits(kept[0], kept[1], spans),
+            partitions=partition_audits(*sides, spans),
             counts=counted(found),
             differences=listed(found, differences_max),
         )
@@ -137,16 +129,20 @@ def audit(
             frame.unpersist()
 
 
+def compared(
+    session: SparkSession, original: DataFrame, cleaned: DataFrame, spans: Mapping[int, Span]
+) -> tuple[tuple[DataFrame, DataFrame], tuple[DataFrame, DataFrame]]:
+    """The records of both logs within the spans, as hashes, and the last ones of their keys."""
+    bounds = F.broadcast(spans_frame(session, spans))
+    before = hashed(original).join(bounds, "partition").where("start <= offset AND offset < end")
+    after = hashed(cleaned).join(bounds, "partition").where("start <= offset")
+    within = after.where("offset < end")
+    return (before, within), (last_records(before), last_records(after))
+
+
 def spans_frame(session: SparkSession, spans: Mapping[int, Span]) -> DataFrame:
     rows = [(partition, span.start, span.end) for partition, span in spans.items()]
     return session.createDataFrame(rows, "partition INT, start BIGINT, end BIGINT")
-
-
-def differences(original: DataFrame, cleaned: DataFrame, horizon_ms: int) -> DataFrame:
-    """All of them: kind, partition, key, original_offset, cleaned_offset."""
-    compared = cleaned.where(~F.col("is_later"))
-    wrong = wrong_records(original, compared)
-    return wrong.unionByName(wrong_keys(original, cleaned, wrong, horizon_ms))
 
 
 def wrong_records(original: DataFrame, cleaned: DataFrame) -> DataFrame:
@@ -188,25 +184,20 @@ def wrong_keys(
 ) -> DataFrame:
     """Keys whose last record is not there. Where a wrong record stands in its place, that is told."""
     by_key = ["partition", "key"]
-    later = cleaned.where("is_later").select(*by_key).distinct()
-    told = wrong.select("partition", F.col("cleaned_offset"))
-    last = last_records(original).select(
+    last = original.where("offset IS NOT NULL").select(
         *by_key,
         F.col("offset").alias("original_offset"),
         "is_tombstone",
         F.unix_millis("timestamp").alias("timestamp_ms"),
     )
-    left = last_records(cleaned.where(~F.col("is_later"))).select(
-        *by_key, F.col("offset").alias("cleaned_offset")
+    left = cleaned.select(*by_key, F.col("offset").alias("cleaned_offset"), "goes_on")
+    told = wrong.select("partition", "cleaned_offset").distinct()
+    pairs = last.join(left, by_key, "left").where(~F.coalesce("goes_on", F.lit(False)))
+    return (
+        pairs.join(told, ["partition", "cleaned_offset"], "left_anti")
+        .select(kind_of_key(horizon_ms).alias("kind"), *by_key, "original_offset", "cleaned_offset")
+        .where("kind IS NOT NULL")
     )
-    pairs = (
-        last.join(later, by_key, "left_anti")
-        .join(left, by_key, "left")
-        .join(told.distinct(), ["partition", "cleaned_offset"], "left_anti")
-    )
-    return pairs.select(
-        kind_of_key(horizon_ms).alias("kind"), *by_key, "original_offset", "cleaned_offset"
-    ).where("kind IS NOT NULL")
 
 
 def kind_of_key(horizon_ms: int) -> Column:
@@ -221,42 +212,53 @@ def kind_of_key(horizon_ms: int) -> Column:
 
 
 def last_records(records: DataFrame) -> DataFrame:
-    """The last record of each key of each partition, tombstones included."""
+    """The last record of each key within its span, tombstones included; with the number of its records
+    there, and whether it has later ones (then it may have none there)."""
+    is_within = F.col("offset") < F.col("end")
     fields = F.struct("offset", "timestamp", "is_tombstone", *ROW)
-    last = F.max(fields).alias("last")
-    return records.groupBy("partition", "key").agg(last).select("partition", "key", "last.*")
+    grouped = records.groupBy("partition", "key").agg(
+        F.max(F.when(is_within, fields)).alias("last"),
+        F.count_if(is_within).alias("records"),
+        F.bool_or(~is_within).alias("goes_on"),
+    )
+    return grouped.select("partition", "key", "records", "goes_on", "last.*")
 
 
 def partition_audits(
     original: DataFrame, cleaned: DataFrame, spans: Mapping[int, Span]
 ) -> tuple[PartitionAudit, ...]:
-    before, after = tables(original), tables(cleaned.where(~F.col("is_later")))
-    going_on = cleaned.where("is_later").select("partition").distinct().collect()
-    beyond = {row["partition"] for row in going_on}
+    before, after = tables(original), tables(cleaned)
     return tuple(
         PartitionAudit(
             partition=partition,
             span=span,
             original=before.get(partition, Table()),
             cleaned=after.get(partition, Table()),
-            cleaned_goes_on=partition in beyond,
         )
         for partition, span in sorted(spans.items())
     )
 
 
-def tables(records: DataFrame) -> dict[int, Table]:
-    """What the records of each partition come to."""
-    counts = records.groupBy("partition").agg(F.count("*").alias("records"))
-    values = last_records(records).where(~F.col("is_tombstone"))
-    sums = values.groupBy("partition").agg(F.count("*").alias("keys"), *limb_sums())
-    rows = counts.join(sums, "partition", "left").collect()
-    return {row["partition"]: table_of(row) for row in rows}
+def tables(last: DataFrame) -> dict[int, Table]:
+    """What the last records of each partition come to."""
+    has_value = ~F.col("is_tombstone")
+    rows = last.groupBy("partition").agg(
+        F.sum("records").alias("records"),
+        F.count_if(has_value).alias("keys"),
+        F.bool_or("goes_on").alias("goes_on"),
+        *limb_sums(has_value),
+    )
+    return {row["partition"]: table_of(row) for row in rows.collect()}
 
 
 def table_of(row: Any) -> Table:
     limbs = [row[f"limb_{number}"] for number in range(4)]
-    return Table(records=row["records"], keys=row["keys"] or 0, digest=digest_of_limbs(limbs))
+    return Table(
+        records=row["records"],
+        keys=row["keys"],
+        digest=digest_of_limbs(limbs),
+        goes_on=row["goes_on"],
+    )
 
 
 def counted(found: DataFrame) -> dict[Kind, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import typer
 
-from pipeline import clean_command, jars_command, table_command
+from pipeline import audit_command, clean_command, jars_command, table_command
 
 app = typer.Typer(
     name="pipeline",
@@ -16,6 +16,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+app.command(name="audit")(audit_command.audit)
 app.command(name="clean")(clean_command.clean)
 app.command(name="jars")(jars_command.fetch_jars)
 app.add_typer(table_command.app)

@@ -98,15 +98,15 @@ def headers_column(array: pa.Array) -> HeadersColumn:
     )
 
 
-def limb_sums() -> list[Column]:
-    """Aggregates that `digest_of_limbs` makes a digest of, highest first."""
+def limb_sums(counts: Column) -> list[Column]:
+    """Aggregates over the rows that count; `digest_of_limbs` makes a digest of them."""
     mask = F.lit((1 << LIMB_BITS) - 1)
     limbs = [
         limb
         for half in ROW
         for limb in (F.shiftrightunsigned(F.col(half), LIMB_BITS), F.col(half).bitwiseAND(mask))
     ]
-    return [F.sum(limb).alias(f"limb_{number}") for number, limb in enumerate(limbs)]
+    return [F.sum(F.when(counts, limb)).alias(f"limb_{at}") for at, limb in enumerate(limbs)]
 
 
 def digest_of_limbs(limbs: Sequence[int | None]) -> int:

@@ -117,7 +117,8 @@ CASES = {
 @pytest.fixture(scope="module")
 def audits(session: SparkSession) -> Audit:
     """One audit of all cases, a partition each."""
-    from pipeline.audit import Span, audit
+    from pipeline.audit import audit
+    from pipeline.audit_span import Span
 
     cases = list(CASES.values())
     return audit(
@@ -167,23 +168,17 @@ def test_both_sides_have_the_digest_of_their_last_values(audits: Audit, name: st
         assert side.digest == table_digest(within)
         assert side.keys == live_keys(within)
         assert side.records == sum(record.key is not None for record in within)
-    assert found.cleaned_goes_on == any(record.offset >= case.end for record in case.cleaned)
-    if not case.told and not found.cleaned_goes_on:
+    assert found.cleaned.goes_on == any(record.offset >= case.end for record in case.cleaned)
+    if not case.told and not found.cleaned.goes_on:
         assert found.original.digest == found.cleaned.digest
 
 
 def test_all_are_counted_and_the_first_are_listed(session: SparkSession) -> None:
-    from pipeline.audit import Kind, Span, audit
+    from pipeline.audit import Kind, counted, listed
 
-    found = audit(
-        session,
-        frame(session, [ORIGINAL]),
-        frame(session, [[]]),
-        {0: Span(start=0, end=END)},
-        horizon_ms=NOW_MS - RETENTION_MS,
-        differences_max=2,
-    )
+    rows = [(kind.value, 0, b"k", 9 - at, None) for at, kind in enumerate(Kind)]
+    schema = "kind STRING, partition INT, key BINARY, original_offset BIGINT, cleaned_offset BIGINT"
+    found = session.createDataFrame([*rows, rows[0]], schema)
 
-    assert found.counts == {Kind.LOST: 5}
-    assert [each.original_offset for each in found.differences] == [2, 4]
-    assert not found.is_same
+    assert counted(found) == dict.fromkeys(Kind, 1) | {Kind.CHANGED: 2}
+    assert [each.original_offset for each in listed(found, 2)] == [3, 4]
