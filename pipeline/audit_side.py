@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from storage.log_on_disk import LogOnDisk, look_at_log
-
 from pipeline.audit_span import Span
 from pipeline.cut import TableRefused
 from pipeline.kafka_source import KafkaSource
@@ -24,6 +22,7 @@ from server.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from server.compact_client import POLL_SECONDS, CompactionClient, Json, connected
 from storage.errors import StorageError
 from storage.local_files import ReadOnlyFileSystem
+from storage.log_on_disk import LogOnDisk, look_at_log
 from storage.verify import find_logs
 
 if TYPE_CHECKING:

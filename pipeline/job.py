@@ -16,6 +16,7 @@ from server.command_end import EXIT_FAILED, CommandFailed, end
 SPARK = ("pyspark", "pyarrow")
 """The modules of the extra `spark`."""
 
+TRACEBACK = "Traceback (most recent call last):\n"
 RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.*?)(?: SQLSTATE: \w+)?$")
 """A sentence of our own (`raise_error`), as Spark passes it on."""
 
@@ -69,8 +70,19 @@ def is_of_spark(error: Exception) -> bool:
 
 def cause(error: Exception) -> str:
     """The last line of the chain of causes: what Kafka's client said, without Spark's stack."""
+    worker = str(error).rpartition(TRACEBACK)[2]
+    if worker != str(error):
+        return raised_in(worker)
     lines = [line.strip() for line in str(error).splitlines()]
     causes = [line.partition("Caused by: ")[2] for line in lines if line.startswith("Caused by: ")]
     said = causes[-1] if causes else next((line for line in lines if line), type(error).__name__)
     raised = RAISED.search(said)
     return raised[1] if raised else said.removeprefix("org.apache.kafka.common.errors.")
+
+
+def raised_in(traceback: str) -> str:
+    """What a worker's Python raised, from the lines behind its head: its sentence, without frames."""
+    told = traceback.partition("\n\n")[0].splitlines()
+    ends = [line for line in told if line and not line[0].isspace()]
+    kind, _, sentence = (ends[0] if ends else "").partition(": ")
+    return sentence or kind or "a worker failed"

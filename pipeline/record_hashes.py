@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from cleaner.row_hashes import BytesColumn, HeadersColumn, hash_rows
+from pipeline.superseded import map_in_arrow
 
 CONTENT = ("content_high", "content_low")
 """The hash of a record without its offset"""
@@ -36,7 +37,7 @@ def hashed(records: DataFrame) -> DataFrame:
     if HEADERS in records.columns:
         columns.append(HEADERS)
     keyed = records.where(F.col("key").isNotNull()).select(*columns)
-    return keyed.mapInArrow(hash_batches, SCHEMA)
+    return map_in_arrow(keyed, hash_batches, SCHEMA)
 
 
 def hash_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

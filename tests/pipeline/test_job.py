@@ -34,6 +34,22 @@ def test_what_spark_says_is_told_without_its_stack(capsys: pytest.CaptureFixture
     )
 
 
+def test_what_a_worker_raised_is_told_without_its_frames(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    errors = pytest.importorskip("pyspark.errors")
+    stack = (
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "x.py", line 1, in read\n    raise\n'
+        "storage.errors.CorruptLog: 0.log is corrupt at byte 7: its CRC differs\n\n\tat java.lang"
+    )
+
+    assert ended(capsys, errors.PySparkException(stack)) == (
+        1,
+        "kompakt: 0.log is corrupt at byte 7: its CRC differs\n",
+    )
+
+
 def test_a_mistake_of_ours_keeps_its_stack() -> None:
     with pytest.raises(ZeroDivisionError):
         job.run_job(lambda: 1 // 0, needs=())

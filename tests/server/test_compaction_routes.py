@@ -300,3 +300,25 @@ async def test_a_topic_that_is_not_compacted_has_a_digest(broker: SteeredBroker)
     job = await broker.finished(await broker.post("/topics/plain/digest"))
 
     assert job["partitions"][0]["digest"]["keys"] == 1
+
+
+async def test_a_digest_that_a_budget_holds_is_seen_running_and_can_be_stopped(
+    tmp_path: Path,
+) -> None:
+    slow = {"log_cleaner_io_max_bytes_per_second": "1", "log_cleaner_latency_guard_enable": "false"}
+    async with steered_broker(tmp_path, **slow) as broker:
+        await broker.served.create("orders", cleanup_policy="compact")
+        await broker.produce_dirty("orders")
+        job = await broker.post("/topics/orders/digest")
+
+        status = await broker.get()
+        while not status["running"]:
+            status = await broker.get()
+        (running,) = status["running"]
+        assert (running["topic"], running["task"]) == ("orders", "digest")
+        await broker.ask("DELETE", f"/jobs/{job['id']}")
+
+        (part,) = (await broker.finished(job))["partitions"]
+        assert (part["state"], part["error"]) == ("stopped", "it was cancelled")
+        assert part["digest"] is None
+        assert (await broker.get())["quarantined"] == []
