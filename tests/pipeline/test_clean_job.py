@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -13,12 +12,13 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.harness.batches_on_disk import batches_on_disk
 from tests.harness.broker_process import BrokerProcess
-from tests.harness.clients import create_topic, deliver_all
+from tests.harness.clients import create_topic
+from tests.harness.dirty_topics import CODECS, MINE, REMOTE, fill, fill_with_transactions
 from tests.harness.typed_commands import TypedCommands
 
 pytest.importorskip("pyspark")
@@ -27,73 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-REMOTE = {"log.cleaner.remote.enable": "true"}
-KEYS = 60
-MINE = {
-    "cleanup.policy": "compact",
-    "min.cleanable.dirty.ratio": "1.0",
-    "internal.segment.bytes": "65536",
-    "compaction.idle.roll.ms": "3600000",
-}
-"""A topic that the broker does not clean unasked."""
-
-
-def fill(broker: BrokerProcess, topic: str, random: Random, *, codecs: Sequence[str]) -> None:
-    """Records of few keys, a tenth of them tombstones, in each codec."""
-    for codec in codecs:
-        producer = Producer(
-            {
-                "bootstrap.servers": broker.bootstrap_servers,
-                "compression.type": codec,
-                "linger.ms": 20,
-                "batch.num.messages": 50,
-            }
-        )
-        deliver_all(producer, topic, [pair(random) for _ in range(600)])
-
-
-def fill_with_transactions(broker: BrokerProcess, topic: str, random: Random) -> None:
-    """Two producers by turns, a third of whose transactions are aborted."""
-    producers = [
-        Producer(
-            {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": f"{topic}-{number}"}
-        )
-        for number in range(2)
-    ]
-    for producer in producers:
-        producer.init_transactions(20)
-    for number in range(20):
-        producer = producers[number % 2]
-        producer.begin_transaction()
-        deliver_all(producer, topic, [pair(random) for _ in range(60)])
-        if number % 3 == 0:
-            producer.abort_transaction(20)
-        else:
-            producer.commit_transaction(20)
-    until_decided(broker, topic)
-
-
-def until_decided(broker: BrokerProcess, topic: str) -> None:
-    """Until the last transaction's markers are there, which follow its answer."""
-    settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "ends"}
-    stable, all_of_it = (
-        Consumer({**settings, "isolation.level": level})
-        for level in ("read_committed", "read_uncommitted")
-    )
-    for number in range(2):
-        part = TopicPartition(topic, number)
-        _, end = all_of_it.get_watermark_offsets(part, timeout=20)
-        while stable.get_watermark_offsets(part, timeout=20)[1] < end:
-            time.sleep(0.01)
-    stable.close()
-    all_of_it.close()
-
-
-def pair(random: Random) -> tuple[bytes, bytes | None]:
-    key = b"%d" % random.randrange(KEYS)
-    return key, None if random.random() < 0.1 else random.randbytes(20) + bytes(80)
 
 
 def cleaned(
