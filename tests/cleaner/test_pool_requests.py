@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from cleaner.meter import CleaningAborted
 from cleaner.paused import NOTHING_PAUSED, CleaningPaused, Paused
+from cleaner.pool import CleanerPool
 from cleaner.pool_status import Task
 from cleaner.progress import Phase
 from cleaner.report import PassReport
@@ -193,16 +195,12 @@ async def test_a_rehearsal_of_a_damaged_log_says_so_and_no_more(house: House) ->
 
 
 async def test_requests_wait_for_a_thread_and_plan_when_they_have_one(house: House) -> None:
-    first, second = house.dirty_log("first"), house.dirty_log("second")
     pool = house.pool(SLOW)
-    started: list[RunningPass] = []
-    requests = [
-        asyncio.create_task(pool.clean_now(log, on_start=started.append)) for log in (first, second)
-    ]
-    await until(lambda: bool(started))
+    logs = [house.dirty_log("first"), house.dirty_log("second")]
+    started, requests = await two_requests(pool, logs)
     await asyncio.sleep(0.05)
     assert len(started) == 1
-    house.append(second, (b"a", b"3"))
+    house.append(logs[1], (b"a", b"3"))
     pool.configure(SETTINGS)
 
     reports = await asyncio.gather(*requests)
@@ -212,15 +210,21 @@ async def test_requests_wait_for_a_thread_and_plan_when_they_have_one(house: Hou
 
 
 async def test_a_request_that_waits_when_the_pool_stops_is_told(house: House) -> None:
-    first, second = house.dirty_log("first"), house.dirty_log("second")
     pool = house.pool(SLOW)
-    started: list[RunningPass] = []
-    requests = [
-        asyncio.create_task(pool.clean_now(log, on_start=started.append)) for log in (first, second)
-    ]
-    await until(lambda: bool(started))
+    logs = [house.dirty_log("first"), house.dirty_log("second")]
+    _, requests = await two_requests(pool, logs)
     await pool.stop()
 
     ends = await asyncio.gather(*requests, return_exceptions=True)
 
     assert [type(end) for end in ends] == [CleaningAborted, CleaningAborted]
+
+
+async def two_requests(
+    pool: CleanerPool, logs: Sequence[PartitionLog]
+) -> tuple[list[RunningPass], list[asyncio.Task[PassReport]]]:
+    """Requests for logs, of which one is begun, and the passes that have begun."""
+    started: list[RunningPass] = []
+    requests = [asyncio.create_task(pool.clean_now(log, on_start=started.append)) for log in logs]
+    await until(lambda: bool(started))
+    return started, requests

@@ -22,6 +22,7 @@ from server.groups.events import Beat, Join, Leave, Sync
 from server.groups.member import MemberProtocol
 from server.groups.mixed_group import MixedGroup
 from server.groups.outcome import Beaten, Joined, Left, Outcome, Synced, Value
+from tests.harness.group_time import pass_time
 
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 20_000
@@ -324,15 +325,7 @@ class ConsumerWorld:
         self.notes += outcome.notes
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let time pass; the group is told of it when it wants to be, and not otherwise."""
-        end_ms = self.now_ms + duration_ms
-        steps = 0
-        while self.deadline_ms is not None and self.deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, self.deadline_ms)
-            self.owed(self.group.expire(self.now_ms))
-            steps += 1
-            assert steps < 1_000, "time stands still"
-        self.now_ms = end_ms
+        pass_time(self, duration_ms)
 
     def restart(self) -> None:
         """The broker dies, and comes back with what it has written."""

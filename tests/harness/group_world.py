@@ -11,6 +11,7 @@ from server.groups.group import Group, GroupSettings, GroupState
 from server.groups.member import MemberProtocol
 from server.groups.outcome import Beaten, Joined, Left, Outcome, Synced
 from server.groups.stored_group import restored
+from tests.harness.group_time import pass_time
 
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 30_000
@@ -198,15 +199,7 @@ class GroupWorld:
         assert answer.assignment in [bytes(each.assignment) for each in self.stored.members]  # type: ignore[arg-type]
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let time pass; the group is told of it when it wants to be, and not otherwise."""
-        end_ms = self.now_ms + duration_ms
-        steps = 0
-        while self.deadline_ms is not None and self.deadline_ms <= end_ms:
-            self.now_ms = max(self.now_ms, self.deadline_ms)
-            self.owed(self.group.expire(self.now_ms))
-            steps += 1
-            assert steps < 1_000, "time stands still"
-        self.now_ms = end_ms
+        pass_time(self, duration_ms)
 
     def restart(self) -> None:
         """The broker dies, and comes back with what it has written."""

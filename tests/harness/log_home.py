@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import Record
@@ -102,23 +103,35 @@ class LogHome:
 def read_all(log: PartitionLog, *, max_bytes: int = 300) -> list[Record]:
     """Every record from the log start to the high watermark, as a client would fetch them."""
     records: list[Record] = []
+    for answer in answers(log, Isolation.READ_UNCOMMITTED, max_bytes=max_bytes):
+        found = records_in(answer.data)
+        assert found, "an answer of empty batches only makes clients spin"
+        records += [record for record in found if record.offset >= answer.offset]
+    return records
+
+
+class Answer(NamedTuple):
+    """What one read gives."""
+
+    offset: int
+    """That was asked for; the first batch may begin before it."""
+    data: bytes
+    """Whole batches."""
+    aborted: Sequence[tuple[int, int]]
+    """Producer and first offset of transactions."""
+
+
+def answers(log: PartitionLog, isolation: Isolation, *, max_bytes: int) -> Iterator[Answer]:
+    """Read from the log start to the end of what an isolation is given, as a client does."""
     offset = log.log_start_offset
     while True:
-        result = log.read(
-            offset,
-            max_bytes=max_bytes,
-            whole_first_batch=True,
-            isolation=Isolation.READ_UNCOMMITTED,
-        )
+        result = log.read(offset, max_bytes=max_bytes, whole_first_batch=True, isolation=isolation)
         assert not isinstance(result, ErrorCode), (result, offset)
         if not result.regions:
-            return records
+            return
         data = b"".join(region.read_bytes() for region in result.regions)
-        for region in result.regions:
-            region.release()
-        found = records_in(data)
-        assert found, "an answer of empty batches only makes clients spin"
-        records += [record for record in found if record.offset >= offset]
+        result.release()
+        yield Answer(offset, data, result.aborted)
         # As clients do, because the last records of a batch may have been cleaned away.
         next_offset = end_of(data)
         assert next_offset > offset, "an answer that does not go on"

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from protocol.control_record import ControlType
-from protocol.error_codes import ErrorCode
 from protocol.record_batch import read_header, read_marker
 from storage.log import PartitionLog
 from storage.reader import Isolation
 from tests.harness.log_builder import records_in
+from tests.harness.log_home import Answer, answers
 
 
 @dataclass(slots=True)
@@ -107,26 +107,13 @@ class TransactionModel:
 
 def committed_offsets(log: PartitionLog, *, max_bytes: int = 300) -> list[int]:
     """The offsets of the records that a consumer with isolation.level=read_committed gives out."""
-    offsets: list[int] = []
-    offset = log.log_start_offset
-    while True:
-        result = log.read(
-            offset,
-            max_bytes=max_bytes,
-            whole_first_batch=True,
-            isolation=Isolation.READ_COMMITTED,
-        )
-        assert not isinstance(result, ErrorCode), (result, offset)
-        if not result.regions:
-            return offsets
-        data = b"".join(region.read_bytes() for region in result.regions)
-        result.release()
-        found, offset = _given_out(data, list(result.aborted), offset)
-        offsets += found
+    read = answers(log, Isolation.READ_COMMITTED, max_bytes=max_bytes)
+    return [offset for answer in read for offset in _given_out(answer)]
 
 
-def _given_out(data: bytes, aborted: list[tuple[int, int]], offset: int) -> tuple[list[int], int]:
-    """As the Java client does (`CompletedFetch`): what one answer gives, and where to go on."""
+def _given_out(answer: Answer) -> list[int]:
+    """What the Java client gives of one answer (`CompletedFetch`)."""
+    data, aborted = answer.data, answer.aborted
     skipped: set[int] = set()
     offsets: list[int] = []
     position = 0
@@ -141,6 +128,5 @@ def _given_out(data: bytes, aborted: list[tuple[int, int]], offset: int) -> tupl
             if marker is not None and marker.type is ControlType.ABORT:
                 skipped.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in skipped):
-            offsets += [each.offset for each in records_in(batch) if each.offset >= offset]
-        offset = header.next_offset
-    return offsets, offset
+            offsets += [each.offset for each in records_in(batch) if each.offset >= answer.offset]
+    return offsets
