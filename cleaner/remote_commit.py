@@ -1,7 +1,7 @@
 """Commit what an executor answered: check -> index -> take -> verify -> swap, in a broker's thread.
 
     check    the result against the plan: its groups are neighbours of the plan, its rows cover them
-    index    every source has its key sidecar: only what has none is read
+    index    every source has its key sidecar, its own or the one that the executor made of it
     take     every output out of the lease's folder into the log's directory; nothing lists it yet
     verify   each output read again by the second reader: rows, account, digest; and its keys, by which
              nothing is gone but what the broker itself knows to be superseded (`remote_check.py`)
@@ -32,8 +32,10 @@ from cleaner.settings import CleanerSettings
 from cleaner.verify_pass import PassVerifier, VerificationFailed
 from protocol.errors import CorruptBatch, DecompressionTooLarge
 from storage.cleaned_segment import CleanedSegment, discard_staged
+from storage.cleaning_view import CleanableSegment
 from storage.errors import (
     CorruptLog,
+    DamagedSidecar,
     DiskError,
     NoSpace,
     SegmentRemoved,
@@ -43,7 +45,7 @@ from storage.errors import (
 )
 from storage.log import PartitionLog
 from storage.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
-from storage.paths import join
+from storage.paths import KEYS, join, segment_file
 
 
 class ResultRefused(Exception):
@@ -77,8 +79,24 @@ def commit(
         _gone_is_refused(),
         SegmentIndex(plan.view.hash_key, settings, meter, is_thorough=True) as index,
     ):
-        segments = index.of(plan.segments_from(plan.view.log_start_offset))
-        return _commit(log, plan, folder, result, settings, segments, meter, monotonic, started)
+        covered = plan.segments_from(plan.view.log_start_offset)
+        _take_keys(covered, folder, result, plan.view.hash_key)
+        segments = index.of(covered)
+        report = _commit(log, plan, folder, result, settings, segments, meter, monotonic)
+    return replace(report, sidecars_built=index.built, seconds=monotonic() - started)
+
+
+def _take_keys(
+    segments: Sequence[CleanableSegment], folder: str, result: RemoteResult, hash_key: bytes
+) -> None:
+    """Take the sidecars that were made of segments without one; what is not sound is made anew."""
+    made = {each.row: each.attempt for each in result.keys}
+    for segment in segments:
+        attempt = made.get(segment.row)
+        if attempt is not None and segment.key_sidecar(hash_key) is None:
+            name = segment_file(segment.row.base_offset, segment.row.file_version, KEYS)
+            with suppress(DamagedSidecar, DiskError):
+                segment.take_key_sidecar(join(join(folder, attempt), name), hash_key)
 
 
 @contextmanager
@@ -99,7 +117,6 @@ def _commit(
     segments: Sequence[IndexedSegment],
     meter: PassMeter,
     monotonic: Callable[[], float],
-    started: float,
 ) -> PassReport:
     check = KeyCheck(plan, segments, settings, meter=meter, choose=secrets.randbelow)
     _expect(
@@ -119,7 +136,9 @@ def _commit(
     except BaseException:
         taken.discard()
         raise
-    return _report(plan, result, meter, verifier, seconds=monotonic() - started)
+    return replace(
+        _report(plan, result, meter, verifier), keys_mapped=check.keys, parts=check.parts
+    )
 
 
 class _Taken:
@@ -279,8 +298,6 @@ def _report(
     result: RemoteResult,
     meter: PassMeter,
     verifier: PassVerifier,
-    *,
-    seconds: float,
 ) -> PassReport:
     verdicts: Counter[Verdict] = Counter(dict.fromkeys(Verdict, 0))
     for group in result.groups:
@@ -309,7 +326,6 @@ def _report(
         segments_after=len(outputs),
         segments_untouched=len(untouched),
         dirty_ratio=plan.dirty_ratio,
-        seconds=seconds,
         throttled_seconds=meter.throttled_seconds,
         is_verified=True,
         verify_seconds=verifier.seconds,

@@ -40,7 +40,7 @@ from cleaner.mark import DirtySection, KeyParts, Marked, dirty_section, mark_win
 from cleaner.meter import PassMeter
 from cleaner.pick import Reason
 from cleaner.probe import SilentProbe
-from cleaner.remote_plan import GroupResult, RemotePlan, RemoteResult
+from cleaner.remote_plan import GroupResult, MadeKeys, RemotePlan, RemoteResult
 from cleaner.remote_segment import RemoteSegment, sealed_segment
 from cleaner.report import GroupReport
 from cleaner.rewrite import Rewriting, group_bounds, leave_no_gap, work_of
@@ -385,14 +385,22 @@ def is_one_task(keys: Sequence[SegmentKeys]) -> bool:
 
 
 def result_of(
-    plan: RemotePlan, end_offset: int, groups: Sequence[GroupResult | None]
+    plan: RemotePlan,
+    end_offset: int,
+    groups: Sequence[GroupResult | None],
+    keys: Sequence[SegmentKeys] = (),
 ) -> RemoteResult:
-    """What goes to the broker: the groups in offset order, without those that changed nothing. Pure."""
+    """What goes to the broker: the groups in offset order, without those that changed nothing. Pure.
+
+    Args:
+        keys: all segments'; what was made of them the broker takes.
+    """
     there = [group for group in groups if group is not None]
     return RemoteResult(
         lease=plan.lease,
         end_offset=end_offset,
         groups=tuple(sorted(there, key=lambda group: group.sources[0].base_offset)),
+        keys=tuple(MadeKeys(attempt=each.made_by, row=each.row) for each in keys if each.made_by),
     )
 
 

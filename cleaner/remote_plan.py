@@ -134,6 +134,16 @@ class GroupResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MadeKeys:
+    """A key sidecar that an executor has made of a segment that had none."""
+
+    attempt: str
+    """Whose folder has it."""
+    row: SegmentRow
+    """The segment, of the plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteResult:
     """What became of a plan."""
 
@@ -142,6 +152,8 @@ class RemoteResult:
     """Where the pass ended: below the plan's end where a transaction is not decided."""
     groups: tuple[GroupResult, ...]
     """In offset order; what is in none stays as it is."""
+    keys: tuple[MadeKeys, ...] = ()
+    """The broker takes them, so that it need not read these segments."""
 
     def to_json(self) -> str:
         """The result as text; `from_json` is its inverse."""
@@ -152,6 +164,7 @@ class RemoteResult:
                 "lease": self.lease,
                 "end_offset": self.end_offset,
                 "groups": groups,
+                "keys": [dataclasses.asdict(each) for each in self.keys],
             }
         )
 
@@ -231,7 +244,10 @@ _read_group = value_of(
         "account": _read_account,
     },
 )
-_read_result = value_of(RemoteResult, {"lease": _id, "groups": several(_read_group)})
+_read_keys = value_of(MadeKeys, {"attempt": _id, "row": _read_row})
+_read_result = value_of(
+    RemoteResult, {"lease": _id, "groups": several(_read_group), "keys": several(_read_keys)}
+)
 _read_plan = value_of(
     RemotePlan,
     {

@@ -69,7 +69,7 @@ class LogPass:
     @property
     def result(self) -> RemoteResult:
         """What goes to the broker."""
-        return result_of(self.plan, self.end_offset, self.groups)
+        return result_of(self.plan, self.end_offset, self.groups, self.keys)
 
     def take(self, outcome: Outcome[T]) -> T | None:
         """A task's value; what it has cost and why it failed is taken down."""

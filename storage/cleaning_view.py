@@ -90,6 +90,24 @@ class CleanableSegment:
             files.unpin()
             raise
 
+    def take_key_sidecar(self, path: str, hash_key: bytes) -> None:
+        """Take over the sidecar of this segment that another process has made, on the same disk.
+
+        Raises:
+            SegmentRemoved: the log was truncated or deleted since: abort the pass.
+            DamagedSidecar: it is none of this segment, or no file of its own.
+            DiskError: it is not there, or cannot be had.
+        """
+        files, fs = self.segment.files, self.segment.fs
+        files.pin()
+        try:
+            KeySidecar.open(fs, path, self.row, hash_key)
+            if not fs.is_plain_file(path):
+                raise DamagedSidecar(path, "it is not a file of its own")
+            fs.rename(path, files.path(KEYS))
+        finally:
+            files.unpin()
+
     def drop_key_sidecar(self) -> None:
         """Remove the segment's key sidecar, if there is one."""
         unlink_if_there(self.segment.fs, self.segment.path(KEYS))

@@ -17,8 +17,9 @@ from cleaner.remote_plan import GroupResult, RemotePlan, RemoteResult
 from cleaner.retain import Verdict
 from storage.errors import SwapRefused
 from storage.local_files import LocalFileSystem
-from storage.paths import KEYS
+from storage.paths import KEYS, segment_file
 from tests.harness.compacted_log import CONFIG, identity
+from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.remote_cleaning import (
     Executor,
     RemotelyCleaned,
@@ -159,6 +160,30 @@ def test_an_output_that_is_gone_or_damaged_is_refused(
     damage(scene, output_path(scene.remote, scene.result.groups[number]))
 
     scene.refuses(scene.result, says)
+
+
+@pytest.mark.parametrize(
+    ("befalls", "built"),
+    [
+        (lambda fs, path: None, 0),
+        (lambda fs, path: fs.unlink(path), 1),
+        (lambda fs, path: fs.overwrite(path, 60, b"\xff\xff"), 1),
+        (lambda fs, path: fs.write_bytes(path, b"KKEY"), 1),
+    ],
+)
+def test_sidecars_that_an_executor_made_are_taken_if_they_are_sound(
+    befalls: Callable[[MemoryFileSystem, str], None], built: int
+) -> None:
+    scene = Scene()
+    made = scene.result.keys
+    assert [each.row for each in made] == list(scene.plan.view.sealed_rows)
+    name = segment_file(made[1].row.base_offset, made[1].row.file_version, KEYS)
+    befalls(scene.log.fs, f"{scene.remote.folder}/{made[1].attempt}/{name}")
+
+    report = scene.log.commit(scene.plan, scene.result)
+
+    assert report.sidecars_built == built
+    assert not lies_in(scene.log.fs, identity())
 
 
 def test_a_mark_that_is_wrong_takes_no_last_value() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cleaner.remote_plan import (
     GroupResult,
+    MadeKeys,
     RemotePlan,
     RemoteResult,
     group_from_json,
@@ -58,7 +59,13 @@ GROUPS = builds(
     outputs=st.lists(ROWS, min_size=1, max_size=2).map(tuple),
     account=ACCOUNTS,
 )
-RESULTS = builds(RemoteResult, lease=HEX, groups=st.lists(GROUPS, max_size=2).map(tuple))
+MADE = builds(MadeKeys, attempt=HEX, row=ROWS)
+RESULTS = builds(
+    RemoteResult,
+    lease=HEX,
+    groups=st.lists(GROUPS, max_size=2).map(tuple),
+    keys=st.lists(MADE, max_size=2).map(tuple),
+)
 
 
 @given(PLANS)

@@ -62,4 +62,4 @@ def execute(plan: RemotePlan) -> RemoteResult:
                 for group in executor.groups(found)
                 if (result := executor.recopy_group(keys[group], marked[group], section))
             ]
-    return result_of(plan, section.end_offset, results)
+    return result_of(plan, section.end_offset, results, keys)

@@ -76,7 +76,7 @@ class Executor:
                     for group in driver.groups(found)
                 ]
         groups = [group_from_json(each) for each in results if each is not None]
-        result = result_of(self._plan, section.end_offset, groups)
+        result = result_of(self._plan, section.end_offset, groups, keys)
         assert RemoteResult.from_json(result.to_json()) == result
         return result
 
