@@ -32,6 +32,13 @@ from storage.log import PartitionLog
 _log = logging.getLogger("server.cleaning_leases")
 
 
+LOOK_SECONDS = 1.0
+"""How soon it is noticed that nothing can come of a lease any more: a topic that is deleted and made
+again has the same name, and its log must not wait for others."""
+
+CHANGED = "the log was truncated, deleted or reconfigured"
+
+
 class LeaseRefused(Exception):
     """There is no such lease, or it is being committed already. A sentence for who asked."""
 
@@ -46,8 +53,10 @@ class Lease:
     """Keeps the pool's passes off."""
     remote: RemotePlan
     """What the other process was told."""
+    ends_at: float = 0.0
+    """When, by the loop's time, unless it is renewed before."""
     timer: asyncio.TimerHandle | None = None
-    """Ends it, unless it is renewed before."""
+    """Of the next look at it."""
     is_committing: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -109,6 +118,8 @@ class CleaningLeases:
             await self._end(lease)
             raise
         if lease.ended.is_set():
+            # Its end may have come before its folder.
+            await self._remove(lease)
             raise CleaningAborted(running.stopped_because or "it has ended")
         self._wind(lease)
         _log.info("%s: lease %s has begun", log.topic_partition, lease.id)
@@ -121,8 +132,8 @@ class CleaningLeases:
             LeaseRefused: there is none, or its log has changed so that nothing can come of it.
         """
         lease = self._of(log, lease_id)
-        if log.generation != lease.plan.view.generation:
-            self._begin_to_end(lease, "the log was truncated, deleted or reconfigured")
+        if _has_changed(lease):
+            self._begin_to_end(lease, CHANGED)
             raise LeaseRefused(f"lease {lease_id} has ended: the log has changed")
         self._wind(lease)
 
@@ -170,9 +181,20 @@ class CleaningLeases:
 
     def _wind(self, lease: Lease) -> None:
         self._stop_timer(lease)
-        lease.timer = asyncio.get_running_loop().call_later(
-            self.seconds, self._begin_to_end, lease, f"it was not renewed for {self.seconds:g} s"
-        )
+        loop = asyncio.get_running_loop()
+        lease.ends_at = loop.time() + self.seconds
+        lease.timer = loop.call_later(min(self.seconds, LOOK_SECONDS), self._look_at, lease)
+
+    def _look_at(self, lease: Lease) -> None:
+        """End it if its time is over, or its log has changed; else look again soon."""
+        loop = asyncio.get_running_loop()
+        left = lease.ends_at - loop.time()
+        if _has_changed(lease):
+            self._begin_to_end(lease, CHANGED)
+        elif left <= 0:
+            self._begin_to_end(lease, f"it was not renewed for {self.seconds:g} s")
+        else:
+            lease.timer = loop.call_later(min(left, LOOK_SECONDS), self._look_at, lease)
 
     def _stop_timer(self, lease: Lease) -> None:
         if lease.timer is not None:
@@ -198,11 +220,18 @@ class CleaningLeases:
         self._tell_count(len(self._leases))
         lease.ended.set()
         self._pool.end_lease(lease.running)
+        await self._remove(lease)
+
+    async def _remove(self, lease: Lease) -> None:
         try:
             await asyncio.to_thread(self._fs.remove_tree, lease.remote.folder)
         except StorageError as error:
             # An executor that has not noticed may be writing there.
             _log.warning("what is left of lease %s goes at the next start: %s", lease.id, error)
+
+
+def _has_changed(lease: Lease) -> bool:
+    return lease.log.generation != lease.plan.view.generation
 
 
 def _told(plan: CleaningPlan, log: PartitionLog, decompressed_bytes_max: int) -> RemotePlan:

@@ -69,10 +69,12 @@ async def test_while_a_log_is_taken_nobody_else_cleans_it_and_everybody_is_told(
 
     assert [(each["topic"], each["task"]) for each in status["running"]] == [("orders", "lease")]
     assert "another process, which has a lease" in told["partitions"][0]["text"]
+    assert broker.served.broker.cleaner_counts.leases == 1
     assert again == (409, {"error": "orders-0 is taken: lease runs over it"})
     assert not now["is_over"]
     assert await client.ask("DELETE", f"/{lease}") == (200, {"lease": lease, "is_over": True})
     assert (await broker.finished(now))["is_done"]
+    assert broker.served.broker.cleaner_counts.leases == 0
 
 
 async def test_a_lease_that_is_not_renewed_ends_and_its_folder_goes(tmp_path: Path) -> None:
@@ -144,6 +146,20 @@ async def test_a_log_that_changed_under_a_lease_takes_no_result(
         {"error": f"lease {lease} has ended: the log has changed"},
     )
     await until_no_folder(tmp_path)
+
+
+async def test_a_log_that_changed_is_given_back_before_its_lease_is_over(
+    broker: SteeredBroker, client: LeaseClient, tmp_path: Path
+) -> None:
+    await client.begin()
+
+    topics = broker.served.broker.topics
+    orders = topics.get("orders")
+    assert orders is not None
+    await topics.delete(orders)
+
+    await until_no_folder(tmp_path)
+    assert (await broker.get())["running"] == []
 
 
 async def test_a_result_that_is_none_of_the_plan_leaves_the_log_as_it_was_and_says_why(
