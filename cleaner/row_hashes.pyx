@@ -40,11 +40,11 @@ cdef class BytesColumn:
     def __cinit__(self, *, int64_t start, int64_t count, validity, ends not None, data not None):
         self.ends = ends
         self.data = data
-        if start < 0 or count < 0 or self.ends.shape[0] // 8 <= start + count:
+        if start < 0 or count < 0 or self.ends.shape[0] // 8 - 1 - start < count:
             raise ValueError(f"{self.ends.shape[0]} bytes of ends are too few")
         if validity is not None:
             self.validity = validity
-            if self.validity.shape[0] * 8 < start + count:
+            if self.validity.shape[0] * 8 - start < count:
                 raise ValueError(f"{self.validity.shape[0]} bytes of validity are too few")
             self.cells.validity = bytes_of(self.validity)
         self.cells.ends = bytes_of(self.ends)

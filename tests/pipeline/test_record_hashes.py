@@ -94,6 +94,8 @@ def test_buffers_that_lie_are_refused() -> None:
 
     with pytest.raises(ValueError, match="bytes of ends are too few"):
         BytesColumn(start=1, count=1, validity=None, ends=bytes(16), data=b"")
+    with pytest.raises(ValueError, match="bytes of ends are too few"):
+        BytesColumn(start=2**63 - 1, count=1, validity=None, ends=bytes(16), data=b"")
     with pytest.raises(ValueError, match="bytes of validity are too few"):
         BytesColumn(start=0, count=9, validity=b"\xff", ends=bytes(80), data=b"")
     for ends in ((0, 4), (2, 1), (-1, 2)):

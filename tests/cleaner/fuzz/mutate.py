@@ -9,7 +9,7 @@ A run damages one batch in one of three ways and gives it to the indexer, the fi
     bytes     anything, the CRC left as it was
 
 It also damages the block of a sound batch, in its counts, rows and entries, and gives that to all that
-read one: the walk, the map, the marks, the survey, the filter and its skipping.
+read one: the walk, the map, the marks, the survey, the filter and its skipping, the table digest.
 
 Only the errors that the contracts name may come back, and what the filter writes the reader must
 find as the filter has told. Prints the counts as JSON.
@@ -36,6 +36,7 @@ from cleaner.kernel import (
     BatchFilter,
     BatchSurvey,
     KeyIndexer,
+    LogSum,
     OffsetMap,
     Transactions,
     map_keys,
@@ -274,6 +275,23 @@ def walked(source: random.Random, batch: LogBatch) -> Transactions:
     return transactions
 
 
+def run_sum(source: random.Random, data: bytes, batch: LogBatch) -> None:
+    """A damaged batch with the block that it had when it was sound, or a damaged one."""
+    block = sound_block(encode(batch), batch.base_offset)
+    if source.random() < 0.5:
+        block = damaged_block(source, encode(batch), batch)
+    log_sum = LogSum(
+        HASH_KEY,
+        start_offset=source.choice((0, 9)),
+        end_offset=source.choice((9, 2**62)),
+        decompressed_bytes_max=INFLATED_BYTES_MAX,
+        transactions=source.choice((None, walked(source, batch))),
+    )
+    log_sum.start_source(batch.base_offset, exact(source.randbytes(len(block) // 24 // 8 + 1)))
+    log_sum.feed(exact(data), exact(len(data).to_bytes(4) + block[4:]))
+    assert 0 <= log_sum.keys <= MAX_ENTRIES
+
+
 def filter_with(source: random.Random, data: bytes, batch: LogBatch, block: bytes) -> None:
     batch_filter = BatchFilter(
         HASH_KEY,
@@ -344,6 +362,7 @@ RUNS: tuple[tuple[str, Callable[[random.Random, bytes, LogBatch], None]], ...] =
     ("entries", run_entries),
     ("filter by block", run_filter_with_a_damaged_block),
     ("reader", run_reader),
+    ("sum", run_sum),
 )
 
 
