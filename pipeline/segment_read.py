@@ -26,7 +26,8 @@ from storage.sealed_index import SealedIndex
 
 CHUNK_BYTES = 1 << 20
 """It stays in the processor's cache between the read and the checksum."""
-ROWS_TARGET = 1 << 16
+ROWS_TARGET = 1 << 14
+"""Small enough that the memory of one batch serves for the next: fresh pages cost more than the work."""
 LOOKS_MAX = 16
 """How often the manifest is asked again without a record read in between."""
 
