@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 settings.register_profile("ci", deadline=None, print_blob=True)
 settings.register_profile(
@@ -20,7 +22,9 @@ settings.register_profile(
 settings.load_profile("soak" if os.environ.get("KOMPAKT_SOAK") else "ci")
 
 TESTS = Path(__file__).parent
+PIPELINE = "tests/pipeline/"
 LONG_FILES = [
+    "pipeline",
     "crash/test_transaction_histories.py",
     "conformance/test_groups.py",
     "crash/test_seeded_bugs.py",
@@ -29,22 +33,35 @@ LONG_FILES = [
     "crash/test_storage_crash_states.py",
     "conformance/test_spark.py",
     "conformance/test_million_records.py",
-    "pipeline/test_table_job.py",
     "cleaner/test_races.py",
     "properties/test_codec_oracles.py",
     "conformance/test_produce_consume_commands.py",
-    "pipeline/test_read_committed.py",
     "conformance/test_connect.py",
     "crash/test_cleaning_soak.py",
 ]
-"""Those that take half a minute or more, the longest first: begun last, each would keep one process
-busy when the others have nothing left."""
+"""Those that take half a minute or more, and the folder whose files are as one, the longest first: begun
+last, each would keep one process busy when the others have nothing left."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the long files first; the others keep their order."""
     ranks = {TESTS / name: rank for rank, name in enumerate(LONG_FILES)}
-    items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+    last = len(ranks)
+    items.sort(key=lambda item: ranks.get(item.path, ranks.get(item.path.parent, last)))
+
+
+class FilesSharedOut(LoadFileScheduling):  # type: ignore[misc]
+    """A process at a time runs a file. The files of `pipeline` go to the same one: they share a session
+    of Spark, and every further JVM would cost all of them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope: str = super()._split_scope(nodeid)
+        return PIPELINE if scope.startswith(PIPELINE) else scope
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesSharedOut:
+    return FilesSharedOut(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
