@@ -137,7 +137,7 @@ def fed(columns: RecordColumns, data: bytes, chunk_bytes: int) -> list[dict[str,
     return rows + rows_of(columns)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     written(),
     st.integers(1, 400),
