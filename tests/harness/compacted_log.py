@@ -310,3 +310,12 @@ class CompactedLog:
 
     def files(self) -> Sequence[str]:
         return self.fs.list(DIRECTORY)
+
+
+def superseded_log() -> CompactedLog:
+    """Three sealed segments with five offsets; only offsets 2, 3 and 4 hold last values."""
+    log = CompactedLog()
+    log.append_segment((b"a", b"1"), (b"b", b"1"))
+    log.append_segment((b"a", b"2"), (b"b", b"2"))
+    log.append_segment((b"c", b"1"))
+    return log

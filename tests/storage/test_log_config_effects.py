@@ -38,7 +38,7 @@ SHOWN_ELSEWHERE = {
     "min.compaction.lag.bytes": "tests/cleaner/test_pick.py",
     "compaction.idle.roll.ms": "tests/cleaner/test_pick.py",
     "max.compaction.lag.ms": "tests/cleaner/test_pick.py",
-    "delete.retention.ms": "tests/cleaner/test_clean.py",
+    "delete.retention.ms": "tests/cleaner/test_clean_tombstones.py",
     "compaction.unkeyed.records": "tests/cleaner/test_clean.py",
     "retention.ms": "tests/storage/test_retention.py",
     "retention.bytes": "tests/storage/test_retention.py",
