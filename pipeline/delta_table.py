@@ -56,12 +56,13 @@ class DeltaTable:
         Raises:
             TableRefused: it is another one's, or its log no longer says which offsets it holds.
         """
-        if self._held is None and self._history(1):
-            self._held = self._read_held()
+        if self._held is None:
+            recent = self._history(RECENT_COMMITS)
+            self._held = self._said_by(recent) if recent else None
         return self._held
 
     def columns(self) -> StructType | None:
-        return self.read().schema if self._history(1) else None
+        return None if self.held() is None else self.read().schema
 
     def read(self) -> DataFrame:
         return self._session.read.format("delta").load(self._path)
@@ -108,9 +109,9 @@ class DeltaTable:
             session.conf.unset(SKIP_EMPTY)
         self._held = cut
 
-    def _read_held(self) -> Cut:
-        """From the newest commits; from all that the log has kept, where these do not say it."""
-        cut = cut_of(self._history(RECENT_COMMITS)) or cut_of(self._history(None))
+    def _said_by(self, recent: Sequence[Row]) -> Cut:
+        """By the newest commits, or by all that the log has kept where these do not say it."""
+        cut = cut_of(recent) or cut_of(self._history(None))
         if cut is None:
             raise TableRefused(
                 f"{self._path} is a Delta table whose log does not say which offsets it holds: it "

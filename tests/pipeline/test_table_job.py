@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from pipeline.payload_options import Payload
+from pipeline.payload_options import OnUnparsable, Payload, ValueFormat
 from tests.pipeline.table_model import (
     NOTHING,
     Record,
@@ -65,6 +65,30 @@ def test_tombstones_delete_and_neither_replays_nor_batches_out_of_order_revive(
     held = opened().held()
     assert held is not None
     assert held.offsets == {"orders": {0: 5, 1: 5}}
+
+
+def test_a_table_may_be_partitioned_by_a_column_of_the_values(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    from pipeline.parquet_table import ParquetTable
+    from pipeline.table import Layout
+    from pipeline.table_job import bring_in
+
+    payload = Payload(value_format=ValueFormat.JSON, on_unparsable=OnUnparsable.KEEP)
+    layout = Layout(partition_by=["day"], write_options={"compression": "zstd"})
+    table = ParquetTable(session, str(tmp_path / "table"), layout)
+    first = [record(0, 0, b"k", b'{"day": "01", "n": 1}'), record(0, 1, b"j", b'{"day": "02"}')]
+    second = [record(0, 2, b"k", b'{"day": "02", "n": 2}'), record(0, 3, b"i", b"none")]
+    for batch in (first, second):
+        bring_in(frame(session, batch), table, payload, NOTHING)
+
+    rows = table.read().select("key", "day", "n", "_unparsed").orderBy("key").collect()
+    assert [tuple(row) for row in rows] == [
+        (b"i", None, None, b"none"),
+        (b"j", "02", None, None),
+        (b"k", "02", 2, None),
+    ]
+    assert list((table.current / "day=02").glob("*.zstd.parquet"))
 
 
 class Killed(Exception):
