@@ -27,8 +27,8 @@ from cleaner.clean import clean
 from cleaner.cleaning_plan import CleaningPlan, plan_pass
 from cleaner.pick import assess
 from cleaner.remote_commit import commit
-from cleaner.remote_pass import remote_plan
 from cleaner.settings import CleanerSettings
+from cleaner.travelling_plan import remote_plan
 from pipeline.distributed_cleaning import execute
 from pipeline.spark import start_session
 from protocol.record_batch import Codec

@@ -32,32 +32,29 @@ from itertools import count
 from types import TracebackType
 from typing import Self
 
-from cleaner.cleaning_plan import CleaningPlan
 from cleaner.group import Findings, group_segments
 from cleaner.index import IndexedSegment, SegmentIndex
 from cleaner.kernel import OffsetMap
 from cleaner.mark import DirtySection, KeyParts, Marked, dirty_section, mark_window
 from cleaner.meter import PassMeter
-from cleaner.pick import Reason
 from cleaner.probe import SilentProbe
+from cleaner.remote_log import RemoteLog
 from cleaner.remote_plan import GroupResult, MadeKeys, RemotePlan, RemoteResult
-from cleaner.remote_segment import RemoteSegment, sealed_segment
+from cleaner.remote_segment import RemoteSegment
 from cleaner.report import GroupReport
 from cleaner.rewrite import Rewriting, group_bounds, leave_no_gap, work_of
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
+from cleaner.travelling_plan import arrived_plan
 from cleaner.verify_pass import PassVerifier
-from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
-from storage.cleaning_view import CleaningView, empty_row
+from storage.cleaned_segment import CleanedSegmentWriter
 from storage.errors import DamagedSidecar
 from storage.files import FileSystem
 from storage.key_sidecar import KeyBlock, hash_key_check
 from storage.key_totals import KeyTotals
 from storage.local_files import LocalFileSystem, ReadOnlyFileSystem
-from storage.log_config import LogConfig
 from storage.manifest import SegmentRow
 from storage.paths import HASH_KEY, join
-from storage.topic_partition import TopicPartition
 
 EMPTY_ROW_KIND = 5
 TRANSACTIONAL_FLAG = 1
@@ -125,7 +122,7 @@ class RemotePass:
         self._meter = meter or _free_meter()
         self._monotonic = monotonic
         self._hash_key = _hash_key(self._fs, plan)
-        self._plan = _cleaning_plan(plan, fs or ReadOnlyFileSystem(), self._hash_key)
+        self._plan = arrived_plan(plan, fs or ReadOnlyFileSystem(), self._hash_key)
         self._segments = self._plan.segments_from(plan.log_start_offset)
         # State.
         self._versions = count(1)
@@ -247,9 +244,9 @@ class RemotePass:
 
     def findings(self, keys: SegmentKeys, its: Marked, section: DirtySection) -> Findings:
         """What decides whether a segment is rewritten; only where groups are tasks of their own."""
-        return self._rewriting(section, RemoteLog(self), sees_all=False).findings(
-            self.opened(keys), its
-        )
+        return self._rewriting(
+            section, RemoteLog(self.plan, self.new_cleaned_segment), sees_all=False
+        ).findings(self.opened(keys), its)
 
     def groups(self, found: Sequence[Findings]) -> tuple[slice, ...]:
         """The groups to rewrite, of all segments' findings; what is in none stays as it is."""
@@ -276,7 +273,7 @@ class RemotePass:
             CorruptBatch, DecompressionTooLarge, StorageError: see `clean`.
         """
         assert not is_one_task(keys), "groups of a log with transactions depend on each other"
-        log = RemoteLog(self)
+        log = RemoteLog(self.plan, self.new_cleaned_segment)
         rewriting = self._rewriting(section, log, sees_all=False)
         group = [(self.opened(each), its) for each, its in zip(keys, marked, strict=True)]
         self._make_folder()
@@ -288,7 +285,7 @@ class RemotePass:
         self, keys: Sequence[SegmentKeys], marked: Sequence[Marked], section: DirtySection
     ) -> tuple[GroupResult, ...]:
         """Group, write and verify a whole log with its transactions. Raises as `recopy_group`."""
-        log = RemoteLog(self)
+        log = RemoteLog(self.plan, self.new_cleaned_segment)
         below = [
             (self.opened(each), its)
             for each, its in zip(keys, marked, strict=True)
@@ -336,43 +333,6 @@ class RemotePass:
     def _remote(self, number: int, keys_folder: str | None) -> RemoteSegment:
         sealed = self._segments[number]
         return RemoteSegment(sealed.row, sealed.segment, keys_folder, self._fs)
-
-
-class RemoteLog:
-    """The log as a rewriting takes it: outputs go to an attempt's folder, swaps are written down."""
-
-    __slots__ = ("_executor", "swapped")
-
-    def __init__(self, executor: RemotePass) -> None:
-        # Constant after construction.
-        self._executor = executor
-        # State.
-        self.swapped: set[int] = set()
-        """The base offsets of the groups whose swaps it took."""
-
-    @property
-    def generation(self) -> int:
-        return self._executor.plan.generation
-
-    @property
-    def log_start_offset(self) -> int:
-        return self._executor.plan.log_start_offset
-
-    def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter:
-        return self._executor.new_cleaned_segment(base_offset)
-
-    def swap(
-        self,
-        sources: Sequence[SegmentRow],
-        cleaned: Sequence[CleanedSegment],
-        *,
-        generation: int,
-        clean_offset: int | None,
-    ) -> None:
-        self.swapped.add(sources[0].base_offset)
-
-    def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None:
-        """Nothing is committed here."""
 
 
 def is_one_task(keys: Sequence[SegmentKeys]) -> bool:
@@ -444,77 +404,4 @@ def _free_meter() -> PassMeter:
         probe=SilentProbe(),
         sleep=lambda _seconds: False,
         is_stale=lambda: False,
-    )
-
-
-def _cleaning_plan(plan: RemotePlan, fs: FileSystem, hash_key: bytes) -> CleaningPlan:
-    """The plan as the cleaner's code takes it."""
-    directory = plan.log_directory
-    config = replace(
-        LogConfig(),
-        cleanup_policy=("compact",),
-        segment_bytes=plan.segment_bytes,
-        segment_index_bytes=plan.segment_index_bytes,
-        index_interval_bytes=plan.index_interval_bytes,
-        delete_retention_ms=plan.delete_retention_ms,
-        compaction_unkeyed_records="keep" if plan.keeps_unkeyed else "drop",
-    )
-    view = CleaningView(
-        topic_partition=TopicPartition(plan.topic, plan.partition),
-        config=config,
-        segments=tuple(sealed_segment(fs, directory, row) for row in plan.sealed_rows),
-        generation=plan.generation,
-        clean_offset=plan.clean_offset,
-        active_row=empty_row(plan.end_offset),
-        log_start_offset=plan.log_start_offset,
-        last_stable_offset=plan.end_offset,
-        high_watermark=plan.end_offset,
-        log_end_offset=plan.end_offset,
-        producer_last_offsets=plan.producer_last_offsets,
-        producer_marker_epochs=plan.producer_marker_epochs,
-        hash_key=hash_key,
-    )
-    return CleaningPlan(
-        view=view,
-        reason=Reason.REQUESTED,
-        start_offset=plan.start_offset,
-        end_offset=plan.end_offset,
-        dirty_ratio=0.0,
-        now_ms=plan.now_ms,
-        stamp_ms=plan.stamp_ms,
-    )
-
-
-def remote_plan(
-    plan: CleaningPlan, *, lease: str, log_dir: str, directory: str, decompressed_bytes_max: int
-) -> RemotePlan:
-    """A plan of the broker's for others. Pure.
-
-    Args:
-        directory: the log's, below `log_dir`.
-    """
-    view, config = plan.view, plan.view.config
-    return RemotePlan(
-        lease=lease,
-        topic=view.topic_partition.topic,
-        partition=view.topic_partition.partition,
-        log_dir=log_dir,
-        directory=directory,
-        hash_key_check=hash_key_check(view.hash_key).hex(),
-        generation=view.generation,
-        log_start_offset=view.log_start_offset,
-        clean_offset=view.clean_offset,
-        start_offset=plan.start_offset,
-        end_offset=plan.end_offset,
-        now_ms=plan.now_ms,
-        stamp_ms=plan.stamp_ms,
-        delete_retention_ms=config.delete_retention_ms,
-        segment_bytes=config.segment_bytes,
-        segment_index_bytes=config.segment_index_bytes,
-        index_interval_bytes=config.index_interval_bytes,
-        keeps_unkeyed=config.keeps_unkeyed_records,
-        decompressed_bytes_max=decompressed_bytes_max,
-        producer_last_offsets=view.producer_last_offsets,
-        producer_marker_epochs=dict(view.producer_marker_epochs),
-        sealed_rows=view.sealed_rows,
     )

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from cleaner.cleaning_plan import CleaningPlan
 from cleaner.meter import CleaningAborted
 from cleaner.pool import CleanerPool
-from cleaner.remote_pass import remote_plan
 from cleaner.remote_plan import RemotePlan, RemoteResult
 from cleaner.report import PassReport
 from cleaner.running import RunningPass
+from cleaner.travelling_plan import remote_plan
 from server.compaction_jobs import CompactionJobs, Job
 from storage.errors import StorageError
 from storage.files import FileSystem

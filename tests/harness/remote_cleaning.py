@@ -11,7 +11,7 @@ from typing import Any
 from cleaner.cleaning_plan import CleaningPlan
 from cleaner.mark import Marked
 from cleaner.remote_commit import commit
-from cleaner.remote_pass import RemotePass, SegmentKeys, is_one_task, remote_plan, result_of
+from cleaner.remote_pass import RemotePass, SegmentKeys, is_one_task, result_of
 from cleaner.remote_plan import (
     GroupResult,
     RemotePlan,
@@ -21,6 +21,7 @@ from cleaner.remote_plan import (
 )
 from cleaner.report import PassReport
 from cleaner.settings import CleanerSettings
+from cleaner.travelling_plan import remote_plan
 from storage.files import FileSystem
 from storage.paths import HASH_KEY, LOG, join, segment_file
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, meter_of, never_stop
