@@ -5,7 +5,8 @@ They are the `userMetadata` of each commit of ours, so rows and offsets change i
 commit of ours counts that the present version goes back to. SQL on the table's path needs nothing
 but Delta's jars; the Python package delta-spark would be one more version to keep in step.
 
-A table has one writer of rows at a time. Two that merge at once do no harm: one of them fails.
+A table has one writer of rows at a time: a second stream that went on from older offsets would take
+it back to them.
 """
 
 from __future__ import annotations
