@@ -308,6 +308,8 @@ def _throttle(throttle: Json, threads: int) -> str:
 
 def _running(running: Json) -> str:
     progress = running["progress"]
+    if running["task"] == "lease" and not progress["bytes_planned"]:
+        return f"{name_of(running)}: another process has it to clean it ({reason_text(running)})"
     part = progress["bytes_done"] / max(progress["bytes_planned"], 1)
     left = progress["eta_seconds"]
     return (

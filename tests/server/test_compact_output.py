@@ -132,6 +132,20 @@ def test_the_status_says_how_many_passes_it_leaves_out(capsys: pytest.CaptureFix
     assert told.endswith(" and 2 more, which kompakt compact history TOPIC[-N] has\n")
 
 
+def test_the_status_says_that_another_process_has_a_log(capsys: pytest.CaptureFixture[str]) -> None:
+    running = {
+        "topic": "orders",
+        "partition": 0,
+        "task": "lease",
+        "reason": "REQUESTED",
+        "progress": {"bytes_planned": 0},
+    }
+
+    print_status({**status(), "running": [running]})
+
+    assert "orders-0: another process has it to clean it (requested)" in capsys.readouterr().out
+
+
 def test_an_explanation_says_what_decides_once_and_then_what_changes_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
