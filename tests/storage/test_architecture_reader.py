@@ -8,6 +8,7 @@ import itertools
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,23 +18,25 @@ from protocol.record_batch import Codec, Record, build_batch, build_control_batc
 from storage.local_files import LocalFileSystem
 from storage.log import Appended, PartitionLog
 from storage.paths import topic_id_text
-from tests.harness import architecture_reader
+from tests.harness import architecture_reader, architecture_sidecars
 from tests.harness.architecture_reader import (
     Log,
     Segment,
-    SpecialRow,
     epoch_of,
-    expected_blocks,
     expected_indexes,
-    expected_totals,
     read_aborted,
     read_data_directory,
     read_epochs,
     read_log,
     read_offset_index,
-    read_sidecar,
     read_snapshot,
     read_time_index,
+)
+from tests.harness.architecture_sidecars import (
+    SpecialRow,
+    expected_blocks,
+    expected_totals,
+    read_sidecar,
 )
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.key_blocks import index
@@ -48,20 +51,17 @@ LONG_NAME = "n" * 230
 HEADERS = (("name", b"value"), ("empty", None))
 
 
-def test_the_reader_shares_nothing_with_the_broker() -> None:
-    tree = ast.parse(Path(architecture_reader.__file__).read_text("utf-8"))
+@pytest.mark.parametrize("reader", [architecture_reader, architecture_sidecars])
+def test_the_reader_shares_nothing_with_the_broker(reader: ModuleType) -> None:
+    nodes = list(ast.walk(ast.parse(Path(str(reader.__file__)).read_text("utf-8"))))
+    plain = (node for node in nodes if isinstance(node, ast.Import))
     imported = {
-        alias.name.partition(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import)
-        for alias in node.names
-    } | {
-        str(node.module).partition(".")[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-    }
+        *(alias.name for node in plain for alias in node.names),
+        *(str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)),
+    } - {architecture_reader.__name__}
 
-    assert not imported & {"storage", "protocol", "server", "cleaner", "tests"}
+    packages = {name.partition(".")[0] for name in imported}
+    assert not packages & {"storage", "protocol", "server", "cleaner", "tests"}
 
 
 # ---------------------------------------------------------------- a broker's directory
