@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -24,7 +25,12 @@ from tests.harness.process_tree import below, kill, wait_until_gone
 from tests.harness.typed_commands import TypedCommands
 
 pytest.importorskip("pyspark")
-pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(0)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.crash,
+    pytest.mark.timeout(0),
+    pytest.mark.skipif(shutil.which("java") is None, reason="needs Java"),
+]
 
 KILLS = int(os.environ.get("KOMPAKT_CLEAN_KILLS", "1"))
 SEED = int(os.environ.get("KOMPAKT_CLEAN_SEED", str(random.randrange(1 << 32))))
