@@ -19,7 +19,8 @@ not be among the records that are given.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +101,7 @@ def audit(
     cleaned: DataFrame,
     spans: Mapping[int, Span],
     *,
-    horizon_ms: int,
+    horizon_ms: Callable[[], int],
     differences_max: int,
 ) -> Audit:
     """Compare the committed records of two logs, which have the columns of Spark's Kafka source.
@@ -108,36 +109,32 @@ def audit(
     Args:
         spans: the partitions to compare; no other record counts. The records of `cleaned` beyond
             their ends only excuse what is missing below.
-        horizon_ms: tombstones with a later timestamp must still be there: now, less
-            delete.retention.ms.
+        horizon_ms: asked once the cleaned log was read: now, less delete.retention.ms. Tombstones
+            with a later timestamp must still be there.
         differences_max: so many are listed, in the order of their offsets; all are counted.
     """
-    records, sides = compared(session, original, cleaned, spans)
-    kept = [frame.persist(StorageLevel.MEMORY_AND_DISK) for frame in (*records, *sides)]
-    try:
-        wrong = wrong_records(*records).persist(StorageLevel.MEMORY_AND_DISK)
-        keys = wrong_keys(*sides, wrong, horizon_ms)
-        found = wrong.unionByName(keys).persist(StorageLevel.MEMORY_AND_DISK)
-        kept += [wrong, found]
-        return Audit(
-            partitions=partition_audits(*sides, spans),
-            counts=counted(found),
-            differences=listed(found, differences_max),
-        )
-    finally:
-        for frame in kept:
-            frame.unpersist()
-
-
-def compared(
-    session: SparkSession, original: DataFrame, cleaned: DataFrame, spans: Mapping[int, Span]
-) -> tuple[tuple[DataFrame, DataFrame], tuple[DataFrame, DataFrame]]:
-    """The records of both logs within the spans, as hashes, and the last ones of their keys."""
     bounds = F.broadcast(spans_frame(session, spans))
     before = hashed(original).join(bounds, "partition").where("start <= offset AND offset < end")
     after = hashed(cleaned).join(bounds, "partition").where("start <= offset")
-    within = after.where("offset < end")
-    return (before, within), (last_records(before), last_records(after))
+    with ExitStack() as kept:
+        before, after = keep(kept, before), keep(kept, after)
+        sides = keep(kept, last_records(before)), keep(kept, last_records(after))
+        partitions = partition_audits(*sides, spans)
+        wrong = keep(kept, wrong_records(before, after.where("offset < end")))
+        keys = wrong_keys(*sides, wrong, horizon_ms())
+        found = keep(kept, wrong.unionByName(keys))
+        return Audit(
+            partitions=partitions,
+            counts=counted(found),
+            differences=listed(found, differences_max),
+        )
+
+
+def keep(kept: ExitStack, frame: DataFrame) -> DataFrame:
+    """The frame, computed once until the end of the context."""
+    frame.persist(StorageLevel.MEMORY_AND_DISK)
+    kept.callback(frame.unpersist)
+    return frame
 
 
 def spans_frame(session: SparkSession, spans: Mapping[int, Span]) -> DataFrame:

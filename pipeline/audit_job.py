@@ -37,23 +37,28 @@ def audit_logs(
     """Compare two logs record by record. Raises CommandFailed."""
     # The original first: what is appended meanwhile is then beyond its end.
     before = original.offsets(session)
-    now_ms = time.time_ns() // 1_000_000
     after = cleaned.offsets(session)
     spans = common_spans(before, after, may_end_early=options.may_end_early)
     if not spans.common:
         raise CommandFailed(EXIT_FAILED, "the two logs have no partition in common")
-    retention_ms = options.delete_retention_ms
-    if retention_ms is None:
-        retention_ms = cleaned.delete_retention_ms(session) or DELETE_RETENTION_MS
+    retention_ms = retention_of(session, cleaned, options)
     found = audit(
         session,
         original.records(session, spans.common),
         cleaned.records(session, {each: after[each] for each in spans.common}),
         spans.common,
-        horizon_ms=now_ms - retention_ms,
+        horizon_ms=lambda: time.time_ns() // 1_000_000 - retention_ms,
         differences_max=options.differences_max,
     )
     return Report(original=original.name, cleaned=cleaned.name, spans=spans, found=found)
+
+
+def retention_of(session: SparkSession, cleaned: LogSide, options: AuditOptions) -> int:
+    """How long tombstones stay in the cleaned log, in milliseconds."""
+    if options.delete_retention_ms is not None:
+        return options.delete_retention_ms
+    told = cleaned.delete_retention_ms(session)
+    return DELETE_RETENTION_MS if told is None else told
 
 
 def compare_digests(

@@ -126,7 +126,7 @@ def audits(session: SparkSession) -> Audit:
         frame(session, [case.original for case in cases]),
         frame(session, [case.cleaned for case in cases]),
         {at: Span(start=case.start, end=case.end) for at, case in enumerate(cases)},
-        horizon_ms=NOW_MS - RETENTION_MS,
+        horizon_ms=lambda: NOW_MS - RETENTION_MS,
         differences_max=1000,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +30,8 @@ CONFIG = {
     "delete.retention.ms": "0",
 }
 TIME_MS = 1_700_000_000_000
+DELETED_MS = time.time_ns() // 1_000_000
+"""When the tombstones were written: just now."""
 KEYS = 20
 
 
@@ -88,7 +91,7 @@ def sell(broker: BrokerProcess, topic: str) -> None:
         (producer.abort_transaction if number % 3 == 1 else producer.commit_transaction)(30)
     producer.begin_transaction()
     for key in (1, 2, 3):
-        send(producer, topic, key, None, TIME_MS + 100)
+        send(producer, topic, key, None, DELETED_MS)
     producer.commit_transaction(30)
 
 
@@ -147,6 +150,16 @@ def test_a_cleaned_topic_is_proved_against_a_backup_of_its_segments(
         assert part["original"]["records"] > part["cleaned"]["records"] >= part["cleaned"]["keys"]
         assert part["original"]["digest"] == part["cleaned"]["digest"] != "0" * 32
     assert sum(part["cleaned"]["keys"] for part in answer["partitions"]) == KEYS - 3
+
+
+def test_a_tombstone_that_went_too_early_for_its_setting_is_named(typed: Typed, shop: Shop) -> None:
+    hour = ["--delete-retention-ms", "3600000"]
+
+    answer = typed.json(shop.backup, shop.folder(), *hour)
+
+    assert answer["counts"] == {"tombstone gone early": 3}
+    keys = {difference["key"] for difference in answer["differences"]}
+    assert keys == {"key-1", "key-2", "key-3"}
 
 
 def test_a_broker_says_the_same_of_its_log_as_spark_of_the_backup(typed: Typed, shop: Shop) -> None:
