@@ -41,7 +41,7 @@ class DeltaTable:
     def __init__(self, session: SparkSession, path: str, layout: Layout = DEFAULT_LAYOUT) -> None:
         # Constant after construction.
         self._session = session
-        self._path = path
+        self._path = qualified(session, path)
         self._layout = layout
         # State: what the newest commit says; None before it was read.
         self._held: Cut | None = None
@@ -131,6 +131,14 @@ class DeltaTable:
             if error.getCondition() in NO_TABLE:
                 return []
             raise
+
+
+def qualified(session: SparkSession, path: str) -> str:
+    """As Hadoop's file systems see it: SQL takes no relative path for a table."""
+    context = session.sparkContext
+    given = context._jvm.org.apache.hadoop.fs.Path(path)
+    files = given.getFileSystem(context._jsc.hadoopConfiguration())
+    return str(files.makeQualified(given).toString())
 
 
 def cut_of(commits: Sequence[Row]) -> Cut | None:

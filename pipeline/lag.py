@@ -15,6 +15,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
@@ -47,16 +48,19 @@ def committing(
     group: str,
     options: Mapping[str, str],
     *,
+    held: Offsets = MappingProxyType({}),
     say: Callable[[str], None],
 ) -> Iterator[None]:
     """Commit to `group` how far the queries are that are started within, up to their ends.
 
     Args:
         options: those of Spark's Kafka source; what begins with `kafka.` is its client's.
+        held: what the table holds before; committed first.
         say: takes one sentence when commits begin to fail, and one when they work again.
     """
     commits = KafkaGroup(session, group, options)
     listener = ProgressCommits(commits, say)
+    listener.commit(held)
     session.streams.addListener(listener)
     try:
         yield
@@ -92,7 +96,10 @@ class ProgressCommits(StreamingQueryListener):  # type: ignore[misc]
             self._running.add(str(event.runId))
 
     def onQueryProgress(self, event: Any) -> None:
-        offsets = offsets_of(event.progress.sources)
+        self.commit(offsets_of(event.progress.sources))
+
+    def commit(self, offsets: Offsets) -> None:
+        """Commit them, if they say anything new."""
         if offsets.items() - self._offsets.items() or self._is_due():
             self._offsets.update(offsets)
             self._commit()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import sysconfig
@@ -31,6 +32,7 @@ def job_session(
     app_name: str, options: SessionOptions, *, pins: Collection[Path] = (CONNECTOR,)
 ) -> Iterator[SparkSession]:
     """`start_session` for one job: its progress is on the terminal, and Spark is stopped with it."""
+    silence_py4j()
     with shown_on_terminal() as progress:
         session = start_session(app_name, options, pins=pins)
         if progress is not None:
@@ -39,6 +41,12 @@ def job_session(
             yield session
         finally:
             session.stop()
+
+
+def silence_py4j() -> None:
+    """What it logs with its stack comes as an exception, too: failed batches, and Ctrl-C to the root."""
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
 
 
 def start_session(

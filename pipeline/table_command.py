@@ -21,6 +21,7 @@ from pipeline.table_options import (
     ConfluentHeader,
     Every,
     Format,
+    Group,
     KeyColumn,
     Keys,
     OffsetsPerBatch,
@@ -84,6 +85,7 @@ def stream(
     table_format: Format = TableFormat.DELTA,
     every: Every = None,
     offsets_per_batch: OffsetsPerBatch = None,
+    group: Group = None,
     value_format: Values = ValueFormat.BYTES,
     value_schema: ValueSchema = None,
     on_unparsable: Unparsable = OnUnparsable.FAIL,
@@ -104,7 +106,7 @@ def stream(
     the offsets that the table holds.
     """
     said = locals()
-    run_job(lambda: told(lambda: follow(Order.typed(said), every, offsets_per_batch)))
+    run_job(lambda: told(lambda: follow(Order.typed(said), every, offsets_per_batch, group)))
 
 
 @app.command()
@@ -202,13 +204,15 @@ def write_whole(order: Order) -> int:
     return 0
 
 
-def follow(order: Order, every: str | None, offsets_per_batch: int | None) -> int:
+def follow(
+    order: Order, every: str | None, offsets_per_batch: int | None, group: str | None
+) -> int:
     from pipeline.table_job import Pace
     from pipeline.table_job import follow as run
 
     with session_of(order) as session:
         table = order.table(session)
-        pace = Pace(every=every, offsets_per_batch=offsets_per_batch)
+        pace = Pace(every=every, offsets_per_batch=offsets_per_batch, group=group)
         run(session, order.source, table, order.payload, pace)
         say_how_many(order.path, table)
     return 0

@@ -8,6 +8,7 @@ restored are all the same case.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from pyspark.errors import StreamingQueryException
@@ -16,10 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.cut import Cut, refuse_other_topics, start_of_stream
 from pipeline.kafka_offsets import ask_offsets
 from pipeline.kafka_source import KafkaSource
+from pipeline.lag import committing
 from pipeline.latest import COLUMNS, SCHEMA, latest, offsets_after, unknown_to
 from pipeline.payload import rows_of
 from pipeline.payload_options import Payload
 from pipeline.table import Table
+from server.command_end import complain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class Pace:
     every: str | None = None
     """An interval as `10 seconds`, until it is stopped; None: what is there now, then it ends."""
     offsets_per_batch: int | None = None
+    group: str | None = None
+    """The consumer group that its progress is committed to."""
 
 
 def write_whole(session: SparkSession, source: KafkaSource, table: Table, payload: Payload) -> Cut:
@@ -65,10 +70,21 @@ def follow(
     begin = start_of_stream(held, now, fail_on_data_loss=source.fails_on_data_loss)
     options = source.on_from(begin.offsets, pace.offsets_per_batch)
     records = session.readStream.format("kafka").options(**options).load().select(*COLUMNS)
-    merge_stream(records, table, payload, begin, every=pace.every)
+    with progress_shown(session, source, pace.group, begin):
+        merge_stream(records, table, payload, begin, every=pace.every)
     if table.held() is None:
         table.replace(rows_of(session.createDataFrame([], SCHEMA), payload, None), begin)
     return table.held() or begin
+
+
+def progress_shown(
+    session: SparkSession, source: KafkaSource, group: str | None, begin: Cut
+) -> AbstractContextManager[None]:
+    """Within, a group's offsets say how far the stream is, from what the table holds already."""
+    if group is None:
+        return nullcontext()
+    held = {(topic, partition): offset for topic, partition, offset in begin.rows()}
+    return committing(session, group, source.all_options(), held=held, say=complain)
 
 
 def merge_stream(

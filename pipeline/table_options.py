@@ -110,6 +110,16 @@ OffsetsPerBatch = Annotated[
     ),
 ]
 
+Group = Annotated[
+    str | None,
+    typer.Option(
+        metavar="GROUP",
+        help="Commit how far the table is to this consumer group, so that Kafka's tools show its lag."
+        " It must have no members.",
+        rich_help_panel=READING,
+    ),
+]
+
 
 def schema_text(said: str | None) -> str | None:
     """A schema, or what the file of that name holds."""
