@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES_BUILT := pyproject.toml setup.py $(wildcard $(foreach folder,protocol storage cleaner,$(addprefix $(folder)/*.,pyx pxd pxi h)))
 
-.PHONY: help run test lint demo bench soak differential wheel clean
+.PHONY: help run pipeline test lint demo bench soak differential wheel clean
 
 help:  ## What can be made here
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -14,6 +14,9 @@ run: $(VENV)/.installed  ## Start a broker on 127.0.0.1:9092, its HTTP endpoint 
 
 # A run starts hundreds of Python processes: without bytecode kept, each would compile all that it imports.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
+
+pipeline: $(VENV)/.installed-pipeline  ## Install what `kompakt pipeline` needs: PySpark, and once the jars for it
+	$(BIN)/kompakt pipeline jars
 
 # Processes that share the test files out among them; 0 runs them in this one, with files by name. A fifth of
 # the time tests wait for others: three keep two cores busy.
@@ -68,6 +71,10 @@ $(VENV)/bin/python:
 $(VENV)/.installed: $(VENV)/bin/python $(SOURCES_BUILT)
 	@sh .ci/check-machine "$(PYTHON)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.installed-pipeline: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
 	@touch $@
 
 $(VENV)/.installed-demo: $(VENV)/.installed

@@ -33,6 +33,7 @@ LONG_FILES = [
     "crash/test_storage_crash_states.py",
     "conformance/test_spark.py",
     "conformance/test_million_records.py",
+    "conformance/test_pipeline_page.py",
     "cleaner/test_races.py",
     "properties/test_codec_oracles.py",
     "conformance/test_produce_consume_commands.py",

@@ -59,8 +59,34 @@ class TypedCommands:
             text=True,
         )
 
-    def line(self, line: str, *, cwd: Path = CHECKOUT) -> subprocess.CompletedProcess[str]:
+    def line(
+        self, line: str, *, cwd: Path = CHECKOUT, seconds_max: float = COMMAND_SECONDS_MAX
+    ) -> subprocess.CompletedProcess[str]:
         """Type a line as it stands in our documentation; a pipe fails with any of its commands."""
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", self._meant(line)],
+            cwd=cwd,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=seconds_max,
+            check=False,
+        )
+
+    def begun(self, line: str, *, cwd: Path) -> subprocess.Popen[str]:
+        """Type such a line, of one command, and go on meanwhile; the caller waits for its end."""
+        return subprocess.Popen(
+            ["bash", "-c", f"exec {self._meant(line)}"],
+            cwd=cwd,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def _meant(self, line: str) -> str:
+        """With this checkout's command and broker instead of a user's."""
         here = {
             ".venv/bin/kompakt": f"{sys.executable} -m server",
             "http://127.0.0.1:9644": self.environment["KOMPAKT_URL"],
@@ -68,15 +94,7 @@ class TypedCommands:
         }
         for written, meant in here.items():
             line = line.replace(written, meant)
-        return subprocess.run(
-            ["bash", "-o", "pipefail", "-c", line],
-            cwd=cwd,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS_MAX,
-            check=False,
-        )
+        return line
 
     def told(self, *arguments: str, given: str = "") -> str:
         """What a command prints that must succeed."""

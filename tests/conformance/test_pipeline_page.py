@@ -1,0 +1,101 @@
+"""docs/pipeline.md, typed from its first line to its last as a newcomer would."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.jars import ALL_PINS, JarsUnavailable, jars
+from tests.harness.broker_process import CHECKOUT, BrokerProcess
+from tests.harness.typed_commands import TypedCommands
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+SECONDS_MAX = 240
+SAID = {
+    "table stream --topic accounts --table tables/accounts --key": "2 keys in tables/accounts\n",
+    "groups describe": "lag 0\n",
+    "start_session": "|carol|Lima",
+    "table batch": "2 keys in tables/parquet\n",
+    "table offsets": "accounts",
+}
+"""What a command prints, among other things."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _jars() -> None:
+    try:
+        for pins in ALL_PINS:
+            jars(pins)
+    except JarsUnavailable as missing:
+        pytest.skip(str(missing))
+
+
+def lines() -> list[str]:
+    page = (CHECKOUT / "docs" / "pipeline.md").read_text("utf-8")
+    blocks = re.findall(r"^```console\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    typed = [line for block in blocks for line in block.splitlines()]
+    assert all(line.startswith("$ ") for line in typed)
+    return [line.removeprefix("$ ") for line in typed]
+
+
+def test_the_pages_commands_make_a_delta_table_that_follows_a_topic(tmp_path: Path) -> None:
+    make, *typed = lines()
+    assert make == "make pipeline"
+    subprocess.run(["make", "-n", "pipeline"], cwd=CHECKOUT, check=True, capture_output=True)
+
+    with BrokerProcess(tmp_path) as broker:
+        newcomer = Newcomer(broker, tmp_path)
+        for line in typed:
+            newcomer.type(line)
+
+    assert newcomer.saw == set(SAID)
+
+
+class Newcomer:
+    """Types lines in a folder, and looks at what they print."""
+
+    def __init__(self, broker: BrokerProcess, folder: Path) -> None:
+        self._typed = TypedCommands(broker)
+        self._folder = folder
+        self.saw: set[str] = set()
+
+    def type(self, line: str) -> None:
+        if "--every" in line:
+            self._type_until_there_is_no_lag(line)
+            return
+        line = line.replace(".venv/bin/python ", f"{sys.executable} ")
+        done = self._typed.line(line, cwd=self._folder, seconds_max=SECONDS_MAX)
+        assert done.returncode == 0, (line, done)
+        for part, said in SAID.items():
+            if part in line:
+                assert said in done.stdout, (line, done)
+                self.saw.add(part)
+
+    def _type_until_there_is_no_lag(self, line: str) -> None:
+        """Ctrl-C ends it, with the code that says so."""
+        stream = self._typed.begun(line, cwd=self._folder)
+        deadline = time.monotonic() + SECONDS_MAX
+        while self._lag() != 0:
+            assert stream.poll() is None, stream.communicate()
+            assert time.monotonic() < deadline, "the stream does not come to the end"
+            time.sleep(0.5)
+        stream.send_signal(signal.SIGINT)
+        _, complaints = stream.communicate(timeout=SECONDS_MAX)
+        assert stream.returncode == 130, complaints
+        assert "Traceback" not in complaints
+
+    def _lag(self) -> int | None:
+        """None while the group is not there, or has not read all partitions."""
+        asked = self._typed.run("groups", "describe", "accounts-table", "--json")
+        if asked.returncode != 0:
+            return None
+        (group,) = json.loads(asked.stdout)["groups"]
+        return int(group["lag"]) if len(group["partitions"]) == 2 else None
