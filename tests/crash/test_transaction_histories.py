@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +38,6 @@ AT_ONCE = 3
 ON_A_BROKER = 30
 """Each history leaves three topics behind: a broker with more has long recoveries, and its metrics do
 not list every partition (`metrics.partitions.max`)."""
-SHARES = [SEEDS[at : at + ON_A_BROKER] for at in range(0, HISTORIES, ON_A_BROKER)]
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
 
@@ -59,19 +58,42 @@ def started_broker(folder: Path) -> Iterator[BrokerProcess]:
     assert errors_in(ReadOnlyFileSystem(), str(process.data_dir)) == []
 
 
+class Histories:
+    """All of them, by shares with a broker each; some are made at a time, because they mostly wait."""
+
+    def __init__(self, factory: pytest.TempPathFactory) -> None:
+        self._factory = factory
+        self._share = ExitStack()
+        self._made: dict[int, Future[Made]] = {}
+
+    def of(self, seed: int) -> Made:
+        """The history of a seed; seeds come in order."""
+        if seed not in self._made:
+            self.end_share()
+            self._begin_share(seed)
+        return self._made[seed].result()
+
+    def _begin_share(self, first_seed: int) -> None:
+        seeds = SEEDS[SEEDS.index(first_seed) :][:ON_A_BROKER]
+        folder, calm = self._factory.mktemp("histories"), threading.Lock()
+        broker = self._share.enter_context(started_broker(self._factory.mktemp("broker")))
+        pool = self._share.enter_context(ThreadPoolExecutor(AT_ONCE))
+        self._share.callback(pool.shutdown, cancel_futures=True)
+        self._made = {
+            seed: pool.submit(make, broker, folder / str(seed), seed, calm) for seed in seeds
+        }
+
+    def end_share(self) -> None:
+        self._share.close()
+
+
 @pytest.fixture(scope="module")
-def made(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Mapping[int, Future[Made]]]:
-    """A share of the histories by their seeds: some are made at a time, because they mostly wait."""
-    folder, calm = tmp_path_factory.mktemp("histories"), threading.Lock()
-    seeds: range = request.param
-    with (
-        started_broker(tmp_path_factory.mktemp("broker")) as broker,
-        ThreadPoolExecutor(AT_ONCE) as pool,
-    ):
-        yield {seed: pool.submit(make, broker, folder / str(seed), seed, calm) for seed in seeds}
-        pool.shutdown(cancel_futures=True)
+def histories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Histories]:
+    made = Histories(tmp_path_factory)
+    try:
+        yield made
+    finally:
+        made.end_share()
 
 
 def make(broker: BrokerProcess, folder: Path, seed: int, calm: threading.Lock) -> Made:
@@ -88,14 +110,10 @@ def make(broker: BrokerProcess, folder: Path, seed: int, calm: threading.Lock) -
     return Made(f"{run.plan}: {run.summary()}", wrong)
 
 
-@pytest.mark.parametrize(
-    ("made", "seed"),
-    [pytest.param(share, seed, id=str(seed)) for share in SHARES for seed in share],
-    indirect=["made"],
-)
-def test_a_history_is_exactly_once(made: Mapping[int, Future[Made]], seed: int) -> None:
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_history_is_exactly_once(histories: Histories, seed: int) -> None:
     try:
-        history = made[seed].result()
+        history = histories.of(seed)
     except JarsUnavailable as missing:
         pytest.skip(str(missing))
     print(history.summary)  # noqa: T201  pytest shows it with a failure, a soak keeps it
