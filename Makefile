@@ -44,12 +44,13 @@ SOAK_FAULTS ?= 100000
 SOAK_FUZZ_RUNS ?= 200000
 SOAK_RECORDS ?= 50000000
 SOAK_TRANSACTION_HISTORIES ?= 1000
+SOAK_CLEAN_KILLS ?= 30
 
 soak: $(VENV)/.installed-dev  ## The long forms of the crash, kill, fuzz and property tests; into bench/results/soak.txt
 	KOMPAKT_SOAK=1 KOMPAKT_KILLS=$(SOAK_KILLS) KOMPAKT_CRASH_STATES=$(SOAK_CRASH_STATES) \
 	KOMPAKT_FAULTS=$(SOAK_FAULTS) KOMPAKT_FUZZ_RUNS=$(SOAK_FUZZ_RUNS) KOMPAKT_SOAK_RECORDS=$(SOAK_RECORDS) \
 	KOMPAKT_TRANSACTION_HISTORIES=$(SOAK_TRANSACTION_HISTORIES) $(PYTEST) -v -rP --show-capture=stdout --timeout=7200 --color=no --durations=20 \
-	    tests/crash tests/cleaner/fuzz tests/cleaner/test_races.py tests/protocol/fuzz tests/properties $(PYTEST_ARGS) > bench/results/soak.txt; \
+	    tests/crash tests/cleaner/fuzz tests/cleaner/test_races.py tests/protocol/fuzz tests/properties tests/pipeline/test_clean_kills.py $(PYTEST_ARGS) > bench/results/soak.txt; \
 	    status=$$?; tail -40 bench/results/soak.txt; exit $$status
 
 DIFFERENTIAL_SEEDS ?= 5

@@ -21,6 +21,9 @@ settings.register_profile(
 )
 settings.load_profile("soak" if os.environ.get("KOMPAKT_SOAK") else "ci")
 
+# Every Spark here runs cold code on little data: the optimizing compiler would cost more than it saves.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 TESTS = Path(__file__).parent
 PIPELINE = "tests/pipeline/"
 LONG_FILES = [

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -7,6 +8,9 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+collect_ignore = [] if os.environ.get("KOMPAKT_CLEAN_KILLS") else ["test_clean_kills.py"]
+"""Each kill of Spark costs a start of it, half a minute: they are the soak's."""
 
 
 @pytest.fixture(scope="session")

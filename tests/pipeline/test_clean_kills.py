@@ -1,6 +1,6 @@
 """Spark's driver, its JVM, its workers and the broker, killed at random stages of a cleaning.
 
-KOMPAKT_CLEAN_KILLS says how many kills; KOMPAKT_CLEAN_SEED repeats them.
+KOMPAKT_CLEAN_KILLS says how many kills, in the soak alone; KOMPAKT_CLEAN_SEED repeats them.
 """
 
 from __future__ import annotations
