@@ -28,15 +28,14 @@ TESTS = Path(__file__).parent
 PIPELINE = "tests/pipeline/"
 LONG_FILES = [
     "pipeline",
+    "conformance/test_pipeline_page.py",
     "crash/test_transaction_histories.py",
     "conformance/test_groups.py",
     "crash/test_seeded_bugs.py",
     "crash/test_kill_nine.py",
     "test_wheel.py",
     "crash/test_storage_crash_states.py",
-    "conformance/test_spark.py",
     "conformance/test_million_records.py",
-    "conformance/test_pipeline_page.py",
     "cleaner/test_races.py",
     "properties/test_codec_oracles.py",
     "conformance/test_produce_consume_commands.py",

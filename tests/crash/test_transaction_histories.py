@@ -35,7 +35,7 @@ PYTHON_CLIENTS = ("confluent-kafka", "kafka-python", "aiokafka")
 JAVA_CLIENTS = ("java-3.9", "java-4.3")
 SEEDS = range(FIRST_SEED, FIRST_SEED + HISTORIES)
 AT_ONCE = 3
-ON_A_BROKER = 30
+ON_A_BROKER = 15
 """Each history leaves three topics behind: a broker with more has long recoveries, and its metrics do
 not list every partition (`metrics.partitions.max`)."""
 

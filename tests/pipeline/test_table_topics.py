@@ -72,6 +72,29 @@ def seen_by_streams(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int
     return seen
 
 
+def test_batch_and_stream_write_the_same_table_and_the_stream_goes_on_where_it_was(
+    session: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    from pipeline.parquet_table import ParquetTable
+    from pipeline.table_job import Pace, follow, write_whole
+
+    create_topic(broker.bootstrap_servers, "steps", partitions=2, config=COMPACT)
+    stepwise = ParquetTable(session, str(tmp_path / "stepwise"))
+    first: Pairs = [(b"key-%d" % (n % 40), b"value-%d" % n) for n in range(1000)]
+    produce(broker, "steps", first)
+    follow(session, source(broker, "steps"), stepwise, Payload(), Pace(offsets_per_batch=300))
+    assert values(stepwise) == {("steps", key): value for key, value in dict(first).items()}
+
+    second: Pairs = [(b"key-3", None), (b"key-4", b"newer"), (b"key-99", b"new")]
+    produce(broker, "steps", second)
+    last = dict([*first, *second])
+    expected = {("steps", key): value for key, value in last.items() if value is not None}
+    follow(session, source(broker, "steps"), stepwise, Payload(), Pace())
+    whole = ParquetTable(session, str(tmp_path / "whole"))
+    write_whole(session, source(broker, "steps"), whole, Payload())
+    assert values(stepwise) == values(whole) == expected
+
+
 def test_a_stream_goes_on_exactly_at_the_cut_of_the_batch_before_it(
     session: SparkSession,
     broker: BrokerProcess,
