@@ -96,10 +96,13 @@ class History:
 
 
 def read_transactions(producer: str, lines: Iterable[str]) -> list[Transaction]:
-    """The transactions of one program, over all its lives; a line cut off by a kill is no line."""
+    """The transactions of one program, over all its lives; a line cut off by a kill is no line.
+
+    A JVM that hung says between its lines where its threads stand, in lines that are indented.
+    """
     found: list[Transaction] = []
     for line in lines:
-        if not line.endswith("\n") or not line.split():
+        if not line.endswith("\n") or line[0].isspace():
             continue
         verb, *words = line.split()
         if verb == "begin":

@@ -256,6 +256,20 @@ com"""
     assert (third.group, third.outcome, third.sent[0].source) == (None, Outcome.ABORTED, None)
 
 
+def test_where_a_program_that_hung_stood_is_none_of_what_it_said() -> None:
+    said = """2026-11-22 01:16:22
+Full thread dump OpenJDK 64-Bit Server VM:
+"main" #1 prio=5
+\tat java.lang.Thread.sleep(java.base@17)
+begin p.1 1 g
+\tat java.lang.Object.wait(java.base@17)
+commit
+"""
+    (only,) = read_transactions("p", said.splitlines(keepends=True))
+
+    assert only.outcome == Outcome.UNKNOWN
+
+
 # ---------------------------------------------------------------- histories of a model, broken
 
 
