@@ -9,8 +9,12 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-collect_ignore = [] if os.environ.get("KOMPAKT_CLEAN_KILLS") else ["test_clean_kills.py"]
+SOAKED = {
+    "KOMPAKT_CLEAN_KILLS": "test_clean_kills.py",
+    "KOMPAKT_TABLE_HISTORIES": "test_table_histories.py",
+}
 """Each kill of Spark costs a start of it, half a minute: they are the soak's."""
+collect_ignore = [file for count, file in SOAKED.items() if not os.environ.get(count)]
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,123 @@
+"""`kompakt pipeline table stream` in a process of its own, which is killed while it works."""
+
+from __future__ import annotations
+
+import enum
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from tests.harness.broker_process import CHECKOUT
+
+STEP_SECONDS_MAX = 240.0
+
+
+class Victim(enum.Enum):
+    """What of a driver is killed."""
+
+    PYTHON = "python"
+    JVM = "jvm"
+    BOTH = "both"
+
+
+class TableDriver:
+    """A stream that goes on until it is killed; its Delta table may be looked at meanwhile."""
+
+    def __init__(self, bootstrap: str, topic: str, table: Path, log: Path) -> None:
+        # Constant after construction.
+        self._arguments = ("-b", bootstrap, "--topic", topic, "--table", str(table))
+        self._commits = table / "_delta_log"
+        self._log = log
+        # State.
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self.kill(Victim.BOTH)
+
+    def start(self) -> None:
+        """Begin to follow the topic, a few offsets a micro-batch."""
+        assert self._process is None
+        pace = ("--every", "100 milliseconds", "--offsets-per-batch", "200")
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command(*self._arguments, *pace),
+                cwd=CHECKOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def wait_for_commits(self, count: int) -> None:
+        """Until its table has so many more versions than now."""
+        wanted = self.versions() + count
+        deadline = time.monotonic() + STEP_SECONDS_MAX
+        while self.versions() < wanted:
+            assert self._process is not None
+            assert self._process.poll() is None, f"the driver ended: {self.tail()}"
+            assert time.monotonic() < deadline, f"the driver hangs: {self.tail()}"
+            time.sleep(0.01)
+
+    def versions(self) -> int:
+        return len(list(self._commits.glob("*.json")))
+
+    def kill(self, victim: Victim) -> None:
+        """SIGKILL; what is left of the driver must end by itself."""
+        assert self._process is not None
+        group = self._process.pid
+        if victim is Victim.BOTH:
+            os.killpg(group, signal.SIGKILL)
+        elif victim is Victim.PYTHON:
+            self._process.kill()
+        else:
+            for process in java_processes(group):
+                os.kill(process, signal.SIGKILL)
+        self._process.wait(STEP_SECONDS_MAX)
+        self._process = None
+        wait_until_gone(group)
+
+    def tail(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-30:])
+
+
+def command(*arguments: str) -> Sequence[str]:
+    return [sys.executable, "-m", "server", "pipeline", "table", "stream", *arguments]
+
+
+def java_processes(group: int) -> list[int]:
+    """Those of a process group."""
+    return [
+        process
+        for process in processes_of(group)
+        if "java" in Path(f"/proc/{process}/comm").read_text()
+    ]
+
+
+def processes_of(group: int) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # Fields after the name, which may hold anything: state, parent, process group.
+            state, _, of_group = path.read_text().rpartition(")")[2].split()[:3]
+        except OSError:  # it has ended meanwhile
+            continue
+        if int(of_group) == group and state != "Z":
+            found.append(int(path.parent.name))
+    return found
+
+
+def wait_until_gone(group: int) -> None:
+    """A JVM whose Python is gone ends by itself."""
+    deadline = time.monotonic() + STEP_SECONDS_MAX
+    while left := processes_of(group):
+        assert time.monotonic() < deadline, f"still there: {left}"
+        time.sleep(0.05)
