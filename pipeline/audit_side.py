@@ -19,7 +19,7 @@ from pipeline.audit_span import Span
 from pipeline.cut import TableRefused
 from pipeline.kafka_source import KafkaSource
 from server.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed
-from server.compact_client import POLL_SECONDS, CompactionClient, Json, connected
+from server.compact_client import CompactionClient, Json, connected
 from storage.errors import StorageError
 from storage.local_files import ReadOnlyFileSystem
 from storage.log_on_disk import LogOnDisk, look_at_log
@@ -174,9 +174,7 @@ class BrokerSide:
         where = f"/topics/{self.topic}/partitions/{partition}/digest"
         job = await client.call("POST", where, {"end_offset": str(end)})
         try:
-            while not job["is_over"]:
-                await asyncio.sleep(POLL_SECONDS)
-                job = await client.call("GET", f"/jobs/{job['id']}")
+            job = await client.finished(job)
         except asyncio.CancelledError:
             await client.call("DELETE", f"/jobs/{job['id']}")
             raise

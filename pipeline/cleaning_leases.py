@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from cleaner.remote_plan import RemotePlan, RemoteResult
 from server.command_end import EXIT_FAILED
-from server.compact_client import POLL_SECONDS, CallFailed, CompactionClient
+from server.compact_client import CallFailed, CompactionClient
 
 RENEWALS = 3
 """So often a lease is renewed in the time after which it would end."""
@@ -90,10 +90,7 @@ class CleaningLeases:
         job = await self._client.call("POST", f"{lease.path}/commit", body=result.to_json())
         # The lease ends with that job, however it goes.
         self._held.remove(lease)
-        while not job["is_over"]:
-            await asyncio.sleep(POLL_SECONDS)
-            job = await self._client.call("GET", f"/jobs/{job['id']}")
-        (part,) = job["partitions"]
+        (part,) = (await self._client.finished(job))["partitions"]
         if part["error"] is not None:
             raise CallFailed(EXIT_FAILED, part["error"])
         return dict(part["report"])

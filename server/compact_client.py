@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
@@ -81,6 +82,16 @@ class CompactionClient:
             except CallFailed as error:
                 is_topic_unknown = str(error) == f"there is no topic {match['topic']}"
                 raise unknown if is_topic_unknown else error from None
+
+    async def finished(
+        self, job: Json, *, on_look: Callable[[Json], None] = lambda _: None
+    ) -> Json:
+        """A job once it is over; `on_look` is told how far it is. Raises as `call`."""
+        while not job["is_over"]:
+            await asyncio.sleep(POLL_SECONDS)
+            job = await self.call("GET", f"/jobs/{job['id']}")
+            on_look(job)
+        return job
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from cleaner.text import duration_text
 from server.command_end import EXIT_FAILED, complain
 from server.command_output import print_json
-from server.compact_client import POLL_SECONDS, CompactionClient, connected
+from server.compact_client import CompactionClient, connected
 from server.compact_output import (
     name_of,
     print_digests,
@@ -86,12 +86,12 @@ async def _follow(client: CompactionClient, job: Json, *, as_json: bool) -> Json
             name_of(part): bars.add_task(name_of(part), total=None, told=WAITING)
             for part in job["partitions"]
         }
-        while not job["is_over"]:
-            await asyncio.sleep(POLL_SECONDS)
-            job = await client.call("GET", f"/jobs/{job['id']}")
-            for part in job["partitions"]:
+
+        def show(looked_at: Json) -> None:
+            for part in looked_at["partitions"]:
                 _show(bars, tasks[name_of(part)], part)
-    return job
+
+        return await client.finished(job, on_look=show)
 
 
 def _show(bars: Progress, task: TaskID, part: Json) -> None:
