@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cleaner.cleaning_plan import CleanableLog, CleaningPlan
-from cleaner.index import IndexedSegment, SegmentIndex
+from cleaner.index import IndexedSegment, SegmentIndex, over_sidecars
 from cleaner.mark import (
     DirtySection,
     KeyParts,
@@ -38,14 +38,9 @@ from cleaner.progress import PassProgress, Phase
 from cleaner.report import PassReport
 from cleaner.rewrite import Rewriting, leave_no_gap
 from cleaner.settings import CleanerSettings
-from cleaner.verify_pass import PassVerifier, VerificationFailed
+from cleaner.verify_pass import PassVerifier
 from cleaner.work_left import MarkLeft
-from protocol.errors import ProtocolError
-from storage.errors import DamagedSidecar, StorageError
-
-ATTEMPTS = 3
-"""So often a pass begins because a sidecar was not sound where it was read; from the second time on it
-looks at all of them first, because a crash may have torn many."""
+from storage.errors import DamagedSidecar
 
 
 def clean(
@@ -68,22 +63,12 @@ def clean(
         StorageError: the disk failed.
     Whatever is raised, the groups swapped in before it stay, and the rest of the log is untouched.
     """
-    attempt = 0
-    while True:
-        attempt += 1
-        try:
-            with SegmentIndex(
-                plan.view.hash_key, settings, meter, is_thorough=attempt > 1
-            ) as index:
-                return _execute(log, plan, settings, index, meter, monotonic)
-        except DamagedSidecar:
-            meter.check()
-            if attempt == ATTEMPTS:
-                raise
-        except (ProtocolError, StorageError, VerificationFailed):
-            # What was cut off or deleted under the pass looks damaged to it.
-            meter.check()
-            raise
+    return over_sidecars(
+        plan.view.hash_key,
+        settings,
+        meter,
+        lambda index: _execute(log, plan, settings, index, meter, monotonic),
+    )
 
 
 def _execute(

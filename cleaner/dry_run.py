@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from itertools import count
 
 from cleaner.clean import clean
 from cleaner.cleaning_plan import CleaningPlan
@@ -26,7 +27,8 @@ from cleaner.rehearsed_segment import rehearsed_view, scratch_files
 from cleaner.report import GroupReport, PassReport
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import IoRates
-from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
+from cleaner.unswapped_log import UnswappedLog
+from storage.cleaned_segment import CleanedSegmentWriter
 from storage.log import PartitionLog
 from storage.manifest import UNKNOWN, SegmentRow
 from storage.null_files import NullFileSystem
@@ -64,45 +66,13 @@ class DryMeter(PassMeter):
             self.check()
 
 
-class DryLog:
-    """A log that is read by a pass, and takes its swaps without a change."""
-
-    __slots__ = ("_fs", "_log", "_version", "swapped")
-
-    def __init__(self, log: PartitionLog) -> None:
-        # Constant after construction.
-        self._log = log
-        self._fs = NullFileSystem()
-        # State.
-        self._version = 0
-        self.swapped: set[int] = set()
-        """The base offsets of the groups whose swaps it took."""
-
-    @property
-    def generation(self) -> int:
-        return self._log.generation
-
-    @property
-    def log_start_offset(self) -> int:
-        return self._log.log_start_offset
-
-    def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter:
-        self._version += 1
-        directory, hash_key = self._log.directory, self._log.identity.hash_key
-        return CleanedSegmentWriter(self._fs, directory, base_offset, self._version, hash_key)
-
-    def swap(
-        self,
-        sources: Sequence[SegmentRow],
-        cleaned: Sequence[CleanedSegment],
-        *,
-        generation: int,
-        clean_offset: int | None,
-    ) -> None:
-        self.swapped.add(sources[0].base_offset)
-
-    def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None:
-        """Nothing is committed."""
+def null_segments(log: PartitionLog) -> Callable[[int], CleanedSegmentWriter]:
+    """Begins outputs of which only the sizes are kept."""
+    fs, versions = NullFileSystem(), count(1)
+    directory, hash_key = log.directory, log.identity.hash_key
+    return lambda base_offset: CleanedSegmentWriter(
+        fs, directory, base_offset, next(versions), hash_key
+    )
 
 
 def dry_run(
@@ -121,7 +91,7 @@ def dry_run(
         rates: what holds passes at present; `math.inf` where nothing does.
         past: of earlier passes, by which its time is foretold.
     """
-    dry_log = DryLog(log)
+    dry_log = UnswappedLog(log, null_segments(log))
     with closing(scratch_files(log)) as scratch:
         report = clean(
             dry_log,

@@ -7,11 +7,11 @@ that go when the pass is over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from cleaner.kernel import KeyIndexer
 from cleaner.meter import PassMeter
@@ -19,11 +19,15 @@ from cleaner.progress import Phase
 from cleaner.scan import ReadableSegment, scan_segment
 from cleaner.settings import CleanerSettings
 from cleaner.step import IndexStep
+from cleaner.verify_pass import VerificationFailed
+from protocol.errors import ProtocolError
 from storage.cleaning_view import CleanableSegment
 from storage.errors import DamagedSidecar, StorageError
 from storage.key_sidecar import KeyBlock, KeySidecar, blocks_bytes
 from storage.key_totals import KeyTotals
 from storage.manifest import SegmentRow
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,40 @@ def indexed_blocks(
     for indexed in scan_segment(segment, step, chunk_bytes=chunk_bytes, meter=meter):
         if indexed.block is not None:
             yield indexed.block
+
+
+ATTEMPTS = 3
+"""So often a pass begins because a sidecar was not sound where it was read; from the second time on it
+looks at all of them first, because a crash may have torn many."""
+
+
+def over_sidecars(
+    hash_key: bytes,
+    settings: CleanerSettings,
+    meter: PassMeter,
+    work: Callable[[SegmentIndex], T],
+) -> T:
+    """What `work` comes to over sidecars that are sound; it begins anew where one was not.
+
+    Raises:
+        CleaningAborted: the meter was told to stop, or the log moved under it; also where that made
+            something fail.
+        What `work` raises.
+    """
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            with SegmentIndex(hash_key, settings, meter, is_thorough=attempt > 1) as index:
+                return work(index)
+        except DamagedSidecar:
+            meter.check()
+            if attempt == ATTEMPTS:
+                raise
+        except (ProtocolError, StorageError, VerificationFailed):
+            # What was cut off or deleted under it looks damaged.
+            meter.check()
+            raise
 
 
 class SegmentIndex:

@@ -19,8 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cleaner.clean import ATTEMPTS
-from cleaner.index import IndexedSegment, SegmentIndex
+from cleaner.index import IndexedSegment, SegmentIndex, over_sidecars
 from cleaner.kernel import LogSum, Transactions
 from cleaner.mark import (
     DirtySection,
@@ -37,11 +36,10 @@ from cleaner.progress import Phase
 from cleaner.scan import read_exactly
 from cleaner.settings import CleanerSettings
 from cleaner.step import KeysDiffer
-from cleaner.verify_pass import PassVerifier, VerificationFailed
+from cleaner.verify_pass import PassVerifier
 from cleaner.work_left import MarkLeft
-from protocol.errors import ProtocolError
 from storage.cleaning_view import CleaningView
-from storage.errors import DamagedSidecar, StorageError
+from storage.errors import DamagedSidecar
 from storage.paths import KEYS
 from storage.topic_partition import TopicPartition
 
@@ -79,20 +77,9 @@ def log_digest(
     """
     end = stable_end(view.log_start_offset, view.last_stable_offset, end_offset)
     settings = replace(settings, verify=True)
-    attempt = 0
-    while True:
-        attempt += 1
-        try:
-            with SegmentIndex(view.hash_key, settings, meter, is_thorough=attempt > 1) as index:
-                return _execute(view, end, settings, index, meter)
-        except DamagedSidecar:
-            meter.check()
-            if attempt == ATTEMPTS:
-                raise
-        except (ProtocolError, StorageError, VerificationFailed):
-            # What was cut off or deleted meanwhile looks damaged.
-            meter.check()
-            raise
+    return over_sidecars(
+        view.hash_key, settings, meter, lambda index: _execute(view, end, settings, index, meter)
+    )
 
 
 def stable_end(log_start_offset: int, last_stable_offset: int, end_offset: int | None) -> int:

@@ -22,6 +22,7 @@ from cleaner.mark import DirtySection, KeyParts, dirty_section, map_beside_marks
 from cleaner.meter import PassMeter
 from cleaner.settings import CleanerSettings
 from cleaner.step import KeptKeys
+from cleaner.verify_pass import offsets_text
 from storage.cleaned_segment import CleanedSegment
 from storage.key_sidecar import KeyBlock, key_block
 from storage.key_sidecar_writer import KeySidecarWriter
@@ -96,7 +97,7 @@ class KeyCheck:
             found = found.plus(self._found(output, with_tombstones=not is_due))
         if kept != found:
             raise KeysLost(
-                f"{_offsets([each.row for each in sources])}: {kept.count} keyed records of the part"
+                f"{offsets_text([each.row for each in sources])}: {kept.count} keyed records of the part"
                 f" of the keys that was looked at must be left, {found.count} are, or others"
             )
 
@@ -107,7 +108,7 @@ class KeyCheck:
         holds_tail = segment.row.end_offset >= self.end_offset
         if superseded > holds_tail:
             raise KeysLost(
-                f"{_offsets([segment.row])}: {superseded} records are superseded in a segment that"
+                f"{offsets_text([segment.row])}: {superseded} records are superseded in a segment that"
                 " is left as it is"
             )
 
@@ -186,7 +187,3 @@ class KeyCheck:
             with_tombstones=with_tombstones,
             transactions=None if marks is None else self._section.transactions,
         )
-
-
-def _offsets(rows: Sequence[SegmentRow]) -> str:
-    return f"offsets [{rows[0].base_offset}, {rows[-1].end_offset})"

@@ -29,7 +29,7 @@ from cleaner.remote_plan import GroupResult, RemoteResult
 from cleaner.report import PassReport
 from cleaner.retain import Verdict
 from cleaner.settings import CleanerSettings
-from cleaner.verify_pass import PassVerifier, VerificationFailed
+from cleaner.verify_pass import PassVerifier, VerificationFailed, offsets_text
 from protocol.errors import CorruptBatch, DecompressionTooLarge
 from storage.cleaned_segment import CleanedSegment, discard_staged
 from storage.cleaning_view import CleanableSegment
@@ -244,21 +244,27 @@ def check_result(plan: CleaningPlan, result: RemoteResult) -> None:
     rows = [segment.row for segment in plan.segments_from(plan.view.log_start_offset)]
     at = 0
     for group in result.groups:
-        sources = list(group.sources)
-        _expect(sources[0] in rows[at:], f"{_name(group)}: not of the plan, or out of order")
+        sources, name = list(group.sources), offsets_text(group.sources)
+        _expect(
+            sources[0] in rows[at:],
+            f"{name}: not of the plan, or out of order",
+        )
         start = rows.index(sources[0])
         at = start + len(sources)
-        _expect(sources == rows[start:at], f"{_name(group)}: its sources are not neighbours")
+        _expect(
+            sources == rows[start:at],
+            f"{name}: its sources are not neighbours",
+        )
         _expect(
             sources[-1].base_offset < result.end_offset,
-            f"{_name(group)}: it lies past the end of the pass",
+            f"{name}: it lies past the end of the pass",
         )
         _check_outputs(group)
 
 
 def _check_outputs(group: GroupResult) -> None:
     """Whether outputs and account speak of these sources, as far as rows tell."""
-    sources, outputs, name = group.sources, group.outputs, _name(group)
+    sources, outputs, name = group.sources, group.outputs, offsets_text(group.sources)
     covers = (outputs[0].base_offset, outputs[-1].end_offset)
     _expect(
         covers == (sources[0].base_offset, sources[-1].end_offset)
@@ -282,10 +288,6 @@ def _own_rows(group: GroupResult, now_ms: int) -> list[SegmentRow]:
         )
         for row in group.outputs
     ]
-
-
-def _name(group: GroupResult) -> str:
-    return f"offsets [{group.sources[0].base_offset}, {group.sources[-1].end_offset})"
 
 
 def _expect(holds: bool, difference: str) -> None:

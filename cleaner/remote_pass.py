@@ -38,7 +38,6 @@ from cleaner.kernel import OffsetMap
 from cleaner.mark import DirtySection, KeyParts, Marked, dirty_section, mark_window
 from cleaner.meter import PassMeter
 from cleaner.probe import SilentProbe
-from cleaner.remote_log import RemoteLog
 from cleaner.remote_plan import GroupResult, MadeKeys, RemotePlan, RemoteResult
 from cleaner.remote_segment import RemoteSegment
 from cleaner.report import GroupReport
@@ -46,6 +45,7 @@ from cleaner.rewrite import Rewriting, group_bounds, leave_no_gap, work_of
 from cleaner.settings import CleanerSettings
 from cleaner.throttle import Throttle
 from cleaner.travelling_plan import arrived_plan
+from cleaner.unswapped_log import UnswappedLog
 from cleaner.verify_pass import PassVerifier
 from storage.cleaned_segment import CleanedSegmentWriter
 from storage.errors import DamagedSidecar
@@ -245,7 +245,7 @@ class RemotePass:
     def findings(self, keys: SegmentKeys, its: Marked, section: DirtySection) -> Findings:
         """What decides whether a segment is rewritten; only where groups are tasks of their own."""
         return self._rewriting(
-            section, RemoteLog(self.plan, self.new_cleaned_segment), sees_all=False
+            section, UnswappedLog(self.plan, self.new_cleaned_segment), sees_all=False
         ).findings(self.opened(keys), its)
 
     def groups(self, found: Sequence[Findings]) -> tuple[slice, ...]:
@@ -273,7 +273,7 @@ class RemotePass:
             CorruptBatch, DecompressionTooLarge, StorageError: see `clean`.
         """
         assert not is_one_task(keys), "groups of a log with transactions depend on each other"
-        log = RemoteLog(self.plan, self.new_cleaned_segment)
+        log = UnswappedLog(self.plan, self.new_cleaned_segment)
         rewriting = self._rewriting(section, log, sees_all=False)
         group = [(self.opened(each), its) for each, its in zip(keys, marked, strict=True)]
         self._make_folder()
@@ -285,7 +285,7 @@ class RemotePass:
         self, keys: Sequence[SegmentKeys], marked: Sequence[Marked], section: DirtySection
     ) -> tuple[GroupResult, ...]:
         """Group, write and verify a whole log with its transactions. Raises as `recopy_group`."""
-        log = RemoteLog(self.plan, self.new_cleaned_segment)
+        log = UnswappedLog(self.plan, self.new_cleaned_segment)
         below = [
             (self.opened(each), its)
             for each, its in zip(keys, marked, strict=True)
@@ -297,7 +297,7 @@ class RemotePass:
         rewriting.run(below, is_last=True)
         return self._results(rewriting, log)
 
-    def _results(self, rewriting: Rewriting, log: RemoteLog) -> tuple[GroupResult, ...]:
+    def _results(self, rewriting: Rewriting, log: UnswappedLog) -> tuple[GroupResult, ...]:
         self._fs.sync_directory(self.folder)
         return tuple(
             _group_result(self.attempt, report)
@@ -305,7 +305,7 @@ class RemotePass:
             if report.sources[0].base_offset in log.swapped
         )
 
-    def _rewriting(self, section: DirtySection, log: RemoteLog, *, sees_all: bool) -> Rewriting:
+    def _rewriting(self, section: DirtySection, log: UnswappedLog, *, sees_all: bool) -> Rewriting:
         return Rewriting(
             log,
             self._plan,

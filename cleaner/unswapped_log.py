@@ -1,24 +1,32 @@
-"""The log of a plan as a rewriting takes it: written elsewhere, and its swaps written down."""
+"""A log as a pass takes it, of which nothing is swapped: its outputs lie elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
-from cleaner.remote_plan import RemotePlan
 from storage.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 from storage.manifest import SegmentRow
 
 
-class RemoteLog:
-    """The log as a rewriting takes it: outputs go to an attempt's folder, swaps are written down."""
+class LogNumbers(Protocol):
+    """What a pass asks of a log: of a log itself, or of the plan that was made of it."""
 
-    __slots__ = ("_new_segment", "_plan", "swapped")
+    @property
+    def generation(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
 
-    def __init__(
-        self, plan: RemotePlan, new_segment: Callable[[int], CleanedSegmentWriter]
-    ) -> None:
+
+class UnswappedLog:
+    """A `CleanableLog` that writes swaps down, and changes nothing."""
+
+    __slots__ = ("_log", "_new_segment", "swapped")
+
+    def __init__(self, log: LogNumbers, new_segment: Callable[[int], CleanedSegmentWriter]) -> None:
+        """`new_segment` begins an output at a base offset."""
         # Constant after construction.
-        self._plan = plan
+        self._log = log
         self._new_segment = new_segment
         # State.
         self.swapped: set[int] = set()
@@ -26,11 +34,11 @@ class RemoteLog:
 
     @property
     def generation(self) -> int:
-        return self._plan.generation
+        return self._log.generation
 
     @property
     def log_start_offset(self) -> int:
-        return self._plan.log_start_offset
+        return self._log.log_start_offset
 
     def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter:
         return self._new_segment(base_offset)
@@ -46,4 +54,4 @@ class RemoteLog:
         self.swapped.add(sources[0].base_offset)
 
     def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None:
-        """Nothing is committed here."""
+        """Nothing is committed."""

@@ -106,7 +106,7 @@ def check_part(
     Raises:
         VerificationFailed: an entry was lost or changed.
     """
-    name = _offsets(window)
+    name = offsets_text(window)
     tallies = offset_map.tally_slots([window[0].base_offset, window[-1].end_offset])
     held, put = _sum(tallies), offset_map.tally
     _expect(held == put, f"the offset map holds {held}, but got {put}")
@@ -136,7 +136,7 @@ def check_account(account: GroupAccount, sources: Sequence[SegmentRow], marked: 
     Raises:
         VerificationFailed: a record or a mark is not.
     """
-    name = _offsets(sources)
+    name = offsets_text(sources)
     judged = sum(account.records_by_verdict.values())
     _expect(
         judged == account.records_read,
@@ -213,7 +213,7 @@ def _check_copied(
     account: GroupAccount, rows: Sequence[SegmentRow], found: Sequence[SegmentSummary]
 ) -> None:
     """Whether the rows count the tombstones and horizons of what was copied and what was rebuilt."""
-    name = _offsets(rows)
+    name = offsets_text(rows)
     tombstones = account.copied_tombstones + sum(each.tombstones for each in found)
     counted = [row.tombstone_count for row in rows]
     _expect(
@@ -230,7 +230,7 @@ def _least(horizons: Iterable[int]) -> int:
 
 
 def _check_found(account: GroupAccount, found: OutputFound, rows: Sequence[SegmentRow]) -> None:
-    name = _offsets(rows)
+    name = offsets_text(rows)
     kept = sum(
         records for verdict, records in account.records_by_verdict.items() if verdict.is_kept
     )
@@ -248,7 +248,8 @@ def _check_found(account: GroupAccount, found: OutputFound, rows: Sequence[Segme
     )
 
 
-def _offsets(rows: Sequence[SegmentRow]) -> str:
+def offsets_text(rows: Sequence[SegmentRow]) -> str:
+    """What neighbouring segments cover, for messages. Pure."""
     return f"offsets [{rows[0].base_offset}, {rows[-1].end_offset})"
 
 
