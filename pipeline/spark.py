@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import tempfile
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from pyspark.errors import PySparkRuntimeError
@@ -60,12 +60,11 @@ def start_session(
         JarsUnavailable: Java is missing or too old, or the jars cannot be fetched.
     """
     require_command("java", "openjdk-17-jre-headless")
-    set_environment(options)
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings(options, pins).items():
         builder = builder.config(name, value)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), environment(options):
             # It warns of pandas 3; nothing here goes through pandas.
             warnings.simplefilter("ignore", FutureWarning)
             session = builder.getOrCreate()
@@ -98,22 +97,38 @@ def settings(options: SessionOptions, pins: Collection[Path]) -> dict[str, str]:
     return said
 
 
-def set_environment(options: SessionOptions) -> None:
-    """What Spark takes from there: a local one's address, its workers' interpreter and our code.
+@contextlib.contextmanager
+def environment(options: SessionOptions) -> Iterator[None]:
+    """What Spark takes from there as it starts, and this process's own again afterwards: what it starts
+    later would find our code, too.
 
     On a cluster the user says which Python there is (`PYSPARK_PYTHON`), as for any job.
     """
+    before = dict(os.environ)
+    os.environ.update(spark_environment(options, before))
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def spark_environment(options: SessionOptions, given: Mapping[str, str]) -> dict[str, str]:
+    """A local one's address, its workers' interpreter, and where they find our code."""
     named = options.conf.get("spark.pyspark.python")
-    if named is not None:
-        os.environ["PYSPARK_PYTHON"] = named
+    interpreter = {} if named is None else {"PYSPARK_PYTHON": named}
     if not is_local(options):
-        return
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        return interpreter
     checkout = str(Path(__file__).parents[1])
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    paths = [path for path in given.get("PYTHONPATH", "").split(os.pathsep) if path]
     if checkout not in (*paths, sysconfig.get_path("purelib")):
-        os.environ["PYTHONPATH"] = os.pathsep.join([checkout, *paths])
+        paths.insert(0, checkout)
+    return {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": given.get("PYSPARK_PYTHON", sys.executable),
+        **interpreter,
+        **({"PYTHONPATH": os.pathsep.join(paths)} if paths else {}),
+    }
 
 
 def master_of(options: SessionOptions) -> str:

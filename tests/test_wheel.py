@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -42,14 +43,16 @@ def test_wheel_starts_a_broker_outside_the_checkout(tmp_path: Path) -> None:
     venv.create(environment)
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python")]
     install = [*pip, "install", "--quiet", str(wheel)]
-    subprocess.run(install, check=True, cwd=tmp_path)
+    # With the checkout on its path, pip would find all of it installed.
+    outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(install, check=True, cwd=tmp_path, env=outside)
 
     port, http_port = free_port(), free_port()
     command = [str(environment / "bin" / "kompakt"), "serve"]
     command += ["--override", f"listeners=PLAINTEXT://127.0.0.1:{port}"]
     command += ["--override", f"http.listener=127.0.0.1:{http_port}"]
     command += ["--override", f"log.dirs={tmp_path / 'data'}"]
-    broker = subprocess.Popen(command, cwd=tmp_path)
+    broker = subprocess.Popen(command, cwd=tmp_path, env=outside)
     try:
         assert becomes_ready(http_port), "the installed broker never became ready"
         socket.create_connection(("127.0.0.1", port), timeout=5).close()

@@ -64,22 +64,24 @@ def test_only_a_local_session_is_bound_to_the_loopback_address() -> None:
     assert "spark.driver.host" not in spark.settings(SessionOptions(master="spark://h:7077"), ())
 
 
-def test_local_workers_are_this_interpreter_and_find_this_code(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON", "PYTHONPATH"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
+def test_local_workers_are_this_interpreter_and_find_this_code() -> None:
+    assert spark.spark_environment(SessionOptions(master="spark://h:7077"), {}) == {}
 
-    spark.set_environment(SessionOptions(master="spark://h:7077"))
-    assert "PYSPARK_PYTHON" not in os.environ
+    local = spark.spark_environment(SessionOptions(), {"PYTHONPATH": "/lib"})
+    assert local["PYSPARK_PYTHON"] == sys.executable
+    assert local["PYTHONPATH"] == f"{Path(spark.__file__).parents[1]}:/lib"
 
-    spark.set_environment(SessionOptions())
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
-    assert os.environ["PYTHONPATH"] == str(Path(spark.__file__).parents[1])
+    own = SessionOptions(conf={"spark.pyspark.python": "/usr/bin/python3.12"})
+    assert spark.spark_environment(own, {})["PYSPARK_PYTHON"] == "/usr/bin/python3.12"
 
-    spark.set_environment(SessionOptions(conf={"spark.pyspark.python": "/usr/bin/python3.12"}))
-    assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/python3.12"
+
+def test_what_is_started_after_spark_finds_the_environment_as_it_was() -> None:
+    before = dict(os.environ)
+
+    with spark.environment(SessionOptions()):
+        assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+    assert dict(os.environ) == before
 
 
 def test_delta_is_switched_on_only_where_it_is_needed_and_beside_other_extensions() -> None:
