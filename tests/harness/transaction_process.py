@@ -34,7 +34,7 @@ class ProgramProcess:
         self.lives = 0
         self.stalls = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._is_abandoned = False
+        self._is_over = False
         self._zombies: list[subprocess.Popen[bytes]] = []
         self._heard = (0, 0.0)
 
@@ -68,11 +68,11 @@ class ProgramProcess:
     def abandon(self) -> None:
         """Kill it, for good."""
         self.kill()
-        self._is_abandoned = True
+        self._is_over = True
 
     def tend(self) -> None:
         """Start it again if it has failed, or kill it first if nothing has been heard of it for long."""
-        if self._process is None or self._is_abandoned:
+        if self._process is None or self._is_over:
             return
         code = self._process.poll()
         if code is None and self._is_silent():
@@ -86,7 +86,7 @@ class ProgramProcess:
 
     def is_done(self) -> bool:
         """Whether it has ended as it should."""
-        return self._is_abandoned or (self._process is not None and self._process.poll() == 0)
+        return self._is_over or (self._process is not None and self._process.poll() == 0)
 
     def has_committed(self) -> bool:
         """Whether it has in this life."""
@@ -105,7 +105,11 @@ class ProgramProcess:
             self._process.terminate()
 
     def stop(self) -> None:
-        """Wait until it ends; whoever does not is killed, and may leave a transaction open."""
+        """Wait until it ends; whoever does not is killed, and may leave a transaction open.
+
+        It has no life after this one, whatever it has ended with.
+        """
+        self._is_over = True
         if self._process is not None:
             try:
                 self._process.wait(STOP_SECONDS_MAX)
