@@ -53,7 +53,8 @@ soak: $(VENV)/.installed-dev  ## The long forms of the crash, kill, fuzz and pro
 	KOMPAKT_TRANSACTION_HISTORIES=$(SOAK_TRANSACTION_HISTORIES) KOMPAKT_CLEAN_KILLS=$(SOAK_CLEAN_KILLS) \
 	KOMPAKT_TABLE_HISTORIES=$(SOAK_TABLE_HISTORIES) $(PYTEST) -v -rP --show-capture=stdout --timeout=7200 --color=no --durations=20 \
 	    tests/crash tests/cleaner/fuzz tests/cleaner/test_races.py tests/protocol/fuzz tests/properties \
-	    tests/pipeline/test_clean_kills.py tests/pipeline/test_table_histories.py $(PYTEST_ARGS) > bench/results/soak.txt; \
+	    tests/pipeline/test_clean_kills.py tests/pipeline/test_table_histories.py \
+	    tests/pipeline/test_delta_upkeep.py tests/pipeline/test_pipeline_page.py $(PYTEST_ARGS) > bench/results/soak.txt; \
 	    status=$$?; tail -40 bench/results/soak.txt; exit $$status
 
 DIFFERENTIAL_SEEDS ?= 5

@@ -28,7 +28,6 @@ TESTS = Path(__file__).parent
 PIPELINE = "tests/pipeline/"
 LONG_FILES = [
     "pipeline",
-    "conformance/test_pipeline_page.py",
     "crash/test_transaction_histories.py",
     "conformance/test_groups.py",
     "crash/test_seeded_bugs.py",

@@ -10,11 +10,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SOAKED = {
-    "KOMPAKT_CLEAN_KILLS": "test_clean_kills.py",
-    "KOMPAKT_TABLE_HISTORIES": "test_table_histories.py",
+    "test_clean_kills.py": "KOMPAKT_CLEAN_KILLS",
+    "test_table_histories.py": "KOMPAKT_TABLE_HISTORIES",
+    "test_delta_upkeep.py": "KOMPAKT_SOAK",
+    "test_pipeline_page.py": "KOMPAKT_SOAK",
 }
-"""Each kill of Spark costs a start of it, half a minute: they are the soak's."""
-collect_ignore = [file for count, file in SOAKED.items() if not os.environ.get(count)]
+"""Files of the soak only, by the variable that asks for them: Spark takes half a minute for each start
+and for each first use of a part of Delta."""
+collect_ignore = [file for file, variable in SOAKED.items() if not os.environ.get(variable)]
 
 
 @pytest.fixture(scope="session")
