@@ -30,7 +30,6 @@ LONG_FILES = [
     "pipeline",
     "crash/test_transaction_histories.py",
     "conformance/test_groups.py",
-    "crash/test_seeded_bugs.py",
     "crash/test_kill_nine.py",
     "test_wheel.py",
     "crash/test_storage_crash_states.py",
