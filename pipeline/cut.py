@@ -116,6 +116,20 @@ def start_of_stream(held: Cut, now: TopicOffsets, *, fail_on_data_loss: bool) ->
 ANEW = "write the table anew with `kompakt pipeline table batch`"
 
 
+def refuse_taken_back(held: Cut | None, reached: Cut | None) -> None:
+    """Raises TableRefused where a table holds less than what a stream has brought it to.
+
+    The stream would go on behind what is missing now, and the table would say that it holds that.
+    """
+    for topic, partition, offset in reached.rows() if reached is not None else ():
+        now = held.offsets.get(topic, {}).get(partition, 0) if held is not None else 0
+        if now < offset:
+            raise TableRefused(
+                f"somebody has taken the table back: it held {topic}-{partition} up to {offset} and "
+                f"holds it up to {now}; a stream that is started again goes on from there"
+            )
+
+
 def refuse_other_topics(held: Cut, topics: Iterable[str]) -> None:
     """Raises TableRefused where the table holds a topic that is not among `topics`."""
     others = sorted(held.offsets.keys() - set(topics))

@@ -5,8 +5,8 @@ They are the `userMetadata` of each commit of ours, so rows and offsets change i
 commit of ours counts that the present version goes back to. SQL on the table's path needs nothing
 but Delta's jars; the Python package delta-spark would be one more version to keep in step.
 
-A table has one writer of rows at a time: a second stream that went on from older offsets would take
-it back to them.
+What the table holds is asked before each commit. Of two streams that follow one topic into it, each
+goes on from what the other has left; where both commit at the same moment, Delta lets one of them fail.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
@@ -29,6 +30,8 @@ RECENT_COMMITS = 20
 NO_TABLE = frozenset(
     {"DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "DELTA_TABLE_ONLY_OPERATION"}
 )
+CONFLICTS = "io.delta.exceptions."
+"""The package of all that Delta raises where another commit came in between, and of nothing else."""
 BATCH = "kompakt_batch"
 """The view that a batch is merged from."""
 
@@ -36,15 +39,12 @@ BATCH = "kompakt_batch"
 class DeltaTable:
     """The table at `path`, on any file system that Spark can reach."""
 
-    __slots__ = ("_held", "_layout", "_path", "_session")
+    __slots__ = ("_layout", "_path", "_session")
 
     def __init__(self, session: SparkSession, path: str, layout: Layout = DEFAULT_LAYOUT) -> None:
-        # Constant after construction.
         self._session = session
         self._path = qualified(session, path)
         self._layout = layout
-        # State: what the newest commit says; None before it was read.
-        self._held: Cut | None = None
 
     @property
     def name(self) -> str:
@@ -57,13 +57,11 @@ class DeltaTable:
         Raises:
             TableRefused: it is another one's, or its log no longer says which offsets it holds.
         """
-        if self._held is None:
-            recent = self._history(RECENT_COMMITS)
-            self._held = self._said_by(recent) if recent else None
-        return self._held
+        recent = self._history(RECENT_COMMITS)
+        return self._said_by(recent) if recent else None
 
-    def columns(self) -> StructType | None:
-        return None if self.held() is None else self.read().schema
+    def columns(self) -> StructType:
+        return self.read().schema
 
     def read(self) -> DataFrame:
         return self._session.read.format("delta").load(self._path)
@@ -99,16 +97,25 @@ class DeltaTable:
 
     @contextlib.contextmanager
     def _committing(self, session: SparkSession, cut: Cut) -> Iterator[None]:
-        """Within, a commit of this session says `cut`, even if it changes no row."""
-        self._held = None
+        """Within, a commit of this session says `cut`, even if it changes no row.
+
+        Raises:
+            TableRefused: another commit came in between.
+        """
         session.conf.set(COMMIT_OFFSETS, cut.to_json())
         session.conf.set(SKIP_EMPTY, "false")
         try:
             yield
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName().startswith(CONFLICTS):
+                raise TableRefused(
+                    f"somebody else has written {self._path} at the same moment; "
+                    "typed again, the command goes on from what the table holds now"
+                ) from error
+            raise
         finally:
             session.conf.unset(COMMIT_OFFSETS)
             session.conf.unset(SKIP_EMPTY)
-        self._held = cut
 
     def _said_by(self, recent: Sequence[Row]) -> Cut:
         """By the newest commits, or by all that the log has kept where these do not say it."""

@@ -47,9 +47,8 @@ class ParquetTable:
             raise TableRefused(f"{self._folder.path} holds something else than a table of ours")
         return cut
 
-    def columns(self) -> StructType | None:
-        label = self._folder.label()
-        return None if label is None else StructType.fromJson(json.loads(label)["columns"])
+    def columns(self) -> StructType:
+        return StructType.fromJson(json.loads(self._folder.label() or "")["columns"])
 
     def read(self) -> DataFrame:
         """The version that is current now."""

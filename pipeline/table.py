@@ -34,8 +34,8 @@ class Table(Protocol):
     def held(self) -> Cut | None:
         """None where there is no table. Raises TableRefused where there is another one's."""
 
-    def columns(self) -> StructType | None:
-        """Those of the table, if there is one."""
+    def columns(self) -> StructType:
+        """Those of a table that is there."""
 
     def read(self) -> DataFrame:
         """The table as it is now."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.cut import Cut, refuse_other_topics, start_of_stream
+from pipeline.cut import Cut, refuse_other_topics, refuse_taken_back, start_of_stream
 from pipeline.kafka_offsets import ask_offsets
 from pipeline.kafka_source import KafkaSource
 from pipeline.lag import committing
@@ -92,10 +92,12 @@ def merge_stream(
 ) -> None:
     """Merge micro-batches until the stream ends. Raises what stopped it."""
     failures: list[Exception] = []
+    reached: Cut | None = None
 
     def take(batch: DataFrame, _: int) -> None:
+        nonlocal reached
         try:
-            bring_in(batch, table, payload, begin)
+            reached = bring_in(batch, table, payload, begin, reached)
         except Exception as failure:
             failures.append(failure)
             raise
@@ -112,22 +114,29 @@ def merge_stream(
         query.stop()
 
 
-def bring_in(batch: DataFrame, table: Table, payload: Payload, begin: Cut) -> None:
-    """Bring one micro-batch into the table, once, however often it comes.
+def bring_in(
+    batch: DataFrame, table: Table, payload: Payload, begin: Cut, reached: Cut | None = None
+) -> Cut | None:
+    """Bring one micro-batch into the table, once, however often it comes; the new `reached`.
 
-    `begin` is where the stream began: what a table holds that is not there yet.
+    `begin` is where the stream began: what a table holds that is not there yet. `reached` is what
+    this stream has brought it to, if anything; another one may have brought it further.
+
+    Raises:
+        TableRefused: the table holds less than that, or the rows do not fit it.
     """
     held = table.held()
+    refuse_taken_back(held, reached)
     known = begin if held is None else begin.advanced(held.offsets)
     fresh = unknown_to(known, batch).persist()
     try:
         cut = known.advanced(offsets_after(fresh))
         if cut == known:
-            return
-        rows = rows_of(latest(fresh), payload, table.columns())
+            return reached
         if held is None:
-            table.replace(rows, cut)
+            table.replace(rows_of(latest(fresh), payload, None), cut)
         else:
-            table.merge(rows, cut)
+            table.merge(rows_of(latest(fresh), payload, table.columns()), cut)
+        return cut
     finally:
         fresh.unpersist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.cut import Cut, TableRefused, TopicOffsets, start_of_stream
+from pipeline.cut import Cut, TableRefused, TopicOffsets, refuse_taken_back, start_of_stream
 
 HELD = Cut({"orders": {0: 10, 1: 4}}, {"orders": "id-1"})
 
@@ -61,3 +61,20 @@ def test_records_that_are_gone_are_suffered_where_the_user_says_so() -> None:
     now = broker({0: 11, 1: 0}, {0: 12, 1: 4})
 
     assert start_of_stream(HELD, now, fail_on_data_loss=False).offsets["orders"][0] == 11
+
+
+@pytest.mark.parametrize("held", [None, HELD, Cut({"orders": {0: 12, 1: 3, 2: 7}}, {})])
+def test_a_table_that_holds_less_than_the_stream_has_brought_it_to_is_refused(
+    held: Cut | None,
+) -> None:
+    reached = Cut({"orders": {0: 11, 1: 4}}, {})
+
+    with pytest.raises(TableRefused, match=r"held orders-[01] up to (11|4) and holds it up to"):
+        refuse_taken_back(held, reached)
+
+
+def test_a_table_that_holds_as_much_or_more_is_not() -> None:
+    refuse_taken_back(HELD, HELD)
+    refuse_taken_back(HELD.advanced({"orders": {0: 20}}), HELD)
+    refuse_taken_back(None, None)
+    refuse_taken_back(HELD, None)

@@ -1,15 +1,24 @@
-"""A Delta table that others optimize and restore says which offsets it holds all the same."""
+"""A Delta table says which offsets it holds, whatever others do to it meanwhile."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.cut import Cut
+from pipeline.cut import Cut, TableRefused
 from pipeline.payload_options import Payload
-from tests.pipeline.table_model import NOTHING, Record, content, frame, record
+from tests.pipeline.table_model import (
+    NOTHING,
+    Record,
+    below,
+    content,
+    frame,
+    model,
+    record,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,3 +55,34 @@ def test_others_may_optimize_and_restore_and_the_table_still_says_what_it_holds(
     assert Cut.from_json(newest.userMetadata) == held
     take(session, restored, record(0, 1, b"k", None), record(0, 2, None, b"no key"))
     assert content(restored) == {}
+
+
+def test_of_two_streams_that_commit_at_one_moment_one_is_refused_and_the_table_is_right(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    from pipeline.delta_table import DeltaTable
+
+    path = str(tmp_path / "table")
+    records = [record(0, at, b"%d" % (at % 3), b"%d" % at) for at in range(20)]
+    take(session, DeltaTable(session, path), records[0])
+
+    def follow(number: int) -> list[str]:
+        """A stream of a session of its own; which of its batches were refused, and why."""
+        own = session.newSession()
+        refused = []
+        for at in range(1 + number, 20):
+            try:
+                take(own, DeltaTable(own, path), *records[: at + 1])
+            except TableRefused as conflict:
+                refused.append(str(conflict))
+        return refused
+
+    with ThreadPoolExecutor(2) as pool:
+        refused = [said for each in pool.map(follow, range(2)) for said in each]
+
+    table = DeltaTable(session, path)
+    held = table.held()
+    assert held is not None
+    assert content(table) == model(below(records, held.offsets))
+    assert refused
+    assert all("somebody else has written" in said for said in refused)

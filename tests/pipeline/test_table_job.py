@@ -67,6 +67,21 @@ def test_tombstones_delete_and_neither_replays_nor_batches_out_of_order_revive(
     assert held.offsets == {"orders": {0: 5, 1: 5}}
 
 
+def test_two_streams_into_one_table_go_on_from_what_the_other_has_left(
+    session: SparkSession, opened: Opened
+) -> None:
+    one, other = opened(), opened()
+    records = [record(0, 0, b"k", b"v"), record(0, 1, b"k", None), record(0, 2, b"j", b"w")]
+    take(session, one, *records[:1])
+    take(session, other, *records)
+    take(session, one, *records[:2])
+
+    assert content(one) == model(records)
+    held = one.held()
+    assert held is not None
+    assert held.offsets == {"orders": {0: 3}}
+
+
 def test_a_table_may_be_partitioned_by_a_column_of_the_values(
     session: SparkSession, tmp_path: Path
 ) -> None:

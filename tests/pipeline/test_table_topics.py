@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from pipeline.cut import TableRefused
+from pipeline.cut import Cut, TableRefused
 from pipeline.kafka_source import KafkaSource
 from pipeline.payload_options import Payload
 from tests.harness.broker_process import BrokerProcess
@@ -61,12 +61,12 @@ def seen_by_streams(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, int
     from pipeline import table_job
 
     seen: list[tuple[str, int, int]] = []
-    real: Callable[..., None] = table_job.bring_in
+    real: Callable[..., Cut | None] = table_job.bring_in
 
-    def noting(batch: DataFrame, *others: object) -> None:
+    def noting(batch: DataFrame, *others: object) -> Cut | None:
         rows = batch.select("topic", "partition", "offset").collect()
         seen.extend((r["topic"], r["partition"], r["offset"]) for r in rows)
-        real(batch, *others)
+        return real(batch, *others)
 
     monkeypatch.setattr(table_job, "bring_in", noting)
     return seen
