@@ -19,7 +19,13 @@ from prometheus_client.registry import Collector
 from metrics import names
 from metrics.cleaner_collector import collect_cleaner
 from metrics.cleaner_probe import CleanerCounts
-from metrics.facts import BrokerFacts, GroupFacts, PartitionFacts, RecoveryFacts
+from metrics.facts import (
+    BrokerFacts,
+    GroupFacts,
+    PartitionFacts,
+    RecoveryFacts,
+    TransactionFacts,
+)
 from metrics.families import counter, gauge, histogram
 from metrics.group_collector import collect_groups
 from metrics.partition_collector import collect_partitions
@@ -59,6 +65,7 @@ class BrokerCollector(Collector):
         facts = self._broker()
         yield from self._collect_broker(facts)
         yield from self._collect_recovery(facts.recovery)
+        yield from self._collect_transactions(facts.transactions)
         yield from self._collect_traffic()
         yield from self._collect_connections()
         partitions = list(self._partitions())
@@ -93,6 +100,13 @@ class BrokerCollector(Collector):
         yield counter(names.RECOVERY_SCANNED, [((), recovery.bytes_scanned_total)])
         yield counter(names.RECOVERY_CUT, [((), recovery.bytes_cut_total)])
         yield counter(names.RECOVERY_CUT_FILES, [((), recovery.files_cut_total)])
+
+    def _collect_transactions(self, facts: TransactionFacts) -> Iterator[Family]:
+        by_state, ended = facts.ids_by_state, facts.ended_by_outcome
+        yield gauge(names.TRANSACTIONAL_IDS, [((state,), n) for state, n in by_state.items()])
+        yield gauge(names.OLDEST_TRANSACTION, [((), facts.oldest_open_ms / 1000)])
+        yield counter(names.TRANSACTIONS_ENDED, [((how,), n) for how, n in ended.items()])
+        yield counter(names.TRANSACTIONS_TIMED_OUT, [((), facts.timed_out)])
 
     def _collect_traffic(self) -> Iterator[Family]:
         probe = self._server

@@ -71,6 +71,20 @@ class GroupFacts:
     topics: Iterable[GroupTopicFacts]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionFacts:
+    """The transactions that the broker coordinates, as a scrape shows them."""
+
+    ids_by_state: Mapping[str, int] = field(default_factory=dict)
+    """Transactional ids by Kafka's word for their state."""
+    oldest_open_ms: int = 0
+    """How long the one has been open that was opened first; 0: none is."""
+    ended_by_outcome: Mapping[str, int] = field(default_factory=dict)
+    """Since the start: commit, abort."""
+    timed_out: int = 0
+    """Of the aborted ones, those that were open for longer than they may be."""
+
+
 class RecoveryFacts(Protocol):
     """What the recovery of logs has done since the start."""
 
@@ -99,3 +113,4 @@ class BrokerFacts:
     dead_cleaner_workers: int = 0
     coordinator_partitions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Of each coordinator's topic how many are loading, active and failed."""
+    transactions: TransactionFacts = TransactionFacts()

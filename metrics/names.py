@@ -172,6 +172,21 @@ COORDINATOR_PARTITIONS = _gauge(
 GROUP_PROTOCOLS = ("classic", "consumer")
 CONSUMER_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable")
 
+# Transactions.
+TRANSACTIONAL_IDS = _gauge(
+    "kompakt_transactional_ids", "Transactional ids by the state of their transaction.", "state"
+)
+OLDEST_TRANSACTION = _gauge(
+    "kompakt_transaction_oldest_open_seconds",
+    "How long the oldest open transaction has been open; 0 if none is.",
+)
+TRANSACTIONS_ENDED = _counter(
+    "kompakt_transactions_ended_total", "Transactions that were committed or aborted.", "outcome"
+)
+TRANSACTIONS_TIMED_OUT = _counter(
+    "kompakt_transactions_timed_out_total", "Transactions aborted because they took too long."
+)
+
 # Partitions.
 BROKERS = _gauge("kafka_brokers", "Brokers of the cluster: this one.")
 TOPIC_PARTITIONS = _gauge("kafka_topic_partitions", "Partitions of a topic.", "topic")

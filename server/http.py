@@ -17,6 +17,7 @@ from server.groups.group_facts import group_facts
 from server.lease_routes import LeaseRoutes
 from server.listener import ListenError
 from server.release import release
+from server.transactions.transaction_facts import transaction_facts
 
 LOGS_A_TURN = 50
 """So many logs are looked at before the event loop gets the interpreter, if it wants it."""
@@ -112,6 +113,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
             each.topic.name: each.table.loads.by_state(each.topic.partitions_count)
             for each in (broker.groups, broker.transactions)
         },
+        transactions=transaction_facts(broker.transactions),
     )
 
 

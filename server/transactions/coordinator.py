@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -80,9 +81,11 @@ class TransactionCoordinator:
         "_producer_ids",
         "_settings",
         "_under_way",
+        "ended",
         "expiry",
         "markers",
         "table",
+        "timed_out",
         "topic",
     )
 
@@ -113,6 +116,10 @@ class TransactionCoordinator:
         self._marking: set[asyncio.Task[Any]] = set()
         """Transactions whose markers are being written."""
         self._is_stopping = False
+        self.ended: Counter[TransactionState] = Counter()
+        """Transactions that were decided since the start, by what they were decided to be."""
+        self.timed_out = 0
+        """Of these, those that took too long."""
 
     def start(self) -> None:
         """Begin to read the transactions back, and to carry on what is decided."""
@@ -314,6 +321,8 @@ class TransactionCoordinator:
                 ErrorCode.UNKNOWN_SERVER_ERROR if is_ours else ErrorCode.COORDINATOR_NOT_AVAILABLE
             )
         transaction.written()
+        if transaction.metadata.state.is_prepared:
+            self.ended[transaction.metadata.state] += 1
         self._settled(entry)
         entry.tell()
         return outcome
@@ -374,6 +383,7 @@ class TransactionCoordinator:
         outcome = entry.transaction.time_out(self.table.now_ms())
         if outcome.metadata is not None:
             _log.info("%r is aborted: its transaction took too long", transactional_id)
+            self.timed_out += 1
             self._carry_out(entry, outcome)
         elif entry.transaction.pending is None:
             self._deadlines.set(transactional_id, entry.transaction.metadata.deadline_ms)

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cleaner.quarantine import Quarantined
 from metrics.cleaner_probe import CleanerCounts
 from metrics.collector import BrokerCollector, Scraper
-from metrics.facts import BrokerFacts, GroupFacts, PartitionFacts
+from metrics.facts import BrokerFacts, GroupFacts, PartitionFacts, TransactionFacts
 from metrics.server_probe import ServerProbe
 from server.coordinator_topic import OFFSETS_TOPIC
 from storage.recovery_progress import RecoveryProgress
@@ -88,6 +88,7 @@ class ScrapedWorld:
     dead_workers: int = 0
     coordinator_partitions: dict[str, int] = field(default_factory=lambda: {"active": 50})
     """By state."""
+    transactions: TransactionFacts = field(default_factory=TransactionFacts)
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -118,6 +119,7 @@ class ScrapedWorld:
             recovery=self.recovery,
             dead_cleaner_workers=self.dead_workers,
             coordinator_partitions={OFFSETS_TOPIC: self.coordinator_partitions},
+            transactions=self.transactions,
         )
 
     def samples(self) -> dict[tuple[str, ...], float]:

@@ -6,7 +6,7 @@ import timeit
 
 import pytest
 
-from metrics.facts import GroupFacts, GroupTopicFacts
+from metrics.facts import GroupFacts, GroupTopicFacts, TransactionFacts
 from metrics.names import METRICS
 from metrics.server_probe import ServerProbe
 from tests.harness.scraped_world import Report, ScrapedWorld, Waiting, partition, quarantined
@@ -82,6 +82,7 @@ def test_every_metric_of_the_table_is_shown() -> None:
                 topics=[GroupTopicFacts("c", [(0, 1, 2)])],
             )
         ],
+        transactions=TransactionFacts(ids_by_state={"Empty": 1}, ended_by_outcome={"abort": 1}),
     )
     world.server.batch_appended("c", 1, 1)
     world.server.batch_refused("c", "X", 1)
@@ -133,3 +134,22 @@ def test_what_recovery_has_done_is_counted() -> None:
     assert samples["kompakt_recovery_scanned_bytes_total",] == 100
     assert samples["kompakt_recovery_cut_bytes_total",] == 10
     assert samples["kompakt_recovery_cut_files_total",] == 2
+
+
+def test_transactions_are_shown_by_state_outcome_and_age() -> None:
+    world = ScrapedWorld(
+        transactions=TransactionFacts(
+            ids_by_state={"Ongoing": 2, "Empty": 1},
+            oldest_open_ms=90_500,
+            ended_by_outcome={"commit": 7, "abort": 3},
+            timed_out=1,
+        )
+    )
+
+    samples = world.samples()
+
+    assert samples["kompakt_transactional_ids", "Ongoing"] == 2
+    assert samples["kompakt_transaction_oldest_open_seconds",] == 90.5
+    assert samples["kompakt_transactions_ended_total", "commit"] == 7
+    assert samples["kompakt_transactions_ended_total", "abort"] == 3
+    assert samples["kompakt_transactions_timed_out_total",] == 1
