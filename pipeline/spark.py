@@ -99,18 +99,21 @@ def settings(options: SessionOptions, pins: Collection[Path]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def environment(options: SessionOptions) -> Iterator[None]:
-    """What Spark takes from there as it starts, and this process's own again afterwards: what it starts
-    later would find our code, too.
+    """Within, what Spark takes from there as it starts; what this process starts later finds its own.
 
     On a cluster the user says which Python there is (`PYSPARK_PYTHON`), as for any job.
     """
-    before = dict(os.environ)
-    os.environ.update(spark_environment(options, before))
+    wanted = spark_environment(options, os.environ)
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def spark_environment(options: SessionOptions, given: Mapping[str, str]) -> dict[str, str]:
