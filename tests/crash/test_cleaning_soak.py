@@ -139,16 +139,18 @@ class Writer:
             self._hear()
 
     def write_until_death(self, broker: DyingBroker) -> None:
-        """Keep up some traffic, and leave the cleaner the time to come to its death."""
-        deadline = time.monotonic() + SECONDS_TO_DIE_MAX
+        """Keep up some traffic, less and less of it: a cleaner that is slow to come to its death would
+        be slower with each record."""
+        began = time.monotonic()
         while not broker.has_died():
-            in_time = time.monotonic() < deadline
+            waited = time.monotonic() - began
+            in_time = waited < SECONDS_TO_DIE_MAX
             assert in_time, f"the cleaner did not come to where it was to die{broker.tail()}"
             try:
                 self._write()
             except (ConnectionEnded, ConnectionError):
                 time.sleep(0.01)
-            time.sleep(0.01)
+            time.sleep(0.01 * (1 + waited))
 
     def _write(self) -> None:
         assert self._connection is not None
