@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import random
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -35,7 +36,7 @@ from tests.harness.messages import (
     message_versions,
 )
 
-SAMPLES = 12
+SAMPLES = 48 if "KOMPAKT_SOAK" in os.environ else 8
 VERSIONS = list(message_versions())
 MADE: dict[tuple[type[Message], int], list[Message]] = {}
 
