@@ -89,10 +89,10 @@ class DeltaTable:
 
         Delta forgets old commits (`delta.logRetentionDuration`), and ours must not be among them.
         """
-        held = self.held()
-        if held is not None and Cut.from_json(self._history(1)[0].userMetadata) is None:
+        recent = self._history(RECENT_COMMITS)
+        if recent and Cut.from_json(recent[0].userMetadata) is None:
             nothing = self.read().limit(0)
-            with self._committing(self._session, held):
+            with self._committing(self._session, self._said_by(recent)):
                 nothing.write.format("delta").mode("append").save(self._path)
 
     @contextlib.contextmanager

@@ -72,9 +72,10 @@ def follow(
     records = session.readStream.format("kafka").options(**options).load().select(*COLUMNS)
     with progress_shown(session, source, pace.group, begin):
         merge_stream(records, table, payload, begin, every=pace.every)
-    if table.held() is None:
+    reached = table.held()
+    if reached is None:
         table.replace(rows_of(session.createDataFrame([], SCHEMA), payload, None), begin)
-    return table.held() or begin
+    return reached or begin
 
 
 def progress_shown(

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from pipeline.cut import Cut, Offsets
+from pipeline.payload_options import Payload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,13 @@ def frame(session: SparkSession, records: Sequence[Record]) -> DataFrame:
     from pipeline.latest import SCHEMA
 
     return session.createDataFrame(list(records), SCHEMA)
+
+
+def take(session: SparkSession, table: Table, *records: Record) -> None:
+    """Bring records into a table as a micro-batch of a stream that began at the first offset."""
+    from pipeline.table_job import bring_in
+
+    bring_in(frame(session, records), table, Payload(), NOTHING)
 
 
 def content(table: Table) -> Content:

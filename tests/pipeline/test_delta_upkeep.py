@@ -9,29 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline.cut import Cut, TableRefused
-from pipeline.payload_options import Payload
 from tests.pipeline.table_model import (
-    NOTHING,
-    Record,
     below,
     content,
-    frame,
     model,
     record,
+    take,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.delta_table import DeltaTable
-
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarning")]
-
-
-def take(session: SparkSession, table: DeltaTable, *records: Record) -> None:
-    from pipeline.table_job import bring_in
-
-    bring_in(frame(session, records), table, Payload(), NOTHING)
 
 
 def test_others_may_optimize_and_restore_and_the_table_still_says_what_it_holds(

@@ -19,6 +19,7 @@ from tests.pipeline.table_model import (
     frame,
     model,
     record,
+    take,
 )
 
 if TYPE_CHECKING:
@@ -39,12 +40,6 @@ def opened(request: pytest.FixtureRequest, session: SparkSession, tmp_path: Path
 
     kind = DeltaTable if request.param == "delta" else ParquetTable
     return lambda: kind(session, str(tmp_path / "table"))
-
-
-def take(session: SparkSession, table: Table, *records: Record) -> None:
-    from pipeline.table_job import bring_in
-
-    bring_in(frame(session, records), table, Payload(), NOTHING)
 
 
 def test_tombstones_delete_and_neither_replays_nor_batches_out_of_order_revive(
