@@ -26,6 +26,7 @@ from server.directories import abandon, open_directories
 from server.directory_watch import DirectoryWatch
 from server.dispatch import Dispatcher
 from server.embedded_store import EmbeddedMetadataStore
+from server.executors import Executors
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.groups.consumer_commands import ConsumerCommands
@@ -42,6 +43,7 @@ from server.sparing_log import SparingLog
 from server.topic import TopicDefaults
 from server.topics import Topics
 from server.transactions.coordinator import TransactionCoordinator, transactions_of
+from server.turns import Turns
 from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.log_directory import LogDirectory
@@ -91,6 +93,7 @@ class Broker:
         "consumer_groups",
         "directories",
         "directories_left_out",
+        "executors",
         "failure",
         "fetch_waiters",
         "files",
@@ -106,6 +109,7 @@ class Broker:
         "recovery",
         "topics",
         "transactions",
+        "turns",
         "warnings",
     )
 
@@ -141,6 +145,8 @@ class Broker:
             files, config.metadata_directory, bytes_max=config.log_cleaner_history_bytes_max
         )
         self.warnings = SparingLog(logging.getLogger("server.clients"), clock)
+        self.executors = Executors()
+        self.turns = Turns()
         self._background = Background()
         self._wal = Wal()
         self._limits = ConnectionLimits(
@@ -228,6 +234,7 @@ class Broker:
             await asyncio.wait([self._http_opening])
         if self._http is not None:
             await self._http.close()
+        self.executors.close()
 
     # Storage.
 

@@ -39,6 +39,7 @@ from protocol.response import encode_response
 from protocol.schema import Message
 from server.connection import CloseConnection, Connection, Reply
 from server.outbox import Part
+from server.turns import Pace
 from storage.config_property import ConfigError
 from storage.errors import StorageError
 from storage.log import PartitionLog
@@ -54,12 +55,14 @@ ANY_EPOCH = -1
 class RequestContext:
     """What a handler knows besides its request."""
 
-    __slots__ = ("broker", "connection", "header")
+    __slots__ = ("broker", "connection", "header", "pace")
 
     def __init__(self, broker: Broker, header: RequestHeader, connection: Connection) -> None:
         self.broker = broker
         self.header = header
         self.connection = connection
+        self.pace = Pace(broker.turns)
+        """Loops over what a client may ask for any number of times go by it."""
 
     def log_of(
         self, topic_name: str, partition: int, leader_epoch: int = ANY_EPOCH
