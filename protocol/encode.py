@@ -1,5 +1,7 @@
 """Encode messages: one function per message class and version, compiled on first use.
 
+As a decoder, an encoder exists as a generator too, which pauses every few hundred elements.
+
 A message becomes a list of parts. Everything small is packed into bytearrays, neighbouring fields
 of fixed size with one `struct` packing; a large BYTES or RECORDS value is a part of its own, so it
 is not copied, and a `Region` is one always. `source_of` shows the compiled source:
@@ -15,7 +17,8 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 from protocol.codec_source import CodecSource
@@ -38,7 +41,21 @@ INLINE_BYTES_MAX = 1024
 Encoder = Callable[[Any, bytearray], list[Part]]
 """Takes a message and the bytearray to extend first, which becomes the first part."""
 
+StepEncoder = Callable[[Any, bytearray], Generator[None, None, list[Part]]]
+"""The same, with pauses."""
+
+STEP_ELEMENTS = 256
+"""Elements between two pauses: 0.1 to 0.5 ms of encoding."""
+
+FIXED_STEP_ELEMENTS = 16_384
+"""The same for numbers, of which one call writes many."""
+
+STEP_PART_BYTES = 64 << 10
+"""In steps, a part that has grown to this size is followed by a new one: what was sent of a large
+answer can be freed before the rest is."""
+
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
+_step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
 
 
 def encode(message: Message, version: int, out: bytearray | None = None) -> list[Part]:
@@ -55,10 +72,36 @@ def encode(message: Message, version: int, out: bytearray | None = None) -> list
     encoder = _encoders.get((message_type, version)) or compile_encoder(message_type, version)
     try:
         return encoder(message, bytearray() if out is None else out)
-    except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
-        raise EncodeError(f"{message_type.__name__} v{version}: {error}") from error
-    except EncodeError as error:
-        raise EncodeError(f"{message_type.__name__} v{version}: {error}") from error
+    except _WRONG_VALUES as error:
+        raise _as_encode_error(error, message_type, version) from error
+
+
+def encode_in_steps(
+    message: Message, version: int, out: bytearray
+) -> Generator[None, None, list[Part]]:
+    """Encode as `encode` does, with a pause after each step. The generator returns the parts.
+
+    Raises:
+        EncodeError: as `encode`.
+    """
+    message_type = type(message)
+    key = (message_type, version)
+    encoder = _step_encoders.get(key)
+    if encoder is None:
+        source = _EncoderSource(message_type, version, in_steps=True)
+        encoder = _step_encoders[key] = source.compiled("encode")
+    try:
+        return (yield from encoder(message, out))
+    except _WRONG_VALUES as error:
+        raise _as_encode_error(error, message_type, version) from error
+
+
+_WRONG_VALUES = (struct.error, TypeError, AttributeError, UnicodeEncodeError, EncodeError)
+
+
+def _as_encode_error(error: Exception, message_type: type[Message], version: int) -> EncodeError:
+    """Name the message in what is wrong with one of its values."""
+    return EncodeError(f"{message_type.__name__} v{version}: {error}")
 
 
 def compile_encoder(message_type: type[Message], version: int) -> Encoder:
@@ -108,7 +151,9 @@ def null(what: str) -> EncodeError:
 class _EncoderSource(CodecSource):
     """Writes the source of one encoder. `text` is the source, `names` what it refers to."""
 
-    def __init__(self, message_type: type[Message], version: int) -> None:
+    def __init__(
+        self, message_type: type[Message], version: int, *, in_steps: bool = False
+    ) -> None:
         names = {
             "EncodeError": EncodeError,
             "append_payload": append_payload,
@@ -121,8 +166,12 @@ class _EncoderSource(CodecSource):
         super().__init__(message_type, version, names)
         # The bytearray that is written to: the message's, or that of a tagged field.
         self._out = "out"
+        self._in_steps = in_steps
 
         self._emit("parts = [out]")
+        if in_steps:
+            # So that it is a generator even where nothing can be many.
+            self._emit("if False:", "    yield", f"left = {STEP_ELEMENTS}")
         self._struct(message_type, "m0")
         self._flush()
         self._emit("if not out and len(parts) > 1:", "    parts.pop()", "return parts")
@@ -228,17 +277,45 @@ class _EncoderSource(CodecSource):
             count = self._variable("n")
             self._emit(f"{count} = len({value})")
             self._length(count, "i")
-            if element.kind is Kind.FIXED and element is not UUID:
+            if element.kind is Kind.FIXED and element is not UUID and self._in_steps:
+                self._fixed_in_steps(element, value, count)
+            elif element.kind is Kind.FIXED and element is not UUID:
                 layout = f"f'>{{{count}}}{element.format}'"
                 self._emit(f"{self._out} += pack({layout}, *{value})")
             else:
                 item = self._variable("m")
-                self._block(
-                    f"for {item} in {value}:",
-                    lambda: self._value(element, item, what, nullable=False),
-                )
+                self._block(f"for {item} in {value}:", partial(one, item))
+
+        def one(item: str) -> None:
+            self._value(element, item, what, nullable=False)
+            if self._in_steps:
+                self._flush()
+                self._emit("left -= 1", "if left <= 0:", *self._pause)
 
         self._unless_null(value, what, "i", body, nullable=nullable)
+
+    @property
+    def _pause(self) -> list[str]:
+        """Yield, and begin a new part if the last one is large."""
+        lines = ["    yield", f"    left = {STEP_ELEMENTS}"]
+        if self._out == "out":
+            lines += [
+                f"    if len(out) > {STEP_PART_BYTES}:",
+                "        out = bytearray()",
+                "        parts.append(out)",
+            ]
+        return lines
+
+    def _fixed_in_steps(self, element: WireType[Any], value: str, count: str) -> None:
+        """Write numbers, so many at a time."""
+        some, start = self._variable("v"), self._variable("n")
+        self._emit(
+            f"for {start} in range(0, {count}, {FIXED_STEP_ELEMENTS}):",
+            f"    {some} = {value}[{start} : {start} + {FIXED_STEP_ELEMENTS}]",
+            f"    {self._out} += pack(f'>{{len({some})}}{element.format}', *{some})",
+            f"    if len({some}) == {FIXED_STEP_ELEMENTS}:",
+            "        yield",
+        )
 
     def _nullable_struct(self, declared: type, value: str) -> None:
         """A byte goes before it, -1 for null and 1 else, in both encodings."""

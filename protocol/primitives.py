@@ -25,12 +25,16 @@ ZERO_UUID = uuid.UUID(int=0)
 STRING_BYTES_MAX = 0x7FFF
 """Of a string's UTF-8 form, in the compact encoding too."""
 
-ELEMENTS_MAX = 200_000
+ELEMENTS_MAX = 2_000_000
 """Array elements and tagged fields in one message, over all levels.
 
-A count is also bounded by the bytes that follow it; this bounds what one frame can cost in
-time and memory, since a two-byte element becomes an object of a hundred bytes.
+A count is also bounded by the bytes that follow it. This bounds the memory that one frame can take,
+since an element of two bytes becomes an object of a hundred and more. It does not bound time: a
+message of many elements is decoded, carried out and encoded in steps.
 """
+
+TAGS_MAX = 1_000
+"""Tagged fields in one section. Kafka's largest has six; so many are skipped in 0.5 ms."""
 
 _INT16 = struct.Struct(">h")
 
@@ -86,7 +90,7 @@ def skip_tagged_fields(buffer: memoryview, position: int, budget: int) -> tuple[
     Returns the position after it, and what is left of the message's `budget` of elements.
     """
     count, position = read_unsigned_varint(buffer, position)
-    budget = take_elements(budget, count, 2, len(buffer) - position)
+    budget = take_tags(budget, count, len(buffer) - position)
     tag = -1
     for _ in range(count):
         tag, _, position = read_tag(buffer, position, tag)
@@ -119,3 +123,14 @@ def take_elements(budget: int, count: int, size_min: int, remaining: int) -> int
     if count > budget:
         raise DecodeError(f"more than {ELEMENTS_MAX} elements in one message")
     return budget - count
+
+
+def take_tags(budget: int, count: int, remaining: int) -> int:
+    """Return what is left of `budget` after a section of `count` tagged fields.
+
+    Raises:
+        DecodeError: `remaining` bytes cannot hold so many, or no section has so many.
+    """
+    if count > TAGS_MAX:
+        raise DecodeError(f"{count} tagged fields in one section")
+    return take_elements(budget, count, 2, remaining)

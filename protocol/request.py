@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from collections.abc import Generator
 
 from protocol.api_keys import APIS, Api, ApiKey
-from protocol.decode import decode
+from protocol.decode import decode, decode_in_steps
 from protocol.errors import DecodeError, UnsupportedApi
 from protocol.primitives import ELEMENTS_MAX, read_nullable_string, skip_tagged_fields
 from protocol.schema import Message
@@ -61,6 +62,23 @@ def parse_request(frame: bytes | bytearray | memoryview) -> Request:
     header, position = parse_header(view)
     api = APIS[header.api_key]
     body = parse_body(header, view, position) if api.serves(header.api_version) else None
+    return Request(header=header, api=api, body=body)
+
+
+def parse_request_in_steps(
+    frame: bytes | bytearray | memoryview,
+) -> Generator[None, None, Request]:
+    """Decode a frame as `parse_request` does, with a pause after each step; return the request.
+
+    Raises:
+        UnsupportedApi, DecodeError: as `parse_request`.
+    """
+    view = memoryview(frame)
+    header, position = parse_header(view)
+    api = APIS[header.api_key]
+    body = None
+    if api.serves(header.api_version):
+        body = yield from decode_in_steps(api.request_type, header.api_version, view, position)
     return Request(header=header, api=api, body=body)
 
 

@@ -13,9 +13,10 @@ Source: ResponseHeader.json, KIP-482.
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 
 from protocol.api_keys import APIS, ApiKey
-from protocol.encode import encode
+from protocol.encode import encode, encode_in_steps
 from protocol.errors import EncodeError
 from protocol.request import RequestHeader
 from protocol.schema import Message, Part, part_size
@@ -36,6 +37,25 @@ def encode_response(header: RequestHeader, message: Message) -> list[Part]:
     Raises:
         EncodeError: the message has a value that the request's version cannot carry.
     """
+    out, version = _begun(header)
+    return _finished(out, encode(message, version, out))
+
+
+def encode_response_in_steps(
+    header: RequestHeader, message: Message
+) -> Generator[None, None, list[Part]]:
+    """Encode as `encode_response` does, with a pause after each step; return the parts.
+
+    Raises:
+        EncodeError: as `encode_response`.
+    """
+    out, version = _begun(header)
+    parts = yield from encode_in_steps(message, version, out)
+    return _finished(out, parts)
+
+
+def _begun(header: RequestHeader) -> tuple[bytearray, int]:
+    """The size, still open, and the header; and the version in which the body follows."""
     api = APIS[header.api_key]
     is_api_versions = header.api_key == ApiKey.API_VERSIONS
     # Only ApiVersions is answered in a version that is not served, and then in version 0.
@@ -44,7 +64,11 @@ def encode_response(header: RequestHeader, message: Message) -> list[Part]:
     out = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id))
     if version >= api.flexible_since and not is_api_versions:
         out.append(0)
-    parts = encode(message, version, out)
+    return out, version
+
+
+def _finished(out: bytearray, parts: list[Part]) -> list[Part]:
+    """Write the frame's size into its first part."""
     size = sum(map(part_size, parts)) - _SIZE.size
     if size > FRAME_BYTES_MAX:
         raise EncodeError(f"response of {size} bytes")

@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from protocol.api_keys import Api
+from protocol.api_keys import Api, ApiKey
+from protocol.dismantle import dismantle
 from protocol.error_codes import ErrorCode
 from protocol.errors import (
     CorruptBatch,
@@ -34,8 +36,8 @@ from protocol.errors import (
     UnsupportedCodec,
     UnsupportedMagic,
 )
-from protocol.request import Request, RequestHeader, parse_request
-from protocol.response import encode_response
+from protocol.request import Request, RequestHeader, parse_request, parse_request_in_steps
+from protocol.response import encode_response, encode_response_in_steps
 from protocol.schema import Message
 from server.connection import CloseConnection, Connection, Reply
 from server.outbox import Part
@@ -48,6 +50,12 @@ if TYPE_CHECKING:
     from server.broker import Broker
 
 
+INLINE_FRAME_BYTES_MAX = 4 << 10
+"""A request of so few bytes is decoded at once: it has a few hundred elements at most."""
+
+INLINE_ANSWERS = frozenset({ApiKey.PRODUCE, ApiKey.HEARTBEAT, ApiKey.API_VERSIONS})
+"""Their answers to such a request are encoded at once; those of others may be much larger."""
+
 ANY_EPOCH = -1
 """A client that does not know the leader epoch, or does not care."""
 
@@ -57,11 +65,13 @@ class RequestContext:
 
     __slots__ = ("broker", "connection", "header", "pace")
 
-    def __init__(self, broker: Broker, header: RequestHeader, connection: Connection) -> None:
+    def __init__(
+        self, broker: Broker, header: RequestHeader, connection: Connection, pace: Pace
+    ) -> None:
         self.broker = broker
         self.header = header
         self.connection = connection
-        self.pace = Pace(broker.turns)
+        self.pace = pace
         """Loops over what a client may ask for any number of times go by it."""
 
     def log_of(
@@ -141,15 +151,21 @@ class Dispatcher:
             CloseConnection: its answer is to close the connection.
         """
         start_s = time.perf_counter()
-        request = parse_request(frame)
-        context = RequestContext(self._broker, request.header, connection)
+        pace = Pace(self._broker.turns)
+        is_small = len(frame) <= INLINE_FRAME_BYTES_MAX
+        request = (
+            parse_request(frame) if is_small else await pace.run(parse_request_in_steps(frame))
+        )
+        context = RequestContext(self._broker, request.header, connection, pace)
         answer = await self._handled(request, context)
+        if is_small and request.api.key in INLINE_ANSWERS and isinstance(answer, Message):
+            return self._completed(request, context, answer, start_s)
         if answer is None or isinstance(answer, Message):
-            return self._encoded(request, context, answer, start_s)
-        return self._encode_later(request, context, answer, start_s)
+            return await self._completed_in_steps(request, context, answer, start_s)
+        return self._complete_later(request, context, answer, start_s)
 
     async def _handled(self, request: Request, context: RequestContext) -> Answer:
-        """What the handler answers, or the refusal that its exception comes to."""
+        """What the handler answers, or the refusal that its exception becomes."""
         try:
             return await self._handler(request.api).handle(request.body, context)
         except CloseConnection:
@@ -157,7 +173,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 - the one place that answers for them all
             return self._refusal(request, context, error)
 
-    async def _encode_later(
+    async def _complete_later(
         self,
         request: Request,
         context: RequestContext,
@@ -170,16 +186,37 @@ class Dispatcher:
             raise
         except Exception as error:  # noqa: BLE001
             message = self._refusal(request, context, error)
-        return self._encoded(request, context, message, start_s)
+        return await self._completed_in_steps(request, context, message, start_s)
 
-    def _encoded(
+    def _completed(
+        self, request: Request, context: RequestContext, message: Message, start_s: float
+    ) -> list[Part] | None:
+        """Encode an answer that is as small as its request."""
+        self._broker.probe.request_completed(request.api.name, time.perf_counter() - start_s)
+        with self._encode_errors(request, context):
+            return cast("list[Part]", encode_response(request.header, message))
+
+    async def _completed_in_steps(
         self, request: Request, context: RequestContext, message: Message | None, start_s: float
     ) -> list[Part] | None:
+        """Encode an answer of any size, then free both messages; rest wherever a slice is over."""
+        parts = None
+        if message is not None:
+            with self._encode_errors(request, context):
+                steps = encode_response_in_steps(request.header, message)
+                parts = cast("list[Part]", await context.pace.run(steps))
         self._broker.probe.request_completed(request.api.name, time.perf_counter() - start_s)
-        if message is None:
-            return None
+        if context.pace.has_rested:
+            for done in (message, request.body):
+                if done is not None:
+                    await context.pace.run(dismantle(done))
+        return parts
+
+    @contextmanager
+    def _encode_errors(self, request: Request, context: RequestContext) -> Iterator[None]:
+        """Close the connection for an answer that cannot be encoded: that is a mistake of ours."""
         try:
-            return cast("list[Part]", encode_response(request.header, message))
+            yield
         except EncodeError as error:
             what = f"{request.api.name} v{request.header.api_version}: an answer cannot be encoded"
             self._broker.warnings.say(context.connection, what, mistake=error)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -61,12 +61,14 @@ class Turns:
 class Pace:
     """One request's use of the loop: when its slice is over, and the wait for the next."""
 
-    __slots__ = ("_clock", "_turns", "_until_s")
+    __slots__ = ("_clock", "_turns", "_until_s", "has_rested")
 
     def __init__(self, turns: Turns, *, clock: Callable[[], float] = time.perf_counter) -> None:
         self._turns = turns
         self._clock = clock
         self._until_s = clock() + SLICE_SECONDS
+        self.has_rested = False
+        """Whether the request took more than one slice so far."""
 
     @property
     def is_over(self) -> bool:
@@ -75,8 +77,20 @@ class Pace:
 
     async def rest(self) -> None:
         """Give the loop to others; returns at the beginning of a new slice."""
+        self.has_rested = True
         await self._turns.next()
         self._until_s = self._clock() + SLICE_SECONDS
+
+    async def run(self, steps: Generator[None, None, T]) -> T:
+        """Run what pauses by itself, with a rest wherever a slice is over; return its result."""
+        try:
+            while True:
+                next(steps)
+                if self.is_over:
+                    await self.rest()
+        except StopIteration as ended:
+            result: T = ended.value
+            return result
 
     async def paced(self, elements: Iterable[T]) -> AsyncIterator[T]:
         """The elements, with a rest wherever a slice is over.
