@@ -41,8 +41,8 @@ INLINE_BYTES_MAX = 1024
 Encoder = Callable[[Any, bytearray], list[Part]]
 """Takes a message and the bytearray to extend first, which becomes the first part."""
 
-StepEncoder = Callable[[Any, bytearray], Generator[None, None, list[Part]]]
-"""The same, with pauses."""
+StepEncoder = Callable[[Any, bytearray], Generator[int, None, list[Part]]]
+"""The same, with pauses; each yields the bytes of a part that was completed, or 0."""
 
 STEP_ELEMENTS = 256
 """Elements between two pauses: 0.1 to 0.5 ms of encoding."""
@@ -78,8 +78,10 @@ def encode(message: Message, version: int, out: bytearray | None = None) -> list
 
 def encode_in_steps(
     message: Message, version: int, out: bytearray
-) -> Generator[None, None, list[Part]]:
+) -> Generator[int, None, list[Part]]:
     """Encode as `encode` does, with a pause after each step. The generator returns the parts.
+
+    Each pause yields the bytes of a part that was completed since the last one, or 0.
 
     Raises:
         EncodeError: as `encode`.
@@ -171,7 +173,7 @@ class _EncoderSource(CodecSource):
         self._emit("parts = [out]")
         if in_steps:
             # So that it is a generator even where nothing can be many.
-            self._emit("if False:", "    yield", f"left = {STEP_ELEMENTS}")
+            self._emit("if False:", "    yield 0", f"left = {STEP_ELEMENTS}")
         self._struct(message_type, "m0")
         self._flush()
         self._emit("if not out and len(parts) > 1:", "    parts.pop()", "return parts")
@@ -297,14 +299,18 @@ class _EncoderSource(CodecSource):
     @property
     def _pause(self) -> list[str]:
         """Yield, and begin a new part if the last one is large."""
-        lines = ["    yield", f"    left = {STEP_ELEMENTS}"]
-        if self._out == "out":
-            lines += [
-                f"    if len(out) > {STEP_PART_BYTES}:",
-                "        out = bytearray()",
-                "        parts.append(out)",
-            ]
-        return lines
+        renew = f"    left = {STEP_ELEMENTS}"
+        if self._out != "out":
+            return ["    yield 0", renew]
+        return [
+            f"    if len(out) > {STEP_PART_BYTES}:",
+            "        yield len(out)",
+            "        out = bytearray()",
+            "        parts.append(out)",
+            "    else:",
+            "        yield 0",
+            renew,
+        ]
 
     def _fixed_in_steps(self, element: WireType[Any], value: str, count: str) -> None:
         """Write numbers, so many at a time."""
@@ -314,7 +320,7 @@ class _EncoderSource(CodecSource):
             f"    {some} = {value}[{start} : {start} + {FIXED_STEP_ELEMENTS}]",
             f"    {self._out} += pack(f'>{{len({some})}}{element.format}', *{some})",
             f"    if len({some}) == {FIXED_STEP_ELEMENTS}:",
-            "        yield",
+            "        yield 0",
         )
 
     def _nullable_struct(self, declared: type, value: str) -> None:

@@ -9,8 +9,8 @@
 
 Sans-IO, in the shape of asyncio's BufferedProtocol: the caller receives into `get_buffer()`, says
 how much with `buffer_updated()`, and takes the frames that are complete. Memory follows what was
-received, not what was announced: a frame's own memory grows as it fills up, and between frames a
-connection has no buffer at all.
+received, not what was announced: a frame's own memory doubles as it fills up, the beginning of a
+small frame is kept in just its bytes, and between frames a connection has no buffer at all.
 
 Source: https://kafka.apache.org/protocol#protocol_common
 """
@@ -32,8 +32,10 @@ LARGE_BYTES_MIN = 16 * 1024
 """An incomplete frame of at least this size gets memory of its own."""
 ROOM_BYTES_MIN = 4 * 1024
 """What is received with less room than this costs more in calls than in copies."""
+OWN_BYTES_MIN = 16 * 1024
+"""What a frame's own memory begins with, if less was received of it."""
 OWN_BYTES_STEP = 256 * 1024
-"""How much a frame's own memory grows at a time, as it fills up."""
+"""How much it grows at a time, at most, as it fills up; up to there it doubles."""
 
 _ZEROS = memoryview(bytes(OWN_BYTES_STEP))
 
@@ -65,6 +67,19 @@ class FrameBuffer:
         self._large_end = 0
         self._large_size = 0
 
+    @property
+    def buffered_bytes(self) -> int:
+        """The memory that is held for what was received and not taken; 0 if nothing was."""
+        received = 0
+        if self._received is not None and self._start < self._end:
+            received = len(self._received)
+        return received + (0 if self._large is None else len(self._large))
+
+    def drop(self) -> None:
+        """Let go of what was received: the peer is gone."""
+        self._received = self._large = None
+        self._start = self._end = self._large_end = self._large_size = 0
+
     def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Memory to receive into, never empty. Let go of it before asking for the next.
 
@@ -75,7 +90,8 @@ class FrameBuffer:
             if self._large_end == len(self._large):
                 # No view of it exists here, so this can grow in place. (A fresh `bytes(n)` to
                 # append would cost more than all the rest: its pages are new ones each time.)
-                self._large += _ZEROS[: self._large_size - len(self._large)]
+                more = min(self._large_size - len(self._large), len(self._large))
+                self._large += _ZEROS[:more]
             return memoryview(self._large)[self._large_end :]
         return memoryview(self._with_room())[self._end :]
 
@@ -108,7 +124,10 @@ class FrameBuffer:
         if self._large is not None:
             return self._take_large()
         received, start = self._received, self._start
-        if received is None or self._end - start < SIZE.size:
+        if received is None:
+            return None
+        if self._end - start < SIZE.size:
+            self._shrink(received)
             return None
         (size,) = SIZE.unpack_from(received, start)
         if size < 0:
@@ -123,6 +142,8 @@ class FrameBuffer:
             return frame
         if size >= LARGE_BYTES_MIN:
             self._begin_large(size, memoryview(received)[start : self._end])
+        else:
+            self._shrink(received)
         return None
 
     def _take_large(self) -> bytearray | None:
@@ -134,9 +155,18 @@ class FrameBuffer:
     def _begin_large(self, size: int, begun: memoryview) -> None:
         """Move the beginning of a frame, the last bytes received, to memory of its own."""
         self._large_size, self._large_end = size, len(begun)
-        self._large = bytearray(min(size, max(OWN_BYTES_STEP, len(begun))))
+        self._large = bytearray(min(size, max(OWN_BYTES_MIN, 2 * len(begun))))
         self._large[: len(begun)] = begun
         self._drop_until(self._end)
+
+    def _shrink(self, received: bytearray) -> None:
+        """Keep the beginning of a small frame without the room behind it.
+
+        Thousands of connections may stop in the middle of a frame; what is received next finds a
+        buffer of the usual size again.
+        """
+        self._received = received[self._start : self._end] or None
+        self._start, self._end = 0, self._end - self._start
 
     def _drop_until(self, position: int) -> None:
         self._start = position

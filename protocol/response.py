@@ -43,8 +43,10 @@ def encode_response(header: RequestHeader, message: Message) -> list[Part]:
 
 def encode_response_in_steps(
     header: RequestHeader, message: Message
-) -> Generator[None, None, list[Part]]:
+) -> Generator[int, None, list[Part]]:
     """Encode as `encode_response` does, with a pause after each step; return the parts.
+
+    Each pause yields the bytes of a part that was completed since the last one, or 0.
 
     Raises:
         EncodeError: as `encode_response`.

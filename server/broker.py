@@ -33,7 +33,7 @@ from server.groups.consumer_commands import ConsumerCommands
 from server.groups.coordinator import GroupCoordinator, coordinator_of
 from server.groups.offset_commands import OffsetCommands
 from server.latency_watch import LatencyWatch
-from server.limits import ConnectionLimits, RequestMemory
+from server.limits import AnswerMemory, ConnectionLimits, DecodedMemory, RequestMemory
 from server.listener import Listeners, SocketOptions
 from server.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, roll_duty
 from server.node import Node
@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("server.broker")
 
 STARTING = "starting"
+DECODED_BYTES_MAX = 512 << 20
+"""What all large requests may take at a time once they are decoded; one above it runs alone."""
 HTTP_PATIENCE_SECONDS = 1.0
 """If recovery takes longer, HTTP opens meanwhile, so that supervisors see the broker alive."""
 
@@ -84,6 +86,7 @@ class Broker:
         "_wal",
         "_watch",
         "addresses",
+        "answers",
         "cleaner_counts",
         "clock",
         "cold_reads",
@@ -91,6 +94,7 @@ class Broker:
         "config",
         "configs",
         "consumer_groups",
+        "decoded",
         "directories",
         "directories_left_out",
         "executors",
@@ -147,6 +151,8 @@ class Broker:
         self.warnings = SparingLog(logging.getLogger("server.clients"), clock)
         self.executors = Executors()
         self.turns = Turns()
+        self.answers = AnswerMemory(bytes_max=config.queued_max_response_bytes)
+        self.decoded = DecodedMemory(bytes_max=DECODED_BYTES_MAX)
         self._background = Background()
         self._wal = Wal()
         self._limits = ConnectionLimits(
@@ -332,6 +338,8 @@ class Broker:
             dispatch=Dispatcher(self),
             limits=self._limits,
             memory=RequestMemory(bytes_max=self.config.queued_max_request_bytes),
+            answers=self.answers,
+            turns=self.turns,
             probe=self.probe,
             warnings=self.warnings,
             connections=connections,

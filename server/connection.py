@@ -10,7 +10,8 @@ the order of their requests.
 
 What a peer can hold of us is bounded: the size of a frame, requests in flight, bytes of all
 requests, unsent output. Beyond a bound we stop reading; a frame that is too large closes the
-connection.
+connection. Requests that wait in a queue share the loop with those of other connections by slices
+(`server/turns.py`).
 
 A connection that breaks does not undo what it asked for: complete requests that were already
 received are carried out (an `acks=0` producer may send and close), and only their replies are lost.
@@ -23,15 +24,16 @@ import logging
 from collections import deque
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from metrics.server_probe import ServerProbe
 from protocol.errors import ProtocolError
 from protocol.frame import FrameBuffer
 from server.addresses import Address
-from server.limits import ConnectionLimits, RequestMemory
-from server.outbox import Outbox, Part
+from server.limits import AnswerMemory, ConnectionLimits, RequestMemory
+from server.outbox import Outbox, Part, buffered_size
 from server.sparing_log import SparingLog
+from server.turns import Pace, Turns
 
 if TYPE_CHECKING:
     from server.fetch_waiters import ParkedFetch
@@ -43,6 +45,10 @@ IN_FLIGHT_REQUESTS_MAX = 64
 
 OUTBOX_BYTES_MAX = 1 << 20
 """While so much of earlier replies is unsent, the next request of the connection waits."""
+
+LITTLE_BYTES = 16 << 10
+"""A connection whose requests take no more in memory is read from even where memory is short: those
+with small requests do not wait for those with large ones."""
 
 Reply = list[Part] | Awaitable[list[Part] | None] | None
 """What dispatch gives: the response's parts, an awaitable of them, or None for no response."""
@@ -62,6 +68,8 @@ class Shared:
     dispatch: Dispatch
     limits: ConnectionLimits
     memory: RequestMemory
+    answers: AnswerMemory
+    turns: Turns
     probe: ServerProbe
     warnings: SparingLog
     connections: set[Connection]
@@ -103,10 +111,14 @@ class Connection(asyncio.BufferedProtocol):
         self.client_port = 0
         self._transport: asyncio.Transport | None = None
         self._outbox: Outbox | None = None
-        # State of reading
+        self._pace = Pace(shared.turns)
+        # State of reading: held are the bytes of requests that the bound on memory counts, which
+        # are buffered or in flight.
         self._frames = FrameBuffer(frame_bytes_max=shared.frame_bytes_max)
         self._requests: deque[bytearray] = deque()
         self._is_reading = True
+        self._held_bytes = 0
+        self._in_flight_bytes = 0
         # State of answering: in flight = waiting + running + answered out of turn
         self._answers: deque[_Answer] = deque()
         self._in_flight = 0
@@ -127,8 +139,8 @@ class Connection(asyncio.BufferedProtocol):
     # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "pause_reading")
-        self._transport = transport  # type: ignore[assignment]
+        # uvloop's transports do not derive from asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.client_host, self.client_port = str(peer[0]), int(peer[1])
         refusal = self._shared.limits.admit(self.client_host)
@@ -139,8 +151,9 @@ class Connection(asyncio.BufferedProtocol):
             self._abort()
             return
         self._outbox = Outbox(
-            transport.get_extra_info("socket").fileno(),
+            self._transport,
             loop=self._loop,
+            memory=self._shared.answers,
             bytes_max=self._shared.outbox_bytes_max,
             on_sent=self._on_sent,
             on_error=self._on_send_error,
@@ -161,6 +174,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._take(frame)
         except ProtocolError as error:
             self.refuse(error)
+        self._count_memory()
+        if not self._may_read():
+            self._pause_reading()
 
     def eof_received(self) -> bool:
         return False
@@ -170,6 +186,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         self.is_lost = True
         self._outbox.close()
+        self._frames.drop()
+        self._count_memory()
+        self._shared.memory.forget(self)
         self._shared.connections.discard(self)
         self._shared.limits.leave(self.client_host)
         self._shared.probe.connection_closed(self.endpoint.name)
@@ -210,6 +229,13 @@ class Connection(asyncio.BufferedProtocol):
             return False
         return self._in_flight == 0 or self._outbox.pending_bytes > 0
 
+    def is_stalled_since(self, time_s: float) -> bool:
+        """Whether it holds memory for a peer that has moved nothing since `time_s`."""
+        if self.last_active_s > time_s or self._outbox is None:
+            return False
+        is_awaited = self._is_reading and self._frames.buffered_bytes > 0
+        return is_awaited or self._outbox.pending_bytes > 0
+
     @property
     def is_ending(self) -> bool:
         """Whether waiting for more data makes no sense any more."""
@@ -218,15 +244,10 @@ class Connection(asyncio.BufferedProtocol):
     # Requests.
 
     def _take(self, frame: bytearray) -> None:
-        """Queue a complete request; stop reading if the client has enough in flight."""
+        """Queue a complete request."""
         self._requests.append(frame)
         self._in_flight += 1
-        self._shared.memory.hold(len(frame))
-        if self._in_flight >= self._shared.in_flight_requests_max:
-            self._pause_reading()
-        elif not self._shared.memory.has_room:
-            self._pause_reading()
-            self._shared.memory.when_room(self._resume_reading)
+        self._in_flight_bytes += len(frame)
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
@@ -239,12 +260,18 @@ class Connection(asyncio.BufferedProtocol):
             await self._carry_out(frame, answer)
             del frame
             await outbox.room()
+            if outbox.pending_bytes and not self._shared.answers.has_room:
+                await outbox.drained()
+            if self._pace.is_over:
+                await self._pace.rest()
         if self._later:
             await asyncio.wait(self._later)
         await outbox.drained()
         if self._transport is not None and not self.is_lost:
             outbox.close()
             self._transport.close()
+        # What refers back here: without it, memory is free at once, not at the next collection.
+        self._server = self._transport = None
 
     async def _has_request(self) -> bool:
         """Wait for a request; False when none will come any more."""
@@ -254,6 +281,7 @@ class Connection(asyncio.BufferedProtocol):
             self._arrival = self._loop.create_future()
             await self._arrival
             self._arrival = None
+            self._pace.begin()
         return True
 
     async def _carry_out(self, frame: bytearray, answer: _Answer) -> None:
@@ -272,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close("a request failed unexpectedly")
             reply = None
         if reply is None or isinstance(reply, list):
-            answer.ready(reply)
+            self._take_reply(answer, reply)
             self._send_ready()
             return
         task = self._loop.create_task(self._answer_later(reply, answer))
@@ -289,7 +317,7 @@ class Connection(asyncio.BufferedProtocol):
             _log.exception("%s: reply failed", self)
             self.close("a reply failed unexpectedly")
             parts = None
-        answer.ready(parts)
+        self._take_reply(answer, parts)
         if not self._is_sending_soon:
             # What else the same sync has made durable is ready within this turn of the loop, and
             # leaves in the same call: a send costs as much as parsing a request.
@@ -297,6 +325,12 @@ class Connection(asyncio.BufferedProtocol):
             self._loop.call_soon(self._send_ready)
 
     # Replies.
+
+    def _take_reply(self, answer: _Answer, parts: list[Part] | None) -> None:
+        """Keep a reply until its turn comes."""
+        if parts:
+            self._shared.answers.hold(buffered_size(parts))
+        answer.ready(parts)
 
     def _send_ready(self) -> None:
         """Send every reply whose turn has come."""
@@ -306,11 +340,12 @@ class Connection(asyncio.BufferedProtocol):
             first = self._answers.popleft()
             parts += first.parts or ()
             self._in_flight -= 1
-            self._shared.memory.give_back(first.request_bytes)
+            self._in_flight_bytes -= first.request_bytes
         if parts and self._outbox is not None:
             self._outbox.write(parts)
+        self._count_memory()
         if not self._is_reading:
-            self._resume_reading()
+            self.resume_reading()
 
     def _on_sent(self, size: int) -> None:
         self._shared.probe.bytes_sent(size)
@@ -330,18 +365,34 @@ class Connection(asyncio.BufferedProtocol):
             self._is_reading = False
             self._transport.pause_reading()
 
-    def _resume_reading(self) -> None:
+    def resume_reading(self) -> None:
         """Read on if every bound allows it."""
         if self._is_reading or self.is_ending or self._transport is None:
             return
-        if self._in_flight >= self._shared.in_flight_requests_max:
-            return
-        if not self._shared.memory.has_room:
-            self._shared.memory.when_room(self._resume_reading)
-            return
-        if not self._transport.is_closing():
+        if self._may_read() and not self._transport.is_closing():
             self._is_reading = True
             self._transport.resume_reading()
+
+    def _may_read(self) -> bool:
+        """Whether every bound allows to read; where memory does not, wait for it."""
+        if self._in_flight >= self._shared.in_flight_requests_max:
+            return False
+        memory = self._shared.memory
+        if self._held_bytes <= LITTLE_BYTES or memory.may_read(self):
+            return True
+        memory.wait(self)
+        return memory.may_read(self)
+
+    def _count_memory(self) -> None:
+        """Tell the bound on memory what the requests of this connection take now."""
+        held = self._frames.buffered_bytes + self._in_flight_bytes
+        change, self._held_bytes = held - self._held_bytes, held
+        if change > 0:
+            self._shared.memory.hold(change)
+        elif change < 0:
+            self._shared.memory.give_back(-change)
+        if not held:
+            self._shared.memory.forget(self)
 
     def _wake(self) -> None:
         """Let whoever waits see that the connection is ending."""

@@ -53,6 +53,14 @@ if TYPE_CHECKING:
 INLINE_FRAME_BYTES_MAX = 4 << 10
 """A request of so few bytes is decoded at once: it has a few hundred elements at most."""
 
+LARGE_FRAME_BYTES_MIN = 64 << 10
+"""A larger request waits for its share of the memory for decoded requests. (Records stay where they
+are: a Produce takes no more decoded than encoded.)"""
+
+DECODED_FACTOR = 24
+"""What a byte of such a request takes decoded and answered: 3 to 20 bytes become an element of 100
+to 300, and its answer another one."""
+
 INLINE_ANSWERS = frozenset({ApiKey.PRODUCE, ApiKey.HEARTBEAT, ApiKey.API_VERSIONS})
 """Their answers to such a request are encoded at once; those of others may be much larger."""
 
@@ -134,6 +142,10 @@ def error_code_of(error: Exception) -> ErrorCode:
             return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def _api_key(frame: bytearray) -> int:
+    return int.from_bytes(frame[:2], "big")
+
+
 class Dispatcher:
     """Carries out requests for one broker; `server/connection.py` calls it in order."""
 
@@ -150,6 +162,15 @@ class Dispatcher:
             ProtocolError: it is not a request that we serve; nothing was done.
             CloseConnection: its answer is to close the connection.
         """
+        size = len(frame)
+        if size <= LARGE_FRAME_BYTES_MIN or _api_key(frame) == ApiKey.PRODUCE:
+            return await self._carried_out(frame, connection)
+        async with self._broker.decoded.held(size * DECODED_FACTOR):
+            reply = await self._carried_out(frame, connection)
+            # Only Produce is answered after the next request has begun.
+            return await reply if isinstance(reply, Awaitable) else reply
+
+    async def _carried_out(self, frame: bytearray, connection: Connection) -> Reply:
         start_s = time.perf_counter()
         pace = Pace(self._broker.turns)
         is_small = len(frame) <= INLINE_FRAME_BYTES_MAX
@@ -203,14 +224,30 @@ class Dispatcher:
         parts = None
         if message is not None:
             with self._encode_errors(request, context):
-                steps = encode_response_in_steps(request.header, message)
-                parts = cast("list[Part]", await context.pace.run(steps))
+                parts = await self._encoded(request.header, message, context.pace)
         self._broker.probe.request_completed(request.api.name, time.perf_counter() - start_s)
         if context.pace.has_rested:
             for done in (message, request.body):
                 if done is not None:
                     await context.pace.run(dismantle(done))
         return parts
+
+    async def _encoded(self, header: RequestHeader, message: Message, pace: Pace) -> list[Part]:
+        """Encode an answer in steps; where memory for answers is short, wait before it grows."""
+        steps = encode_response_in_steps(header, message)
+        answers, grown_bytes = self._broker.answers, 0
+        try:
+            while True:
+                size = next(steps)
+                if size:
+                    grown_bytes += size
+                    await answers.grow(steps, size)
+                if pace.is_over:
+                    await pace.rest()
+        except StopIteration as ended:
+            return cast("list[Part]", ended.value)
+        finally:
+            answers.complete(steps, grown_bytes)
 
     @contextmanager
     def _encode_errors(self, request: Request, context: RequestContext) -> Iterator[None]:

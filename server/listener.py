@@ -1,7 +1,8 @@
 """Listen for clients: bind, accept, close idle connections, stop in good order.
 
 A connection beyond `max.connections` or `max.connections.per.ip` is closed as soon as it is
-accepted, and counted. One timer looks for idle connections (`connections.max.idle.ms`).
+accepted, and counted. One timer looks for idle connections (`connections.max.idle.ms`). Another one
+closes, where memory for requests or answers is short, those whose peers hold some and move nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +15,17 @@ from dataclasses import dataclass
 
 from server.addresses import Address, Listener
 from server.connection import Connection, Shared
+from server.limits import Reader
 
 _log = logging.getLogger("server.listener")
 
 IDLE_SWEEPS = 4
 """How often within the idle time connections are looked at."""
+
+STALL_SECONDS = 5.0
+"""While others wait for memory, a connection that holds some may move nothing for so long."""
+EXEMPT_SECONDS = 30.0
+"""So long a connection may read a request for which there is no room, while others wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +53,16 @@ class ListenError(Exception):
 class Listeners:
     """All sockets that a broker listens on, and the connections that came by them."""
 
-    __slots__ = ("_idle_s", "_options", "_servers", "_shared", "_sweep")
+    __slots__ = (
+        "_exempt",
+        "_exempt_since_s",
+        "_idle_s",
+        "_options",
+        "_servers",
+        "_shared",
+        "_stall_sweep",
+        "_sweep",
+    )
 
     def __init__(self, shared: Shared, *, idle_ms: int, options: SocketOptions) -> None:
         """`idle_ms` at or below 0 keeps idle connections for ever."""
@@ -55,6 +71,9 @@ class Listeners:
         self._idle_s = idle_ms / 1000
         self._servers: list[asyncio.Server] = []
         self._sweep: asyncio.TimerHandle | None = None
+        self._stall_sweep: asyncio.TimerHandle | None = None
+        self._exempt: Reader | None = None
+        self._exempt_since_s = 0.0
 
     async def open(self, listener: Listener) -> Address:
         """Listen, and return what clients are told, with the port that the system chose for 0.
@@ -87,9 +106,10 @@ class Listeners:
 
     async def stop(self, *, grace_s: float) -> None:
         """Accept no more, answer what was received, close; after `grace_s` close the rest."""
-        if self._sweep is not None:
-            self._sweep.cancel()
-            self._sweep = None
+        for timer in (self._sweep, self._stall_sweep):
+            if timer is not None:
+                timer.cancel()
+        self._sweep = self._stall_sweep = None
         for server in self._servers:
             server.close()
         stopping = [asyncio.ensure_future(each.stop()) for each in self._shared.connections]
@@ -104,6 +124,8 @@ class Listeners:
     def _start_sweeping(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._idle_s > 0 and self._sweep is None:
             self._sweep = loop.call_later(self._idle_s / IDLE_SWEEPS, self._close_idle)
+        if self._stall_sweep is None:
+            self._stall_sweep = loop.call_later(STALL_SECONDS / IDLE_SWEEPS, self._close_stalled)
 
     def _close_idle(self) -> None:
         """Close connections that were idle for too long, and look again later."""
@@ -113,3 +135,19 @@ class Listeners:
             if connection.is_idle_since(limit_s):
                 connection.close("idle for connections.max.idle.ms")
         self._sweep = loop.call_later(self._idle_s / IDLE_SWEEPS, self._close_idle)
+
+    def _close_stalled(self) -> None:
+        """Close what holds memory that others wait for and does not move; look again later."""
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        memory, answers = self._shared.memory, self._shared.answers
+        if memory.is_short or answers.is_short:
+            for connection in tuple(self._shared.connections):
+                if connection.is_stalled_since(now_s - STALL_SECONDS):
+                    connection.close("it holds memory that others wait for, and moves nothing")
+        if memory.exempt is not self._exempt:
+            self._exempt, self._exempt_since_s = memory.exempt, now_s
+        is_late = now_s - self._exempt_since_s > EXEMPT_SECONDS
+        if memory.is_short and is_late and isinstance(self._exempt, Connection):
+            self._exempt.close("its request takes too long to arrive while memory is short")
+        self._stall_sweep = loop.call_later(STALL_SECONDS / IDLE_SWEEPS, self._close_stalled)

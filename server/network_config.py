@@ -125,12 +125,24 @@ class NetworkConfig:
     queued_max_request_bytes: int = prop(
         "queued.max.request.bytes",
         LONG,
-        default=-1,
+        default=512 << 20,
         at_least=-1,
         unit="bytes",
         dynamic=False,
-        doc="Bytes of requests that may be in memory at a time; beyond it the broker stops reading"
-        " until some are answered. -1: no bound.",
+        doc="Bytes of requests that may be in memory at a time, over all connections: on their way,"
+        " queued or carried out; beyond it connections that hold more than a little are not read"
+        " from until some are answered. -1: no bound, as Kafka has it by default.",
+    )
+    queued_max_response_bytes: int = prop(
+        "queued.max.response.bytes",
+        LONG,
+        default=256 << 20,
+        at_least=1 << 20,
+        unit="bytes",
+        dynamic=False,
+        doc="Bytes of encoded answers that may wait to be sent, over all connections; records are"
+        " sent from their files and do not count. One answer at a time may exceed it. A property of"
+        " Kompakt's own.",
     )
 
     def resolved_listeners(self) -> tuple[Listener, ...]:

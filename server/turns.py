@@ -70,6 +70,10 @@ class Pace:
         self.has_rested = False
         """Whether the request took more than one slice so far."""
 
+    def begin(self) -> None:
+        """Begin a slice: the loop was idle or with others until now."""
+        self._until_s = self._clock() + SLICE_SECONDS
+
     @property
     def is_over(self) -> bool:
         """Whether the request has held the loop for its slice."""
@@ -81,7 +85,7 @@ class Pace:
         await self._turns.next()
         self._until_s = self._clock() + SLICE_SECONDS
 
-    async def run(self, steps: Generator[None, None, T]) -> T:
+    async def run(self, steps: Generator[object, None, T]) -> T:
         """Run what pauses by itself, with a rest wherever a slice is over; return its result."""
         try:
             while True:

@@ -33,7 +33,7 @@ NEWEST = [
 ]
 
 
-def run(steps: Generator[None, None, T]) -> tuple[T, int]:
+def run(steps: Generator[object, None, T]) -> tuple[T, int]:
     """The result of a generator, and how often it paused."""
     pauses = 0
     while True:

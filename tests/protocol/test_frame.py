@@ -14,7 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import FrameTooLarge, MalformedFrame
-from protocol.frame import LARGE_BYTES_MIN, OWN_BYTES_STEP, RECEIVE_BYTES, SIZE, FrameBuffer
+from protocol.frame import (
+    LARGE_BYTES_MIN,
+    OWN_BYTES_MIN,
+    OWN_BYTES_STEP,
+    RECEIVE_BYTES,
+    SIZE,
+    FrameBuffer,
+)
 
 MIB = 1 << 20
 
@@ -112,7 +119,7 @@ def test_frames_are_the_callers_to_change() -> None:
 
 
 def test_buffer_does_not_run_into_the_frame_behind_a_large_one() -> None:
-    payload = bytes(OWN_BYTES_STEP)
+    payload = bytes(OWN_BYTES_MIN)
     buffer = FrameBuffer(frame_bytes_max=MIB)
     buffer.receive_data(framed(payload)[:100])
     assert buffer.next_frame() is None
@@ -133,6 +140,22 @@ def test_memory_follows_what_was_received_not_what_was_announced() -> None:
 
     assert announced < 2 * OWN_BYTES_STEP
     assert received < 4 * MIB
+
+
+@pytest.mark.parametrize("announced", [100, LARGE_BYTES_MIN, MIB, 100 * MIB])
+@pytest.mark.parametrize("received", [1, 100, 10_000, 200_000])
+def test_a_frame_that_has_begun_holds_little_more_than_what_was_received(
+    announced: int, received: int
+) -> None:
+    buffer = FrameBuffer(frame_bytes_max=100 * MIB)
+    stream = SIZE.pack(announced) + bytes(min(received, announced - 1))
+    buffer.receive_data(stream)
+    assert buffer.next_frame() is None
+
+    assert buffer.buffered_bytes <= max(2 * len(stream), OWN_BYTES_MIN)
+
+    buffer.drop()
+    assert buffer.buffered_bytes == 0
 
 
 def test_memory_is_given_back_after_a_frame() -> None:

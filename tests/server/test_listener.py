@@ -9,7 +9,7 @@ import pytest
 
 from server.addresses import Address, Listener
 from server.listener import ListenError
-from tests.server.test_connection import echo, serving, until
+from tests.harness.connection_server import echo, serving, until
 
 
 async def test_a_free_port_is_taken_for_port_0_and_advertised() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from server.limits import AnswerMemory
 from server.outbox import Outbox, Part
 
 
@@ -60,8 +61,9 @@ async def peer() -> AsyncIterator[Peer]:
     sent: list[int] = []
     errors: list[Exception] = []
     outbox = Outbox(
-        transport.get_extra_info("socket").fileno(),
+        transport,
         loop=loop,
+        memory=AnswerMemory(bytes_max=1 << 30),
         bytes_max=1000,
         on_sent=sent.append,
         on_error=errors.append,
@@ -161,6 +163,7 @@ async def test_closing_releases_what_is_unsent_and_ends_the_waits(
 
 async def test_a_peer_that_is_gone_is_reported_once(peer: Peer) -> None:
     peer.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    peer.transport.pause_reading()  # else the transport finds out first, and closes by itself
     peer.outbox.write([bytes(16 << 20)])
 
     peer.theirs.close()
