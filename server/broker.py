@@ -36,6 +36,7 @@ from server.latency_watch import LatencyWatch
 from server.limits import AnswerMemory, ConnectionLimits, DecodedMemory, RequestMemory
 from server.listener import Listeners, SocketOptions
 from server.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, roll_duty
+from server.memory_upkeep import MemoryUpkeep
 from server.node import Node
 from server.producer_ids import ProducerIds
 from server.space_watch import SpaceWatch
@@ -79,6 +80,7 @@ class Broker:
         "_limits",
         "_listeners",
         "_log_clock",
+        "_memory_upkeep",
         "_pauses",
         "_space_watch",
         "_state",
@@ -111,6 +113,7 @@ class Broker:
         "probe",
         "producer_ids",
         "recovery",
+        "requests",
         "topics",
         "transactions",
         "turns",
@@ -151,6 +154,7 @@ class Broker:
         self.warnings = SparingLog(logging.getLogger("server.clients"), clock)
         self.executors = Executors()
         self.turns = Turns()
+        self.requests = RequestMemory(bytes_max=config.queued_max_request_bytes)
         self.answers = AnswerMemory(bytes_max=config.queued_max_response_bytes)
         self.decoded = DecodedMemory(bytes_max=DECODED_BYTES_MAX)
         self._background = Background()
@@ -179,6 +183,7 @@ class Broker:
         """What steers the cleaner; None where it is off, or not yet there."""
         self._latency_watch: LatencyWatch | None = None
         self._space_watch: SpaceWatch | None = None
+        self._memory_upkeep: MemoryUpkeep | None = None
         self._http: HttpEndpoint | None = None
         self._http_opening: asyncio.Task[None] | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
@@ -228,7 +233,7 @@ class Broker:
         if self._listeners is not None:
             await self._listeners.stop(grace_s=self.config.controlled_shutdown_timeout_ms / 1000)
         watches = (self._watch, self._log_clock, self._latency_watch, self._space_watch)
-        for task in (*watches, self._cleaner):
+        for task in (*watches, self._memory_upkeep, self._cleaner):
             if task is not None:
                 await task.stop()
         if self.compaction is not None:
@@ -337,7 +342,7 @@ class Broker:
         shared = Shared(
             dispatch=Dispatcher(self),
             limits=self._limits,
-            memory=RequestMemory(bytes_max=self.config.queued_max_request_bytes),
+            memory=self.requests,
             answers=self.answers,
             turns=self.turns,
             probe=self.probe,
@@ -434,6 +439,7 @@ class Broker:
             directory.expire_producers_after(config.producer_id_expiration_ms)
 
     def _start_watching(self) -> None:
+        self._memory_upkeep = MemoryUpkeep(self._held_bytes, self.executors.upkeep)
         self._log_clock = LogClock(self.topics.logs, self.clock, self._duties())
         self._watch = DirectoryWatch(
             self.directories,
@@ -441,6 +447,10 @@ class Broker:
             abandon=self.group_commit.abandon,
             fail=self._fail,
         )
+
+    def _held_bytes(self) -> int:
+        """What requests and answers take of memory now."""
+        return self.requests.held_bytes + self.answers.held_bytes + self.decoded.held_bytes
 
     def _duties(self) -> list[Duty]:
         """What time causes in every log."""

@@ -54,7 +54,9 @@ def test_whatever_arrives_is_answered_and_the_bound_exceeded_by_one_at_a_time() 
         rng = random.Random(seed)
         memory = RequestMemory(bytes_max=1000)
         left = {FakeReader(memory): rng.randint(1, 3000) for _ in range(rng.randint(1, 12))}
-        receives = 400 * len(left)  # each may receive once more before it learns that memory is short
+        receives = 400 * len(
+            left
+        )  # each may receive once more before it learns that memory is short
         while left:
             reader = rng.choice([each for each in left if each.is_reading])
             step = min(rng.randint(1, 400), left[reader])

@@ -1,0 +1,84 @@
+"""A broker on a loop of its own in a thread of its own, whose longest turn is known.
+
+What a turn costs is processor time of the loop's thread: what other threads and processes do at the
+same time does not change it, nor do clients that the test runs on its own loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.harness.served_broker import ServedBroker, serving_broker
+
+SECONDS_MAX = 60.0
+
+
+class WatchedLoop(asyncio.SelectorEventLoop):
+    """An event loop that measures its turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.longest_turn_s = 0.0
+
+    def _run_once(self) -> None:
+        began_s = time.thread_time()
+        super()._run_once()  # type: ignore[misc]
+        self.longest_turn_s = max(self.longest_turn_s, time.thread_time() - began_s)
+
+
+class WatchedBroker:
+    """A running broker, seen from another thread."""
+
+    def __init__(self, served: ServedBroker, loop: WatchedLoop) -> None:
+        self._served = served
+        self._loop = loop
+        self.host, self.port = served.broker.addresses["PLAINTEXT"]
+
+    def run(self, work: Callable[[ServedBroker], Coroutine[Any, Any, Any]]) -> Any:
+        """Run a coroutine on the broker's loop and wait for its result."""
+        future = asyncio.run_coroutine_threadsafe(work(self._served), self._loop)
+        return future.result(SECONDS_MAX)
+
+    @contextmanager
+    def longest_turn(self) -> Iterator[Callable[[], float]]:
+        """Measure the turns within; the result is called for the longest one's seconds."""
+        self._loop.call_soon_threadsafe(setattr, self._loop, "longest_turn_s", 0.0)
+        yield lambda: self._loop.longest_turn_s
+
+
+@contextmanager
+def watched_broker(directory: Path, **properties: str) -> Iterator[WatchedBroker]:
+    """Run a broker as `serving_broker` does, in a thread of its own."""
+    ready: list[WatchedBroker] = []
+    is_ready, may_end = threading.Event(), asyncio.Event()
+    loop = WatchedLoop()
+
+    async def serve() -> None:
+        async with serving_broker(directory, **properties) as served:
+            ready.append(WatchedBroker(served, loop))
+            is_ready.set()
+            await may_end.wait()
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(serve())
+        finally:
+            is_ready.set()
+            loop.close()
+
+    thread = threading.Thread(target=run, name="watched-broker")
+    thread.start()
+    try:
+        assert is_ready.wait(SECONDS_MAX)
+        assert ready, "the broker did not start"
+        yield ready[0]
+    finally:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(may_end.set)
+        thread.join(SECONDS_MAX)
