@@ -31,7 +31,10 @@ LOCAL = SessionOptions(master="local[2]")
 def job_session(
     app_name: str, options: SessionOptions, *, pins: Collection[Path] = (CONNECTOR,)
 ) -> Iterator[SparkSession]:
-    """`start_session` for one job: its progress is on the terminal, and Spark is stopped with it."""
+    """`start_session` for one job: a terminal shows its progress, and Spark is stopped at the end.
+
+    Print the result after this context: within it, the line of the progress may be in the way.
+    """
     silence_py4j()
     with shown_on_terminal() as progress:
         session = start_session(app_name, options, pins=pins)
@@ -40,6 +43,8 @@ def job_session(
         try:
             yield session
         finally:
+            if progress is not None:
+                progress.end()
             session.stop()
 
 
@@ -159,7 +164,9 @@ def local_settings() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "spark-warehouse"),
-        # Likewise: Delta would read its log in 50 tasks.
+        # By default a running task says only each 10 s how many records it has read.
+        "spark.executor.heartbeatInterval": "1s",
+        # As the shuffle's: Delta would read its log in 50 tasks.
         "spark.databricks.delta.snapshotPartitions": "1",
     }
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
+from cleaner.text import count_text
 from pipeline.cut import Cut, TableRefused
 from pipeline.jars import AVRO, CONNECTOR, DELTA
 from pipeline.job import run_job
@@ -200,8 +201,8 @@ def write_whole(order: Order) -> int:
     with session_of(order) as session:
         table = order.table(session)
         write(session, order.source, table, order.payload)
-        say_how_many(order.path, table)
-    return 0
+        count = table.read().count()
+    return say_how_many(order.path, count)
 
 
 def follow(
@@ -214,8 +215,8 @@ def follow(
         table = order.table(session)
         pace = Pace(every=every, offsets_per_batch=offsets_per_batch, group=group)
         run(session, order.source, table, order.payload, pace)
-        say_how_many(order.path, table)
-    return 0
+        count = table.read().count()
+    return say_how_many(order.path, count)
 
 
 def session_of(order: Order) -> AbstractContextManager[SparkSession]:
@@ -224,8 +225,10 @@ def session_of(order: Order) -> AbstractContextManager[SparkSession]:
     return job_session(f"table {order.path}", order.session_options, pins=order.pins())
 
 
-def say_how_many(path: str, table: Table) -> None:
-    typer.echo(f"{table.read().count()} keys in {path}")
+def say_how_many(path: str, count: int) -> int:
+    """Print the size of the table that was written; the exit code."""
+    typer.echo(f"{count_text(count, 'key')} in {path}")
+    return 0
 
 
 def show_offsets(path: str, options: SessionOptions, *, as_json: bool) -> int:

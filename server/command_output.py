@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import typer
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +22,22 @@ WIDTH = 100_000
 def print_json(answer: Mapping[str, Any]) -> None:
     """One document."""
     typer.echo(json.dumps(answer, indent=2))
+
+
+def progress_bars(*columns: ProgressColumn, is_shown: bool = True) -> Progress:
+    """Bars on standard error if that is a terminal; they are erased at their end.
+
+    What is printed meanwhile goes above the bars on a terminal. A file or a pipe gets it directly:
+    rich by itself would send it to standard error.
+    """
+    console = Console(stderr=True)
+    return Progress(
+        *columns,
+        console=console,
+        disable=not (is_shown and console.is_terminal),
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),
+    )
 
 
 def print_table(

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
 from cleaner.text import duration_text
 from server.command_end import EXIT_FAILED, complain
-from server.command_output import print_json
+from server.command_output import print_json, progress_bars
 from server.compact_client import CompactionClient, connected
 from server.compact_output import (
     name_of,
@@ -72,16 +71,8 @@ async def _look(
 
 async def _follow(client: CompactionClient, job: Json, *, as_json: bool) -> Json:
     """Look at a job until it is over, and show how far it is."""
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[told]}"),
-        console=console,
-        disable=as_json or not console.is_terminal,
-        transient=True,
-    ) as bars:
+    name, told = TextColumn("{task.description}"), TextColumn("{task.fields[told]}")
+    with progress_bars(name, BarColumn(), TaskProgressColumn(), told, is_shown=not as_json) as bars:
         tasks = {
             name_of(part): bars.add_task(name_of(part), total=None, told=WAITING)
             for part in job["partitions"]

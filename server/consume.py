@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from cleaner.text import count_text
 from server.broker_client import connected
+from server.command_output import progress_bars
 from server.consume_group import GroupReader
 from server.consume_range import Bounds, Range, ranges_of
 from server.consume_records import Reader, TopicReader
@@ -153,16 +153,8 @@ def _batches(reader: Reader, reading: Reading, *, is_shown: bool) -> Iterator[li
 
 def _watched(reader: Reader, topic: str, *, is_shown: bool) -> Iterator[list[ReadRecord]]:
     """The ranges' records; on a terminal somebody sees how far that is."""
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not (is_shown and console.is_terminal),
-        transient=True,
-    ) as bars:
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with progress_bars(TextColumn("{task.description}"), *columns, is_shown=is_shown) as bars:
         task = bars.add_task(topic, total=reader.planned)
         for batch in reader.read_to_end():
             yield batch

@@ -7,17 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from cleaner.verify_keys import verify_keys
 from cleaner.verify_sidecars import verify_sidecars
+from server.command_output import progress_bars
 from server.dump_output import Output
 from server.verify_metadata import verify_metadata
 from server.verify_topics import verify_topics
@@ -93,6 +87,6 @@ def _progress(total: Callable[[], int]) -> Iterator[Callable[[int], None]]:
         yield lambda count: None
         return
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with progress_bars(*columns) as bar:
         task = bar.add_task("verify", total=total())
         yield lambda count: bar.advance(task, count)

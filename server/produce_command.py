@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,11 +14,12 @@ from server.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed, end
 from server.command_options import DEFAULT_BOOTSTRAP, Bootstrap, Topic, parse_pair
 
 if TYPE_CHECKING:
+    from server.input_lines import InputLines
     from server.produce_input import LineReader
     from server.produce_records import Destination, Sent
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
-RECORDS_A_LOOK = 1000
+LOOK_SECONDS = 0.1
 PARTITIONS_SHOWN = 8
 
 
@@ -78,6 +77,7 @@ def produce(
     Every record is acknowledged by the broker, with acks=all and without duplicates. The first line
     that is no record, or that the broker refuses, ends it with exit code 1; lines before it are sent.
     """
+    from server.input_lines import InputLines
     from server.produce_input import TextFormat, parse_separator, read_json
     from server.produce_records import Destination
 
@@ -100,30 +100,38 @@ def produce(
             rate=rate,
             patience_seconds=timeout,
         )
-        return _send(_lines(files or ()), read_json if json else text.read, destination)
+        return _send(InputLines(files or ()), read_json if json else text.read, destination)
 
     end(work)
 
 
-def _send(lines: Iterable[bytes], read: LineReader, destination: Destination) -> int:
+def _send(lines: InputLines, read: LineReader, destination: Destination) -> int:
     """Send all, show how far it is, and say what is stored."""
-    from rich.console import Console
-    from rich.progress import Progress, TextColumn
+    from rich.progress import (
+        BarColumn,
+        ProgressColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
+    from server.command_output import progress_bars
     from server.produce_records import produce as send
 
-    start, sent = time.monotonic(), None
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    ) as bar:
-        task = bar.add_task("", total=None)
+    if lines.is_typed:
+        typer.echo("a line is a record; Ctrl-D ends", err=True)
+    start, sent, next_look = time.monotonic(), None, 0.0
+    columns: list[ProgressColumn] = [TextColumn("{task.description}")]
+    if lines.total_bytes is not None:
+        columns += [BarColumn(), TaskProgressColumn(), TimeRemainingColumn()]
+    with progress_bars(*columns) as bar:
+        task = bar.add_task("", total=lines.total_bytes)
         for sent in send(lines, read, destination):
-            if (sent.sent_count % RECORDS_A_LOOK) == 0:
-                bar.update(task, description=_told(sent, time.monotonic() - start))
+            now = time.monotonic()
+            if now >= next_look:
+                told = _told(sent, now - start)
+                bar.update(task, description=told, completed=lines.read_bytes)
+                next_look = now + LOOK_SECONDS
     assert sent is not None
     typer.echo(f"{destination.topic}: {_told(sent, time.monotonic() - start)}{_places(sent)}")
     return 0
@@ -144,18 +152,6 @@ def _places(sent: Sent) -> str:
         return ""
     shown = ", ".join(f"{partition}: {count:,}" for partition, count in counts[:PARTITIONS_SHOWN])
     return f" (partitions {shown}{', ...' if len(counts) > PARTITIONS_SHOWN else ''})"
-
-
-def _lines(files: Iterable[Path]) -> Iterator[bytes]:
-    """Of the files, or of standard input."""
-    names = list(files)
-    for name in names:
-        with name.open("rb") as file:
-            yield from file
-    if not names:
-        if sys.stdin.isatty():
-            typer.echo("a line is a record; Ctrl-D ends", err=True)
-        yield from sys.stdin.buffer
 
 
 def _refuse_both(

@@ -56,6 +56,23 @@ def test_no_source_names_the_place_it_was_written_at() -> None:
         assert not named.search(path.read_text("utf-8")), path
 
 
+def test_one_place_makes_progress_bars() -> None:
+    """`progress_bars` knows which stream they belong on; rich by itself takes standard output along."""
+    makers = [
+        path.relative_to(ROOT).as_posix()
+        for path in modules(*PACKAGES)
+        if any(
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name | ast.Attribute)
+            and (node.func.id if isinstance(node.func, ast.Name) else node.func.attr) == "Progress"
+            and "rich" in path.read_text("utf-8")
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        )
+    ]
+
+    assert makers == ["server/command_output.py"]
+
+
 def test_the_imports_point_one_way() -> None:
     """The contracts are in pyproject.toml."""
     done = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from confluent_kafka import Producer
 
 from tests.harness.broker_process import CHECKOUT, BrokerProcess, free_ports
 from tests.harness.clients import CODECS
+from tests.harness.terminal import Terminal
 from tests.harness.typed_commands import TypedCommands
 
 README = CHECKOUT / "README.md"
@@ -57,6 +59,29 @@ def test_the_last_value_of_each_key_with_tombstones_applied(kompakt: TypedComman
     # What the cleaner leaves says the same.
     kompakt.told("compact", "now", "accounts")
     assert kompakt.told("consume", "accounts", "--latest") == table.stdout
+
+
+def test_a_terminal_sees_how_much_of_a_file_is_sent(kompakt: TypedCommands, tmp_path: Path) -> None:
+    kompakt.told("topics", "create", "from-a-file")
+    file = tmp_path / "records"
+    file.write_text("".join(f"record {number:04}\n" for number in range(300)))
+    shown = Terminal()
+
+    sending = kompakt.started(
+        "produce", "from-a-file", str(file), "--rate", "200",
+        stdout=subprocess.PIPE, stderr=shown.descriptor,
+    )  # fmt: skip
+    output, _ = sending.communicate(timeout=60)
+
+    assert output.startswith("from-a-file: 300 records stored")
+    bars = plain(shown.text())
+    assert re.search(r"records stored, .* (?!0%|100%)\d+% \d+:\d\d:\d\d", bars), bars
+    assert "records/s" in bars
+
+
+def plain(text: str) -> str:
+    """Without what colours and erases."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
 
 
 def test_a_topic_is_copied_by_a_pipe_of_json(kompakt: TypedCommands) -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
+import pipeline.table_command
+import pipeline.table_job
 from pipeline.cli import app
 from pipeline.cut import Cut
 from pipeline.table_options import schema_text
@@ -61,3 +67,37 @@ def test_a_schema_is_typed_or_lies_in_a_file(tmp_path: Path) -> None:
     assert schema_text("id BIGINT") == "id BIGINT"
     assert schema_text("x STRING, " * 1_000) == "x STRING, " * 1_000
     assert schema_text(None) is None
+
+
+class WrittenTable:
+    """What a job has written."""
+
+    def read(self) -> WrittenTable:
+        return self
+
+    def count(self) -> int:
+        return 2
+
+
+@pytest.mark.parametrize(("command", "job"), [("batch", "write_whole"), ("stream", "follow")])
+def test_the_result_is_printed_once_the_progress_is_gone(
+    command: str, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    events: list[str] = []
+
+    @contextmanager
+    def session_of(_: object) -> Iterator[None]:
+        yield
+        events.append("the progress is gone")
+
+    monkeypatch.setattr(pipeline.table_command, "session_of", session_of)
+    monkeypatch.setattr(pipeline.table_command.Order, "table", lambda *_: WrittenTable())
+    monkeypatch.setattr(pipeline.table_job, job, lambda *_: None)
+    monkeypatch.setattr(typer, "echo", lambda line: events.append(line))
+
+    line = ["table", command, "--topic", "orders", "--table", "place"]
+    result: Any = CliRunner().invoke(app, line)
+
+    assert result.exit_code == 0, result
+    assert events == ["the progress is gone", "2 keys in place"]
