@@ -10,7 +10,6 @@ import contextlib
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -33,22 +32,12 @@ from server.command_output import progress_bars
 LOOK_SECONDS = 0.25
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stages:
-    """The stages that run now, summed."""
-
-    tasks_done: int
-    tasks: int
-    """0: no stage runs."""
-    records_read: int
-    """By tasks that are done and, as of their last heartbeat, by those that run."""
-
-
 class TasksColumn(ProgressColumn):
     """How many tasks of the running stages are done, and how long the others may take."""
 
     def render(self, task: Task) -> Text:
-        if task.total is None:
+        # A stream says itself how far it is: each micro-batch has stages of its own.
+        if task.total is None or task.fields["has_streams"]:
             return Text()
         return Text(tasks_text(int(task.completed), int(task.total), task.time_remaining))
 
@@ -60,7 +49,7 @@ class JobProgress:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._task = progress.add_task("Starting Spark", total=None)
+        self._task = progress.add_task("Starting Spark", total=None, has_streams=False)
         self._ended = threading.Event()
         self._watcher: threading.Thread | None = None
 
@@ -86,14 +75,14 @@ class JobProgress:
         # If the JVM is gone, the job itself fails and says so.
         with contextlib.suppress(Py4JError, OSError):
             while not self._ended.wait(LOOK_SECONDS):
-                self._show(stages_of(session), streams_of(session))
+                self._show(*tasks_of(session), streams_of(session))
 
-    def _show(self, stages: Stages, streams: list[str]) -> None:
-        text = " · ".join(streams) or working_text(stages.records_read)
-        self._progress.update(self._task, description=text)
+    def _show(self, done: int, total: int, streams: list[str]) -> None:
+        text = " · ".join(streams) or "Working"
+        self._progress.update(self._task, description=text, has_streams=bool(streams))
         # Between two stages the bar stays as it is.
-        if stages.tasks:
-            self._progress.update(self._task, completed=stages.tasks_done, total=stages.tasks)
+        if total:
+            self._progress.update(self._task, completed=done, total=total)
 
 
 @contextlib.contextmanager
@@ -105,7 +94,7 @@ def shown_on_terminal() -> Iterator[JobProgress | None]:
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=10),
         TasksColumn(),
         TimeElapsedColumn(),
     )
@@ -125,21 +114,12 @@ def tasks_text(done: int, total: int, seconds_left: float | None) -> str:
     return text
 
 
-def working_text(records_read: int) -> str:
-    """What a job without streams does (pure)."""
-    return f"Working, {count_text(records_read, 'record')} read" if records_read else "Working"
-
-
-def stages_of(session: SparkSession) -> Stages:
-    """The stages that run now."""
-    # PySpark's own tracker counts tasks only: a stage of one task would never get any further.
-    found = session._jsc.sc().statusStore().activeStages()
-    stages = [found.apply(index) for index in range(found.size())]
-    return Stages(
-        tasks_done=sum(stage.numCompleteTasks() for stage in stages),
-        tasks=sum(stage.numTasks() for stage in stages),
-        records_read=sum(stage.inputRecords() for stage in stages),
-    )
+def tasks_of(session: SparkSession) -> tuple[int, int]:
+    """Tasks that are done, and all, of the stages that run now; (0, 0) between two stages."""
+    tracker = session.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]
+    return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)
 
 
 def streams_of(session: SparkSession) -> list[str]:

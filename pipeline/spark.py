@@ -164,9 +164,7 @@ def local_settings() -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "spark-warehouse"),
-        # By default a running task says only each 10 s how many records it has read.
-        "spark.executor.heartbeatInterval": "1s",
-        # As the shuffle's: Delta would read its log in 50 tasks.
+        # Likewise: Delta would read its log in 50 tasks.
         "spark.databricks.delta.snapshotPartitions": "1",
     }
 

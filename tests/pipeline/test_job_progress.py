@@ -96,14 +96,11 @@ class IdleSession:
         self._is_stopped = False
 
     @property
-    def _jsc(self) -> Any:
+    def sparkContext(self) -> Any:
         assert not self._is_stopped, "'NoneType' object has no attribute 'statusTracker'"
         self.was_looked_at.set()
-        nothing = SimpleNamespace(size=lambda: 0)
         return SimpleNamespace(
-            sc=lambda: SimpleNamespace(
-                statusStore=lambda: SimpleNamespace(activeStages=lambda: nothing)
-            )
+            statusTracker=lambda: SimpleNamespace(getActiveStageIds=tuple),
         )
 
     def stop(self) -> None:
