@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES_BUILT := pyproject.toml setup.py $(wildcard $(foreach folder,protocol storage cleaner,$(addprefix $(folder)/*.,pyx pxd pxi h)))
 
-.PHONY: help run pipeline test lint demo bench soak differential wheel clean
+.PHONY: help run pipeline test quick lint demo bench soak differential wheel clean
 
 help:  ## What can be made here
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -24,6 +24,12 @@ TEST_PROCESSES ?= 3
 
 test: $(VENV)/.installed-dev  ## Run every test; what the machine lacks is skipped with its reason
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+# Pure code and code on a disk in memory: what every change breaks first.
+QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics tests/test_layout.py
+
+quick: $(VENV)/.installed-dev  ## The unit tests that need no process of a broker, no JVM: under a minute
+	$(PYTEST) -n $(TEST_PROCESSES) -q $(QUICK_TESTS) --ignore=tests/protocol/fuzz $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, spelling
 	$(BIN)/ruff check .
@@ -73,19 +79,25 @@ $(VENV)/bin/python:
 	@sh .ci/check-machine "$(PYTHON)"
 	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing: install it with 'apt-get install python3-venv'." >&2; exit 1; }
 
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+REQUIREMENTS := $(BIN)/python .ci/requirements
+
+# The one place that builds. distutils keeps what it made in build/, so a change compiles what it touches.
+# With the modules in place, pip only registers the checkout.
 $(VENV)/.installed: $(VENV)/bin/python $(SOURCES_BUILT)
 	@sh .ci/check-machine "$(PYTHON)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@echo "Installing what Kompakt needs into $(VENV) ..."
+	@$(REQUIREMENTS) build > $(VENV)/requirements-build && $(PIP_INSTALL) -r $(VENV)/requirements-build
+	@$(REQUIREMENTS) run > $(VENV)/requirements-run && $(PIP_INSTALL) -r $(VENV)/requirements-run
+	$(BIN)/python setup.py --quiet build_ext --inplace
+	@KOMPAKT_MODULES=in-place $(PIP_INSTALL) --no-build-isolation --no-deps -e .
 	@touch $@
 
-$(VENV)/.installed-pipeline: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[spark]'
-	@touch $@
-
-$(VENV)/.installed-demo: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[demo]'
-	@touch $@
-
-$(VENV)/.installed-dev: $(VENV)/.installed-demo
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+# What an extra needs beside that: packages only.
+$(VENV)/.installed-pipeline: EXTRA := spark
+$(VENV)/.installed-demo: EXTRA := demo
+$(VENV)/.installed-dev: EXTRA := dev
+$(VENV)/.installed-dev $(VENV)/.installed-demo $(VENV)/.installed-pipeline: $(VENV)/.installed
+	@echo "Installing what its extra \"$(EXTRA)\" needs into $(VENV) ..."
+	@$(REQUIREMENTS) $(EXTRA) > $(VENV)/requirements-$(EXTRA) && $(PIP_INSTALL) -r $(VENV)/requirements-$(EXTRA)
 	@touch $@

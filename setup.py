@@ -28,7 +28,11 @@ OPTIMIZATION = () if "-O" in os.environ.get("CFLAGS", "") else ("-O3",)
 
 
 class BuildCompiled(build_ext):
-    """Build them, or say in one sentence what the machine lacks."""
+    """Build them, two or more at a time, or say in one sentence what the machine lacks."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
 
     def build_extensions(self) -> None:
         header = Path(sysconfig.get_paths()["include"], "Python.h")
@@ -38,6 +42,11 @@ class BuildCompiled(build_ext):
                 "install them, for example with `apt-get install gcc python3-dev`."
             )
         super().build_extensions()
+
+    def build_extension(self, ext: Extension) -> None:
+        # Without --quiet distutils itself prints every command.
+        print(f"compiling {ext.name} ({MODULES.index(ext.name) + 1} of {len(MODULES)})", flush=True)
+        super().build_extension(ext)
 
 
 def extension(module: str) -> Extension:
@@ -54,7 +63,9 @@ def extension(module: str) -> Extension:
     )
 
 
-sources = [extension(module) for module in MODULES if Path(extension(module).sources[0]).exists()]
+# Set once `build_ext --inplace` has built them: pip then registers the checkout without a second build.
+are_in_place = os.environ.get("KOMPAKT_MODULES") == "in-place"
+sources = [] if are_in_place else [extension(module) for module in MODULES if Path(extension(module).sources[0]).exists()]
 
 setup(
     cmdclass={"build_ext": BuildCompiled},
