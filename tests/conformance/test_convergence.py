@@ -27,7 +27,7 @@ ROUNDS, KEYS = 6, 200
 DELETE_RETENTION_MS = 1500
 TIMES = {"compaction.idle.roll.ms": "300", "delete.retention.ms": str(DELETE_RETENTION_MS)}
 BROKER_TIMES = {"log.cleaner.backoff.ms": 50, "log.roll.check.interval.ms": 50}
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0
 SCRAPE_AGE_MAX = 1.0
 """Seconds for which the text of a scrape is kept."""
 

@@ -12,6 +12,7 @@ held against the history.
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import time
@@ -159,7 +160,10 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_under_load_and_u
 
     kills_while_recopying = 0
     try:
-        for _ in range(KILLS):
+        for kills in itertools.count():
+            # A slow machine needs more kills until enough of them have hit a recopy.
+            if kills >= KILLS and kills_while_recopying >= KILLS_WHILE_RECOPYING_MIN:
+                break
             write_until_the_moment(broker, writers, histories, choices)
             if choices.random() < AIMED:
                 wait_for_a_recopy(broker)
@@ -174,7 +178,6 @@ def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_under_load_and_u
         finish(broker, writers, histories)
     finally:
         broker.__exit__(None)
-    assert kills_while_recopying >= KILLS_WHILE_RECOPYING_MIN, "too few kills hit a recopy"
 
 
 @pytest.mark.crash

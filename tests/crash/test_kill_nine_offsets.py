@@ -112,10 +112,12 @@ def test_no_acknowledged_offset_is_lost_or_goes_back(tmp_path: Path) -> None:
             before = committer.requests
             committing = threading.Thread(target=committer.commit_until_it_dies)
             committing.start()
-            time.sleep(0.2 + random.random())
+            while committer.requests <= before + 10:
+                assert committing.is_alive(), "it did not commit"
+                time.sleep(0.01)
+            time.sleep(random.random())
             broker.kill()
             committing.join()
-            assert committer.requests > before + 10, "it did not commit"
             broker.start()
             found = fetched(broker.port)
             assert all(map(int.__le__, committer.acknowledged, found)), (

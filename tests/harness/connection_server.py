@@ -94,6 +94,6 @@ async def serving(
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for what must come true soon."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.002)

@@ -135,16 +135,16 @@ class MetadataStoreContract:
     async def test_keys_go_when_their_lease_runs_out_unless_it_is_kept_alive(
         self, store: MetadataStore
     ) -> None:
-        short, kept = await store.grant(50), await store.grant(250)
+        short, kept = await store.grant(50), await store.grant(1000)
         await store.txn(
             (), [Put(key="/s", value="", lease=short), Put(key="/k", value="", lease=kept)]
         )
         changes = store.watch("/s", after_revision=(await store.range("/")).revision)
 
         for _ in range(4):
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.3)
             await store.keep_alive(kept)
-        change = await asyncio.wait_for(anext(changes), 5)
+        change = await asyncio.wait_for(anext(changes), 30)
 
         assert change.deleted == ("/s",)
         assert await store.get("/k") is not None

@@ -188,6 +188,7 @@ async def test_a_client_that_does_not_read_is_asked_for_nothing_more() -> None:
         client = await RawClient.connect("127.0.0.1", server.port, limit=1000)
         server.clients.append(client)
         client.send_bytes(framed(b"x") * 60)
+        await until(lambda: answered > 0)
         await asyncio.sleep(0.1)
         (connection,) = server.shared.connections
         assert answered < 20

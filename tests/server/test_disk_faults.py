@@ -200,7 +200,7 @@ async def test_a_metadata_store_that_cannot_sync_ends_the_broker(machine: Machin
         with pytest.raises(SyncFailed):
             await machine.served.broker.topics.create("late")
 
-        await asyncio.wait_for(machine.served.broker.wait_failed(), 5)
+        await asyncio.wait_for(machine.served.broker.wait_failed(), 30)
         assert str(machine.first) in str(machine.served.broker.failure)
         machine.faults.heal()
 
@@ -373,7 +373,7 @@ async def test_every_directory_offline_ends_the_broker_with_a_sentence(tmp_path:
         request = produce_request("orders", batch_of(1))
         answer = only_produced(await served.call(request, 9, ProduceResponse))
         assert answer.error_code == STORAGE_ERROR
-        await asyncio.wait_for(served.broker.wait_failed(), 5)
+        await asyncio.wait_for(served.broker.wait_failed(), 30)
         assert str(tmp_path) in str(served.broker.failure)
 
 

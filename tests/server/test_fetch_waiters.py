@@ -36,7 +36,7 @@ async def test_a_change_between_parking_and_waiting_is_not_missed() -> None:
     parked = waiters.park([log])
     waiters.wake(log)
 
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(30):
         await parked.wait(60)
 
     assert parked.woken == {log}
@@ -49,7 +49,7 @@ async def test_a_wait_ends_when_its_time_is_over() -> None:
 
     await parked.wait(0.05)
 
-    assert 0.045 <= time.monotonic() - start < 1
+    assert 0.045 <= time.monotonic() - start < 30
     assert not parked.woken
 
 
@@ -65,7 +65,7 @@ async def test_a_fetch_can_wait_again_for_the_rest_of_its_time() -> None:
 
     waiters.wake(log)
 
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(30):
         await again
 
 

@@ -74,7 +74,7 @@ class TimedWal:
         covered = {log: log.log_end_offset for log in self.dirty if log.offline_reason is None}
         self.dirty = set()
         self.rounds.append(covered)
-        assert self.gate.acquire(timeout=5)
+        assert self.gate.acquire(timeout=30)
         if self.failing is not None:
             covered.pop(self.failing, None)
             self.failing.offline_reason = "Input/output error"
@@ -95,7 +95,7 @@ def group_commit_over(wal: Any, *, syncs: bool = True) -> tuple[GroupCommit, Fet
 
 
 async def rounds(wal: TimedWal, count: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while len(wal.rounds) < count:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
@@ -350,7 +350,7 @@ async def test_a_round_beside_the_loop_is_ended_by_its_event(event_wal: EventWal
     log.append(2)
     commit.appended(log)
     durable = commit.durable(log, 2)
-    await asyncio.sleep(0.01)
+    await rounds(event_wal, 1)
     assert event_wal.rounds == [{log: 2}]
     assert not durable.done()
 
@@ -399,7 +399,7 @@ async def test_the_next_round_begins_before_the_waiters_of_the_last_are_answered
     commit.appended(log)
     durable = commit.durable(log, 2)
     event_wal.finish()
-    await asyncio.sleep(0.01)
+    await rounds(event_wal, 2)
 
     assert event_wal.rounds == [{log: 1}, {log: 2}]
     assert log.high_watermark == 1

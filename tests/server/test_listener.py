@@ -67,15 +67,16 @@ async def test_connections_beyond_a_limit_are_closed_and_counted(limit: str) -> 
 
 
 async def test_an_idle_connection_is_closed_and_a_busy_one_is_not() -> None:
-    async with serving(echo, idle_ms=100) as server:
+    async with serving(echo, idle_ms=1000) as server:
         idle, busy = await server.connect(), await server.connect()
         closed = asyncio.ensure_future(idle.is_closed())
-        for _ in range(20):
+        while not closed.done():
             busy.send_frame(b"x")
             assert await busy.receive_frame() == b"x"
             await asyncio.sleep(0.02)
-        assert closed.done()
         assert closed.result()
+        busy.send_frame(b"still served")
+        assert await busy.receive_frame() == b"still served"
 
 
 async def test_a_client_that_reads_nothing_for_the_idle_time_is_closed() -> None:

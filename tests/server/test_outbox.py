@@ -14,6 +14,8 @@ import pytest
 from server.limits import AnswerMemory
 from server.outbox import Outbox, Part
 
+PATIENCE_SECONDS = 30.0
+
 
 @dataclass
 class FileRegion:
@@ -127,7 +129,7 @@ async def test_more_buffers_than_one_call_takes_are_all_sent(peer: Peer) -> None
 
 
 async def test_room_waits_while_the_peer_does_not_read(peer: Peer) -> None:
-    await asyncio.wait_for(peer.outbox.room(), 1)
+    await asyncio.wait_for(peer.outbox.room(), PATIENCE_SECONDS)
     peer.outbox.write([bytes(16 << 20)])
     room = asyncio.ensure_future(peer.outbox.room())
     await asyncio.sleep(0.02)
@@ -135,7 +137,7 @@ async def test_room_waits_while_the_peer_does_not_read(peer: Peer) -> None:
 
     await peer.receive(16 << 20)
 
-    await asyncio.wait_for(room, 1)
+    await asyncio.wait_for(room, PATIENCE_SECONDS)
 
 
 async def test_closing_releases_what_is_unsent_and_ends_the_waits(
@@ -153,7 +155,7 @@ async def test_closing_releases_what_is_unsent_and_ends_the_waits(
     peer.outbox.close()
     peer.outbox.close()
 
-    await asyncio.wait_for(asyncio.gather(*waits), 1)
+    await asyncio.wait_for(asyncio.gather(*waits), PATIENCE_SECONDS)
     assert region.releases == 1
     late = FileRegion(fileno, 0, 1)
     peer.outbox.write([late, b"x"])
@@ -167,7 +169,10 @@ async def test_a_peer_that_is_gone_is_reported_once(peer: Peer) -> None:
     peer.outbox.write([bytes(16 << 20)])
 
     peer.theirs.close()
-    await asyncio.sleep(0.05)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not peer.errors:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    await asyncio.sleep(0.02)
 
     assert len(peer.errors) == 1
     assert isinstance(peer.errors[0], ConnectionError)

@@ -26,7 +26,7 @@ LONG_MS = 30_000
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.002)
 
@@ -160,7 +160,7 @@ async def test_a_fetch_at_the_end_waits_for_the_next_batch(tmp_path: Path) -> No
         await served.produce("orders", batch_of(2))
 
         assert len(records_in(await answer)) == 2
-        assert time.monotonic() - start < 1
+        assert time.monotonic() - start < LONG_MS / 2000
         assert served.broker.fetch_waiters.parked_count == 0
 
 
@@ -172,7 +172,7 @@ async def test_a_fetch_that_gets_too_little_is_answered_when_its_time_is_over(
         await served.produce("orders", batch_of(1))
         start = time.monotonic()
         data = await served.fetch("orders", 0, max_wait_ms=150, min_bytes=1 << 20)
-        assert 0.14 <= time.monotonic() - start < 2
+        assert 0.14 <= time.monotonic() - start < LONG_MS / 2000
     assert len(records_in(data)) == 1
 
 
@@ -256,7 +256,7 @@ async def test_stopping_the_broker_answers_a_parked_fetch(tmp_path: Path) -> Non
         await served.broker.stop()
 
         assert records_in(await answer) == []
-        assert time.monotonic() - start < 3
+        assert time.monotonic() - start < LONG_MS / 2000
 
 
 async def test_sessions_are_declined(tmp_path: Path) -> None:
@@ -291,9 +291,8 @@ async def test_a_slow_reader_gets_every_byte_and_the_pins_are_released(tmp_path:
         client = await served.connect(limit=1 << 16)
         request = fetch_request([("orders", 0, 0)], partition_max_bytes=1 << 25)
         correlation_id = client.send(request, 12)
-        await asyncio.sleep(0.05)
         (segment,) = served.log("orders").segments
-        assert segment.files._pins == 1
+        await until(lambda: segment.files._pins == 1)
 
         data = only_fetched(await client.receive(FetchResponse, 12, correlation_id))
 

@@ -160,7 +160,7 @@ async def test_acks_0_is_carried_out_though_the_producer_leaves_at_once(tmp_path
         for _ in range(10):
             client.send(produce_request("orders", batch_of(1), acks=0), 9)
         client.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while served.log("orders").log_end_offset < 10:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 

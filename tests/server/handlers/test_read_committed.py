@@ -81,7 +81,7 @@ async def test_a_waiting_fetch_is_answered_when_the_transaction_is_decided(
             [("orders", 0, 0)], isolation_level=COMMITTED, min_bytes=1, max_wait_ms=LONG_MS
         )
         waiting = asyncio.ensure_future(served.call(request, 12, FetchResponse))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not served.broker.fetch_waiters.parked_count:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
         await transactions.send((b"a", b"2"))
@@ -89,7 +89,7 @@ async def test_a_waiting_fetch_is_answered_when_the_transaction_is_decided(
 
         await transactions.end(is_commit=is_commit)
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             data = only_fetched(await waiting)
     assert [record.offset for record in records_in(data)] == [0, 1, 2]
     assert bool(data.aborted_transactions) is not is_commit
