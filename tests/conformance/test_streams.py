@@ -19,8 +19,7 @@ from tests.harness.group_run import until
 from tests.harness.typed_commands import TypedCommands
 from tests.harness.word_count import CHANGELOG, COUNTS, LINES, WordCount
 
-IS_SOAK = "KOMPAKT_SOAK" in os.environ
-KILLS = int(os.environ.get("KOMPAKT_STREAMS_KILLS", "40" if IS_SOAK else "2"))
+KILLS = int(os.environ.get("KOMPAKT_STREAMS_KILLS", "2"))
 PARTITIONS = 2
 WORDS = [f"word-{number}" for number in range(200)]
 KEPT = {"retention.ms": "-1", "cleanup.policy": "delete"}

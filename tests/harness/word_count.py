@@ -1,4 +1,4 @@
-"""An application of Kafka Streams with state (`tests/conformance/java/WordCount.java`): start, ask, kill.
+"""An application of Kafka Streams with state, `conformance/java/WordCount.java`: start, ask, kill, stop.
 
 What it counts is in its state store, a local database, and in that store's changelog, a compacted topic.
 After a kill it throws the database away and restores it from the changelog: exactly once is only true
