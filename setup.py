@@ -9,6 +9,7 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 MODULES = (
     "protocol.batch_scan",
@@ -47,8 +48,11 @@ class BuildCompiled(build_ext):
         super().build_extensions()
 
     def build_extension(self, ext: Extension) -> None:
-        # Without --quiet distutils itself prints every command.
-        print(f"compiling {ext.name} ({MODULES.index(ext.name) + 1} of {len(MODULES)})", flush=True)
+        sources = [*ext.sources, *ext.depends]
+        if self.force or newer_group(sources, self.get_ext_fullpath(ext.name), "newer"):
+            number = MODULES.index(ext.name) + 1
+            sys.stdout.write(f"compiling {ext.name} ({number} of {len(MODULES)})\n")
+            sys.stdout.flush()
         super().build_extension(ext)
 
 
@@ -59,7 +63,7 @@ def extension(module: str) -> Extension:
         include_dirs=["protocol", "cleaner"],
         depends=[
             str(path)
-            for pattern in ("*/*.h", "*/*.pxd", "*/*.pxi")
+            for pattern in ("*/*.h", "*/*.pxd", "*/*.pxi", "setup.py")
             for path in Path().glob(pattern)
         ],
         extra_compile_args=[*OPTIMIZATION, "-g0", *WARNINGS],
