@@ -38,6 +38,7 @@ LONG_FILES = [
     "properties/test_codec_oracles.py",
     "conformance/test_produce_consume_commands.py",
     "conformance/test_connect.py",
+    "conformance/test_streams.py",
     "crash/test_cleaning_soak.py",
 ]
 """Those that take half a minute or more, and the folder whose files are as one, the longest first: begun

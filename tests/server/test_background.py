@@ -15,7 +15,7 @@ def test_draining_waits_for_jobs_and_for_what_they_submit() -> None:
     gate = threading.Event()
 
     def first() -> None:
-        gate.wait(5)
+        gate.wait(30)
         background.submit(lambda: done.append("second"))
         done.append("first")
 

@@ -58,7 +58,7 @@ def test_failed_sync_is_final_for_whoever_syncs_beside_it_or_later(tmp_path: Pat
         if is_syncing.is_set():
             return
         is_syncing.set()
-        assert may_fail.wait(5)
+        assert may_fail.wait(30)
         raise SyncFailed("sync", "segment", errno.EIO, "Input/output error")
 
     def sync() -> None:
@@ -72,7 +72,7 @@ def test_failed_sync_is_final_for_whoever_syncs_beside_it_or_later(tmp_path: Pat
     threads = [threading.Thread(target=sync) for _ in range(3)]
     for thread in threads:
         thread.start()
-    assert is_syncing.wait(5)
+    assert is_syncing.wait(30)
     may_fail.set()
     for thread in threads:
         thread.join()
