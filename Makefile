@@ -25,11 +25,14 @@ TEST_PROCESSES ?= 3
 test: $(VENV)/.installed-dev  ## Run every test; what the machine lacks is skipped with its reason
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-# Pure code and code on a disk in memory: what every change breaks first.
-QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics tests/test_layout.py
+# Protocol, storage and server without what starts processes or takes seconds by itself.
+NOT_QUICK := protocol/fuzz server/test_broker.py server/test_cli.py server/test_disk_faults.py \
+    server/test_descriptor_bound.py server/test_history_probe.py
+QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics tests/test_layout.py \
+    $(addprefix --ignore=tests/,$(NOT_QUICK))
 
 quick: $(VENV)/.installed-dev  ## The unit tests that need no process of a broker, no JVM: under a minute
-	$(PYTEST) -n $(TEST_PROCESSES) -q $(QUICK_TESTS) --ignore=tests/protocol/fuzz $(PYTEST_ARGS)
+	$(PYTEST) -n $(TEST_PROCESSES) -q $(QUICK_TESTS) $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, spelling
 	$(BIN)/ruff check .
