@@ -1,26 +1,42 @@
 """The HTTP endpoint: `/metrics` for Prometheus, `/health/...` for supervisors, and what it is given.
 
 GET /                    200, what is served here, a line each
-GET /metrics             200, Prometheus' text
+GET /metrics             200, Prometheus' text; with gzip for a client that accepts it
 GET /health/live         200 while the process answers at all
 GET /health/ready        200 while the broker serves, else 503 with the reason
 GET /v1/status/ready     the same, where Redpanda has it
+
+Before any of it, and before the answer that there is no such path, the guard is asked whether the
+client may be answered (403).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from aiohttp import web
 
 from metrics.collector import Scraper
+from metrics.content_coding import accepts_gzip
+from metrics.http_connections import HttpConnections
 
 _log = logging.getLogger("metrics.http_endpoint")
+_library_log = logging.getLogger("metrics.http_endpoint.library")
+_library_log.addHandler(logging.NullHandler())
+_library_log.propagate = False
+"""aiohttp writes a traceback for each malformed request. The peer has its 400; nobody else needs it."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_SECONDS = 1.0
+
+CONTINUE = "100-continue"
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Guard = Callable[[web.BaseRequest], str | None]
+"""Says why a request is refused, in one sentence; None if it is not."""
+RunInThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 
 class HttpEndpoint:
@@ -31,17 +47,28 @@ class HttpEndpoint:
         scraper: Scraper,
         *,
         not_ready: Callable[[], str | None],
+        run_in_thread: RunInThread,
+        guard: Guard = lambda _: None,
         routes: Iterable[web.RouteDef] = (),
     ) -> None:
         """
         Args:
             not_ready: says why the broker does not serve, None while it does.
+            run_in_thread: runs a scrape off the loop.
+            guard: asked about every request.
             routes: what else is served here.
         """
+        # Constant after construction
         self._scraper = scraper
         self._routes = tuple(routes)
         self._not_ready = not_ready
+        self._run_in_thread = run_in_thread
+        self._guard = guard
+        # Made by `open`
         self._runner: web.AppRunner | None = None
+        self._connections: HttpConnections | None = None
+        self._answer_by_route: Handler
+        self._listening: asyncio.Server | None = None
 
     async def open(self, host: str, port: int) -> int:
         """Listen; the port, which the system chose if `port` is 0.
@@ -56,18 +83,53 @@ class HttpEndpoint:
         app.router.add_get("/health/ready", self._ready)
         app.router.add_get("/v1/status/ready", self._ready)
         app.add_routes(self._routes)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
+        self._runner = web.AppRunner(
+            app, access_log=None, logger=_library_log, shutdown_timeout=SHUTDOWN_SECONDS
+        )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host or None, port)
-        await site.start()
-        bound_port: int = self._runner.addresses[0][1]
+        server = self._runner.server
+        assert server is not None
+        self._connections = HttpConnections(server)
+        self._answer_by_route = server.request_handler
+        # Around the router instead of in it: what is wrong with a request shows before its route.
+        server.request_handler = self._answer
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(
+            self._connections.accept, host or None, port, reuse_address=True
+        )
+        bound_port: int = self._listening.sockets[0].getsockname()[1]
         _log.info("metrics, health and compaction on http://%s:%d", host or "0.0.0.0", bound_port)  # noqa: S104
         return bound_port
 
     async def close(self) -> None:
+        """Accept no more, and end the connections."""
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+        if self._connections is not None:
+            self._connections.stop()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer any request: guarded, its connection timed, and a mistake of ours logged."""
+        assert self._connections is not None
+        self._connections.begin(request)
+        try:
+            refusal = self._guard(request)
+            if refusal is not None:
+                return web.json_response({"error": refusal}, status=403)
+            if request.headers.get("Expect", CONTINUE).lower() != CONTINUE:
+                return web.json_response({"error": f"Expect is {CONTINUE} or none"}, status=417)
+            return await self._answer_by_route(request)
+        except (web.HTTPException, ConnectionError):
+            raise
+        except Exception:  # noqa: BLE001 - the one place that answers for them all
+            _log.exception("%s %s failed", request.method, request.path)
+            return web.json_response({"error": "the broker failed; its log says why"}, status=500)
+        finally:
+            self._connections.end(request)
 
     async def _index(self, request: web.Request) -> web.Response:
         lines = (
@@ -77,9 +139,14 @@ class HttpEndpoint:
         )
         return web.Response(text="".join(lines))
 
-    async def _metrics(self, _: web.Request) -> web.Response:
-        text = await asyncio.to_thread(self._scraper.scrape)
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
+    async def _metrics(self, request: web.Request) -> web.Response:
+        headers = {"Content-Type": CONTENT_TYPE, "Vary": "Accept-Encoding"}
+        if accepts_gzip(request.headers.get("Accept-Encoding")):
+            body = await self._run_in_thread(self._scraper.scrape_gzip)
+            headers["Content-Encoding"] = "gzip"
+        else:
+            body = await self._run_in_thread(self._scraper.scrape)
+        return web.Response(body=body, headers=headers)
 
     async def _live(self, _: web.Request) -> web.Response:
         return web.Response(text="alive\n")

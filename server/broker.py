@@ -239,7 +239,7 @@ class Broker:
         if self.compaction is not None:
             await self.compaction.stop()
         await self._close_storage()
-        await asyncio.to_thread(self._background.close)
+        await self.executors.upkeep.run(self._background.close)
         if self._http_opening is not None:
             self._http_opening.cancel()
             await asyncio.wait([self._http_opening])
@@ -250,7 +250,7 @@ class Broker:
     # Storage.
 
     async def _open_storage(self) -> None:
-        opened = await asyncio.to_thread(
+        opened = await self.executors.upkeep.run(
             open_directories,
             self.config,
             files=self.files,
@@ -321,15 +321,16 @@ class Broker:
         unclean = {directory.directory_id for directory in self.directories}
         if self.has_storage:
             await self.group_commit.stop()
-            await asyncio.to_thread(self._background.drain)
-            await asyncio.to_thread(self.cold_reads.close)
+            await self.executors.upkeep.run(self._background.drain)
+            await self.executors.upkeep.run(self.cold_reads.close)
             unclean = await self.topics.close()
         self.pass_history.close()
         self._wal.close()
         if self._store is not None:
             await self._store.close()
         for directory in self.directories:
-            await asyncio.to_thread(_close_directory, directory, directory.directory_id in unclean)
+            is_unclean = directory.directory_id in unclean
+            await self.executors.upkeep.run(_close_directory, directory, is_unclean)
 
     # Serving.
 
@@ -392,7 +393,12 @@ class Broker:
             is_enabled=self.configs.config.log_cleaner_latency_guard_enable,
         )
         self.compaction = Compaction(
-            self._cleaner, self._pauses, self.topics, self._latency_watch, clock=self.clock
+            self._cleaner,
+            self._pauses,
+            self.topics,
+            self._latency_watch,
+            clock=self.clock,
+            administration=self.executors.administration,
         )
         if self.config.log_cleaner_remote_enable:
             self._let_others_clean(self.compaction, self._cleaner)
@@ -402,6 +408,7 @@ class Broker:
             self.cleaner_counts,
             free_bytes_min=self.configs.config.log_cleaner_disk_pressure_free_bytes,
             tell=self._cleaner.short_of_space,
+            upkeep=self.executors.upkeep,
         )
 
     def _let_others_clean(self, compaction: Compaction, pool: CleanerPool) -> None:
@@ -416,6 +423,7 @@ class Broker:
             seconds=self.config.log_cleaner_remote_lease_ms / 1000,
             decompressed_bytes_max=self.config.log_cleaner_decompressed_batch_bytes_max,
             tell_count=self.cleaner_counts.set_leases,
+            administration=self.executors.administration,
         )
 
     async def _reconfigure(self, config: BrokerConfig) -> None:
@@ -440,7 +448,9 @@ class Broker:
 
     def _start_watching(self) -> None:
         self._memory_upkeep = MemoryUpkeep(self._held_bytes, self.executors.upkeep)
-        self._log_clock = LogClock(self.topics.logs, self.clock, self._duties())
+        self._log_clock = LogClock(
+            self.topics.logs, self.clock, self._duties(), upkeep=self.executors.upkeep
+        )
         self._watch = DirectoryWatch(
             self.directories,
             metadata_path=self.config.metadata_directory,

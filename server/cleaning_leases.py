@@ -25,6 +25,7 @@ from cleaner.report import PassReport
 from cleaner.running import RunningPass
 from cleaner.travelling_plan import remote_plan
 from server.compaction_jobs import CompactionJobs, Job
+from server.executors import Executor
 from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.log import PartitionLog
@@ -69,8 +70,8 @@ class CleaningLeases:
     """The leases of this broker. On the event loop."""
 
     __slots__ = (
-        "_decompressed_bytes_max", "_fs", "_jobs", "_leases", "_pool", "_tasks", "_tell_count",
-        "seconds",
+        "_administration", "_decompressed_bytes_max", "_fs", "_jobs", "_leases", "_pool", "_tasks",
+        "_tell_count", "seconds",
     )  # fmt: skip
 
     def __init__(
@@ -82,12 +83,14 @@ class CleaningLeases:
         seconds: float,
         decompressed_bytes_max: int,
         tell_count: Callable[[int], None],
+        administration: Executor,
     ) -> None:
         """
         Args:
             seconds: a lease that is not renewed for so long ends.
             decompressed_bytes_max: the most that one batch's records may inflate to.
             tell_count: told how many there are, whenever that changes.
+            administration: the threads that make and remove folders.
         """
         # Constant after construction.
         self._pool = pool
@@ -95,6 +98,7 @@ class CleaningLeases:
         self._fs = fs
         self._jobs = jobs
         self._tell_count = tell_count
+        self._administration = administration
         self.seconds = seconds
         # State.
         self._leases: dict[str, Lease] = {}
@@ -113,7 +117,7 @@ class CleaningLeases:
         self._tell_count(len(self._leases))
         running.on_halt = lambda: self._halted(lease)
         try:
-            await asyncio.to_thread(self._fs.make_directory, lease.remote.folder)
+            await self._administration.run(self._fs.make_directory, lease.remote.folder)
         except BaseException:
             await self._end(lease)
             raise
@@ -224,7 +228,7 @@ class CleaningLeases:
 
     async def _remove(self, lease: Lease) -> None:
         try:
-            await asyncio.to_thread(self._fs.remove_tree, lease.remote.folder)
+            await self._administration.run(self._fs.remove_tree, lease.remote.folder)
         except StorageError as error:
             # An executor that has not noticed may be writing there.
             _log.warning("what is left of lease %s goes at the next start: %s", lease.id, error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 
 from cleaner.clock import Clock
@@ -15,6 +14,7 @@ from server.cleaning_leases import CleaningLeases
 from server.compaction_jobs import CompactionJobs, Job
 from server.compaction_json import Json, guard_json, status_json
 from server.compaction_pauses import CompactionPauses
+from server.executors import Executor
 from server.latency_watch import LatencyWatch
 from server.topic import Topic
 from server.topics import Topics
@@ -36,6 +36,7 @@ class Compaction:
     """Steers the cleaner. On the event loop."""
 
     __slots__ = (
+        "_administration",
         "_clock",
         "_guard",
         "jobs",
@@ -54,10 +55,12 @@ class Compaction:
         guard: LatencyWatch,
         *,
         clock: Clock,
+        administration: Executor,
     ) -> None:
         # Constant after construction
         self._clock = clock
         self._guard = guard
+        self._administration = administration
         self.pool = pool
         self.pauses = pauses
         self.topics = topics
@@ -187,7 +190,7 @@ class Compaction:
 
     async def explain(self, log: PartitionLog) -> Explanation:
         """Why a log is not being compacted. Raises StorageError."""
-        transactions = await asyncio.to_thread(pinning_transactions, log)
+        transactions = await self._administration.run(pinning_transactions, log)
         return explain(
             situation_of(
                 log,

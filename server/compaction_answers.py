@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 from server.compaction import CompactionRefused
 from server.compaction_jobs import Job
 from server.compaction_json import Json, job_json
-from server.http_guard import refusal
 from storage.errors import StorageError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+NUMBER_MAX = (1 << 63) - 1
+"""Of offsets, partitions and counts; Python refuses to read numbers of thousands of digits."""
 
 
-def answered(handler: Handler, our_hosts: Callable[[], Collection[str]]) -> Handler:
-    """The handler, behind the checks of every request, with its refusals as JSON.
-
-    Args:
-        our_hosts: the names that clients may call this broker by.
-    """
+def answered(handler: Handler) -> Handler:
+    """The handler, with its refusals as JSON."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        foreign = refusal(request.host, request.headers.get("Origin"), our_hosts())
-        if foreign is not None:
-            return _error(403, foreign)
         try:
             return await handler(request)
         except CompactionRefused as refused:
@@ -38,10 +32,19 @@ def answered(handler: Handler, our_hosts: Callable[[], Collection[str]]) -> Hand
 
 def where_of(request: web.Request) -> tuple[str | None, int | None]:
     """The topic and the partition that a request is about. Raises CompactionRefused."""
-    partition = request.match_info.get("partition")
-    if partition is not None and not partition.isdecimal():
-        raise CompactionRefused(404, f"{partition!r} is not the number of a partition")
-    return request.match_info.get("topic"), None if partition is None else int(partition)
+    text = request.match_info.get("partition")
+    partition = None if text is None else number_in(text)
+    if text is not None and partition is None:
+        raise CompactionRefused(404, f"{text!r} is not the number of a partition")
+    return request.match_info.get("topic"), partition
+
+
+def number_in(text: str) -> int | None:
+    """What decimal digits say, if it is at most `NUMBER_MAX`; None for every other text. Pure."""
+    if not (text.isascii() and text.isdecimal()) or len(text) > len(str(NUMBER_MAX)):
+        return None
+    number = int(text)
+    return number if number <= NUMBER_MAX else None
 
 
 def accepted(job: Job) -> web.Response:

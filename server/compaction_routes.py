@@ -18,15 +18,15 @@ POST   <where>/digest?end_offset=N         202 and a job that sums the last valu
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from aiohttp import web
 
 from server.compaction import Compaction, CompactionRefused
-from server.compaction_answers import Handler, accepted, answered, where_of
+from server.compaction_answers import NUMBER_MAX, accepted, answered, number_in, where_of
 from server.compaction_jobs import Job
 from server.compaction_json import explanation_json, job_json
+from server.executors import Executor
 from storage.pass_history import PassHistory
 
 ROOT = "/v1/compaction"
@@ -43,41 +43,38 @@ class CompactionRoutes:
         compaction: Callable[[], Compaction | str],
         history: PassHistory,
         *,
-        our_hosts: Callable[[], Collection[str]],
+        upkeep: Executor,
     ) -> None:
         """
         Args:
             compaction: what steers the cleaner, or a sentence that says why nothing does.
-            our_hosts: the names that clients may call this broker by.
+            upkeep: the threads that read the history.
         """
         self._compaction = compaction
         self._history = history
-        self._our_hosts = our_hosts
+        self._upkeep = upkeep
 
     def routes(self) -> list[web.RouteDef]:
         """What to add to an application's router."""
         routes = [
-            web.get(ROOT, self._answered(self._status)),
-            web.get(ROOT + "/history", self._answered(self._passes)),
-            web.post(ROOT + "/pause", self._answered(self._pause)),
-            web.post(ROOT + "/resume", self._answered(self._resume)),
-            web.get(ROOT + "/jobs/{job}", self._answered(self._job)),
-            web.delete(ROOT + "/jobs/{job}", self._answered(self._cancel)),
+            web.get(ROOT, answered(self._status)),
+            web.get(ROOT + "/history", answered(self._passes)),
+            web.post(ROOT + "/pause", answered(self._pause)),
+            web.post(ROOT + "/resume", answered(self._resume)),
+            web.get(ROOT + "/jobs/{job}", answered(self._job)),
+            web.delete(ROOT + "/jobs/{job}", answered(self._cancel)),
         ]
         for where in WHERES:
             routes += [
-                web.post(where + "/now", self._answered(self._now)),
-                web.post(where + "/plan", self._answered(self._plan)),
-                web.post(where + "/find-key", self._answered(self._find_key)),
-                web.post(where + "/digest", self._answered(self._digest)),
-                web.get(where + "/explain", self._answered(self._explain)),
-                web.post(where + "/pause", self._answered(self._pause)),
-                web.post(where + "/resume", self._answered(self._resume)),
+                web.post(where + "/now", answered(self._now)),
+                web.post(where + "/plan", answered(self._plan)),
+                web.post(where + "/find-key", answered(self._find_key)),
+                web.post(where + "/digest", answered(self._digest)),
+                web.get(where + "/explain", answered(self._explain)),
+                web.post(where + "/pause", answered(self._pause)),
+                web.post(where + "/resume", answered(self._resume)),
             ]
         return routes
-
-    def _answered(self, handler: Handler) -> Handler:
-        return answered(handler, self._our_hosts)
 
     def _steering(self) -> Compaction:
         compaction = self._compaction()
@@ -91,7 +88,7 @@ class CompactionRoutes:
     async def _passes(self, request: web.Request) -> web.Response:
         limit = _number(request, "limit", default=HISTORY_ROWS, at_least=1)
         assert limit is not None
-        passes = await asyncio.to_thread(
+        passes = await self._upkeep.run(
             self._history.read,
             topic=request.query.get("topic"),
             partition=_number(request, "partition", default=None, at_least=0),
@@ -152,7 +149,8 @@ class CompactionRoutes:
 
     def _job_of(self, request: web.Request) -> Job:
         text = request.match_info["job"]
-        job = self._steering().jobs.get(int(text)) if text.isdecimal() else None
+        number = number_in(text)
+        job = None if number is None else self._steering().jobs.get(number)
         if job is None:
             raise CompactionRefused(
                 404, f"there is no job {text}: it ended long ago, or the broker has restarted"
@@ -184,6 +182,9 @@ def _number(request: web.Request, name: str, *, default: int | None, at_least: i
     text = request.query.get(name)
     if text is None:
         return default
-    if not text.isdecimal() or int(text) < at_least:
-        raise CompactionRefused(400, f"{name} is a number from {at_least} on, not {text!r}")
-    return int(text)
+    number = number_in(text)
+    if number is None or number < at_least:
+        raise CompactionRefused(
+            400, f"{name} is a number from {at_least} to {NUMBER_MAX}, not {text!r}"
+        )
+    return number

@@ -50,7 +50,7 @@ class Executor:
 class Executors:
     """The broker's pools. The composition root owns them; handlers reach them by `broker`."""
 
-    __slots__ = ("administration", "loading", "lookups", "upkeep", "validation")
+    __slots__ = ("administration", "loading", "lookups", "scrapes", "upkeep", "validation")
 
     def __init__(self) -> None:
         self.validation = Executor("validation", threads=2)
@@ -62,7 +62,9 @@ class Executors:
         self.loading = Executor("loading", threads=2)
         """Load a coordinator's partition into memory."""
         self.upkeep = Executor("upkeep", threads=2)
-        """What the broker does by itself: the log clock, free space, start and stop, scrapes."""
+        """What the broker does by itself: the log clock, free space, start and stop."""
+        self.scrapes = Executor("scrapes", threads=1)
+        """Collect metrics. Apart from the rest: a disk that hangs must not hide that it does."""
 
     def close(self) -> None:
         """Finish what was begun, in every pool. Blocks."""

@@ -14,6 +14,7 @@ from metrics.facts import BrokerFacts, PartitionFacts
 from metrics.http_endpoint import HttpEndpoint
 from server.compaction_routes import CompactionRoutes
 from server.groups.group_facts import group_facts
+from server.http_guard import refusal
 from server.lease_routes import LeaseRoutes
 from server.listener import ListenError
 from server.release import release
@@ -50,12 +51,18 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
     routes = CompactionRoutes(
         lambda: compaction_of(broker),
         broker.pass_history,
-        our_hosts=lambda: our_hosts(broker),
+        upkeep=broker.executors.upkeep,
     )
-    leases = LeaseRoutes(lambda: compaction_of(broker), our_hosts=lambda: our_hosts(broker))
+    leases = LeaseRoutes(
+        lambda: compaction_of(broker), administration=broker.executors.administration
+    )
     endpoint = HttpEndpoint(
         Scraper(collector),
         not_ready=lambda: broker.not_ready,
+        run_in_thread=broker.executors.scrapes.run,
+        guard=lambda request: refusal(
+            request.headers.get("Host"), request.headers.get("Origin"), our_hosts(broker)
+        ),
         routes=[*routes.routes(), *leases.routes()],
     )
     try:

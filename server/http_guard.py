@@ -23,9 +23,16 @@ def refusal(host: str | None, origin: str | None, our_names: Collection[str]) ->
             f"the request is for host {host!r}, which is not a name of this broker:"
             " call it by its address, or by a host of its listeners"
         )
-    if origin is not None and urlsplit(origin).netloc != host:
+    if origin is not None and _netloc_of(origin) != host:
         return f"requests of a web page from {origin!r} are not answered here"
     return None
+
+
+def _netloc_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _name_in(netloc: str) -> str | None:

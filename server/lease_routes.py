@@ -17,8 +17,9 @@ answer: an executor reads it where the segments are.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
+import aiohttp
 from aiohttp import web
 
 from cleaner.meter import CleaningAborted
@@ -29,12 +30,15 @@ from cleaner.strict_json import RefusedJson
 from server.cleaning_leases import CleaningLeases, LeaseRefused
 from server.compaction import Compaction, CompactionRefused
 from server.compaction_answers import Handler, accepted, answered, where_of
+from server.executors import Executor
 from server.remote_token import shows_token
 from storage.log import PartitionLog
 
 LEASE = "/v1/compaction/topics/{topic}/partitions/{partition}/lease"
 RESULT_BYTES_MAX = 64 << 20
 """A result tells a bit a batch of what was rewritten, and a few hundred bytes a segment."""
+RESULT_SECONDS = 60.0
+"""So long may a result be on its way; what is slower holds memory for nothing."""
 
 
 class LeaseRoutes:
@@ -44,11 +48,11 @@ class LeaseRoutes:
         self,
         compaction: Callable[[], Compaction | str],
         *,
-        our_hosts: Callable[[], Collection[str]],
+        administration: Executor,
     ) -> None:
-        """The arguments are `CompactionRoutes`'."""
+        """`compaction` is as in `CompactionRoutes`; the threads write plans and read results."""
         self._compaction = compaction
-        self._our_hosts = our_hosts
+        self._administration = administration
 
     def routes(self) -> list[web.RouteDef]:
         """What to add to an application's router."""
@@ -67,7 +71,7 @@ class LeaseRoutes:
             except (LeaseRefused, LogBusy, CleaningPaused, CleaningAborted) as error:
                 raise CompactionRefused(409, str(error)) from error
 
-        return answered(refused, self._our_hosts)
+        return answered(refused)
 
     def _check_token(self, request: web.Request) -> None:
         _, token = self._remote()
@@ -104,7 +108,7 @@ class LeaseRoutes:
             lease = await leases.begin(log)
         except ValueError as error:
             raise CompactionRefused(409, str(error)) from error
-        text = await asyncio.to_thread(lease.remote.to_json)
+        text = await self._administration.run(lease.remote.to_json)
         return web.Response(
             text=f'{{"lease": "{lease.id}", "seconds": {leases.seconds:g}, "plan": {text}}}',
             content_type="application/json",
@@ -119,7 +123,7 @@ class LeaseRoutes:
         leases, _ = self._remote()
         body = await _body(request)
         try:
-            result = await asyncio.to_thread(RemoteResult.from_json, body)
+            result = await self._administration.run(RemoteResult.from_json, body)
         except RefusedJson as error:
             raise CompactionRefused(400, str(error)) from error
         return accepted(leases.commit(self._log_of(request), request.match_info["lease"], result))
@@ -133,8 +137,18 @@ class LeaseRoutes:
 
 async def _body(request: web.Request) -> bytes:
     """The body, which may be larger than what other requests may send."""
+    try:
+        async with asyncio.timeout(RESULT_SECONDS):
+            return await _all_of(request.content)
+    except TimeoutError:
+        raise CompactionRefused(408, f"a result has to be sent in {RESULT_SECONDS:g} s") from None
+    except (aiohttp.ClientPayloadError, web.RequestPayloadError) as error:
+        raise CompactionRefused(400, f"the body cannot be read: {error}") from error
+
+
+async def _all_of(content: aiohttp.StreamReader) -> bytes:
     body = bytearray()
-    async for chunk in request.content.iter_any():
+    async for chunk in content.iter_any():
         body += chunk
         if len(body) > RESULT_BYTES_MAX:
             raise CompactionRefused(413, f"a result has at most {RESULT_BYTES_MAX} bytes")

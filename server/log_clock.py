@@ -17,6 +17,7 @@ from typing import Any
 from cleaner.clock import HorizonClock
 from metrics.server_probe import ServerProbe
 from server.clock import Clock
+from server.executors import Executor
 from storage.errors import LogOffline, StorageError
 from storage.log import PartitionLog
 from storage.log_start import DeletedSegment
@@ -82,17 +83,19 @@ def retention_duty(interval_ms: int, clock: Clock, probe: ServerProbe) -> Duty:
 class LogClock:
     """Does its duties, each in a task of its own, so that a slow one does not hold up the others."""
 
-    __slots__ = ("_clock", "_logs", "_stopping", "_tasks")
+    __slots__ = ("_clock", "_logs", "_stopping", "_tasks", "_upkeep")
 
     def __init__(
         self,
         logs: Callable[[], Iterable[PartitionLog]],
         clock: Clock,
         duties: Sequence[Duty],
+        upkeep: Executor,
     ) -> None:
-        """`logs` gives all logs that are there at the moment."""
+        """`logs` gives all logs that are there at the moment; `upkeep` does the work of duties."""
         self._logs = logs
         self._clock = clock
+        self._upkeep = upkeep
         self._stopping = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._run(duty), name=duty.name) for duty in duties]
@@ -123,7 +126,7 @@ class LogClock:
             work = duty.look(log, self._clock.now_ms())
             if work is None:
                 return
-            result = await asyncio.to_thread(work)
+            result = await self._upkeep.run(work)
             if duty.done is not None:
                 duty.done(log, result)
         except LogOffline:

@@ -38,5 +38,6 @@ def remote_token(fs: FileSystem, directory: str) -> str:
 
 def shows_token(authorization: str | None, token: str) -> bool:
     """Whether an Authorization header shows the token, in a time that does not tell how much of it."""
-    shown = (authorization or "").encode()
+    # aiohttp reads bytes that are not UTF-8 as surrogates.
+    shown = (authorization or "").encode(errors="surrogateescape")
     return hmac.compare_digest(shown, f"Bearer {token}".encode())

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from metrics.cleaner_probe import CleanerCounts
+from server.executors import Executor
 from storage.errors import DiskError
 from storage.files import FileSystem
 from storage.log_directory import LogDirectory
@@ -31,6 +32,7 @@ class SpaceWatch:
         "_short",
         "_task",
         "_tell",
+        "_upkeep",
     )
 
     def __init__(
@@ -41,6 +43,7 @@ class SpaceWatch:
         *,
         free_bytes_min: int,
         tell: Callable[[frozenset[str]], None],
+        upkeep: Executor,
     ) -> None:
         """`tell` gets the ids of the directories that have less than `free_bytes_min` left."""
         # Constant after construction
@@ -48,6 +51,7 @@ class SpaceWatch:
         self._files = files
         self._cleaner = cleaner
         self._tell = tell
+        self._upkeep = upkeep
         # State
         self._free_bytes_min = free_bytes_min
         self._short: frozenset[str] = frozenset()
@@ -63,7 +67,7 @@ class SpaceWatch:
 
     async def _run(self) -> None:
         while True:
-            self._decide(await asyncio.to_thread(self._ask))
+            self._decide(await self._upkeep.run(self._ask))
             await asyncio.sleep(CHECK_SECONDS)
 
     def _ask(self) -> dict[LogDirectory, int]:

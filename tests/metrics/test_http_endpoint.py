@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+import logging
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -16,10 +19,11 @@ from storage.recovery_progress import RecoveryProgress
 
 
 class Served:
-    """An endpoint on a free port; `reason` is why it is not ready."""
+    """An endpoint on a free port; `reason` is why it is not ready, `refusal` why it answers nobody."""
 
     def __init__(self) -> None:
         self.reason: str | None = None
+        self.refusal: str | None = None
         facts = BrokerFacts(
             version="1",
             is_ready=True,
@@ -36,7 +40,12 @@ class Served:
             partitions=list,
             partitions_listed_max=1,
         )
-        self.endpoint = HttpEndpoint(Scraper(collector), not_ready=lambda: self.reason)
+        self.endpoint = HttpEndpoint(
+            Scraper(collector),
+            not_ready=lambda: self.reason,
+            run_in_thread=asyncio.to_thread,
+            guard=lambda _: self.refusal,
+        )
         self.port = 0
 
     async def get(self, path: str) -> tuple[int, str, str]:
@@ -84,3 +93,58 @@ async def test_the_root_lists_what_is_served(served: Served) -> None:
     assert status == 200
     assert "GET     /metrics\n" in text
     assert "HEAD" not in text
+
+
+async def test_metrics_are_compressed_for_a_client_that_accepts_it(served: Served) -> None:
+    url = f"http://127.0.0.1:{served.port}/metrics"
+    async with aiohttp.ClientSession(auto_decompress=False) as session:
+        async with session.get(url, headers={"Accept-Encoding": "gzip"}) as response:
+            packed, headers = await response.read(), response.headers
+        async with session.get(url, headers={"Accept-Encoding": "identity"}) as response:
+            plain, plain_headers = await response.read(), response.headers
+
+    assert headers["Content-Encoding"] == "gzip"
+    assert headers["Vary"] == plain_headers["Vary"] == "Accept-Encoding"
+    assert "Content-Encoding" not in plain_headers
+    assert gzip.decompress(packed) == plain
+    assert len(packed) < len(plain)
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/health/live", "/health/ready", "/nothing"])
+async def test_who_is_refused_gets_no_answer_at_any_path(served: Served, path: str) -> None:
+    served.refusal = "you are a page"
+
+    status, _, text = await served.get(path)
+
+    assert (status, text) == (403, '{"error": "you are a page"}')
+
+
+async def test_a_mistake_of_ours_is_logged_and_told_without_its_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    served = Served()
+
+    def fail() -> str:
+        raise ZeroDivisionError
+
+    served.endpoint._not_ready = fail
+    served.port = await served.endpoint.open("127.0.0.1", 0)
+    status, _, text = await served.get("/health/ready")
+    await served.endpoint.close()
+
+    assert (status, text) == (500, '{"error": "the broker failed; its log says why"}')
+    (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert record.getMessage() == "GET /health/ready failed"
+
+
+async def test_bytes_that_are_no_request_are_answered_and_fill_no_log(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(b"\x16\x03\x01 no request\r\n\r\n")
+
+    answer = await reader.read()
+
+    writer.close()
+    assert answer.startswith(b"HTTP/1.0 400")
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []

@@ -20,7 +20,9 @@ def test_our_own_origin_is_served() -> None:
     assert refusal("127.0.0.1:9644", "http://127.0.0.1:9644", OURS) is None
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:8000", "null"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "http://127.0.0.1:8000", "null", "http://["]
+)
 def test_a_page_from_elsewhere_is_refused(origin: str) -> None:
     assert "web page" in (refusal("127.0.0.1:9644", origin, OURS) or "")
 

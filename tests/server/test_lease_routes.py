@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from server import lease_routes
 from tests.harness.lease_client import LeaseClient, executed
 from tests.harness.steered_broker import SteeredBroker, steered_broker
 
@@ -261,3 +262,31 @@ async def test_a_log_that_is_not_compacted_cannot_be_taken(
     client = LeaseClient(broker, tmp_path, "/topics/plain/partitions/0")
 
     assert await client.ask("POST") == (409, {"error": "plain-0 is not compacted"})
+
+
+async def test_a_result_that_is_not_sent_whole_is_refused_in_time(
+    broker: SteeredBroker, client: LeaseClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_routes, "RESULT_SECONDS", 0.05)
+    lease, _ = await client.begin()
+    never = asyncio.Event()
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b"{"
+        await never.wait()
+
+    status, answer = await client.ask("POST", f"/{lease}/commit", data=half())
+
+    assert (status, answer["error"]) == (408, "a result has to be sent in 0.05 s")
+    assert (await client.ask("POST", f"/{lease}/renew"))[0] == 200
+
+
+async def test_a_result_that_cannot_be_inflated_is_refused(
+    client: LeaseClient,
+) -> None:
+    lease, _ = await client.begin()
+    client.headers["Content-Encoding"] = "gzip"
+
+    status, answer = await client.ask("POST", f"/{lease}/commit", data=b"no gzip")
+
+    assert (status, answer["error"].split(":")[0]) == (400, "the body cannot be read")

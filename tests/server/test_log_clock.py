@@ -138,7 +138,12 @@ async def test_a_duty_looks_on_the_loop_and_works_in_a_thread_and_survives_a_fai
     async with serving_broker(tmp_path) as served:
         await served.create("any")
         duty = Duty(name="try", interval_ms=1, look=look)
-        clock = LogClock(served.broker.topics.logs, SystemClock(), [duty])
+        clock = LogClock(
+            served.broker.topics.logs,
+            SystemClock(),
+            [duty],
+            upkeep=served.broker.executors.upkeep,
+        )
         await done.wait()
         await clock.stop()
 
