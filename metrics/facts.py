@@ -46,6 +46,13 @@ class PartitionFacts:
     """None where the topic is not compacted."""
     overdue_ms: int = 0
     """By how much max.compaction.lag.ms has been missed."""
+    is_internal: bool = False
+    """Whether it belongs to a topic that the broker made for itself."""
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it is one of the many that the broker made ahead and has never written to."""
+        return self.is_internal and self.log_end_offset == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -219,7 +219,7 @@ OFFLINE_PARTITIONS = _gauge(
 PARTITIONS = _gauge("kafka_server_replicamanager_partitioncount", "Partitions of the broker.")
 PARTITIONS_UNLISTED = _gauge(
     "kompakt_partitions_unlisted",
-    "Partitions beyond metrics.partitions.max, which Kafka's metrics by partition do not show.",
+    "Partitions in use beyond metrics.partitions.max, which Kafka's metrics by partition leave out.",
 )
 
 # Compacted partitions, and their topics: sums, or the worst partition's value.

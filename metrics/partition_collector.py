@@ -4,6 +4,9 @@ Kafka's own names are shown of the largest partitions by bytes, the same for all
 that what dashboards add and subtract belongs together. Ours are shown of the partitions, and of
 the topics, with the largest values of each metric: those an operator asks for. Of topics, sums over
 all their partitions are shown, or the worst one's value; no partition is left out of these.
+
+Partitions of internal topics that were never written to have no series of their own: a broker with
+one group has 49 of `__consumer_offsets`, and their values, all 0, were half of a scrape.
 """
 
 from __future__ import annotations
@@ -96,8 +99,9 @@ def collect_partitions(
     partitions: Sequence[PartitionFacts], cleaner: CleanerCounts, *, listed_max: int
 ) -> Iterator[Family]:
     """Everything about partitions and topics; of each metric, `listed_max` of each."""
-    listed = heapq.nlargest(listed_max, partitions, key=lambda each: each.size_bytes)
-    yield gauge(names.PARTITIONS_UNLISTED, [((), len(partitions) - len(listed))])
+    used = [each for each in partitions if not each.is_unused]
+    listed = heapq.nlargest(listed_max, used, key=lambda each: each.size_bytes)
+    yield gauge(names.PARTITIONS_UNLISTED, [((), len(used) - len(listed))])
     for metric, of in KAFKA_COLUMNS:
         values = ((_labels(each), of(each)) for each in listed)
         yield gauge(metric, ((labels, value) for labels, value in values if value is not None))
@@ -126,7 +130,8 @@ def _collect_column(
     # Of horizons the earliest ones matter, which is what `min` says.
     pick = heapq.nsmallest if column.combine is min else heapq.nlargest
     valued = [(v, each) for each in partitions if (v := column.value(each)) is not None]
-    listed = pick(listed_max, valued, key=_value)
+    used = [(value, each) for value, each in valued if not each.facts.is_unused]
+    listed = pick(listed_max, used, key=_value)
     yield show(column.by_partition, ((_labels(each.facts), value) for value, each in listed))
     by_topic: dict[str, list[float]] = {}
     for value, each in valued:

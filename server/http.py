@@ -18,6 +18,7 @@ from server.http_guard import refusal
 from server.lease_routes import LeaseRoutes
 from server.listener import ListenError
 from server.release import release
+from server.topic import INTERNAL_TOPICS
 from server.transactions.transaction_facts import transaction_facts
 
 LOGS_A_TURN = 50
@@ -84,7 +85,7 @@ def compaction_of(broker: Broker) -> Compaction | str:
 def our_hosts(broker: Broker) -> frozenset[str]:
     """The names that clients may call the broker by."""
     address = broker.config.resolved_http_listener()
-    told = {host for host, _ in broker.addresses.values()}
+    told = {host for host, _ in broker.addresses.values()} | set(broker.config.http_hosts)
     own = {socket.gethostname()} | ({address.host} if address else set())
     return frozenset(host.lower() for host in told | own if host)
 
@@ -153,6 +154,7 @@ def _facts_of(
         log_end_offset=log.log_end_offset,
         size_bytes=sum(segment.size for segment in segments),
         segments_count=len(segments),
+        is_internal=log.topic_partition.topic in INTERNAL_TOPICS,
         clean_offset=None if backlog is None else log.clean_offset,
         backlog=backlog,
         overdue_ms=0 if backlog is None else backlog.overdue_ms(now_ms),

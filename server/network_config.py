@@ -53,6 +53,15 @@ class NetworkConfig:
         dynamic=False,
         doc="host:port of /metrics and /health; empty for none. A property of Kompakt's own.",
     )
+    http_hosts: tuple[str, ...] = prop(
+        "http.hosts",
+        LIST,
+        default=(),
+        dynamic=False,
+        doc="Names by which HTTP clients may call the broker (the Host of a request), besides its IP"
+        " addresses, its host name and the hosts of its listeners: what Prometheus finds it by, for"
+        " example. Requests for any other name are refused. A property of Kompakt's own.",
+    )
     socket_request_max_bytes: int = prop(
         "socket.request.max.bytes",
         INT,

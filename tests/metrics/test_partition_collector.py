@@ -191,3 +191,24 @@ def test_a_deleted_topic_leaves_no_counts_behind() -> None:
 
     assert not world.cleaner.partitions
     assert ("kompakt_log_passes_total", "c", "0", "completed") not in world.samples()
+
+
+def test_an_internal_partition_has_series_of_its_own_once_it_was_written_to() -> None:
+    empty = {"log_start_offset": 0, "last_stable_offset": 0, "high_watermark": 0}
+    unused = [
+        partition(
+            "__consumer_offsets", n, is_internal=True, log_end_offset=0, backlog=Waiting(), **empty
+        )
+        for n in range(49)
+    ]
+    used = partition("__consumer_offsets", 49, is_internal=True, backlog=Waiting(dirty_bytes=5))
+    empty_topic = partition("empty", 0, log_end_offset=0, **empty)
+
+    samples = ScrapedWorld(partitions=[*unused, used, empty_topic]).samples()
+
+    shown = {tuple(labels) for _, *labels in samples if len(labels) == 2}
+    by_partition = {(topic, number) for topic, number in shown if number.isdecimal()}
+    assert by_partition == {("__consumer_offsets", "49"), ("empty", "0")}
+    assert samples["kompakt_partitions_unlisted",] == 0
+    assert samples["kafka_topic_partitions", "__consumer_offsets"] == 50
+    assert samples["kompakt_topic_dirty_bytes", "__consumer_offsets"] == 5

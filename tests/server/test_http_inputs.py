@@ -219,3 +219,10 @@ async def test_every_route_is_behind_the_host_guard(broker: SteeredBroker) -> No
         target = path.replace("{topic}", "orders").replace("{partition}", "0").encode()
         answered = await statuses(broker, Sent(method.encode(), target, foreign).encoded())
         assert answered == [403], (method, path)
+
+
+async def test_a_name_that_the_operator_gave_is_answered_to(tmp_path: Path) -> None:
+    async with steered_broker(tmp_path, http_hosts="kompakt.monitoring.svc,Broker") as broker:
+        for host in (b"kompakt.monitoring.svc:9644", b"broker"):
+            asked = Sent(b"GET", b"/metrics", [(b"Host", host)])
+            assert await statuses(broker, asked.encoded()) == [200]
