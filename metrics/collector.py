@@ -1,7 +1,8 @@
 """Turn the probes' counts and the logs' offsets into Prometheus' text, at scrape time.
 
-Nothing here is kept between scrapes but the last text, for `CACHE_SECONDS`: twenty gauges of
-prometheus-client's for each partition would cost 18 KiB a partition for good.
+Nothing here is kept between scrapes but the last text, for `CACHE_SECONDS`, and the counts of
+requests (`request_times.py`): twenty gauges of prometheus-client's for each partition would cost 18 KiB
+a partition for good.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from metrics import names
+from metrics.broker_collector import collect_broker
 from metrics.cleaner_collector import collect_cleaner
 from metrics.cleaner_probe import CleanerCounts
 from metrics.facts import (
@@ -30,6 +32,7 @@ from metrics.facts import (
 from metrics.families import counter, gauge, histogram
 from metrics.group_collector import collect_groups
 from metrics.partition_collector import collect_partitions
+from metrics.request_times import RequestTimes
 from metrics.server_probe import ServerProbe
 
 CACHE_SECONDS = 1.0
@@ -49,6 +52,7 @@ class BrokerCollector(Collector):
         partitions: Callable[[], Iterable[PartitionFacts]],
         partitions_listed_max: int,
         groups: Callable[[], Iterable[GroupFacts]] = tuple,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`partitions_listed_max` bounds how many partitions, topics and groups a metric shows."""
         self._server = server
@@ -57,6 +61,8 @@ class BrokerCollector(Collector):
         self._partitions = partitions
         self._partitions_listed_max = partitions_listed_max
         self._groups = groups
+        self._clock = clock
+        self._request_times = RequestTimes()
 
     def collect(self) -> Iterator[Family]:
         for family in self._families():
@@ -66,37 +72,20 @@ class BrokerCollector(Collector):
 
     def _families(self) -> Iterator[Family]:
         facts = self._broker()
-        yield from self._collect_broker(facts)
+        yield from collect_broker(facts)
         yield from self._collect_recovery(facts.recovery)
         yield from self._collect_transactions(facts.transactions)
         yield from self._collect_traffic()
         yield from self._collect_connections()
         partitions = list(self._partitions())
         yield from collect_partitions(
-            partitions, self._cleaner, listed_max=self._partitions_listed_max
+            partitions,
+            self._cleaner,
+            node_id=facts.node_id,
+            listed_max=self._partitions_listed_max,
         )
         yield from collect_cleaner(self._cleaner, facts, partitions)
         yield from collect_groups(self._groups(), listed_max=self._partitions_listed_max)
-
-    def _collect_broker(self, facts: BrokerFacts) -> Iterator[Family]:
-        yield gauge(names.BUILD_INFO, [((facts.version,), 1)])
-        yield gauge(names.BROKERS, [((), 1)])
-        yield gauge(names.IS_READY, [((), facts.is_ready)])
-        yield gauge(names.OFFLINE_DIRECTORIES, [((), facts.directories_offline)])
-        yield gauge(names.OFFLINE_PARTITIONS, [((), facts.partitions_offline)])
-        yield gauge(
-            names.COORDINATOR_PARTITIONS,
-            [
-                ((topic, state), count)
-                for topic, counts in facts.coordinator_partitions.items()
-                for state, count in counts.items()
-            ],
-        )
-        by_topic = facts.partitions_by_topic
-        yield gauge(names.PARTITIONS, [((), sum(by_topic.values()))])
-        yield gauge(
-            names.TOPIC_PARTITIONS, [((topic,), count) for topic, count in by_topic.items()]
-        )
 
     def _collect_recovery(self, recovery: RecoveryFacts) -> Iterator[Family]:
         yield counter(names.LOGS_RECOVERED, [((), recovery.logs_recovered_total)])
@@ -117,6 +106,10 @@ class BrokerCollector(Collector):
         yield counter(names.RECORDS_IN, [((topic,), c.records_in) for topic, c in topics])
         yield counter(names.BYTES_IN, [((topic,), c.bytes_in) for topic, c in topics])
         yield counter(names.BYTES_OUT, [((topic,), c.bytes_out) for topic, c in topics])
+        yield counter(names.PRODUCES, [((topic,), c.produces) for topic, c in topics])
+        yield counter(names.PRODUCES_FAILED, [((topic,), c.produces_failed) for topic, c in topics])
+        yield counter(names.FETCHES, [((topic,), c.fetches) for topic, c in topics])
+        yield counter(names.FETCHES_FAILED, [((topic,), c.fetches_failed) for topic, c in topics])
         yield counter(
             names.RECORDS_REFUSED,
             [((t, why), n) for t, c in topics for why, n in sorted(c.refused_by_reason.items())],
@@ -137,17 +130,26 @@ class BrokerCollector(Collector):
                 for why, count in sorted(c.deleted_bytes_by_reason.items())
             ],
         )
-        requests = sorted(probe.requests.items())
-        yield histogram(names.REQUEST_SECONDS, [((api,), each) for api, each in requests])
+        yield from self._collect_requests()
         yield counter(names.NETWORK_RECEIVED, [((), probe.bytes_received_total)])
         yield counter(names.NETWORK_SENT, [((), probe.bytes_sent_total)])
         yield histogram(names.SYNC_SECONDS, [((), probe.sync_seconds)])
         yield counter(names.LOGS_SYNCED, [((), probe.logs_synced)])
         yield counter(names.COLD_READS, [((), probe.cold_reads)])
 
+    def _collect_requests(self) -> Iterator[Family]:
+        requests = dict(sorted(self._server.requests.items()))
+        yield histogram(names.REQUEST_SECONDS, [((api,), each) for api, each in requests.items()])
+        yield counter(
+            names.REQUESTS, [((api,), sum(each.counts)) for api, each in requests.items()]
+        )
+        quantiles = self._request_times.quantiles(requests, self._clock())
+        yield gauge(names.REQUEST_TIME, [((api, share), ms) for api, share, ms in quantiles])
+
     def _collect_connections(self) -> Iterator[Family]:
         listeners = sorted(self._server.listeners.items())
         yield gauge(names.CONNECTIONS, [((name,), c.unclosed) for name, c in listeners])
+        yield gauge(names.CONNECTION_COUNT, [((name, "0"), c.unclosed) for name, c in listeners])
         yield counter(names.CONNECTIONS_OPENED, [((name,), c.opened) for name, c in listeners])
         yield counter(names.CONNECTIONS_REFUSED, [((name,), c.refused) for name, c in listeners])
         yield counter(

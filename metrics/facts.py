@@ -92,6 +92,31 @@ class TransactionFacts:
     """Of the aborted ones, those that were open for longer than they may be."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopStall:
+    """A time in which the event loop served nobody, and what held it."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """How much of it the loop's thread had the processor; the rest it waited, for a disk perhaps."""
+    api: str = "other"
+    """The API of the request that held it; "other" if none did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopFacts:
+    """How the event loop spends its time."""
+
+    busy_seconds: float = 0.0
+    """The processor time of its thread since it started."""
+    idle_share: float = 1.0
+    """The part of the last minute in which it did not use the processor."""
+    longest_stall: LoopStall = LoopStall()
+    """Of the last one to two minutes."""
+    stalls_by_api: Mapping[str, int] = field(default_factory=dict)
+    """How many were long enough to be logged, since the start."""
+
+
 class RecoveryFacts(Protocol):
     """What the recovery of logs has done since the start."""
 
@@ -121,3 +146,7 @@ class BrokerFacts:
     coordinator_partitions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Of each coordinator's topic how many are loading, active and failed."""
     transactions: TransactionFacts = TransactionFacts()
+    loop: LoopFacts = LoopFacts()
+    node_id: int = 0
+    address: str = ""
+    """host:port that clients are told, of the first listener."""

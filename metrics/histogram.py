@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 """Bounds for requests and syncs: from a tenth of a millisecond on."""
+
+
+def _subdivided(bounds: tuple[float, ...], ratio: float) -> tuple[float, ...]:
+    """The bounds, and between two of them as many more as leave no step above `ratio`."""
+    finer = [bounds[0]]
+    for lower, upper in pairwise(bounds):
+        steps = math.ceil(math.log(upper / lower) / math.log(ratio) - 1e-9)
+        finer += [lower * (upper / lower) ** (step / steps) for step in range(1, steps)]
+        finer.append(upper)
+    return tuple(finer)
+
+
+REQUEST_SECONDS = _subdivided((*SECONDS, 60), 1.25)
+"""Bounds for requests: a quantile is right within a quarter, and a scrape shows those of `SECONDS`."""
 
 FINE_SECONDS = tuple(0.00002 * 1.15**power for power in range(96))
 """Bounds for a quantile that is to be right within a seventh: 20 us to 12 s."""
@@ -18,10 +34,14 @@ LONG_SECONDS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
 class Histogram:
     """Counts of observations by upper bound. One thread writes; what another reads may be torn."""
 
-    __slots__ = ("bounds", "counts", "total")
+    __slots__ = ("_shown", "bounds", "counts", "total")
 
-    def __init__(self, bounds: tuple[float, ...] = SECONDS) -> None:
+    def __init__(
+        self, bounds: tuple[float, ...] = SECONDS, *, shown: tuple[float, ...] | None = None
+    ) -> None:
+        """`shown` are those of the bounds that a scrape shows; by default all."""
         self.bounds = bounds
+        self._shown = frozenset((*(bounds if shown is None else shown), float("inf")))
         # One more than bounds: the last counts what exceeds them all.
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
@@ -31,12 +51,13 @@ class Histogram:
         self.total += value
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """Prometheus' buckets: how many observations were at most each bound, `+Inf` last."""
+        """Prometheus' buckets: how many observations were at most each bound shown, `+Inf` last."""
         buckets: list[tuple[str, float]] = []
         count = 0
         for bound, number in zip((*self.bounds, float("inf")), self.counts, strict=True):
             count += number
-            buckets.append(("+Inf" if bound == float("inf") else repr(float(bound)), count))
+            if bound in self._shown:
+                buckets.append(("+Inf" if bound == float("inf") else repr(float(bound)), count))
         return buckets
 
 

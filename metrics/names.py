@@ -76,7 +76,72 @@ PROTOCOL_ERRORS = _counter(
 NETWORK_RECEIVED = _counter("kompakt_network_received_bytes_total", "Bytes of requests.")
 NETWORK_SENT = _counter("kompakt_network_sent_bytes_total", "Bytes of responses.")
 
+REQUESTS = _counter("kafka_network_requestmetrics_requests_total", "Requests answered.", "request")
+REQUEST_TIME = _gauge(
+    "kafka_network_requestmetrics_totaltimems",
+    "Milliseconds from a request's frame to its response, by quantile, in the last five minutes.",
+    "request",
+    "quantile",
+)
+CONNECTION_COUNT = _gauge(
+    "kafka_server_socket_server_metrics_connection_count",
+    "Open connections; there is one network processor.",
+    "listener",
+    "networkProcessor",
+)
+PRODUCES = _counter(
+    "kafka_server_brokertopicmetrics_totalproducerequests_total",
+    "Batches that produce requests brought, appended or refused.",
+    "topic",
+)
+PRODUCES_FAILED = _counter(
+    "kafka_server_brokertopicmetrics_failedproducerequests_total",
+    "Batches of produce requests that were refused, for any reason.",
+    "topic",
+)
+FETCHES = _counter(
+    "kafka_server_brokertopicmetrics_totalfetchrequests_total",
+    "Partitions that fetch requests asked for and were answered for.",
+    "topic",
+)
+FETCHES_FAILED = _counter(
+    "kafka_server_brokertopicmetrics_failedfetchrequests_total",
+    "Partitions that fetch requests asked for and that were answered with an error.",
+    "topic",
+)
+
+# The event loop: it is the network processor and the request handler.
+LOOP_STALL = _gauge(
+    "kompakt_loop_longest_stall_seconds",
+    "Longest time of the last one to two minutes in which the event loop served nobody: on the wall,"
+    " and how much of it was spent on the processor. The API names the request that held it.",
+    "api",
+    "clock",
+)
+LOOP_STALLS = _counter(
+    "kompakt_loop_stalls_total", "Stalls of the event loop of 100 ms or more.", "api"
+)
+LOOP_BUSY = _counter(
+    "kompakt_loop_busy_seconds_total", "Processor time of the event loop's thread."
+)
+_IDLE = "The part of the last minute, from 0 to 1, in which the event loop's thread was idle."
+IDLE_NAMES = (
+    _gauge("kafka_network_socketserver_networkprocessoravgidle_percent", _IDLE),
+    _gauge("kafka_network_socketserver_networkprocessoravgidlepercent", _IDLE),
+    _gauge("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent", _IDLE),
+    _gauge("kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent", _IDLE),
+)
+"""As the JMX exporter's rules name them, with and without the underscore."""
+
 # The disk.
+DISK_READ = _gauge(
+    "kafka_server_kafkaserver_linux_disk_read_bytes",
+    "Bytes that this process had read from disks (/proc/self/io).",
+)
+DISK_WRITTEN = _gauge(
+    "kafka_server_kafkaserver_linux_disk_write_bytes",
+    "Bytes that this process had written to disks (/proc/self/io).",
+)
 SYNC_SECONDS = _histogram("kompakt_sync_round_seconds", "Time of a sync round.")
 COLD_READS = _counter(
     "kompakt_cold_reads_total", "Reads that the page cache could not answer at once."
@@ -217,6 +282,74 @@ OFFLINE_PARTITIONS = _gauge(
     "kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions out of service."
 )
 PARTITIONS = _gauge("kafka_server_replicamanager_partitioncount", "Partitions of the broker.")
+OFFLINE_REPLICAS = _gauge(
+    "kafka_server_replicamanager_offlinereplicacount", "Partitions out of service."
+)
+LEADERS = _gauge(
+    "kafka_server_replicamanager_leadercount", "Partitions in service, all led by this broker."
+)
+
+# What is constant with one broker, which leads all partitions and has their only replicas.
+ONE_BROKER: tuple[tuple[Metric, float], ...] = (
+    (_gauge("kafka_controller_kafkacontroller_activecontrollercount", "1: it controls itself."), 1),
+    (_gauge("kafka_controller_kafkacontroller_activebrokercount", "1: this broker."), 1),
+    (_gauge("kafka_controller_kafkacontroller_fencedbrokercount", "0: there is no other."), 0),
+    (
+        _gauge(
+            "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+            "0: every leader is the preferred one.",
+        ),
+        0,
+    ),
+    (
+        _counter(
+            "kafka_controller_controllerstats_uncleanleaderelections_total",
+            "0: no leader was ever elected.",
+        ),
+        0,
+    ),
+    (
+        _gauge(
+            "kafka_server_replicamanager_underreplicatedpartitions",
+            "0: every partition has the one replica that it is to have.",
+        ),
+        0,
+    ),
+    (
+        _gauge(
+            "kafka_server_replicamanager_underminisrpartitioncount",
+            "0: with one replica one in sync is enough, whatever min.insync.replicas says.",
+        ),
+        0,
+    ),
+    (_counter("kafka_server_replicamanager_isrshrinks_total", "0: sets of one never shrink."), 0),
+    (_counter("kafka_server_replicamanager_isrexpands_total", "0: sets of one never expand."), 0),
+)
+ONE_REPLICA: tuple[tuple[Metric, float], ...] = tuple(
+    (_gauge(name, text, "topic", "partition"), value)
+    for name, text, value in (
+        ("kafka_topic_partition_replicas", "1: replicas of a partition.", 1),
+        ("kafka_topic_partition_in_sync_replica", "1: replicas in sync.", 1),
+        ("kafka_topic_partition_under_replicated_partition", "0: not under-replicated.", 0),
+        ("kafka_topic_partition_leader_is_preferred", "1: its leader is the preferred one.", 1),
+        ("kafka_cluster_partition_replicascount", "1: replicas of a partition.", 1),
+        ("kafka_cluster_partition_insyncreplicascount", "1: replicas in sync.", 1),
+        ("kafka_cluster_partition_underreplicated", "0: not under-replicated.", 0),
+        ("kafka_cluster_partition_atminisr", "1: the one replica in sync is all it needs.", 1),
+        ("kafka_cluster_partition_underminisr", "0: it has the one replica that it needs.", 0),
+    )
+)
+PARTITION_LEADER = _gauge(
+    "kafka_topic_partition_leader",
+    "node.id of a partition's leader: this broker.",
+    "topic",
+    "partition",
+)
+GLOBAL_TOPICS = _gauge("kafka_controller_kafkacontroller_globaltopiccount", "Topics.")
+GLOBAL_PARTITIONS = _gauge("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions.")
+BROKER_INFO = _gauge(
+    "kafka_broker_info", "1; the labels say how clients know this broker.", "id", "address"
+)
 PARTITIONS_UNLISTED = _gauge(
     "kompakt_partitions_unlisted",
     "Partitions in use beyond metrics.partitions.max, which Kafka's metrics by partition leave out.",
@@ -443,7 +576,9 @@ TIME_SINCE_LAST_RUN = _gauge(
 BUILD_INFO = _gauge("kompakt_build_info", "1; the labels say what runs.", "version")
 IS_READY = _gauge("kompakt_ready", "Whether the broker serves: recovered, listening, not ending.")
 
-METRICS: tuple[Metric, ...] = tuple(
-    value for value in list(globals().values()) if isinstance(value, Metric)
+METRICS: tuple[Metric, ...] = (
+    *(value for value in list(globals().values()) if isinstance(value, Metric)),
+    *IDLE_NAMES,
+    *(metric for metric, _ in ONE_BROKER + ONE_REPLICA),
 )
 assert len({metric.name for metric in METRICS}) == len(METRICS)

@@ -96,7 +96,11 @@ KAFKA_COLUMNS: tuple[tuple[Metric, Callable[[PartitionFacts], float | None]], ..
 
 
 def collect_partitions(
-    partitions: Sequence[PartitionFacts], cleaner: CleanerCounts, *, listed_max: int
+    partitions: Sequence[PartitionFacts],
+    cleaner: CleanerCounts,
+    *,
+    node_id: int,
+    listed_max: int,
 ) -> Iterator[Family]:
     """Everything about partitions and topics; of each metric, `listed_max` of each."""
     used = [each for each in partitions if not each.is_unused]
@@ -105,6 +109,8 @@ def collect_partitions(
     for metric, of in KAFKA_COLUMNS:
         values = ((_labels(each), of(each)) for each in listed)
         yield gauge(metric, ((labels, value) for labels, value in values if value is not None))
+    for metric, constant in ((names.PARTITION_LEADER, node_id), *names.ONE_REPLICA):
+        yield gauge(metric, ((_labels(each), constant) for each in listed))
     compacted = [_compacted(each, cleaner) for each in partitions if each.backlog is not None]
     for column in COLUMNS:
         yield from _collect_column(column, compacted, listed_max)

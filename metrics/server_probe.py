@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from metrics.histogram import FINE_SECONDS, Histogram
+from metrics.histogram import FINE_SECONDS, REQUEST_SECONDS, SECONDS, Histogram
 
 
 class TopicCounts:
@@ -19,6 +19,10 @@ class TopicCounts:
         "bytes_out",
         "deleted_bytes_by_reason",
         "deleted_segments_by_reason",
+        "fetches",
+        "fetches_failed",
+        "produces",
+        "produces_failed",
         "records_in",
         "refused_by_reason",
     )
@@ -27,6 +31,10 @@ class TopicCounts:
         self.records_in = 0
         self.bytes_in = 0
         self.bytes_out = 0
+        self.produces = 0
+        self.produces_failed = 0
+        self.fetches = 0
+        self.fetches_failed = 0
         self.refused_by_reason: defaultdict[str, int] = defaultdict(int)
         self.deleted_segments_by_reason: defaultdict[str, int] = defaultdict(int)
         self.deleted_bytes_by_reason: defaultdict[str, int] = defaultdict(int)
@@ -55,7 +63,9 @@ class ServerProbe:
     def __init__(self) -> None:
         self.topics: defaultdict[str, TopicCounts] = defaultdict(TopicCounts)
         self.listeners: defaultdict[str, ListenerCounts] = defaultdict(ListenerCounts)
-        self.requests: defaultdict[str, Histogram] = defaultdict(Histogram)
+        self.requests: defaultdict[str, Histogram] = defaultdict(
+            lambda: Histogram(REQUEST_SECONDS, shown=SECONDS)
+        )
         self.produce_seconds = Histogram(FINE_SECONDS)
         """Of produces again, finely, for the latency guard."""
         self.bytes_received_total = 0
@@ -99,16 +109,23 @@ class ServerProbe:
     def batch_appended(self, topic: str, records: int, bytes_: int) -> None:
         """A batch was appended."""
         counts = self.topics[topic]
+        counts.produces += 1
         counts.records_in += records
         counts.bytes_in += bytes_
 
     def batch_refused(self, topic: str, reason: str, records: int) -> None:
         """A batch was refused with the error code `reason`, for a topic that exists."""
-        self.topics[topic].refused_by_reason[reason] += records
+        counts = self.topics[topic]
+        counts.produces += 1
+        counts.produces_failed += 1
+        counts.refused_by_reason[reason] += records
 
-    def batches_fetched(self, topic: str, bytes_: int) -> None:
-        """Batches are on their way to a client."""
-        self.topics[topic].bytes_out += bytes_
+    def partition_fetched(self, topic: str, bytes_: int, *, is_failed: bool) -> None:
+        """A fetch is answered for a partition of a topic that exists."""
+        counts = self.topics[topic]
+        counts.fetches += 1
+        counts.fetches_failed += is_failed
+        counts.bytes_out += bytes_
 
     def segment_deleted(self, topic: str, reason: str, bytes_: int) -> None:
         """A segment was deleted, by retention or because DeleteRecords moved the log start."""

@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from metrics.cleaner_probe import CleanerCounts
+from metrics.facts import LoopFacts
 from metrics.server_probe import ServerProbe
 from server.background import Background
 from server.broker_configs import BrokerConfigs
@@ -36,6 +37,7 @@ from server.latency_watch import LatencyWatch
 from server.limits import AnswerMemory, ConnectionLimits, DecodedMemory, RequestMemory
 from server.listener import Listeners, SocketOptions
 from server.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, roll_duty
+from server.loop_watch import LoopWatch
 from server.memory_upkeep import MemoryUpkeep
 from server.node import Node
 from server.producer_ids import ProducerIds
@@ -80,6 +82,7 @@ class Broker:
         "_limits",
         "_listeners",
         "_log_clock",
+        "_loop_watch",
         "_memory_upkeep",
         "_pauses",
         "_space_watch",
@@ -184,6 +187,7 @@ class Broker:
         self._latency_watch: LatencyWatch | None = None
         self._space_watch: SpaceWatch | None = None
         self._memory_upkeep: MemoryUpkeep | None = None
+        self._loop_watch: LoopWatch | None = None
         self._http: HttpEndpoint | None = None
         self._http_opening: asyncio.Task[None] | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
@@ -196,6 +200,11 @@ class Broker:
         if self._state == STARTING and self.recovery.logs_to_open:
             return f"{STARTING}: {self.recovery}"
         return self._state
+
+    @property
+    def loop_facts(self) -> LoopFacts:
+        """How the event loop spends its time, since the broker serves. Any thread."""
+        return LoopFacts() if self._loop_watch is None else self._loop_watch.facts()
 
     @property
     def dead_cleaner_workers(self) -> int:
@@ -217,6 +226,7 @@ class Broker:
         await self._open_http_now()
         self._start_cleaner()
         self._start_watching()
+        self._loop_watch = LoopWatch()
 
     async def wait_failed(self) -> None:
         """Return when the broker cannot go on; `failure` says why."""
@@ -236,6 +246,8 @@ class Broker:
         for task in (*watches, self._memory_upkeep, self._cleaner):
             if task is not None:
                 await task.stop()
+        if self._loop_watch is not None:
+            self._loop_watch.stop()
         if self.compaction is not None:
             await self.compaction.stop()
         await self._close_storage()

@@ -122,6 +122,9 @@ def broker_facts(broker: Broker) -> BrokerFacts:
             for each in (broker.groups, broker.transactions)
         },
         transactions=transaction_facts(broker.transactions),
+        loop=broker.loop_facts,
+        node_id=broker.node.node_id,
+        address=next((f"{host}:{port}" for host, port in broker.addresses.values()), ""),
     )
 
 

@@ -33,6 +33,15 @@ from storage.errors import NotCached, StorageError
 from storage.log import PartitionLog
 from storage.reader import Isolation, ReadResult
 
+UNKNOWN_TOPIC = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Partitions refused with these are not counted: their topics' names are the client's choice."""
+
 COPIED_BYTES_MAX = 32 << 10
 """Up to so much of a partition is copied: that costs less than a region's own system call, and an
 answer from hundreds of partitions does not hold hundreds of descriptors until it is sent."""
@@ -158,8 +167,10 @@ class _Fetch:
         by_topic: dict[str, list[PartitionData]] = {}
         for asked in self._partitions:
             by_topic.setdefault(asked.topic, []).append(asked.data(self._isolation))
-            if asked.bytes:
-                self._context.broker.probe.batches_fetched(asked.topic, asked.bytes)
+            if asked.error_code not in UNKNOWN_TOPIC:
+                self._context.broker.probe.partition_fetched(
+                    asked.topic, asked.bytes, is_failed=asked.error_code != ErrorCode.NONE
+                )
         return FetchResponse(
             responses=tuple(
                 FetchableTopicResponse(topic=topic, partitions=tuple(partitions))

@@ -9,7 +9,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from cleaner.quarantine import Quarantined
 from metrics.cleaner_probe import CleanerCounts
 from metrics.collector import BrokerCollector, Scraper
-from metrics.facts import BrokerFacts, GroupFacts, PartitionFacts, TransactionFacts
+from metrics.facts import (
+    BrokerFacts,
+    GroupFacts,
+    LoopFacts,
+    LoopStall,
+    PartitionFacts,
+    TransactionFacts,
+)
 from metrics.server_probe import ServerProbe
 from server.coordinator_topic import OFFSETS_TOPIC
 from storage.recovery_progress import RecoveryProgress
@@ -88,7 +95,16 @@ class ScrapedWorld:
     dead_workers: int = 0
     coordinator_partitions: dict[str, int] = field(default_factory=lambda: {"active": 50})
     """By state."""
+    partitions_offline: int = 0
     transactions: TransactionFacts = field(default_factory=TransactionFacts)
+    loop: LoopFacts = field(
+        default_factory=lambda: LoopFacts(
+            busy_seconds=12.5,
+            idle_share=0.75,
+            longest_stall=LoopStall(seconds=0.25, cpu_seconds=0.125, api="Fetch"),
+            stalls_by_api={"Fetch": 3},
+        )
+    )
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -101,6 +117,7 @@ class ScrapedWorld:
                 partitions=lambda: self.partitions,
                 partitions_listed_max=self.listed_max,
                 groups=lambda: self.groups,
+                clock=lambda: self.now,
             ),
             clock=lambda: self.now,
         )
@@ -113,13 +130,16 @@ class ScrapedWorld:
             version="1.2.3",
             is_ready=True,
             partitions_by_topic=topics,
-            partitions_offline=0,
+            partitions_offline=self.partitions_offline,
             log_directories=("/data/1", "/data/2"),
             directories_offline=0,
             recovery=self.recovery,
             dead_cleaner_workers=self.dead_workers,
             coordinator_partitions={OFFSETS_TOPIC: self.coordinator_partitions},
             transactions=self.transactions,
+            loop=self.loop,
+            node_id=7,
+            address="broker.example:9092",
         )
 
     def samples(self) -> dict[tuple[str, ...], float]:

@@ -19,13 +19,19 @@ def test_traffic_is_counted_by_topic() -> None:
     world.server.batch_refused("orders", "INVALID_RECORD", 7)
     world.server.segment_deleted("orders", "time", 1000)
     world.server.segment_deleted("orders", "time", 500)
-    world.server.batches_fetched("orders", 900)
+    world.server.partition_fetched("orders", 900, is_failed=False)
+    world.server.partition_fetched("orders", 0, is_failed=True)
 
     samples = world.samples()
 
     assert samples["kafka_server_brokertopicmetrics_messagesin_total", "orders"] == 15
     assert samples["kafka_server_brokertopicmetrics_bytesin_total", "orders"] == 1800
     assert samples["kafka_server_brokertopicmetrics_bytesout_total", "orders"] == 900
+    totals = "kafka_server_brokertopicmetrics_{}requests_total"
+    assert samples[totals.format("totalproduce"), "orders"] == 3
+    assert samples[totals.format("failedproduce"), "orders"] == 1
+    assert samples[totals.format("totalfetch"), "orders"] == 2
+    assert samples[totals.format("failedfetch"), "orders"] == 1
     assert samples["kompakt_records_refused_total", "orders", "INVALID_RECORD"] == 7
     assert samples["kompakt_segments_deleted_total", "orders", "time"] == 2
     assert samples["kompakt_segments_deleted_bytes_total", "orders", "time"] == 1500

@@ -1,0 +1,72 @@
+"""The broker as a whole at scrape time: its partitions, its event loop, and what is so with one broker.
+
+Dashboards that were made for Kafka ask for the names of its JMX exporter and of kafka_exporter. Those
+whose value is known are served, constants too: an empty panel looks like a fault.
+
+Source: Strimzi's examples/metrics (strimzi-kafka.json, strimzi-kafka-exporter.json, kafka-metrics.yaml),
+Kafka's ReplicaManager.scala, KafkaController metrics, LinuxIoMetricsCollector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric as Family
+
+from metrics import names
+from metrics.facts import BrokerFacts, LoopFacts
+from metrics.families import counter, gauge
+from metrics.process_io import disk_bytes
+
+
+def collect_broker(facts: BrokerFacts) -> Iterator[Family]:
+    """Everything about the broker that is not traffic, partitions, groups or the cleaner."""
+    yield gauge(names.BUILD_INFO, [((facts.version,), 1)])
+    yield gauge(names.BROKERS, [((), 1)])
+    yield gauge(names.BROKER_INFO, [((str(facts.node_id), facts.address), 1)])
+    yield gauge(names.IS_READY, [((), facts.is_ready)])
+    yield gauge(names.OFFLINE_DIRECTORIES, [((), facts.directories_offline)])
+    yield from _collect_partition_counts(facts)
+    yield from _collect_loop(facts.loop)
+    yield from _collect_disks()
+    for metric, value in names.ONE_BROKER:
+        yield (gauge if metric.kind == "gauge" else counter)(metric, [((), value)])
+
+
+def _collect_partition_counts(facts: BrokerFacts) -> Iterator[Family]:
+    by_topic, offline = facts.partitions_by_topic, facts.partitions_offline
+    partitions = sum(by_topic.values())
+    yield gauge(names.OFFLINE_PARTITIONS, [((), offline)])
+    yield gauge(names.OFFLINE_REPLICAS, [((), offline)])
+    yield gauge(names.PARTITIONS, [((), partitions)])
+    yield gauge(names.LEADERS, [((), partitions - offline)])
+    yield gauge(names.GLOBAL_TOPICS, [((), len(by_topic))])
+    yield gauge(names.GLOBAL_PARTITIONS, [((), partitions)])
+    yield gauge(names.TOPIC_PARTITIONS, [((topic,), count) for topic, count in by_topic.items()])
+    yield gauge(
+        names.COORDINATOR_PARTITIONS,
+        [
+            ((topic, state), count)
+            for topic, counts in facts.coordinator_partitions.items()
+            for state, count in counts.items()
+        ],
+    )
+
+
+def _collect_loop(loop: LoopFacts) -> Iterator[Family]:
+    stall = loop.longest_stall
+    yield gauge(
+        names.LOOP_STALL,
+        [((stall.api, "wall"), stall.seconds), ((stall.api, "cpu"), stall.cpu_seconds)],
+    )
+    yield counter(names.LOOP_STALLS, [((api,), n) for api, n in loop.stalls_by_api.items()])
+    yield counter(names.LOOP_BUSY, [((), loop.busy_seconds)])
+    for metric in names.IDLE_NAMES:
+        yield gauge(metric, [((), loop.idle_share)])
+
+
+def _collect_disks() -> Iterator[Family]:
+    counts = disk_bytes()
+    if counts is not None:
+        yield gauge(names.DISK_READ, [((), counts[0])])
+        yield gauge(names.DISK_WRITTEN, [((), counts[1])])

@@ -1,0 +1,50 @@
+"""How long requests took lately, by API: quantiles, as Kafka's request metrics have them.
+
+Histograms count from the start of the broker. What the last minutes were like is the difference to
+what they counted then, so a scrape leaves its counts for those of the next five minutes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from metrics.histogram import Histogram, quantile
+
+WINDOW_SECONDS = 300.0
+SAMPLE_SECONDS = 15.0
+"""Scrapes that follow sooner leave no counts of their own."""
+QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
+"""As Kafka's percentiles are named by the JMX exporter's rules."""
+
+Counts = Mapping[str, tuple[int, ...]]
+
+
+class RequestTimes:
+    """The counts that scrapes of the last five minutes left. One thread at a time."""
+
+    __slots__ = ("_samples",)
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, Counts]] = deque([(float("-inf"), {})])
+
+    def quantiles(
+        self, requests: Mapping[str, Histogram], now_s: float
+    ) -> Iterator[tuple[str, str, float]]:
+        """API, quantile and milliseconds, of each API that was asked lately.
+
+        Args:
+            now_s: the moment of this scrape, on any clock that only goes forward.
+        """
+        while len(self._samples) > 1 and self._samples[1][0] <= now_s - WINDOW_SECONDS:
+            self._samples.popleft()
+        _, before = self._samples[0]
+        counts = {api: tuple(each.counts) for api, each in sorted(requests.items())}
+        if now_s - self._samples[-1][0] >= SAMPLE_SECONDS:
+            self._samples.append((now_s, counts))
+        for api, now in counts.items():
+            lately = [a - b for a, b in zip(now, before.get(api, (0,) * len(now)), strict=True)]
+            if any(lately):
+                for share in QUANTILES:
+                    seconds = quantile(requests[api].bounds, lately, float(share))
+                    yield api, share, seconds * 1000
