@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import json
 import re
@@ -12,6 +13,7 @@ import pytest
 
 from server.config import BrokerConfig
 from server.config_sources import from_environment
+from tests.harness.served_broker import serving_broker
 
 DOCKER = Path(__file__).resolve().parents[1] / "docker"
 DOCKERFILE = (DOCKER / "Dockerfile").read_text("utf-8")
@@ -19,7 +21,17 @@ DOCKERFILE = (DOCKER / "Dockerfile").read_text("utf-8")
 
 @pytest.fixture(scope="module")
 def entrypoint() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("entrypoint", DOCKER / "entrypoint.py")
+    return program("entrypoint")
+
+
+@pytest.fixture(scope="module")
+def healthcheck() -> ModuleType:
+    return program("healthcheck")
+
+
+def program(name: str) -> ModuleType:
+    """One of the image's own programs."""
+    spec = importlib.util.spec_from_file_location(name, DOCKER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -49,15 +61,74 @@ def test_commands_are_in_exec_form_so_that_signals_arrive() -> None:
     assert instructions("STOPSIGNAL") == ["SIGTERM"]
 
 
-def test_the_health_check_asks_the_port_that_is_exposed(entrypoint: ModuleType) -> None:
+def test_kompakt_is_found_without_its_path() -> None:
+    (path,) = [each for each in instructions("ENV") if each.startswith("PATH=")]
+
+    assert path.split("=")[1].split(":")[0] == "/opt/kompakt/bin"
+    assert "python -m venv /opt/kompakt" in DOCKERFILE
+
+
+def test_the_health_check_that_the_image_runs_is_the_one_in_it() -> None:
     (check,) = instructions("HEALTHCHECK")
     command = json.loads(check[check.index("[") :])
 
-    assert command[0].endswith("/python")
-    compile(command[2], "healthcheck", "exec")
-    (port,) = re.findall(r"127\.0\.0\.1:(\d+)/health/ready", command[2])
-    assert port in instructions("EXPOSE")[0].split()
-    assert entrypoint.DEFAULTS["KAFKA_HTTP_LISTENER"].endswith(f":{port}")
+    assert command[0] == "/opt/kompakt/bin/python"
+    assert f"docker/healthcheck.py {command[-1]}\n" in DOCKERFILE
+    assert "9644" in instructions("EXPOSE")[0].split()
+
+
+def test_the_health_check_knows_the_defaults_of_the_entry_point(
+    entrypoint: ModuleType, healthcheck: ModuleType
+) -> None:
+    for name, value in healthcheck.DEFAULTS.items():
+        assert entrypoint.DEFAULTS["KAFKA_" + name.upper().replace(".", "_")] == value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "file", "expected"),
+    [
+        ([], {}, "", ("127.0.0.1", 9644)),
+        ([], {"KAFKA_HTTP_LISTENER": "0.0.0.0:8080"}, "", ("127.0.0.1", 8080)),
+        ([], {"KAFKA_HTTP_LISTENER": "[::]:8080"}, "", ("::1", 8080)),
+        ([], {"KAFKA_HTTP_LISTENER": "10.0.0.7:80"}, "", ("10.0.0.7", 80)),
+        ([], {}, "# http.listener=:1\nhttp.listener = :7000\n", ("127.0.0.1", 7000)),
+        ([], {"KAFKA_HTTP_LISTENER": ":2"}, "http.listener=:1", ("127.0.0.1", 2)),
+        (["--override", "http.listener=:3"], {"KAFKA_HTTP_LISTENER": ":2"}, "", ("127.0.0.1", 3)),
+        (["--override=http.listener=:4"], {}, "", ("127.0.0.1", 4)),
+        ([], {"KAFKA_HTTP_LISTENER": ""}, "", None),
+    ],
+)
+def test_the_health_check_asks_where_the_broker_listens(
+    healthcheck: ModuleType,
+    arguments: list[str],
+    environment: dict[str, str],
+    file: str,
+    expected: tuple[str, int] | None,
+) -> None:
+    text = healthcheck.configured("http.listener", arguments, environment, file)
+
+    assert healthcheck.address_in(text) == expected
+
+
+async def test_the_health_check_says_what_the_broker_says(
+    healthcheck: ModuleType, tmp_path: Path
+) -> None:
+    async def asked(**environment: str) -> str | None:
+        wrong: str | None = await asyncio.to_thread(healthcheck.wrong, [], environment, "")
+        return wrong
+
+    async with serving_broker(tmp_path, http_listener="127.0.0.1:0") as served:
+        broker = served.broker
+        here = f"127.0.0.1:{broker.http_port}"
+        kafka = "PLAINTEXT://127.0.0.1:{}".format(broker.addresses["PLAINTEXT"][1])
+        assert await asked(KAFKA_HTTP_LISTENER=here) is None
+        assert await asked(KAFKA_HTTP_LISTENER="", KAFKA_LISTENERS=kafka) is None
+        broker._state = "stopping"
+        assert await asked(KAFKA_HTTP_LISTENER=here) == "stopping"
+
+    assert "refused" in str(await asked(KAFKA_HTTP_LISTENER=here))
+    assert "refused" in str(await asked(KAFKA_HTTP_LISTENER="", KAFKA_LISTENERS=kafka))
+    assert "is not host:port" in str(await asked(KAFKA_HTTP_LISTENER="nonsense"))
 
 
 def test_the_build_stage_compiles_and_the_last_stage_has_no_compiler() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -33,6 +34,7 @@ from storage.files import FileSystem
 from storage.local_files import LocalFileSystem
 from storage.log import PartitionLog
 from tests.harness.raw_client import RawClient
+from tests.harness.watched_loop import WatchedLoop
 
 M = TypeVar("M", bound=Message)
 
@@ -118,10 +120,17 @@ async def serving_broker_on(
     served = ServedBroker(Broker(config, files=files, clock=SystemClock()))
     try:
         await served.broker.start()
-        yield served
+        with watched():
+            yield served
     finally:
         served.disconnect()
         await served.broker.stop()
+
+
+def watched() -> AbstractContextManager[None]:
+    """Where the loop can tell: the broker may not hold it for longer than it promises."""
+    loop = asyncio.get_running_loop()
+    return loop.watched() if isinstance(loop, WatchedLoop) else nullcontext()
 
 
 def batch_of(

@@ -1,4 +1,8 @@
-"""What is asynchronous runs on the loop that the broker runs on."""
+"""What is asynchronous runs on the loop that the broker runs on.
+
+It measures what the broker does: a test whose broker, run by `served_broker.py`, holds the loop for too
+long fails, and names what held it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-import uvloop
+
+from tests.harness.watched_loop import WatchedLoop
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Any]:
-    return {"uvloop": uvloop.new_event_loop}
+    return {"uvloop": WatchedLoop}

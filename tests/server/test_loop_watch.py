@@ -15,6 +15,7 @@ from server import loop_watch
 from server.loop_watch import LoopWatch
 from server.topics import Topics
 from tests.harness.served_broker import serving_broker
+from tests.harness.watched_loop import HeldLoop
 
 HELD_SECONDS = 0.3
 PATIENCE_SECONDS = 10.0
@@ -104,12 +105,17 @@ async def test_the_api_that_held_the_loop_is_named(
         compute(HELD_SECONDS)
         return all_topics(topics)
 
-    async with serving_broker(tmp_path) as served:
-        monkeypatch.setattr(Topics, "all", slow)
-        await served.call(MetadataRequest(topics=None), 9, MetadataResponse)
-        await until(lambda: served.broker.loop_facts.stalls_by_api)
+    async def ask() -> None:
+        async with serving_broker(tmp_path) as served:
+            monkeypatch.setattr(Topics, "all", slow)
+            await served.call(MetadataRequest(topics=None), 9, MetadataResponse)
+            await until(lambda: served.broker.loop_facts.stalls_by_api)
+            counts.update(served.broker.loop_facts.stalls_by_api)
 
-        assert served.broker.loop_facts.stalls_by_api == {"Metadata": 1}
+    counts: dict[str, int] = {}
+    with pytest.raises(HeldLoop):
+        await ask()
 
+    assert counts == {"Metadata": 1}
     said = [each.getMessage() for each in caplog.records if each.name == "server.loop_watch"]
     assert "by Metadata, at server.handlers.metadata:" in said[0]

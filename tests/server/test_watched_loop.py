@@ -1,0 +1,57 @@
+"""The loop that the tests run on notices a broker that holds it."""
+
+from __future__ import annotations
+
+import gc
+import time
+from pathlib import Path
+
+import pytest
+
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from server.topics import Topics
+from tests.harness.served_broker import serving_broker
+from tests.harness.watched_loop import HeldLoop
+
+METADATA = MetadataRequest(topics=None)
+
+
+def compute(seconds: float) -> None:
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+async def test_a_handler_that_holds_the_loop_fails_the_test_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_topics = Topics.all
+
+    def slow(topics: Topics) -> object:
+        compute(0.06)
+        return all_topics(topics)
+
+    async def ask() -> None:
+        async with serving_broker(tmp_path) as served:
+            monkeypatch.setattr(Topics, "all", slow)
+            await served.call(METADATA, 9, MetadataResponse)
+            monkeypatch.undo()
+
+    with pytest.raises(HeldLoop, match=r"ms of CPU: Connection\._serve"):
+        await ask()
+
+
+async def test_what_the_test_itself_computes_and_garbage_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_topics = Topics.all
+
+    def littering(topics: Topics) -> object:
+        gc.collect()
+        return all_topics(topics)
+
+    async with serving_broker(tmp_path) as served:
+        compute(0.06)
+        monkeypatch.setattr(Topics, "all", littering)
+        await served.call(METADATA, 9, MetadataResponse)
+        monkeypatch.undo()
