@@ -20,7 +20,7 @@ from cleaner.pick import Blocker
 from cleaner.pool_status import PoolStatus, RunningStatus, Task
 from cleaner.quarantine import Quarantined
 from cleaner.situation import Explanation, Finding, Obstacle, Situation
-from cleaner.text import duration_text, size_text
+from cleaner.text import count_text, duration_text, size_text
 from cleaner.throttle import IoRates
 
 DISK_FULL = "no_space"
@@ -179,7 +179,11 @@ def _waiting(situation: Situation) -> Iterator[Finding]:
         return
     others = ", ".join(str(each.topic_partition) for each in pool.running)
     many = pool.threads > 1
-    busy = f"all {pool.threads} cleaner threads are" if many else "the only cleaner thread is"
+    busy = (
+        f"all {count_text(pool.threads, 'cleaner thread')} are"
+        if many
+        else "the only cleaner thread is"
+    )
     yield Finding(
         obstacle=Obstacle.WAITING,
         text=f"{busy} at work on {others}",

@@ -22,6 +22,7 @@ from cleaner.mark import DirtySection, KeyParts, dirty_section, map_beside_marks
 from cleaner.meter import PassMeter
 from cleaner.settings import CleanerSettings
 from cleaner.step import KeptKeys
+from cleaner.text import count_text
 from cleaner.verify_pass import offsets_text
 from storage.cleaned_segment import CleanedSegment
 from storage.key_sidecar import KeyBlock, key_block
@@ -97,8 +98,9 @@ class KeyCheck:
             found = found.plus(self._found(output, with_tombstones=not is_due))
         if kept != found:
             raise KeysLost(
-                f"{offsets_text([each.row for each in sources])}: {kept.count} keyed records of the part"
-                f" of the keys that was looked at must be left, {found.count} are, or others"
+                f"{offsets_text([each.row for each in sources])}:"
+                f" {count_text(kept.count, 'keyed record')} of the part of the keys that was looked at"
+                f" must be left, {found.count} are, or others"
             )
 
     def check_untouched(self, segment: IndexedSegment) -> None:
@@ -108,8 +110,8 @@ class KeyCheck:
         holds_tail = segment.row.end_offset >= self.end_offset
         if superseded > holds_tail:
             raise KeysLost(
-                f"{offsets_text([segment.row])}: {superseded} records are superseded in a segment that"
-                " is left as it is"
+                f"{offsets_text([segment.row])}: {count_text(superseded, 'superseded record')}"
+                " would stay in a segment that is left as it is"
             )
 
     def _kept(self, source: IndexedSegment, *, with_tombstones: bool) -> tuple[KeptKeys, int]:

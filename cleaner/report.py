@@ -159,7 +159,7 @@ class PassReport:
         remarks = (
             (untouched, f"{count_text(untouched, 'segment')} ({size}) left as they were"),
             (built, f"{count_text(built, 'key sidecar')} made"),
-            (self.parts > 1, f"keys mapped in {self.parts} parts"),
+            (self.parts > 1, f"keys mapped in {count_text(self.parts, 'part')}"),
         )
         return "".join(f"; {remark}" for is_said, remark in remarks if is_said)
 

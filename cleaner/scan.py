@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from cleaner.meter import PassMeter
+from cleaner.text import count_text
 from protocol.errors import CorruptBatch
 from storage.manifest import SegmentRow
 
@@ -63,7 +64,12 @@ def scan_segment(
         advance = step(chunk, position)
         position += advance.consumed_bytes
         needed = advance.needed_bytes
-        _check(needed <= end - position, segment, position, f"batch claims {needed} bytes")
+        _check(
+            needed <= end - position,
+            segment,
+            position,
+            f"batch claims {count_text(needed, 'byte')}",
+        )
         assert advance.consumed_bytes or needed > len(chunk), "a step made no progress"
         wanted = max(chunk_bytes, needed)
         yield advance
@@ -86,5 +92,5 @@ def _check(holds: bool, segment: ReadableSegment, position: int, problem: str) -
         row = segment.row
         raise CorruptBatch(
             f"segment {row.base_offset:020}.v{row.file_version}, position {position}: {problem},"
-            f" {row.size - position} bytes are left"
+            f" {count_text(row.size - position, 'byte')} left"
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cleaner.retain import Verdict
+from cleaner.text import count_text
 
 
 class KeysDiffer(Exception):
@@ -139,7 +140,7 @@ class MapTally:
     offset_sum: int
 
     def __str__(self) -> str:
-        return f"{self.count} entries with offset sum {self.offset_sum}"
+        return f"{count_text(self.count, 'entry', 'entries')} with offset sum {self.offset_sum}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,7 +67,7 @@ def unsigned(digits: int) -> Read:
 
     def read(raw: Json, where: str) -> int:
         if not re.fullmatch(f"[0-9a-f]{{{digits}}}", text(raw, where)):
-            raise RefusedJson(f"{where} is not {digits} hexadecimal digits")
+            raise RefusedJson(f"{where} is not a hexadecimal number of length {digits}")
         return int(raw, 16)
 
     return read

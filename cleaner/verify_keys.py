@@ -17,6 +17,7 @@ from cleaner.mark import DirtySection, KeyParts, marks_bytes
 from cleaner.meter import PassMeter
 from cleaner.probe import SilentProbe
 from cleaner.settings import CHUNK_BYTES_MIN
+from cleaner.text import count_text
 from cleaner.throttle import Throttle
 from protocol.errors import ProtocolError
 from storage.errors import StorageError
@@ -149,8 +150,8 @@ def _look(
     for source in sources:
         if superseded[source]:
             text = (
-                f"{superseded[source]} records of the cleaned section have a later one of their key"
-                " there"
+                f"{count_text(superseded[source], 'record')} of the cleaned section,"
+                " of whose keys it has a later one"
             )
             findings.warn(Check.KEYS, source.segment.path, text, first[source])
 

@@ -30,6 +30,7 @@ from cleaner.step import (
     ReadStep,
     SegmentSummary,
 )
+from cleaner.text import count_text
 from cleaner.verify_output import OutputReader
 from protocol.errors import CorruptBatch, DecompressionTooLarge
 from storage.manifest import UNKNOWN, SegmentRow
@@ -113,7 +114,7 @@ def check_part(
     unknown = sum(step.unknown for step in steps)
     _expect(
         unknown == 0,
-        f"{name}: {unknown} records are later than the offset map says of their keys",
+        f"{name}: {count_text(unknown, 'record')} later than the offset map says of the key",
     )
     met = _sum(step.met for step in steps)
     _expect(
@@ -140,7 +141,7 @@ def check_account(account: GroupAccount, sources: Sequence[SegmentRow], marked: 
     judged = sum(account.records_by_verdict.values())
     _expect(
         judged == account.records_read,
-        f"{name}: {account.records_read} records were read, but {judged} kept or dropped",
+        f"{name}: {count_text(account.records_read, 'record')} read, but {judged} kept or dropped",
     )
     by_verdict = account.records_by_verdict
     dropped = by_verdict.get(Verdict.DROPPED_SUPERSEDED, 0)
@@ -148,7 +149,7 @@ def check_account(account: GroupAccount, sources: Sequence[SegmentRow], marked: 
     kept = account.marked - dropped
     _expect(
         account.marked == marked and 0 <= kept <= by_verdict.get(Verdict.KEPT_TAIL, 0),
-        f"{name}: {marked} records were found superseded, {account.marked} marked,"
+        f"{name}: {count_text(marked, 'record')} found superseded, {account.marked} marked,"
         f" {dropped} dropped as such",
     )
 
@@ -218,7 +219,7 @@ def _check_copied(
     counted = [row.tombstone_count for row in rows]
     _expect(
         UNKNOWN in counted or sum(counted) == tombstones,
-        f"{name}: {tombstones} tombstones must remain, the rows say {counted}",
+        f"{name}: {count_text(tombstones, 'tombstone')} must remain, the rows say {counted}",
     )
     horizons = [account.copied_horizon_ms_min, *(each.delete_horizon_ms_min for each in found)]
     least, said = _least(horizons), _least(row.least_delete_horizon_ms for row in rows)

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from cleaner.text import count_text
 from demo.flights import Changelog, load_changelog
 from demo.produce import Advance, Delivered, produce
 from demo.readers import (
@@ -186,11 +187,11 @@ def require_all_refused(delivered: Delivered, sent: int) -> None:
     count = delivered.refused[KafkaError.INVALID_RECORD]
     if count != sent or delivered.acknowledged:
         raise DemoFailed(
-            f"of {sent} keyless records {count} were refused with INVALID_RECORD, "
+            f"of {count_text(sent, 'keyless record')} {count} were refused with INVALID_RECORD, "
             f"{delivered.acknowledged} were taken: {dict(delivered.refused)}"
         )
     console.print(
-        f"Refused as they must be: {count:,} of {sent:,} keyless records, error code "
+        f"Refused as they must be: {count:,} of {count_text(sent, 'keyless record')}, error code "
         f"{KafkaError.INVALID_RECORD} INVALID_RECORD"
     )
     console.print(f"  {delivered.reason}", style="dim", markup=False)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from cleaner.text import count_text
+
 Advance = Callable[[int], None]
 DELIVERY_SECONDS_MAX = 60.0
 
@@ -46,7 +48,9 @@ def produce(
         advance(1)
     left = producer.flush(DELIVERY_SECONDS_MAX)
     if left:
-        raise TimeoutError(f"{left} records were not answered in {DELIVERY_SECONDS_MAX:.0f} s")
+        raise TimeoutError(
+            f"{count_text(left, 'record')} not answered in {DELIVERY_SECONDS_MAX:.0f} s"
+        )
     return delivered
 
 

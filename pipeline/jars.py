@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from cleaner.text import count_text
+
 CONNECTOR = Path(__file__).parent / "connector"
 """The pins of Spark's Kafka source."""
 DELTA = CONNECTOR.with_name("delta")
@@ -82,7 +84,10 @@ def fetch(
     require_command("java", "openjdk-17-jre-headless")
     require_command("mvn", "maven")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    say(f"Fetching {len(expected)} jars ({pins.name}) through Maven, once, into {folder} ...")
+    say(
+        f"Fetching {count_text(len(expected), 'jar')} ({pins.name}) through Maven,"
+        f" once, into {folder} ..."
+    )
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder.parent) as scratch:
         staged = Path(scratch) / "jars"

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cleaner.text import count_text
 from pipeline.jars import ALL_PINS, jars
 from pipeline.job import run_job
 
@@ -33,5 +34,7 @@ def show_jars(*, as_list: bool) -> int:
         return 0
     for pins, paths in brought.items():
         size = sum(path.stat().st_size for path in paths)
-        typer.echo(f"{pins.name}: {len(paths)} jars, {size / 1e6:.1f} MB, in {paths[0].parent}")
+        typer.echo(
+            f"{pins.name}: {count_text(len(paths), 'jar')}, {size / 1e6:.1f} MB, in {paths[0].parent}"
+        )
     return 0

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from cleaner.text import count_text
 from protocol.api_keys import APIS, ApiKey
 from protocol.decode import decode
 from protocol.encode import encode
@@ -139,7 +140,7 @@ class BrokerClient:
     async def _receive(self) -> memoryview:
         (size,) = _SIZE.unpack(await self._reader.readexactly(_SIZE.size))
         if not _SIZE.size <= size <= FRAME_BYTES_MAX:
-            raise ProtocolError(f"a frame of {size} bytes")
+            raise ProtocolError(f"a frame of {count_text(size, 'byte')}")
         return memoryview(await self._reader.readexactly(size))
 
     def _read(self, frame: memoryview, response_type: type[M], version: int) -> M:

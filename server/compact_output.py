@@ -32,7 +32,7 @@ def print_reports(reports: Sequence[Json]) -> None:
         return
     done = [report for report in reports if not _is_empty(report)]
     if not done:
-        typer.echo(f"nothing may be cleaned now in any of {len(reports):,} partitions")
+        typer.echo(f"nothing may be cleaned now in any of {count_text(len(reports), 'partition')}")
         return
     print_table(PASS_TITLES, [pass_row(report) for report in done], texts=LEFT_ALIGNED)
     before, after = (sum(each[key] for each in done) for key in ("bytes_before", "bytes_after"))
@@ -51,7 +51,7 @@ def print_report(report: Json) -> None:
         f"{name_of(report)}: cleaned [{report['start_offset']}, {report['end_offset']})"
         f" in {duration_text(report['seconds'])},"
         f" {size_text(report['bytes_before'])} -> {size_text(report['bytes_after'])},"
-        f" {report['records_before']:,} -> {report['records_after']:,} records"
+        f" {report['records_before']:,} -> {count_text(report['records_after'], 'record')}"
     )
     for verdict, count in _dropped(report):
         typer.echo(f"  {verdict}: {count_text(count, 'record')} dropped")
@@ -125,7 +125,7 @@ def print_plan(plan: Json) -> None:
     typer.echo(
         f"  frees {size_text(freed)} of {size_text(report['bytes_before'])},"
         f" {report['records_before'] - report['records_after']:,}"
-        f" of {report['records_before']:,} records"
+        f" of {count_text(report['records_before'], 'record')}"
     )
     for reason, count in plan["dies"].items():
         typer.echo(
@@ -274,7 +274,7 @@ def print_status(status: Json) -> None:
         )
     for entry in status["quarantined"]:
         typer.echo(
-            f"{name_of(entry)} rests after {entry['failures']} failures,"
+            f"{name_of(entry)} rests after {count_text(entry['failures'], 'failure')},"
             f" tried again in {duration_text(entry['retry_in_seconds'])}: {entry['reason']}"
         )
     if status["last_passes"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cleaner.text import count_text
 from protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
@@ -60,7 +61,9 @@ async def named(client: BrokerClient, target: Target) -> Target:
     request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
     brokers = (await client.call(request, MetadataResponse)).brokers
     if len(brokers) != 1:
-        raise CommandFailed(EXIT_FAILED, f"there are {len(brokers)} brokers, not one to ask about")
+        raise CommandFailed(
+            EXIT_FAILED, f"{count_text(len(brokers), 'broker')} answered for, not one to ask about"
+        )
     return Target(resource_type=target.resource_type, name=str(brokers[0].node_id))
 
 

@@ -20,6 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from cleaner.text import count_text
 from protocol.coordinator_records import (
     CoordinatorRecord,
     UnknownRecord,
@@ -188,7 +189,9 @@ class CoordinatorTopic:
             # A name that the flexible versions of a request can carry, and a record cannot.
             raise RecordsTooLarge(str(error)) from error
         if len(batch) > log.config.max_message_bytes:
-            raise RecordsTooLarge(f"{len(records)} records take {len(batch)} bytes")
+            raise RecordsTooLarge(
+                f"{count_text(len(records), 'record')} would take {count_text(len(batch), 'byte')}"
+            )
         valid = ValidBatch(read_header(batch), batch)
         appended = log.append_as_leader(valid, now_ms=self._clock.now_ms())
         if not isinstance(appended, Appended):
@@ -300,9 +303,9 @@ def readable(
             unreadable_count += 1
     if unreadable_count:
         _log.warning(
-            "%s: %d records are none that this release can read, and were left alone",
+            "%s: left %s alone that this release cannot read",
             log.topic_partition,
-            unreadable_count,
+            count_text(unreadable_count, "record"),
         )
     return found, unreadable_count
 

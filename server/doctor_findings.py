@@ -62,7 +62,7 @@ def judge_descriptors(limit: int) -> Finding:
     remedy = (
         "raise it: ulimit -Hn 100000, LimitNOFILE=100000 in a systemd unit, or --ulimit of docker"
     )
-    text = f"at most {limit:,} files and connections"
+    text = f"files and connections: at most {limit:,}"
     if limit < DESCRIPTORS_MIN:
         return fault("descriptors", text, remedy)
     if limit < DESCRIPTORS_GOOD:

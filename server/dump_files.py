@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from cleaner.text import count_text
 from server.dump_kinds import Kind, base_offset_of
 from server.metadata_files import decode_snapshot, frame_damage, scan_frames
 from storage.aborted_transactions import decode_aborted_transactions
@@ -168,7 +169,7 @@ def _compaction_history(fs: FileSystem, path: str) -> Section:
     damaged = len(lines) - len(entries) + bool(torn)
     facts: Row = {"format": entries[0].get("format") if entries else None}
     if damaged:
-        facts["damage"] = f"{damaged} lines that are not sound"
+        facts["damage"] = f"{count_text(damaged, 'unsound line')}"
     passes = (_pass_row(entry) for entry in entries if "topic" in entry)
     times = frozenset({"ended_ms"})
     return Section(

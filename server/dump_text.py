@@ -6,6 +6,8 @@ import base64
 import json
 from datetime import UTC, datetime
 
+from cleaner.text import count_text
+
 SHOWN_BYTES_MAX = 200
 """A longer key or value is cut for people; programs get all of it."""
 
@@ -30,7 +32,7 @@ def bytes_text(data: bytes | None) -> str:
     if data is None:
         return "null"
     shown = data[:SHOWN_BYTES_MAX]
-    rest = f" ... ({len(data)} bytes)" if len(data) > len(shown) else ""
+    rest = f" ... ({count_text(len(data), 'byte')})" if len(data) > len(shown) else ""
     try:
         text = shown.decode("utf-8")
     except UnicodeDecodeError:

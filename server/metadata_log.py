@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from cleaner.text import count_text
 from server.metadata_files import (
     FORMAT,
     NAME,
@@ -163,8 +164,8 @@ class MetadataLog:
             self._files.write_bytes(aside, found.torn)
             self._files.sync_directory(self._directory)
             _log.warning(
-                "%s: cut a torn transaction of %d bytes at byte %d, kept as %s",
-                path, len(found.torn), found.log_end, aside,
+                "%s: cut a torn transaction of %s at byte %d, kept as %s",
+                path, count_text(len(found.torn), "byte"), found.log_end, aside,
             )  # fmt: skip
         self._file = self._files.open(path)
         if found.torn:

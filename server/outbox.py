@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
+from cleaner.text import count_text
 from server.limits import AnswerMemory
 from storage.errors import StorageError
 
@@ -245,7 +246,9 @@ class Outbox:
         )
         if not sent:
             # The frame's size is already promised to the peer; only closing is honest.
-            raise OSError(f"segment file ends {rest} bytes before the region that was promised")
+            raise OSError(
+                f"segment file ends {count_text(rest, 'byte')} before the region that was promised"
+            )
         item.sent_bytes += sent
         self.pending_bytes -= sent
         if sent == rest:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from cleaner.text import count_text
 from server.dump_text import bytes_members, bytes_text, name_text, time_text
 
 CELL_BYTES_MAX = 200
@@ -106,4 +107,4 @@ def cell_text(data: bytes | None) -> str:
     if data is None:
         return "null"
     text = shown(data[:CELL_BYTES_MAX]).decode(errors="replace")
-    return text if len(data) <= CELL_BYTES_MAX else f"{text} ... ({len(data):,} bytes)"
+    return text if len(data) <= CELL_BYTES_MAX else f"{text} ... ({count_text(len(data), 'byte')})"

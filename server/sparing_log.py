@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 
+from cleaner.text import count_text
 from server.clock import Clock
 
 INTERVAL_SECONDS = 60.0
@@ -37,7 +38,11 @@ class SparingLog:
         if now - said_at < INTERVAL_SECONDS:
             self._said[text] = (said_at, kept_back + 1)
             return
-        more = f" (and {kept_back} times more since it was last said)" if kept_back else ""
+        more = (
+            f" (and {count_text(kept_back, 'time')} more since it was last said)"
+            if kept_back
+            else ""
+        )
         level = logging.WARNING if mistake is None else logging.ERROR
         self._log.log(level, "%s: %s%s%s", who, text, detail, more, exc_info=mistake)
         self._said[text] = (now, 0)

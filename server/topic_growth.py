@@ -14,6 +14,7 @@ import json
 import logging
 from collections.abc import Sequence
 
+from cleaner.text import count_text
 from server.metadata_store import Delete, MetadataStore, Put
 from server.topic import Topic, TopicRefused
 from server.topic_files import create_logs, refuse_strays, remove_added, spread
@@ -63,7 +64,7 @@ class TopicGrowth:
             _log.error("%s: partitions cannot be added: %s", topic.name, error)
             await self.undo(topic)
             return TopicRefused.by_disk(str(error))
-        _log.info("%s: %d partitions were added", topic.name, count)
+        _log.info("%s: %s added", topic.name, count_text(count, "partition"))
         return grown
 
     async def _clear(self, topic: Topic) -> None:

@@ -166,12 +166,12 @@ class Topics:
         self._unclean = opening.unclean
         if progress.logs_recovered_total:
             _log.info(
-                "recovered %d logs in %.1f s: %d bytes scanned, %d bytes cut into %d files",
-                progress.logs_recovered_total,
+                "recovered %s in %.1f s: %s scanned, %s cut into %s",
+                count_text(progress.logs_recovered_total, "log"),
                 asyncio.get_running_loop().time() - started,
-                progress.bytes_scanned_total,
-                progress.bytes_cut_total,
-                progress.files_cut_total,
+                count_text(progress.bytes_scanned_total, "byte"),
+                count_text(progress.bytes_cut_total, "byte"),
+                count_text(progress.files_cut_total, "file"),
             )
         return work.result()
 

@@ -148,7 +148,7 @@ async def add_partitions(
         print_json({**row, "is_changed": not dry_run})
     else:
         verb = "would have" if dry_run else "has"
-        typer.echo(f"{topic} {verb} {count} partitions, {before} before")
+        typer.echo(f"{topic} {verb} {count_text(count, 'partition')}, {before} before")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cleaner.text import count_text
 from server.metadata_files import NAME, read_metadata
 from storage.errors import CorruptLog, DamagedFile, StorageError
 from storage.files import FileSystem
@@ -21,7 +22,9 @@ def verify_metadata(files: FileSystem, directory: str) -> tuple[Finding, ...]:
         findings.error(Check.METADATA, directory, str(error))
     else:
         if found.torn:
-            text = f"its last {len(found.torn)} bytes are a transaction that a crash cut off"
+            text = (
+                f"a crash cut its last transaction off: {count_text(len(found.torn), 'byte')} of it"
+            )
             findings.note(Check.METADATA, found.log_path or directory, text, found.log_end)
         _explain_names(files, directory, findings)
     return findings.all()

@@ -30,6 +30,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from cleaner.text import count_text
 from protocol.error_codes import ErrorCode
 from server.groups.events import Join, Leave, Sync
 from server.groups.generation import joined, record_of, synced
@@ -302,7 +303,9 @@ class Group:
         self.generation += 1
         self.protocol_name = self.roster.select_protocol()
         count, protocol = len(self.roster), self.protocol_name
-        self._step.note(f"begins generation {self.generation}: {count} members, {protocol}")
+        self._step.note(
+            f"begins generation {self.generation}: {count_text(count, 'member')}, {protocol}"
+        )
         self._enter(GroupState.COMPLETING_REBALANCE, now_ms)
         self._sync_deadline_ms = now_ms + self.roster.rebalance_timeout_ms
         self._step.look_again(self._sync_deadline_ms)

@@ -281,7 +281,7 @@ def test_a_mark_too_many_or_too_few_replaces_nothing(
 
     with monkeypatch.context() as patch:
         patch.setattr(cleaner.recopy.Recopy, "run", flipped)
-        with pytest.raises(VerificationFailed, match="records were found superseded"):
+        with pytest.raises(VerificationFailed, match="records found superseded"):
             log.execute(log.plan())
 
     assert log.records() == before
@@ -318,9 +318,9 @@ def test_a_record_that_is_neither_kept_nor_dropped_is_missed() -> None:
     ).account
 
     check_account(account, rows, 0)
-    with pytest.raises(VerificationFailed, match="1 records were read, but 0 kept or dropped"):
+    with pytest.raises(VerificationFailed, match="1 record read, but 0 kept or dropped"):
         check_account(replace(account, records_read=1), rows, 0)
-    with pytest.raises(VerificationFailed, match="0 records were found superseded, 1 marked"):
+    with pytest.raises(VerificationFailed, match="0 records found superseded, 1 marked"):
         check_account(replace(account, marked=1), rows, 0)
     kept = replace(account, marked=1, records_read=1, records_by_verdict={Verdict.KEPT_TAIL: 1})
     check_account(kept, rows, 1)

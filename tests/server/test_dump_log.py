@@ -507,7 +507,7 @@ def test_passes_of_every_kind_are_one_line_each_and_a_torn_one_is_told(
     first, *rows = dump_json(capsys, path)
     lines = dump(capsys, path).splitlines()
 
-    assert first["damage"] == "1 lines that are not sound"
+    assert first["damage"] == "1 unsound line"
     assert [row["result"] for row in rows] == ["completed", "failed"]
     assert [row["rest"] for row in rows] == [{"groups": 2}, {"failures": 3}]
     assert "batch at 61 is damaged" in lines[-1]

@@ -97,7 +97,7 @@ async def test_what_recovery_scans_and_cuts_is_counted_and_said(
     assert progress.logs_recovered_total == 1, "the others were as a clean stop leaves them"
     assert progress.bytes_scanned_total == size
     assert (progress.bytes_cut_total, progress.files_cut_total) == (4, 1)
-    assert f"{size} bytes scanned, 4 bytes cut into 1 files" in caplog.text
+    assert f"{size:,} bytes scanned, 4 bytes cut into 1 file" in caplog.text
     assert str(progress) == "4 of 4 logs are open, 0 MiB were scanned"
     await world.close()
 

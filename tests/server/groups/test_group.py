@@ -481,7 +481,7 @@ def test_it_is_said_why_a_group_rebalances_and_what_comes_of_it() -> None:
 
     assert world.notes == [
         "rebalances after generation 1: b-3 left (the consumer is being closed)",
-        "begins generation 2: 1 members, range",
+        "begins generation 2: 1 member, range",
         "rebalances after generation 2: a-1 fell silent",
         "is empty",
     ]
