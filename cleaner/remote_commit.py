@@ -315,6 +315,7 @@ def _report(
         start_offset=plan.start_offset,
         end_offset=result.end_offset,
         planned_end_offset=plan.end_offset,
+        log_end_offset=plan.view.log_end_offset,
         bytes_read=meter.bytes_read,
         bytes_written=meter.bytes_written,
         bytes_before=sum(row.size for row in sources),

@@ -90,6 +90,8 @@ class PassReport:
     """Segment bytes in which nothing changed, which were neither read nor written."""
     keys_mapped: int = 0
     """Distinct keys of the dirty section."""
+    log_end_offset: int = -1
+    """The log's end when the pass was planned; -1: not known."""
     keys_capacity: int = 0
     """Keys that the offset map's memory could have held, over all its parts."""
     parts: int = 0

@@ -32,14 +32,14 @@ def print_reports(reports: Sequence[Json]) -> None:
         return
     done = [report for report in reports if not _is_empty(report)]
     if not done:
-        typer.echo(f"nothing may be cleaned now in any of {count_text(len(reports), 'partition')}")
+        typer.echo(f"{count_text(len(reports), 'partition')}: {_idle_text(reports)}")
         return
     print_table(PASS_TITLES, [pass_row(report) for report in done], texts=LEFT_ALIGNED)
     before, after = (sum(each[key] for each in done) for key in ("bytes_before", "bytes_after"))
-    idle = len(reports) - len(done)
+    idle = [report for report in reports if _is_empty(report)]
     typer.echo(
         f"{count_text(len(done), 'partition')} cleaned, {size_text(before)} -> {size_text(after)}"
-        + (f"; in {idle:,} more nothing may be cleaned now" if idle else "")
+        + (f"; {len(idle):,} more, {_idle_text(idle)}" if idle else "")
     )
 
 
@@ -78,8 +78,25 @@ def _is_nothing(report: Json) -> bool:
     if not _is_empty(report):
         return False
     name = name_of(report)
-    typer.echo(f"{name}: nothing may be cleaned now; kompakt compact explain {name} says why")
+    if _is_clean(report):
+        typer.echo(f"{name}: already clean")
+    else:
+        typer.echo(f"{name}: nothing may be cleaned now; kompakt compact explain {name} says why")
     return True
+
+
+def _is_clean(report: Json) -> bool:
+    """Whether a pass has seen all that is in the log."""
+    return bool(report["start_offset"] == report.get("log_end_offset"))
+
+
+def _idle_text(reports: Sequence[Json]) -> str:
+    """Why nothing was to be cleaned in any of these."""
+    clean = sum(_is_clean(report) for report in reports)
+    if clean == len(reports):
+        return "already clean"
+    waiting = f"in {len(reports) - clean:,} of them " if clean else ""
+    return f"{waiting}nothing may be cleaned now; kompakt compact explain says why"
 
 
 def _dropped(report: Json) -> list[tuple[str, int]]:

@@ -80,6 +80,7 @@ def report_json(report: PassReport) -> Json:
         "start_offset": report.start_offset,
         "end_offset": report.end_offset,
         "planned_end_offset": report.planned_end_offset,
+        "log_end_offset": report.log_end_offset,
         "bytes_read": report.bytes_read,
         "bytes_written": report.bytes_written,
         "bytes_before": report.bytes_before,

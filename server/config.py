@@ -33,6 +33,7 @@ from storage.config_property import (
     Value,
     fields_by_property,
     parse_fields,
+    problems_in,
     prop,
     properties_of,
 )
@@ -404,6 +405,9 @@ class BrokerConfig(TransactionConfig):
         """
         texts = _without_old_names(texts)
         own = {name: text for name, text in texts.items() if name in fields_by_property(cls)}
+        problems = problems_in(_declared(cls), texts)
+        if problems:
+            raise ConfigError.of_all(problems)
         values: dict[str, Any] = parse_fields(cls, own)
         config = cls(**values, log_defaults=log_defaults_from(texts), given=dict(texts))
         config.resolved_listeners()
@@ -466,3 +470,9 @@ def _without_old_names(texts: Mapping[str, str]) -> Mapping[str, str]:
         return texts
     rest = {name: text for name, text in texts.items() if name != "broker.id"}
     return {"node.id": texts["broker.id"]} | rest
+
+
+def _declared(config: type[BrokerConfig]) -> dict[str, ConfigProperty]:
+    """All properties whose texts can be wrong by themselves: the broker's, and its topics' defaults."""
+    own = {declared.name: declared for declared in properties_of(config).values()}
+    return own | {name: declared for name, (_, declared, _) in topic_synonyms().items()}

@@ -9,6 +9,7 @@ import typer
 
 from server.command_end import EXIT_USAGE, CommandFailed, end
 from server.command_options import DEFAULT_BOOTSTRAP, Bootstrap, Topic, complete_group
+from server.dump_text import NULL
 
 
 def consume(
@@ -65,7 +66,7 @@ def consume(
     ] = None,
     null_value: Annotated[
         str, typer.Option(metavar="TEXT", help="What stands for a null key or value.")
-    ] = "null",
+    ] = NULL,
     as_hex: Annotated[bool, typer.Option("--hex", help="Keys and values in hexadecimal.")] = False,
     details: Annotated[
         bool,

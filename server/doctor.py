@@ -89,7 +89,10 @@ def _look(sources: Sources) -> Iterator[Finding]:
             )
             config = BrokerConfig.from_texts(texts)
     except ConfigError as error:
-        yield fault("configuration", str(error), "put that right; kompakt serve ends with 2 for it")
+        for problem in error.problems:
+            yield fault(
+                "configuration", problem, "put that right; kompakt serve ends with 2 for it"
+            )
         return
     yield fine("configuration", f"properties set: {len(texts)}")
     for note in notes.warnings:
@@ -163,6 +166,12 @@ def _look_at_label(path: str, config: BrokerConfig) -> Finding:
         meta.check(path, cluster_id=cluster_id, node_id=config.node_id)
     except StorageError as error:
         return fault(check, str(error), "name another directory in log.dirs, or put node.id right")
+    if probes.is_locked(path) and not _is_answered(config, meta.cluster_id):
+        return fault(
+            check,
+            f"{path} is held by a running broker, which does not listen where this configuration says",
+            "stop that broker first, or name another directory in log.dirs",
+        )
     failed = Path(path) / ".sync-failed"
     if failed.exists():
         return warning(
@@ -215,6 +224,19 @@ def _look_at_port(listener: Listener) -> Finding:
     return fine(
         check, f"a broker of cluster {answer.cluster_id} answers at {told.host}:{told.port}"
     )
+
+
+def _is_answered(config: BrokerConfig, cluster_id: str) -> bool:
+    """Whether a broker of this cluster answers where a client of this configuration would ask."""
+    for listener in config.resolved_listeners():
+        if probes.who_holds(listener.bind.host, listener.bind.port) is not None:
+            try:
+                answer = asyncio.run(_ask(str(listener.advertised).partition("://")[2]))
+            except CommandFailed:
+                continue
+            if answer.cluster_id == cluster_id:
+                return True
+    return False
 
 
 async def _ask(address: str) -> MetadataResponse:

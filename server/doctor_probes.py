@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import fcntl
 import os
 import resource
 import shutil
@@ -10,6 +12,8 @@ import socket
 import tempfile
 import time
 from pathlib import Path
+
+from storage.paths import LOCK
 
 SYNCS = 32
 SYNC_BYTES = 4096
@@ -31,6 +35,24 @@ def existing_part(path: str) -> Path:
     while not found.exists():
         found = found.parent
     return found
+
+
+def is_locked(path: str) -> bool:
+    """Whether a process has the directory: a broker holds an flock on its `.lock` as long as it runs.
+
+    Taken for a moment and given back, shared: two doctors do not see each other.
+    """
+    try:
+        descriptor = os.open(Path(path) / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.EWOULDBLOCK, errno.EACCES)
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def space(path: Path) -> tuple[int, int]:

@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 
 from cleaner.text import count_text
 
+NULL = "(null)"
+"""What stands for no key, and for a tombstone's value: `null` is JSON that a client may have written."""
+
 SHOWN_BYTES_MAX = 200
 """A longer key or value is cut for people; programs get all of it."""
 
@@ -30,7 +33,7 @@ def time_text(timestamp_ms: int, *, with_raw: bool = False) -> str:
 def bytes_text(data: bytes | None) -> str:
     """Bytes of a client, such that no terminal obeys them: quoted text, or hexadecimal."""
     if data is None:
-        return "null"
+        return NULL
     shown = data[:SHOWN_BYTES_MAX]
     rest = f" ... ({count_text(len(data), 'byte')})" if len(data) > len(shown) else ""
     try:

@@ -1,6 +1,6 @@
 """Records as people and as programs read them. Pure.
 
-text      VALUE, or KEY separator VALUE, a line a record; null is `null` unless said otherwise
+text      VALUE, or KEY separator VALUE, a line a record; null is `(null)` unless said otherwise
 details   partition, offset, time, key, value, headers, a line a record
 JSON      an object a line, which `kompakt produce --json` reads back
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from cleaner.text import count_text
-from server.dump_text import bytes_members, bytes_text, name_text, time_text
+from server.dump_text import NULL, bytes_members, bytes_text, name_text, time_text
 
 CELL_BYTES_MAX = 200
 
@@ -105,6 +105,6 @@ def shown(data: bytes) -> bytes:
 def cell_text(data: bytes | None) -> str:
     """The same in a table, where what is very long is cut."""
     if data is None:
-        return "null"
+        return NULL
     text = shown(data[:CELL_BYTES_MAX]).decode(errors="replace")
     return text if len(data) <= CELL_BYTES_MAX else f"{text} ... ({count_text(len(data), 'byte')})"

@@ -36,6 +36,7 @@ def serve(file: Path | None, overrides: Sequence[str]) -> int:
 
 
 def _fail(code: int, reason: str) -> int:
-    """One line on standard error, whatever the logging does."""
-    print(f"kompakt: {reason}", file=sys.stderr)  # noqa: T201
+    """A line for each reason on standard error, whatever the logging does."""
+    for line in reason.splitlines():
+        print(f"kompakt: {line}", file=sys.stderr)  # noqa: T201
     return code

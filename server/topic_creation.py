@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from cleaner.text import count_text
 from protocol.error_codes import ErrorCode
 from server.topic import DEFAULT, Topic, TopicDefaults, TopicRefused
 from server.topic_names import colliding_name, fault_of_name
@@ -90,7 +89,7 @@ def _refuse_count(partitions_count: int, partitions_max: int) -> TopicRefused | 
     if 0 < partitions_count <= partitions_max:
         return None
     message = (
-        f"{count_text(partitions_count, 'partition')}: a topic has at most {partitions_max}"
+        f"{partitions_count} partitions: a topic has at most {partitions_max}"
         " (max.topic.partitions)."
         if partitions_count > 0
         else "Number of partitions was set to an invalid non-positive value."

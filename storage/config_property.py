@@ -20,7 +20,7 @@ import dataclasses
 import enum
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,10 +36,20 @@ DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?"
 
 
 class ConfigError(Exception):
-    """A property's value is wrong: one line that names property, value and what would be right.
+    """A property's value is wrong: a line that names property, value and what would be right.
 
-    Nothing of the configuration it came with is used.
+    Nothing of the configuration it came with is used. Where several were looked for, each has a line.
     """
+
+    @classmethod
+    def of_all(cls, problems: Sequence[str]) -> ConfigError:
+        """One error for several problems."""
+        return cls("\n".join(problems))
+
+    @property
+    def problems(self) -> list[str]:
+        """A line for each value that is wrong."""
+        return str(self).splitlines()
 
 
 class PropertyType(enum.IntEnum):
@@ -228,6 +238,18 @@ def properties_of(config: type[Any]) -> Mapping[str, ConfigProperty]:
 def fields_by_property(config: type[Any]) -> Mapping[str, str]:
     """The fields of a configuration class by the names of their properties."""
     return {declared.name: field for field, declared in properties_of(config).items()}
+
+
+def problems_in(declared: Mapping[str, ConfigProperty], texts: Mapping[str, str]) -> list[str]:
+    """What is wrong with each of `texts` that is declared, by property name."""
+    problems = []
+    for name, text in texts.items():
+        try:
+            if name in declared:
+                declared[name].parse(text)
+        except ConfigError as error:
+            problems.append(str(error))
+    return problems
 
 
 def parse_fields(config: type[Any], texts: Mapping[str, str]) -> dict[str, Value]:

@@ -77,6 +77,27 @@ def test_a_running_broker_is_recognised(tmp_path: Path) -> None:
         assert sorted(broker.data_dir.rglob("*")) == before
 
 
+def test_a_running_broker_that_holds_the_directory_is_seen_whatever_the_listeners(
+    tmp_path: Path, properties: dict[str, object]
+) -> None:
+    with BrokerProcess(tmp_path) as broker:
+        typed = properties | {"log.dirs": broker.data_dir}
+
+        (fault,) = faults(**typed)
+
+        assert fault["text"].startswith(f"{broker.data_dir} is held by a running broker")
+    assert faults(**typed) == []
+
+
+def test_every_bad_property_is_reported(properties: dict[str, object]) -> None:
+    bad = {"log.segment.bytes": "x", "num.partitions": "0", "log.cleaner.threads": "many"}
+
+    found = faults(**properties, **bad)
+
+    assert [each["check"] for each in found] == ["configuration"] * 3
+    assert {name for name in bad for each in found if name in each["text"]} == set(bad)
+
+
 def test_the_readmes_line_looks_before_a_start_and_beside_a_broker(tmp_path: Path) -> None:
     readme = (CHECKOUT / "README.md").read_text()
     (line,) = re.findall(r"^\$ (.+kompakt doctor .+)$", readme, re.MULTILINE)

@@ -86,7 +86,8 @@ def test_a_report_says_what_died_why_and_what_was_left_alone(
 def test_reports_of_many_partitions_are_a_table_and_a_sum(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    empty = replace(REPORT, end_offset=0, planned_end_offset=0, groups=0)
+    empty = replace(REPORT, end_offset=0, planned_end_offset=0, log_end_offset=0, groups=0)
+    waiting = replace(empty, log_end_offset=5)
     parts = [replace(each, partition=n) for n, each in enumerate([REPORT] * 4 + [empty])]
 
     print_reports([report_json(each) for each in parts])
@@ -94,11 +95,27 @@ def test_reports_of_many_partitions_are_a_table_and_a_sum(
     titles, *rows, total = (line.split() for line in capsys.readouterr().out.splitlines())
     assert titles == ["partition", "took", "before", "after", "dropped", "why"]
     assert [row[0] for row in rows] == ["orders-0", "orders-1", "orders-2", "orders-3"]
-    assert " ".join(total) == (
-        "4 partitions cleaned, 48.8 MB -> 3.1 MB; in 1 more nothing may be cleaned now"
-    )
+    assert " ".join(total) == ("4 partitions cleaned, 48.8 MB -> 3.1 MB; 1 more, already clean")
     print_reports([report_json(empty)] * 5)
-    assert capsys.readouterr().out == "nothing may be cleaned now in any of 5 partitions\n"
+    assert capsys.readouterr().out == "5 partitions: already clean\n"
+    print_reports([report_json(empty)] + [report_json(waiting)] * 4)
+    assert capsys.readouterr().out == (
+        "5 partitions: in 4 of them nothing may be cleaned now; kompakt compact explain says why\n"
+    )
+
+
+def test_a_partition_that_is_clean_is_told_from_one_that_waits(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clean = replace(REPORT, start_offset=9, planned_end_offset=9, log_end_offset=9, groups=0)
+
+    print_report(report_json(clean))
+    print_report(report_json(replace(clean, log_end_offset=12)))
+
+    assert capsys.readouterr().out.splitlines() == [
+        "orders-0: already clean",
+        "orders-0: nothing may be cleaned now; kompakt compact explain orders-0 says why",
+    ]
 
 
 def test_the_history_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:

@@ -348,3 +348,12 @@ def test_escaped_properties_are_read_back(texts: dict[str, str]) -> None:
     written = "".join(f"{escaped(name)}={escaped(value)}\n" for name, value in texts.items())
 
     assert parse_properties(written) == texts
+
+
+def test_every_value_that_is_wrong_has_a_line_of_the_error() -> None:
+    bad = {"num.partitions": "0", "log.segment.bytes": "x", "log.cleaner.threads": "many"}
+
+    with pytest.raises(ConfigError) as error:
+        BrokerConfig.from_texts({"log.dirs": "/data", "node.id": "3", **bad})
+
+    assert [line.split()[5].rstrip(":") for line in error.value.problems] == list(bad)

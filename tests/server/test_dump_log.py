@@ -459,7 +459,7 @@ def test_serving_does_not_load_what_prints() -> None:
 @pytest.mark.parametrize(
     ("data", "text"),
     [
-        (None, "null"),
+        (None, "(null)"),
         (b"", '""'),
         ("grün".encode(), '"grün"'),
         (b'a"b', '"a\\"b"'),

@@ -55,3 +55,11 @@ def test_a_row_of_the_table_is_as_wide_as_its_key_needs() -> None:
 
 def test_a_cell_cuts_what_is_very_long() -> None:
     assert cell_text(b"x" * 5000) == "x" * 200 + " ... (5,000 bytes)"
+
+
+def test_no_value_looks_like_no_text_that_a_client_may_have_written() -> None:
+    tombstone, json_null = details_line(record(b"k", None)), details_line(record(b"k", b"null"))
+
+    assert b' "k" = (null)  ' in tombstone
+    assert b' "k" = "null"  ' in json_null
+    assert (cell_text(None), cell_text(b"null")) == ("(null)", "null")
