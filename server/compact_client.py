@@ -80,7 +80,8 @@ class CompactionClient:
                 path = f"/topics/{topic}/partitions/{match['partition']}{action}"
                 return await self.call(method, path, query)
             except CallFailed as error:
-                is_topic_unknown = str(error) == f"there is no topic {match['topic']}"
+                said = str(error).partition(";")[0]
+                is_topic_unknown = said == f"there is no topic {match['topic']}"
                 raise unknown if is_topic_unknown else error from None
 
     async def finished(

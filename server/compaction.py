@@ -16,6 +16,7 @@ from server.compaction_json import Json, guard_json, status_json
 from server.compaction_pauses import CompactionPauses
 from server.executors import Executor
 from server.latency_watch import LatencyWatch
+from server.near_names import hint
 from server.topic import Topic
 from server.topics import Topics
 from storage.log import PartitionLog
@@ -84,7 +85,8 @@ class Compaction:
         """
         topic = self.topics.get(name)
         if topic is None:
-            raise CompactionRefused(404, f"there is no topic {name}")
+            names = [each.name for each in self.topics.all()]
+            raise CompactionRefused(404, f"there is no topic {name}{hint(name, names)}")
         count = len(topic.partitions)
         if partition is not None and not 0 <= partition < count:
             raise CompactionRefused(

@@ -81,7 +81,7 @@ async def settings_of(
         client, target.resource_type, [str(target.name)], names, is_full=True
     )
     if result.error_code:
-        raise CommandFailed(EXIT_FAILED, _why_not(target, result))
+        raise CommandFailed(EXIT_FAILED, await _why_not(client, target, result))
     unknown = sorted(set(names or ()) - {config.name for config in result.configs})
     if unknown and target.name:
         raise CommandFailed(
@@ -92,7 +92,7 @@ async def settings_of(
     return sorted(result.configs, key=lambda config: config.name)
 
 
-def _why_not(target: Target, result: DescribeConfigsResult) -> str:
+async def _why_not(client: BrokerClient, target: Target, result: DescribeConfigsResult) -> str:
     if target.resource_type == TOPIC_RESOURCE:
-        return absence(str(target.name), result.error_code, result.error_message)
+        return await absence(client, str(target.name), result.error_code, result.error_message)
     return f"{target.words}: {refusal(result.error_code, result.error_message)}"

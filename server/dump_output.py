@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -25,7 +27,9 @@ from storage.findings import Finding, LogReport, Severity
 
 PAGE_ROWS = 200
 WIDTH = 10_000
-"""Tables are not squeezed into a terminal: long lines wrap there, and numbers stay whole."""
+"""Lines of facts are not squeezed into a terminal: they wrap there."""
+INDENT = "    "
+"""Before the columns of a row that do not fit its first line."""
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
@@ -112,7 +116,7 @@ class TableOutput:
             names = list(page[0])
             cells = [[_cell(name, row[name], section.times) for name in names] for row in page]
             if columns is None:
-                columns = _Columns([_words(name) for name in names])
+                columns = _Columns([_words(name) for name in names], width=line_width())
                 self._line(columns.header(cells), "bold")
             self._write(columns.lines(cells))
 
@@ -127,7 +131,11 @@ class TableOutput:
                 else:
                     cells = [list(_batch_cells(row)) for row in rows]
                     if columns is None:
-                        columns = _Columns(list(BATCH_COLUMNS), list(BATCH_COLUMNS.values()))
+                        columns = _Columns(
+                            list(BATCH_COLUMNS),
+                            list(BATCH_COLUMNS.values()),
+                            width=line_width(),
+                        )
                         self._line(columns.header(cells), "bold")
                     self._write(columns.lines(cells))
 
@@ -144,14 +152,25 @@ class TableOutput:
         self._console.file.write("".join(f"{line}\n" for line in lines))
 
 
+def line_width() -> int:
+    """How long a line may be: as wide as the terminal; what is no terminal takes any."""
+    if "COLUMNS" in os.environ or sys.stdout.isatty():
+        return shutil.get_terminal_size().columns
+    return WIDTH
+
+
 class _Columns:
-    """Cells side by side, in columns that only ever get wider."""
+    """Cells side by side, in columns that only ever get wider.
 
-    __slots__ = ("_names", "_widths")
+    Where a row is too long for a line, it goes on in the next one, between two columns.
+    """
 
-    def __init__(self, names: Sequence[str], widths: Sequence[int] = ()) -> None:
+    __slots__ = ("_names", "_width", "_widths")
+
+    def __init__(self, names: Sequence[str], widths: Sequence[int] = (), *, width: int) -> None:
         self._names = names
         self._widths = list(widths) or [0] * len(names)
+        self._width = width
 
     def header(self, cells: Sequence[Sequence[str]]) -> str:
         """The names, over columns wide enough for the first cells."""
@@ -166,11 +185,19 @@ class _Columns:
         return (self._line(row) for row in rows)
 
     def _line(self, row: Sequence[str]) -> str:
-        cells = (
-            cell.ljust(width) if name in TEXTS else cell.rjust(width)
-            for name, width, cell in zip(self._names, self._widths, row, strict=True)
-        )
-        return "  ".join(cells).rstrip()
+        text, room = "", self._width
+        for name, width, cell in zip(self._names, self._widths, row, strict=True):
+            if text and len(GAP) + width > room:
+                text, room = text.rstrip() + "\n" + INDENT, self._width - len(INDENT)
+            elif text:
+                text, room = text + GAP, room - len(GAP)
+            text += cell.ljust(width) if name in TEXTS else cell.rjust(width)
+            room -= width
+        return text.rstrip()
+
+
+GAP = "  "
+"""Between two columns."""
 
 
 TEXTS = {"name", "topic", "problem", "line", "key", "value", "operations", "batches"}
@@ -178,16 +205,16 @@ TEXTS |= {"codec", "crc", "flags", "result", "reason", "error", "rest"}
 """Columns that are read from the left."""
 
 BATCH_COLUMNS = {
-    "position": 11,
+    "position": 10,
     "base offset": 11,
     "last offset": 11,
     "records": 7,
     "bytes": 9,
     "codec": 6,
     "epoch": 5,
-    "producer/epoch/sequence": 24,
-    "largest timestamp": 41,
-    "crc": 12,
+    "producer/epoch/seq": 18,
+    "largest timestamp": 24,
+    "crc": 11,
     "flags": 5,
 }
 """With their least widths: the first page must not be narrower than the others."""
@@ -206,7 +233,7 @@ def _batch_cells(row: Row) -> Iterator[str]:
     yield str(row["leader_epoch"])
     producer = (row["producer_id"], row["producer_epoch"], row["base_sequence"])
     yield "-" if producer[0] < 0 else "{}/{}/{}".format(*producer)
-    yield time_text(row["max_timestamp"], with_raw=True)
+    yield time_text(row["max_timestamp"])
     yield f"{row['crc']} ok"
     yield ", ".join(_flags(row))
 

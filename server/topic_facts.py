@@ -32,6 +32,7 @@ from protocol.messages.metadata import (
 )
 from server.broker_client import BrokerClient
 from server.command_end import EXIT_FAILED, CommandFailed
+from server.near_names import hint
 
 EARLIEST, LATEST = -2, -1
 """Of ListOffsets: the log start offset, and the high watermark."""
@@ -72,7 +73,9 @@ async def describe(
     answer = await client.call(request, MetadataResponse)
     for topic in answer.topics:
         if names is not None and topic.error_code:
-            raise CommandFailed(EXIT_FAILED, absence(str(topic.name), topic.error_code))
+            raise CommandFailed(
+                EXIT_FAILED, await absence(client, str(topic.name), topic.error_code)
+            )
     return sorted(answer.topics, key=lambda topic: str(topic.name))
 
 
@@ -175,10 +178,11 @@ def error_name(code: int) -> str:
     return f"ERROR_{code}" if known is None else known.name
 
 
-def absence(topic: str, code: int, message: str | None = None) -> str:
-    """Why nothing is known of a topic."""
+async def absence(client: BrokerClient, topic: str, code: int, message: str | None = None) -> str:
+    """Why nothing is known of a topic, and which one may have been meant."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return f"there is no topic {topic}; kompakt topics list shows which there are"
+        meant = hint(topic, await topic_names(client))
+        return f"there is no topic {topic}{meant or '; kompakt topics list shows which there are'}"
     return f"{topic}: {refusal(code, message)}"
 
 

@@ -35,7 +35,8 @@ from protocol.messages.delete_topics import (
 from server.broker_client import connected
 from server.command_end import EXIT_FAILED, CommandFailed, complain, confirm
 from server.command_output import print_json
-from server.topic_facts import describe, is_compacted, refusal
+from server.near_names import hint
+from server.topic_facts import describe, is_compacted, refusal, topic_names
 from storage.paths import topic_id_text
 
 TIMEOUT_MS = 30_000
@@ -108,6 +109,7 @@ async def delete_topics(
     )
     async with connected(bootstrap) as client:
         results = (await client.call(request, DeleteTopicsResponse)).responses
+        there = await topic_names(client)
     codes = {str(result.name): result.error_code for result in results}
     deleted = [name for name in names if not codes.get(name)]
     if as_json:
@@ -118,9 +120,10 @@ async def delete_topics(
     for result in results:
         is_absent = result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if result.error_code and not (is_absent and if_exists):
-            told = None if is_absent else result.error_message
-            why = "there is no such topic" if is_absent else refusal(result.error_code, told)
-            complain(f"{result.name}: {why}")
+            name = str(result.name)
+            told = refusal(result.error_code, None if is_absent else result.error_message)
+            why = f"there is no such topic{hint(name, there)}" if is_absent else told
+            complain(f"{name}: {why}")
             failed = EXIT_FAILED
     return failed
 

@@ -143,6 +143,17 @@ def test_what_is_wrong_is_one_sentence_and_an_exit_code(
     assert sentence in kompakt.refused("topics", *arguments, code=code)
 
 
+def test_a_mistyped_topic_is_recognised(kompakt: TypedCommands) -> None:
+    kompakt.told("topics", "create", "mistyped-often", "--compact")
+    meant = "; did you mean mistyped-often?"
+
+    assert kompakt.refused("topics", "describe", "mistypd-often").strip().endswith(meant)
+    assert kompakt.refused("topics", "delete", "mistypd-often", "--yes").strip().endswith(meant)
+    assert meant in kompakt.refused("configs", "describe", "--topic", "mistypd-often")
+    assert meant in kompakt.refused("consume", "mistypd-often")
+    assert meant in kompakt.refused("compact", "explain", "mistypd-often-0")
+
+
 def test_what_answers_and_what_does_not_is_told_apart(kompakt: TypedCommands) -> None:
     (free,) = free_ports(1)
     http = f"127.0.0.1:{kompakt.broker.http_port}"

@@ -136,8 +136,29 @@ def test_a_segment_is_one_line_a_batch(journal: Path, capsys: pytest.CaptureFixt
     for row, line in zip(rows, lines, strict=True):
         for value in (row["position"], row["base_offset"], row["last_offset"], row["crc"]):
             assert str(value) in line.split()
-        assert time_text(row["max_timestamp"], with_raw=True) in line
+        assert time_text(row["max_timestamp"]) in line
     assert "\x1b" not in "".join(lines), "colours are for terminals"
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_on_a_terminal_rows_break_between_columns_and_a_batch_fits_140(
+    stopped: Path,
+    journal: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+) -> None:
+    (segment,) = journal.glob("*.log")
+    whole = {path: dump(capsys, path) for path in [stopped, journal, *journal.iterdir()]}
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    for path, text in whole.items():
+        narrow = dump(capsys, path)
+        assert narrow.split() == text.split()
+        facts = {line for line in text.splitlines() if len(line.split("  ")) <= 2}
+        rows = [line for line in narrow.splitlines() if line not in facts]
+        assert max(map(len, rows), default=0) <= columns, path
+    assert (dump(capsys, segment) == whole[segment]) == (columns == 140)
 
 
 def test_a_cleaned_batch_shows_its_delete_horizon_and_its_producer(
