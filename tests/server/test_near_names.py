@@ -10,7 +10,7 @@ TOPICS = ["accounts", "prices", "orders.v1"]
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("acounts", "accounts"), ("Prices", "prices"), ("orders-v1", "orders.v1")]
+    ("typed", "meant"), [("accouns", "accounts"), ("Prices", "prices"), ("orders-v1", "orders.v1")]
 )
 def test_a_slip_is_recognised(typed: str, meant: str) -> None:
     assert hint(typed, TOPICS) == f"; did you mean {meant}?"
@@ -22,4 +22,4 @@ def test_nothing_is_guessed_for_another_name() -> None:
 
 
 def test_a_great_many_names_are_not_searched() -> None:
-    assert hint("acounts", ["accounts", *map(str, range(NAMES_MAX))]) == ""
+    assert hint("accouns", ["accounts", *map(str, range(NAMES_MAX))]) == ""
