@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection
 
 LIKENESS = 0.75
-"""Names that share this much differ in a slip or two: 0.93 for accouns and accounts."""
+"""Names that share this much differ in a slip or two: 0.93 for accouunts and accounts."""
 NAMES_MAX = 1000
 """Among more names than this none is looked for: 1,000 take 5 ms."""
 

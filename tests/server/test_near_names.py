@@ -10,7 +10,8 @@ TOPICS = ["accounts", "prices", "orders.v1"]
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"), [("accouns", "accounts"), ("Prices", "prices"), ("orders-v1", "orders.v1")]
+    ("typed", "meant"),
+    [("accouunts", "accounts"), ("Prices", "prices"), ("orders-v1", "orders.v1")],
 )
 def test_a_slip_is_recognised(typed: str, meant: str) -> None:
     assert hint(typed, TOPICS) == f"; did you mean {meant}?"
@@ -22,4 +23,4 @@ def test_nothing_is_guessed_for_another_name() -> None:
 
 
 def test_a_great_many_names_are_not_searched() -> None:
-    assert hint("accouns", ["accounts", *map(str, range(NAMES_MAX))]) == ""
+    assert hint("accouunts", ["accounts", *map(str, range(NAMES_MAX))]) == ""
