@@ -133,7 +133,8 @@ def stream_text(progress: Any) -> str:
     behind = sum(offsets_behind(source) for source in progress.sources)
     rate = progress.processedRowsPerSecond or 0
     left = f", about {duration_text(behind / rate)} left" if behind and rate else ""
-    return f"Batch {progress.batchId}, {rate:,.0f} records/s, {count_text(behind, 'offset')} behind{left}"
+    offsets = count_text(behind, "offset")
+    return f"Batch {progress.batchId}, {rate:,.0f} records/s, {offsets} behind{left}"
 
 
 def offsets_behind(source: Any) -> int:
