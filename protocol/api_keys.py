@@ -112,8 +112,8 @@ APIS: dict[int, Api] = {
     for api in (
         # Produce 0-2 are advertised and refused, as by Kafka 4: without them librdkafka before
         # 2.11.1 sends its batches uncompressed (KAFKA-18659).
-        _api(ApiKey.PRODUCE, (0, 12), flexible_since=9, served_min=3),
-        _api(ApiKey.FETCH, (4, 12), flexible_since=12),
+        _api(ApiKey.PRODUCE, (0, 13), flexible_since=9, served_min=3),
+        _api(ApiKey.FETCH, (4, 18), flexible_since=12),
         _api(ApiKey.LIST_OFFSETS, (1, 11), flexible_since=6),
         _api(ApiKey.METADATA, (0, 13), flexible_since=9),
         _api(ApiKey.OFFSET_COMMIT, (2, 10), flexible_since=8),

@@ -1,12 +1,17 @@
 """Fetch (key 1): read record batches.
 
 Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch (KIP-320) ·
-v11 rack_id (KIP-392) · v12 flexible, last_fetched_epoch (KIP-595).
+v11 rack_id (KIP-392) · v12 flexible, last_fetched_epoch (KIP-595) · v13 topic ids (KIP-516) ·
+v15 replica_state (KIP-903) · v16 node_endpoints (KIP-951) · v17 replica_directory_id (KIP-853) ·
+v18 the replica's high_watermark (KIP-1166).
 Source: FetchRequest.json, FetchResponse.json.
 """
 
 from __future__ import annotations
 
+import uuid
+
+from protocol.primitives import ZERO_UUID
 from protocol.schema import (
     INT8,
     INT16,
@@ -14,6 +19,7 @@ from protocol.schema import (
     INT64,
     RECORDS,
     STRING,
+    UUID,
     Message,
     Payload,
     array,
@@ -21,6 +27,10 @@ from protocol.schema import (
     wire,
     wire_class,
 )
+
+
+HIGH_WATERMARK_NOT_SENT = 0x7FFFFFFFFFFFFFFF
+"""From a replica that does not send its high watermark, and from consumers."""
 
 
 @wire_class
@@ -35,13 +45,22 @@ class FetchPartition:
     log_start_offset: int = wire(INT64, since=5, default=-1, ignorable=True)
     """The follower's; -1 from consumers."""
     partition_max_bytes: int = wire(INT32)
+    replica_directory_id: uuid.UUID = wire(
+        UUID, since=17, default=ZERO_UUID, tag=0, ignorable=True
+    )
+    """The follower's log directory; zero from consumers."""
+    high_watermark: int = wire(
+        INT64, since=18, default=HIGH_WATERMARK_NOT_SENT, tag=1, ignorable=True
+    )
+    """The follower's."""
 
 
 @wire_class
 class FetchTopic:
     """Where to read in one topic."""
 
-    topic: str = wire(STRING)
+    topic: str = wire(STRING, until=12, default="", ignorable=True)
+    topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
     partitions: tuple[FetchPartition, ...] = wire(array(FetchPartition))
 
 
@@ -49,8 +68,22 @@ class FetchTopic:
 class ForgottenTopic:
     """Partitions to take out of a session."""
 
-    topic: str = wire(STRING, since=7)
+    topic: str = wire(STRING, since=7, until=12, default="", ignorable=True)
+    topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
     partitions: tuple[int, ...] = wire(array(INT32), since=7)
+
+
+@wire_class
+class ReplicaState:
+    """Which follower asks."""
+
+    replica_id: int = wire(INT32, since=15, default=-1)
+    """-1 from consumers."""
+    replica_epoch: int = wire(INT64, since=15, default=-1)
+
+
+NOT_A_REPLICA = ReplicaState()
+"""A consumer asks. One object, because the encoder recognizes it by its identity."""
 
 
 @wire_class
@@ -58,14 +91,17 @@ class FetchRequest(Message):
     """What to read, how much, and how long to wait for it."""
 
     api_key = 1
-    versions = (4, 12)
+    versions = (4, 18)
     flexible_since = 12
 
     cluster_id: str | None = wire(
         STRING, since=12, nullable_since=12, default=None, tag=0, ignorable=True
     )
-    replica_id: int = wire(INT32, default=-1)
+    replica_id: int = wire(INT32, until=14, default=-1)
     """-1 from consumers."""
+    replica_state: ReplicaState = wire(
+        struct(ReplicaState), since=15, default=NOT_A_REPLICA, tag=1
+    )
     max_wait_ms: int = wire(INT32)
     min_bytes: int = wire(INT32)
     max_bytes: int = wire(INT32, since=3, default=0x7FFFFFFF, ignorable=True)
@@ -144,8 +180,19 @@ class PartitionData:
 class FetchableTopicResponse:
     """What was read from one topic."""
 
-    topic: str = wire(STRING)
+    topic: str = wire(STRING, until=12, default="", ignorable=True)
+    topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
     partitions: tuple[PartitionData, ...] = wire(array(PartitionData))
+
+
+@wire_class
+class NodeEndpoint:
+    """Where a leader is."""
+
+    node_id: int = wire(INT32, since=16)
+    host: str = wire(STRING, since=16)
+    port: int = wire(INT32, since=16)
+    rack: str | None = wire(STRING, since=16, nullable_since=16, default=None)
 
 
 @wire_class
@@ -153,7 +200,7 @@ class FetchResponse(Message):
     """What was read."""
 
     api_key = 1
-    versions = (4, 12)
+    versions = (4, 18)
     flexible_since = 12
 
     throttle_time_ms: int = wire(INT32, since=1, default=0, ignorable=True)
@@ -161,3 +208,7 @@ class FetchResponse(Message):
     session_id: int = wire(INT32, since=7, default=0)
     """0: there is no session, the next request names all its partitions again."""
     responses: tuple[FetchableTopicResponse, ...] = wire(array(FetchableTopicResponse))
+    node_endpoints: tuple[NodeEndpoint, ...] = wire(
+        array(NodeEndpoint), since=16, default=(), tag=0
+    )
+    """The leaders that `current_leader` names."""

@@ -2,18 +2,22 @@
 
 Versions: v2 log_append_time_ms · v3 transactional_id, record batch v2 · v5 log_start_offset ·
 v8 record_errors, error_message (KIP-467) · v9 flexible · v10 current_leader, node_endpoints (KIP-951) ·
-v12 partitions join the transaction as they are produced to (KIP-890).
+v12 partitions join the transaction as they are produced to (KIP-890) · v13 topic ids (KIP-516).
 Source: ProduceRequest.json, ProduceResponse.json.
 """
 
 from __future__ import annotations
 
+import uuid
+
+from protocol.primitives import ZERO_UUID
 from protocol.schema import (
     INT16,
     INT32,
     INT64,
     RECORDS,
     STRING,
+    UUID,
     Message,
     array,
     struct,
@@ -35,7 +39,8 @@ class PartitionProduceData:
 class TopicProduceData:
     """What is produced to one topic."""
 
-    name: str = wire(STRING)
+    name: str = wire(STRING, until=12, default="", ignorable=True)
+    topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
     partition_data: tuple[PartitionProduceData, ...] = wire(array(PartitionProduceData))
 
 
@@ -44,7 +49,7 @@ class ProduceRequest(Message):
     """What a producer wants appended, and how durably."""
 
     api_key = 0
-    versions = (3, 12)
+    versions = (3, 13)
     flexible_since = 9
 
     transactional_id: str | None = wire(STRING, since=3, nullable_since=3, default=None)
@@ -98,7 +103,8 @@ class PartitionProduceResponse:
 class TopicProduceResponse:
     """What became of one topic's batches."""
 
-    name: str = wire(STRING)
+    name: str = wire(STRING, until=12, default="", ignorable=True)
+    topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
     partition_responses: tuple[PartitionProduceResponse, ...] = wire(
         array(PartitionProduceResponse)
     )
@@ -119,7 +125,7 @@ class ProduceResponse(Message):
     """What became of each partition's batches."""
 
     api_key = 0
-    versions = (3, 12)
+    versions = (3, 13)
     flexible_since = 9
 
     responses: tuple[TopicProduceResponse, ...] = wire(array(TopicProduceResponse))

@@ -15,8 +15,8 @@ def test_advertised_versions_are_exactly_these() -> None:
     assert {
         api.name: (int(api.key), api.version_min, api.version_max) for api in APIS.values()
     } == {
-        "Produce": (0, 0, 12),
-        "Fetch": (1, 4, 12),
+        "Produce": (0, 0, 13),
+        "Fetch": (1, 4, 18),
         "ListOffsets": (2, 1, 11),
         "Metadata": (3, 0, 13),
         "OffsetCommit": (8, 2, 10),
@@ -78,7 +78,7 @@ def test_message_classes_are_those_of_the_api() -> None:
 
 def test_version_gate() -> None:
     assert served_api(0, 3).key is ApiKey.PRODUCE
-    for key, version in ((0, 2), (0, 13), (1, 3), (18, 5), (18, -1), (4, 0), (-1, 0)):
+    for key, version in ((0, 2), (0, 14), (1, 3), (1, 19), (18, 5), (18, -1), (4, 0), (-1, 0)):
         with pytest.raises(UnsupportedApi) as raised:
             served_api(key, version)
         assert (raised.value.key, raised.value.version) == (key, version)
