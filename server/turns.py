@@ -79,11 +79,15 @@ class Pace:
         """Whether the request has held the loop for its slice."""
         return self._clock() >= self._until_s
 
+    def begin(self) -> None:
+        """Begin a new slice: the request has waited for something else, and the loop ran others."""
+        self._until_s = self._clock() + SLICE_SECONDS
+
     async def rest(self) -> None:
         """Give the loop to others; returns at the beginning of a new slice."""
         self.has_rested = True
         await self._turns.next()
-        self._until_s = self._clock() + SLICE_SECONDS
+        self.begin()
 
     async def run(self, steps: Generator[object, None, T]) -> T:
         """Run what pauses by itself, with a rest wherever a slice is over; return its result."""

@@ -28,7 +28,6 @@ from protocol.schema import (
     wire_class,
 )
 
-
 HIGH_WATERMARK_NOT_SENT = 0x7FFFFFFFFFFFFFFF
 """From a replica that does not send its high watermark, and from consumers."""
 
@@ -45,9 +44,7 @@ class FetchPartition:
     log_start_offset: int = wire(INT64, since=5, default=-1, ignorable=True)
     """The follower's; -1 from consumers."""
     partition_max_bytes: int = wire(INT32)
-    replica_directory_id: uuid.UUID = wire(
-        UUID, since=17, default=ZERO_UUID, tag=0, ignorable=True
-    )
+    replica_directory_id: uuid.UUID = wire(UUID, since=17, default=ZERO_UUID, tag=0, ignorable=True)
     """The follower's log directory; zero from consumers."""
     high_watermark: int = wire(
         INT64, since=18, default=HIGH_WATERMARK_NOT_SENT, tag=1, ignorable=True
@@ -99,9 +96,7 @@ class FetchRequest(Message):
     )
     replica_id: int = wire(INT32, until=14, default=-1)
     """-1 from consumers."""
-    replica_state: ReplicaState = wire(
-        struct(ReplicaState), since=15, default=NOT_A_REPLICA, tag=1
-    )
+    replica_state: ReplicaState = wire(struct(ReplicaState), since=15, default=NOT_A_REPLICA, tag=1)
     max_wait_ms: int = wire(INT32)
     min_bytes: int = wire(INT32)
     max_bytes: int = wire(INT32, since=3, default=0x7FFFFFFF, ignorable=True)

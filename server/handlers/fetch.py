@@ -1,4 +1,4 @@
-"""Fetch (key 1), v4-v12.
+"""Fetch (key 1), v4-v18.
 
 Behaviour: answers when `min_bytes` are there, when a partition has an error or diverges, or after
 `max_wait_ms`; until then it is parked, and each log it asks for wakes it. The size limits are soft:
@@ -7,15 +7,20 @@ of segment files, never decoded and, but for small ones, never copied. A client 
 of its last record and has left this log gets `diverging_epoch` and no records. A reader of committed
 records is sent what lies below the last stable offset, with the aborted transactions in it. What the
 page cache does not have is read in a thread first; the connection's next request waits for it.
+A partition that is named more than once is read and answered once, in the place where it is named
+first and as it is named last, as in Kafka.
 Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch (KIP-320) · v11
-rack_id · v12 last_fetched_epoch (KIP-595).
+rack_id · v12 last_fetched_epoch (KIP-595) · v13 topic ids (KIP-516, docs/design/topic-ids.md) · v15
+to v18 fields that only replicas send, and node_endpoints, which one broker has no use for.
 Not implemented: sessions are declined with session id 0, so clients send all partitions each time;
 fetching from followers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
+from uuid import UUID
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.fetch import (
@@ -26,12 +31,18 @@ from protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     PartitionData,
 )
+from protocol.primitives import ZERO_UUID
 from server.dispatch import RequestContext
+from server.fetch_waiters import ParkedFetch
+from server.topic_ids import name_of_topic
 from storage.errors import NotCached, StorageError
 from storage.log import PartitionLog
 from storage.reader import Isolation, ReadResult
+
+IDS_SINCE = 13
 
 UNKNOWN_TOPIC = frozenset(
     {
@@ -59,7 +70,7 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         if context.connection.is_lost:
             fetch.release()
             return None
-        return fetch.response()
+        return await fetch.response()
     except BaseException:
         fetch.release()
         raise
@@ -73,6 +84,7 @@ def refuse(
         responses=tuple(
             FetchableTopicResponse(
                 topic=topic.topic,
+                topic_id=topic.topic_id,
                 partitions=tuple(_refused(p.partition, error_code) for p in topic.partitions),
             )
             for topic in request.topics
@@ -84,19 +96,18 @@ async def _wait(fetch: _Fetch, timeout_s: float, context: RequestContext) -> Non
     """Wait for enough data, the time to be over, or the connection to end."""
     clock, connection = context.broker.clock, context.connection
     deadline_s = clock.monotonic() + timeout_s
-    parked = context.broker.fetch_waiters.park(fetch.logs)
+    parked = context.broker.fetch_waiters.park()
     connection.park(parked)
-    if fetch.was_cold:
-        # What changed while a thread read was not parked for yet.
-        parked.woken.update(fetch.logs)
     try:
+        await fetch.watch(parked)
         while not fetch.is_ready and not connection.is_ending:
             rest_s = deadline_s - clock.monotonic()
             if rest_s <= 0:
                 return
-            await parked.wait(rest_s)
-            while parked.woken:
-                await fetch.read_again(parked.woken.pop())
+            if not parked.is_woken:
+                await parked.wait(rest_s)
+                context.pace.begin()
+            await fetch.read_again(parked.take_woken())
     finally:
         connection.park(None)
         parked.leave()
@@ -113,9 +124,12 @@ class _Fetch:
         "_context",
         "_isolation",
         "_partitions",
+        "_pinned",
         "_request",
+        "_topics",
+        "_watched",
         "bytes",
-        "was_cold",
+        "has_fault",
     )
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
@@ -125,20 +139,15 @@ class _Fetch:
         self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         committed = request.isolation_level == Isolation.READ_COMMITTED
         self._isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-        self._partitions = [
-            _AskedPartition(topic.topic, partition)
-            for topic in request.topics
-            for partition in topic.partitions
-        ]
-        # State: bytes is the sum over the partitions.
+        # Constant once they are named: topics by name or id, partitions in the order of the request.
+        self._topics: dict[str | UUID, _AskedTopic] = {}
+        self._partitions: list[_AskedPartition] = []
+        self._watched: dict[PartitionLog, _AskedPartition] = {}
+        # State: bytes is the sum over the partitions; pinned are those that hold a pin.
         self.bytes = 0
-        self.was_cold = False
-        """Whether something had to be read in a thread."""
-
-    @property
-    def logs(self) -> list[PartitionLog]:
-        """The logs that are read."""
-        return [asked.log for asked in self._partitions if asked.log is not None]
+        self.has_fault = False
+        """Whether a partition had an error or diverged."""
+        self._pinned: set[_AskedPartition] = set()
 
     @property
     def is_ready(self) -> bool:
@@ -147,52 +156,128 @@ class _Fetch:
         return (
             self.bytes >= wanted
             or self._request.max_wait_ms <= 0
-            or any(asked.error_code or asked.is_diverging for asked in self._partitions)
+            or self.has_fault
             or not self._partitions
         )
 
     async def read_all(self) -> None:
         """Read every partition in the order it was asked for."""
+        await self._name_partitions()
+        pace = self._context.pace
         for asked in self._partitions:
+            if pace.is_over:
+                await pace.rest()
             await self._read(asked)
 
-    async def read_again(self, log: PartitionLog) -> None:
-        """Read the partitions of `log` again: it has changed."""
+    async def watch(self, parked: ParkedFetch) -> None:
+        """Have every log that was read wake the fetch; those that changed meanwhile, at once."""
+        pace = self._context.pace
         for asked in self._partitions:
-            if asked.log is log:
-                await self._read(asked)
+            if pace.is_over:
+                await pace.rest()
+            if asked.log is not None:
+                self._watched[asked.log] = asked
+                parked.watch(asked.log)
+                if asked.has_changed:
+                    parked.wake(asked.log)
 
-    def response(self) -> FetchResponse:
+    async def read_again(self, logs: Iterable[PartitionLog]) -> None:
+        """Read the partitions of these logs again: they have changed."""
+        pace = self._context.pace
+        for log in logs:
+            if pace.is_over:
+                await pace.rest()
+            await self._read(self._watched[log])
+
+    async def response(self) -> FetchResponse:
         """The answer with all that was read; its regions' pins go with it."""
-        by_topic: dict[str, list[PartitionData]] = {}
-        for asked in self._partitions:
-            by_topic.setdefault(asked.topic, []).append(asked.data(self._isolation))
-            if asked.error_code not in UNKNOWN_TOPIC:
-                self._context.broker.probe.partition_fetched(
-                    asked.topic, asked.bytes, is_failed=asked.error_code != ErrorCode.NONE
-                )
-        return FetchResponse(
-            responses=tuple(
-                FetchableTopicResponse(topic=topic, partitions=tuple(partitions))
-                for topic, partitions in by_topic.items()
-            )
-        )
+        pace = self._context.pace
+        topics = []
+        for topic in self._topics.values():
+            if pace.is_over:
+                await pace.rest()
+            topics.append(await self._topic_response(topic))
+        return FetchResponse(responses=tuple(topics))
 
     def release(self) -> None:
         """Drop the pins of what was read."""
-        for asked in self._partitions:
+        for asked in self._pinned:
             asked.release()
-        self.bytes = 0
+        self._pinned.clear()
+
+    async def _name_partitions(self) -> None:
+        """Collect the partitions that the request names, each once."""
+        pace = self._context.pace
+        has_ids = self._context.header.api_version >= IDS_SINCE
+        for topic in self._request.topics:
+            if pace.is_over:
+                await pace.rest()
+            asked = self._asked_topic(topic, has_ids=has_ids)
+            for wanted in topic.partitions:
+                if pace.is_over:
+                    await pace.rest()
+                before = asked.partitions.get(wanted.partition)
+                if before is not None:
+                    before.wanted = wanted
+                    continue
+                partition = asked.partitions[wanted.partition] = _AskedPartition(asked, wanted)
+                self._partitions.append(partition)
+
+    def _asked_topic(self, topic: FetchTopic, *, has_ids: bool) -> _AskedTopic:
+        key = topic.topic_id if has_ids else topic.topic
+        asked = self._topics.get(key)
+        if asked is None:
+            name = name_of_topic(topic.topic_id, self._context) if has_ids else topic.topic
+            asked = self._topics[key] = _AskedTopic(name, topic.topic_id if has_ids else None)
+        return asked
+
+    async def _topic_response(self, topic: _AskedTopic) -> FetchableTopicResponse:
+        pace, probe = self._context.pace, self._context.broker.probe
+        partitions = []
+        for asked in topic.partitions.values():
+            if pace.is_over:
+                await pace.rest()
+            partitions.append(asked.data(self._isolation))
+            if topic.name is not None and asked.error_code not in UNKNOWN_TOPIC:
+                failed = asked.error_code != ErrorCode.NONE
+                probe.partition_fetched(topic.name, asked.bytes, is_failed=failed)
+        return FetchableTopicResponse(
+            topic=topic.name or "",
+            topic_id=topic.id or ZERO_UUID,
+            partitions=tuple(partitions),
+        )
 
     async def _read(self, asked: _AskedPartition) -> None:
-        """Read what the page cache has, on the loop, and what it has not, in a thread."""
+        """Read one partition, in the place of what was read of it before."""
         self.bytes -= asked.bytes
         asked.release()
-        wanted = asked.wanted
-        log = self._context.log_of(asked.topic, wanted.partition, wanted.current_leader_epoch)
+        self._pinned.discard(asked)
+        log = self._log_of(asked)
         if isinstance(log, ErrorCode):
             asked.refuse(log)
-            return
+        else:
+            try:
+                asked.take(log, await self._found(log, asked.wanted))
+            except StorageError as error:
+                asked.refuse(self._context.code_of(error))
+        if asked.is_fault:
+            self.has_fault = True
+        self.bytes += asked.bytes
+        if asked.is_pinned:
+            self._pinned.add(asked)
+
+    def _log_of(self, asked: _AskedPartition) -> PartitionLog | ErrorCode:
+        topic, wanted = asked.topic, asked.wanted
+        if topic.name is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        log = self._context.log_of(topic.name, wanted.partition, wanted.current_leader_epoch)
+        if topic.id is not None and isinstance(log, PartitionLog) and log.topic_id != topic.id:
+            # The topic was deleted meanwhile, and its name is another topic's now.
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        return log
+
+    async def _found(self, log: PartitionLog, wanted: FetchPartition) -> ReadResult | ErrorCode:
+        """What the page cache has, read on the loop, and what it has not, in a thread."""
         read = partial(
             log.read,
             wanted.fetch_offset,
@@ -202,16 +287,24 @@ class _Fetch:
             last_fetched_epoch=wanted.last_fetched_epoch,
         )
         try:
-            try:
-                found = read(cached_only=True)
-            except NotCached:
-                self.was_cold = True
-                found = await self._context.broker.cold_reads.run(read)
-            asked.take(log, found)
-        except StorageError as error:
-            asked.refuse(self._context.code_of(error))
-            return
-        self.bytes += asked.bytes
+            return read(cached_only=True)
+        except NotCached:
+            found = await self._context.broker.cold_reads.run(read)
+            self._context.pace.begin()
+            return found
+
+
+class _AskedTopic:
+    """One topic of a fetch with its partitions, by number, in the order they are first named."""
+
+    __slots__ = ("id", "name", "partitions")
+
+    def __init__(self, name: str | None, topic_id: UUID | None) -> None:
+        self.name = name
+        """None if it was asked for by an id that no topic has."""
+        self.id = topic_id
+        """None if it was asked for by its name."""
+        self.partitions: dict[int, _AskedPartition] = {}
 
 
 class _AskedPartition:
@@ -219,7 +312,7 @@ class _AskedPartition:
 
     __slots__ = ("_copy", "_read", "bytes", "error_code", "log", "topic", "wanted")
 
-    def __init__(self, topic: str, wanted: FetchPartition) -> None:
+    def __init__(self, topic: _AskedTopic, wanted: FetchPartition) -> None:
         self.topic = topic
         self.wanted = wanted
         # State: a read result exactly while there is no error.
@@ -231,9 +324,24 @@ class _AskedPartition:
         self.error_code = ErrorCode.NONE
 
     @property
-    def is_diverging(self) -> bool:
-        """Whether the client has to go back before it can be sent anything."""
-        return self._read is not None and self._read.diverging_epoch is not None
+    def is_fault(self) -> bool:
+        """Whether the client has to hear of it at once: an error, or that it has to go back."""
+        if self._read is None:
+            return True
+        return self._read.diverging_epoch is not None
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether what was read holds on to a segment."""
+        return self.bytes > 0 and self._copy is None
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a read would find more now, or an error."""
+        log, read = self.log, self._read
+        if log is None or read is None:
+            return False
+        return log.high_watermark != read.high_watermark or log.offline_reason is not None
 
     def take(self, log: PartitionLog, read: ReadResult | ErrorCode) -> None:
         """Keep what was read."""

@@ -1,4 +1,4 @@
-"""Produce (key 0), v3-v12; v0-v2 are advertised only (librdkafka) and close the connection.
+"""Produce (key 0), v3-v13; v0-v2 are advertised only (librdkafka) and close the connection.
 
 Behaviour: each partition is validated, appended and answered on its own. acks=1 is answered after
 the write, acks=-1 when the batch is durable (`server/group_commit.py`), acks=0 never: there an
@@ -12,7 +12,7 @@ of the loop: none can come behind its transaction's marker. What the coordinator
 NOT_ENOUGH_REPLICAS, which every client tries again; a fenced producer is INVALID_PRODUCER_EPOCH, which
 lets it abort.
 Versions: v5 log_start_offset · v7 zstd (KIP-110) · v8 record_errors, error_message (KIP-467) · v12
-partitions join the transaction as they are produced to (KIP-890).
+partitions join the transaction as they are produced to (KIP-890) · v13 topic ids (KIP-516).
 Source: Apache Kafka, ReplicaManager.scala (`handleProduceAppend`), AddPartitionsToTxnManager.scala.
 """
 
@@ -21,6 +21,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.produce import (
@@ -29,12 +31,14 @@ from protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
 from protocol.record_batch import BatchHeader
 from server.connection import CloseConnection
 from server.dispatch import RequestContext
 from server.topic import INTERNAL_TOPICS
+from server.topic_ids import fault_of_id, with_names
 from server.transactions.joining import join_transaction
 from storage.errors import StorageError
 from storage.log import Appended, PartitionLog
@@ -73,7 +77,14 @@ class _Done:
     is_durable: Awaitable[bool] | None = None
 
 
-_Outcome = list[tuple[str, list[_Done]]]
+class _Named(NamedTuple):
+    """A topic as its answer names it."""
+
+    name: str
+    id: UUID
+
+
+_Outcome = list[tuple[_Named, list[_Done]]]
 """By topic in the order of the request."""
 
 
@@ -83,12 +94,13 @@ async def handle(
     """Append every batch; then answer as `acks` says."""
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return refuse(request, context, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
+    request = await with_names(request, context)
     if request.transactional_id is not None and context.header.api_version >= JOINS_SINCE:
         await join_transaction(request.transactional_id, request, context)
     outcome: _Outcome = []
     for topic in request.topic_data:
-        done = [await _append(topic.name, data, request, context) for data in topic.partition_data]
-        outcome.append((topic.name, done))
+        done = [await _append_by_id(topic, data, request, context) for data in topic.partition_data]
+        outcome.append((_Named(topic.name, topic.topic_id), done))
     if request.acks == ACKS_NONE:
         _close_if_failed(outcome)
         return None
@@ -106,12 +118,25 @@ def refuse(
     return _response(
         [
             (
-                topic.name,
+                _Named(topic.name, topic.topic_id),
                 [_refused(data.index, error_code, message) for data in topic.partition_data],
             )
             for topic in request.topic_data
         ]
     )
+
+
+async def _append_by_id(
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    context: RequestContext,
+) -> _Done:
+    """Append one partition's batch if the topic still is the one that was asked for."""
+    fault = fault_of_id(topic, context)
+    if fault is not None:
+        return _refused(data.index, fault)
+    return await _append(topic.name, data, request, context)
 
 
 async def _append(
@@ -215,20 +240,22 @@ def _response(outcome: _Outcome) -> ProduceResponse:
     return ProduceResponse(
         responses=tuple(
             TopicProduceResponse(
-                name=name, partition_responses=tuple(done.response for done in partitions)
+                name=topic.name,
+                topic_id=topic.id,
+                partition_responses=tuple(done.response for done in partitions),
             )
-            for name, partitions in outcome
+            for topic, partitions in outcome
         )
     )
 
 
 def _close_if_failed(outcome: _Outcome) -> None:
     """An acks=0 producer reads no response: closing is the only way to tell it (as Kafka does)."""
-    for name, partitions in outcome:
+    for topic, partitions in outcome:
         for done in partitions:
             if done.response.error_code:
                 error = ErrorCode(done.response.error_code).name
-                where = f"{name}-{done.response.index}"
+                where = f"{topic.name or topic.id}-{done.response.index}"
                 raise CloseConnection(f"acks=0 produce to {where} failed: {error}")
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import UUID
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.fetch import (
@@ -24,6 +25,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from protocol.primitives import ZERO_UUID
 from protocol.record_batch import Record, build_batch, read_header, read_records
 from protocol.schema import Message
 from server.broker import Broker
@@ -145,12 +147,19 @@ def batch_of(
 
 
 def produce_request(
-    name: str, batch: bytes | bytearray | None, partition: int = 0, **settings: Any
+    name: str,
+    batch: bytes | bytearray | None,
+    partition: int = 0,
+    topic_id: UUID = ZERO_UUID,
+    **settings: Any,
 ) -> ProduceRequest:
-    """A request with one batch; acks=all unless `acks=` says otherwise."""
+    """A request with one batch; acks=all unless `acks=` says otherwise.
+
+    Versions with topic ids carry `topic_id`, the others the name.
+    """
     view = None if batch is None else memoryview(batch)
     data = (PartitionProduceData(index=partition, records=view),)
-    topic_data = (TopicProduceData(name=name, partition_data=data),)
+    topic_data = (TopicProduceData(name=name, topic_id=topic_id, partition_data=data),)
     fields: dict[str, Any] = {"acks": -1, "timeout_ms": 1000, "topic_data": topic_data}
     return ProduceRequest(**fields | settings)
 
@@ -161,12 +170,17 @@ def fetch_request(
     partition_max_bytes: int = 1 << 20,
     current_leader_epoch: int = -1,
     last_fetched_epoch: int = -1,
+    topic_id: UUID = ZERO_UUID,
     **settings: Any,
 ) -> FetchRequest:
-    """A request for (topic, partition, offset); does not wait unless `max_wait_ms=` says so."""
+    """A request for (topic, partition, offset); does not wait unless `max_wait_ms=` says so.
+
+    Versions with topic ids carry `topic_id`, the others the names.
+    """
     topics = tuple(
         FetchTopic(
             topic=name,
+            topic_id=topic_id,
             partitions=(
                 FetchPartition(
                     partition=partition,

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.fetch import EpochEndOffset, FetchRequest, FetchResponse, PartitionData
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from server.turns import Pace
+from storage.log import PartitionLog
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import (
     ServedBroker,
@@ -23,6 +33,18 @@ from tests.harness.served_broker import (
 )
 
 LONG_MS = 30_000
+
+
+def partitions_request(
+    name: str, places: Sequence[tuple[int, int]], **settings: int
+) -> FetchRequest:
+    """Fetch (partition, offset) of one topic, in one list."""
+    partitions = tuple(
+        FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
+        for partition, offset in places
+    )
+    topics = (FetchTopic(topic=name, partitions=partitions),)
+    return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1} | settings, topics=topics)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -47,15 +69,15 @@ async def park(
     return task
 
 
-@pytest.mark.parametrize("version", range(4, 13))
+@pytest.mark.parametrize("version", range(4, 19))
 async def test_batches_come_as_they_were_stored_in_every_version(
     tmp_path: Path, version: int
 ) -> None:
     async with serving_broker(tmp_path) as served:
-        await served.create("orders")
+        topic = await served.create("orders")
         await served.produce("orders", batch_of(3))
         await served.produce("orders", batch_of(2))
-        request = fetch_request([("orders", 0, 1)], isolation_level=version % 2)
+        request = fetch_request([("orders", 0, 1)], topic_id=topic.id, isolation_level=version % 2)
         data = only_fetched(await served.call(request, version, FetchResponse))
     assert [record.offset for record in records_in(data)] == [0, 1, 2, 3, 4]
     assert (data.high_watermark, data.last_stable_offset) == (5, 5)
@@ -146,6 +168,78 @@ async def test_only_the_first_partition_with_data_may_exceed_the_limit(tmp_path:
     assert sizes["empty"] == 0
     assert sizes["first"] > 10_000
     assert sizes["second"] == 0
+
+
+async def test_a_partition_that_is_named_again_is_answered_once_as_it_is_named_last(
+    tmp_path: Path,
+) -> None:
+    """Kafka 4.3.1 answers so, with and without a session, by names and by ids."""
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", partitions=2)
+        for _ in range(3):
+            await served.produce("orders", batch_of(1))
+        request = partitions_request("orders", [(0, 0), (1, 0), (0, 2), (0, 1)])
+        (topic,) = (await served.call(request, 12, FetchResponse)).responses
+        failing = partitions_request("orders", [(0, 0), (0, 99)])
+        failed = only_fetched(await served.call(failing, 12, FetchResponse))
+    first, second = topic.partitions
+    assert (first.partition_index, second.partition_index) == (0, 1)
+    assert [record.offset for record in records_in(first)] == [1, 2]
+    assert records_in(second) == []
+    assert failed.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_a_fetch_that_names_a_partition_very_often_reads_it_once_each_time_it_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+    read = PartitionLog.read
+
+    def counted(self: PartitionLog, offset: int, **settings: Any) -> Any:
+        reads.append(offset)
+        return read(self, offset, **settings)
+
+    monkeypatch.setattr(PartitionLog, "read", counted)
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        client = await served.connect()
+        places = [(0, 0)] * 20_000
+        request = partitions_request("orders", places, max_wait_ms=LONG_MS, min_bytes=250)
+        answer = await park(served, client, request)
+        assert len(reads) == 1
+        for _ in range(4):
+            await served.produce("orders", batch_of(1))
+        assert len(records_in(await answer)) == 4
+    assert len(reads) == 5
+
+
+@pytest.mark.parametrize("at", range(1, 11))
+async def test_what_changes_while_a_long_fetch_is_read_and_parked_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """Each rest lets another request in: here an append, in the `at`-th rest.
+
+    The fetch rests four times while it collects what it is asked for, three while it reads, and
+    three while it begins to wait.
+    """
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", partitions=3)
+        rests = 0
+
+        async def rest(self: Pace) -> None:
+            nonlocal rests
+            rests += 1
+            if rests == at:
+                await served.produce("orders", batch_of(1))
+
+        monkeypatch.setattr(Pace, "is_over", property(lambda self: True))
+        monkeypatch.setattr(Pace, "rest", rest)
+        client = await served.connect()
+        places = [(0, 0), (1, 0), (2, 0)]
+        request = partitions_request("orders", places, max_wait_ms=LONG_MS)
+        (topic,) = (await client.call(request, 12, FetchResponse)).responses
+    assert rests >= 10
+    assert [len(records_in(data)) for data in topic.partitions] == [1, 0, 0]
 
 
 async def test_a_fetch_at_the_end_waits_for_the_next_batch(tmp_path: Path) -> None:

@@ -47,14 +47,14 @@ async def refused(
     return ErrorCode(answer.error_code), answer.error_message
 
 
-@pytest.mark.parametrize("version", range(3, 10))
+@pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_batches_get_the_next_offsets(tmp_path: Path, version: int, acks: int) -> None:
     async with serving_broker(tmp_path) as served:
-        await served.create("orders")
+        topic = await served.create("orders")
         client = await served.connect()
         for count, offset in ((3, 0), (1, 3), (2, 4)):
-            request = produce_request("orders", batch_of(count), acks=acks)
+            request = produce_request("orders", batch_of(count), topic_id=topic.id, acks=acks)
             answer = only_produced(await client.call(request, version, ProduceResponse))
             assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, offset)
             assert answer.log_append_time_ms == -1
