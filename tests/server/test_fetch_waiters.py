@@ -94,7 +94,7 @@ async def test_a_turn_wakes_few_of_many_fetches_and_all_of_them_in_the_end() -> 
     waiters, log = FetchWaiters(), some_log()
     many = [parked_for(waiters, log) for _ in range(1000)]
 
-    woken = []
+    woken: list[ParkedFetch] = []
     waiters.wake(log)
     while len(woken) < len(many):
         now = [parked for parked in many if parked.take_woken()]

@@ -125,7 +125,8 @@ async def test_a_round_that_a_request_waits_for_begins_before_the_loop_has_its_n
 async def test_an_append_is_durable_and_readable_only_after_its_sync(wal: TimedWal) -> None:
     commit, waiters = group_commit_over(wal)
     log: Any = TimedLog()
-    parked = waiters.park([log])
+    parked = waiters.park()
+    parked.watch(log)
     log.append(3)
     commit.appended(log)
     durable = commit.durable(log, 3)
@@ -139,7 +140,7 @@ async def test_an_append_is_durable_and_readable_only_after_its_sync(wal: TimedW
 
     assert await durable is True
     assert log.high_watermark == 3
-    assert parked.woken == {log}
+    assert parked.take_woken() == [log]
     await commit.stop()
 
 
@@ -230,7 +231,8 @@ async def test_a_log_that_went_offline_otherwise_answers_its_waiters(wal: TimedW
 async def test_a_deleted_log_answers_its_waiters_and_wakes_its_fetches(wal: TimedWal) -> None:
     commit, waiters = group_commit_over(wal)
     log: Any = TimedLog()
-    parked = waiters.park([log])
+    parked = waiters.park()
+    parked.watch(log)
     log.append(1)
     commit.appended(log)
     durable = commit.durable(log, 1)
@@ -239,7 +241,7 @@ async def test_a_deleted_log_answers_its_waiters_and_wakes_its_fetches(wal: Time
     commit.abandon(log)
 
     assert await durable is False
-    assert parked.woken == {log}
+    assert parked.take_woken() == [log]
     wal.gate.release()
     await commit.stop()
 
@@ -247,14 +249,15 @@ async def test_a_deleted_log_answers_its_waiters_and_wakes_its_fetches(wal: Time
 async def test_without_syncs_the_high_watermark_is_the_logs_end_at_once(wal: TimedWal) -> None:
     commit, waiters = group_commit_over(wal, syncs=False)
     log: Any = TimedLog()
-    parked = waiters.park([log])
+    parked = waiters.park()
+    parked.watch(log)
     log.append(2)
 
     commit.appended(log)
 
     assert log.high_watermark == 2
     assert await commit.durable(log, 2) is True
-    assert parked.woken == {log}
+    assert parked.take_woken() == [log]
     assert wal.rounds == []
     await commit.stop()
 

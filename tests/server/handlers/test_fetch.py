@@ -36,7 +36,7 @@ LONG_MS = 30_000
 
 
 def partitions_request(
-    name: str, places: Sequence[tuple[int, int]], **settings: int
+    name: str, places: Sequence[tuple[int, int]], **settings: Any
 ) -> FetchRequest:
     """Fetch (partition, offset) of one topic, in one list."""
     partitions = tuple(
@@ -44,7 +44,8 @@ def partitions_request(
         for partition, offset in places
     )
     topics = (FetchTopic(topic=name, partitions=partitions),)
-    return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1} | settings, topics=topics)
+    fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1}
+    return FetchRequest(**fields | settings, topics=topics)
 
 
 async def until(condition: Callable[[], bool]) -> None:

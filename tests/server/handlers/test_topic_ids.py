@@ -73,7 +73,8 @@ def asked(topic_id: uuid.UUID, *partitions: int) -> FetchTopic:
 
 
 def fetch(*topics: FetchTopic, **settings: Any) -> FetchRequest:
-    return FetchRequest(**{"max_wait_ms": 0, "min_bytes": 1} | settings, topics=topics)
+    fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1}
+    return FetchRequest(**fields | settings, topics=topics)
 
 
 def codes(response: FetchResponse) -> dict[uuid.UUID, list[tuple[int, ErrorCode]]]:
