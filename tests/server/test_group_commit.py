@@ -134,7 +134,7 @@ async def test_an_append_is_durable_and_readable_only_after_its_sync(wal: TimedW
     await asyncio.sleep(0.01)
     assert not durable.done()
     assert log.high_watermark == 0
-    assert not parked.woken
+    assert not parked.is_woken
 
     wal.gate.release()
 
