@@ -15,7 +15,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -70,17 +70,13 @@ class Pace:
         self.has_rested = False
         """Whether the request took more than one slice so far."""
 
-    def begin(self) -> None:
-        """Begin a slice: the loop was idle or with others until now."""
-        self._until_s = self._clock() + SLICE_SECONDS
-
     @property
     def is_over(self) -> bool:
         """Whether the request has held the loop for its slice."""
         return self._clock() >= self._until_s
 
     def begin(self) -> None:
-        """Begin a new slice: the request has waited for something else, and the loop ran others."""
+        """Begin a new slice: the work has waited for something, and the loop ran others."""
         self._until_s = self._clock() + SLICE_SECONDS
 
     async def rest(self) -> None:
@@ -109,3 +105,11 @@ class Pace:
             if self.is_over:
                 await self.rest()
             yield element
+
+    async def empty(self, collection: dict[Any, Any] | set[Any] | list[Any]) -> None:
+        """Empty a collection: to free what a hundred thousand elements hold takes its time, too."""
+        take = collection.popitem if isinstance(collection, dict) else collection.pop
+        while collection:
+            if self.is_over:
+                await self.rest()
+            take()

@@ -115,6 +115,10 @@ class ProducerStates:
         """What is known of a producer."""
         return self._states.get(producer_id)
 
+    def ids(self) -> list[int]:
+        """Every producer id, in no order."""
+        return list(self._states)
+
     def items(self) -> Iterable[tuple[int, ProducerState]]:
         """Every producer id with what is known of it, in the order of the ids."""
         return sorted(self._states.items())

@@ -11,8 +11,7 @@ Source: KIP-113; Apache Kafka, ReplicaManager.scala `describeLogDirs`.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from protocol.error_codes import ErrorCode
@@ -30,7 +29,6 @@ from storage.log import PartitionLog
 from storage.log_directory import LogDirectory
 
 UNKNOWN = -1
-LOGS_A_TURN = 1_000
 
 
 async def handle(
@@ -40,7 +38,7 @@ async def handle(
     broker = context.broker
     held = await _logs_by_directory(request, context)
     described = [
-        await _describe(each, held.get(each.directory_id, {}), broker.files)
+        await _describe(each, held.get(each.directory_id, {}), context)
         for each in broker.directories
     ]
     lost = [_failed(path) for path in broker.directories_left_out]
@@ -63,34 +61,55 @@ Held = Mapping[str, list[DescribeLogDirsPartition]]
 async def _logs_by_directory(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> dict[str, Held]:
-    """The logs asked for, described; with very many of them the loop gets its turns meanwhile."""
-    asked = None
-    if request.topics is not None:
-        asked = {(topic.topic, number) for topic in request.topics for number in topic.partitions}
+    """The logs asked for, described, each once."""
     held: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {}
-    for count, log in enumerate(context.broker.topics.logs(), start=1):
-        if count % LOGS_A_TURN == 0:
-            await asyncio.sleep(0)
-        name, number = log.topic_partition.topic, log.topic_partition.partition
-        if asked is None or (name, number) in asked:
-            in_directory = held.setdefault(log.identity.directory_id, {})
-            in_directory.setdefault(name, []).append(_partition(log))
+    async for log in _asked_logs(request, context):
+        in_directory = held.setdefault(log.identity.directory_id, {})
+        in_directory.setdefault(log.topic_partition.topic, []).append(_partition(log))
     return dict(held)
 
 
+async def _asked_logs(
+    request: DescribeLogDirsRequest, context: RequestContext
+) -> AsyncIterator[PartitionLog]:
+    """The logs asked for that could be opened, each once."""
+    topics, pace = context.broker.topics, context.pace
+    if request.topics is None:
+        async for topic in pace.paced(topics.all()):
+            async for each in pace.paced(topic.partitions):
+                if isinstance(each, PartitionLog):
+                    yield each
+        return
+    seen: set[tuple[str, int]] = set()
+    async for asked in pace.paced(request.topics):
+        async for number in pace.paced(asked.partitions):
+            found = topics.get(asked.topic)
+            if found is None or not 0 <= number < len(found.partitions):
+                continue
+            log = found.partitions[number]
+            if isinstance(log, PartitionLog) and (found.name, number) not in seen:
+                seen.add((found.name, number))
+                yield log
+    await pace.empty(seen)
+
+
 async def _describe(
-    directory: LogDirectory, held: Held, files: FileSystem
+    directory: LogDirectory, held: Held, context: RequestContext
 ) -> DescribeLogDirsResult:
     if directory.offline_reason is not None:
         return _failed(directory.path)
-    total_bytes, usable_bytes = await asyncio.to_thread(_ask_disk, files, directory.path)
+    total_bytes, usable_bytes = await context.broker.executors.upkeep.run(
+        _ask_disk, context.broker.files, directory.path
+    )
+    context.pace.begin()
+    topics = [
+        DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
+        async for name, partitions in context.pace.paced(held.items())
+    ]
     return DescribeLogDirsResult(
         error_code=ErrorCode.NONE,
         log_dir=_absolute(directory.path),
-        topics=tuple(
-            DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
-            for name, partitions in held.items()
-        ),
+        topics=tuple(topics),
         total_bytes=total_bytes,
         usable_bytes=usable_bytes,
     )

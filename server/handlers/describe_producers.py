@@ -14,13 +14,12 @@ from protocol.messages.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
-    TopicRequest,
     TopicResponse,
 )
 from server.dispatch import RequestContext
+from server.paced_sort import paced_sort
 from server.topic_names import fault_of_name
 from storage import producer_state
-from storage.log import PartitionLog
 
 NO_SEQUENCE = -1
 
@@ -28,10 +27,19 @@ NO_SEQUENCE = -1
 async def handle(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
-    """Describe the producers of each partition on its own."""
-    return DescribeProducersResponse(
-        topics=tuple(_describe_topic(asked, context) for asked in request.topics)
-    )
+    """Describe the producers of each partition on its own; once, however often it is named."""
+    described: dict[tuple[str, int], PartitionResponse] = {}
+    topics = []
+    async for asked in context.pace.paced(request.topics):
+        partitions = []
+        async for number in context.pace.paced(asked.partition_indexes):
+            key = (asked.name, number)
+            if key not in described:
+                described[key] = await _describe(asked.name, number, context)
+            partitions.append(described[key])
+        topics.append(TopicResponse(name=asked.name, partitions=tuple(partitions)))
+    await context.pace.empty(described)
+    return DescribeProducersResponse(topics=tuple(topics))
 
 
 def refuse(
@@ -50,26 +58,21 @@ def refuse(
     )
 
 
-def _describe_topic(asked: TopicRequest, context: RequestContext) -> TopicResponse:
-    fault = fault_of_name(asked.name)
-    return TopicResponse(
-        name=asked.name,
-        partitions=tuple(
-            _describe(number, context.log_of(asked.name, number))
-            if fault is None
-            else _refused(number, ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
-            for number in asked.partition_indexes
-        ),
-    )
-
-
-def _describe(number: int, log: PartitionLog | ErrorCode) -> PartitionResponse:
+async def _describe(name: str, number: int, context: RequestContext) -> PartitionResponse:
+    fault = fault_of_name(name)
+    if fault is not None:
+        return _refused(number, ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    log = context.log_of(name, number)
     if isinstance(log, ErrorCode):
         return _refused(number, log, log.message)
+    producers = log.producers
+    active = [
+        _producer(producer_id, state)
+        async for producer_id in paced_sort(producers.ids(), context.pace)
+        if (state := producers.get(producer_id)) is not None
+    ]
     return PartitionResponse(
-        partition_index=number,
-        error_code=ErrorCode.NONE,
-        active_producers=tuple(_producer(*item) for item in log.producers.items()),
+        partition_index=number, error_code=ErrorCode.NONE, active_producers=tuple(active)
     )
 
 

@@ -9,7 +9,7 @@ Source: KIP-966; Apache Kafka, DescribeTopicPartitionsRequestHandler.java.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.describe_topic_partitions import (
@@ -22,6 +22,7 @@ from protocol.messages.describe_topic_partitions import (
 from server.allowed_operations import on_topic
 from server.dispatch import RequestContext
 from server.handlers.metadata import describe_partition
+from server.paced_sort import paced_sort
 from server.topic import Topic
 from server.topic_names import fault_of_name
 
@@ -35,13 +36,12 @@ async def handle(
 ) -> DescribeTopicPartitionsResponse:
     """Describe what fits, from the cursor on."""
     cursor = request.cursor or START
-    names = _names_from(cursor.topic_name, request, context)
-    if cursor.partition_index < 0 or (
-        request.cursor and request.topics and cursor.topic_name not in names
-    ):
+    if cursor.partition_index < 0 or not await _is_asked(cursor.topic_name, request, context):
         text = "The cursor is not a partition of a topic that is asked for."
         return refuse(request, context, ErrorCode.INVALID_REQUEST, text)
-    return _describe(names, cursor, request.response_partition_limit, context)
+    topics = request.topics or context.broker.topics.all()
+    names = (topic.name for topic in topics)
+    return await _describe(names, cursor, request.response_partition_limit, context)
 
 
 def refuse(
@@ -55,21 +55,26 @@ def refuse(
     )
 
 
-def _names_from(
-    first: str, request: DescribeTopicPartitionsRequest, context: RequestContext
-) -> Sequence[str]:
-    """The names asked for, in order, from the cursor's on."""
-    if request.topics:
-        return sorted({topic.name for topic in request.topics if topic.name >= first})
-    return [topic.name for topic in context.broker.topics.all() if topic.name >= first]
+async def _is_asked(
+    name: str, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> bool:
+    """Whether the topic of the cursor is one of those asked for; without a cursor there is none."""
+    if request.cursor is None or not request.topics:
+        return True
+    async for topic in context.pace.paced(request.topics):
+        if topic.name == name:
+            return True
+    return False
 
 
-def _describe(
-    names: Sequence[str], cursor: Cursor, limit: int, context: RequestContext
+async def _describe(
+    names: Iterable[str], cursor: Cursor, limit: int, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     room = max(min(limit, PARTITIONS_MAX), 1)
     topics: list[DescribeTopicPartitionsResponseTopic] = []
-    for name in names:
+    async for name in paced_sort(names, context.pace):
+        if name < cursor.topic_name:
+            continue
         start = cursor.partition_index if name == cursor.topic_name else 0
         topic = context.broker.topics.get(name)
         if room == 0:
@@ -78,7 +83,7 @@ def _describe(
             topics.append(_refused(name, _code_of_missing(name)))
             continue
         end = min(start + room, len(topic.partitions))
-        topics.append(_topic(topic, range(start, end), context.broker.node.node_id))
+        topics.append(await _topic(topic, range(start, end), context))
         if end < len(topic.partitions):
             return _answer(topics, Cursor(topic_name=name, partition_index=end))
         room -= max(end - start, 0)
@@ -97,13 +102,19 @@ def _code_of_missing(name: str) -> ErrorCode:
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def _topic(topic: Topic, numbers: range, node_id: int) -> DescribeTopicPartitionsResponseTopic:
+async def _topic(
+    topic: Topic, numbers: range, context: RequestContext
+) -> DescribeTopicPartitionsResponseTopic:
+    node_id = context.broker.node.node_id
+    partitions = [
+        _partition(topic, number, node_id) async for number in context.pace.paced(numbers)
+    ]
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=tuple(_partition(topic, number, node_id) for number in numbers),
+        partitions=tuple(partitions),
         topic_authorized_operations=on_topic(),
     )
 

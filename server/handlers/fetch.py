@@ -74,6 +74,8 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
     except BaseException:
         fetch.release()
         raise
+    finally:
+        await fetch.forget()
 
 
 def refuse(
@@ -139,9 +141,10 @@ class _Fetch:
         self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         committed = request.isolation_level == Isolation.READ_COMMITTED
         self._isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-        # Constant once they are named: topics by name or id, partitions in the order of the request.
+        # Constant once they are named, in the order of the request: topics by their names or ids,
+        # and the partitions of each by their numbers.
         self._topics: dict[str | UUID, _AskedTopic] = {}
-        self._partitions: list[_AskedPartition] = []
+        self._partitions: dict[tuple[_AskedTopic, int], _AskedPartition] = {}
         self._watched: dict[PartitionLog, _AskedPartition] = {}
         # State: bytes is the sum over the partitions; pinned are those that hold a pin.
         self.bytes = 0
@@ -164,7 +167,7 @@ class _Fetch:
         """Read every partition in the order it was asked for."""
         await self._name_partitions()
         pace = self._context.pace
-        for asked in self._partitions:
+        for asked in self._partitions.values():
             if pace.is_over:
                 await pace.rest()
             await self._read(asked)
@@ -172,7 +175,7 @@ class _Fetch:
     async def watch(self, parked: ParkedFetch) -> None:
         """Have every log that was read wake the fetch; those that changed meanwhile, at once."""
         pace = self._context.pace
-        for asked in self._partitions:
+        for asked in self._partitions.values():
             if pace.is_over:
                 await pace.rest()
             if asked.log is not None:
@@ -191,19 +194,35 @@ class _Fetch:
 
     async def response(self) -> FetchResponse:
         """The answer with all that was read; its regions' pins go with it."""
-        pace = self._context.pace
-        topics = []
+        pace, probe = self._context.pace, self._context.broker.probe
+        by_topic: dict[_AskedTopic, list[PartitionData]] = {}
+        for asked in self._partitions.values():
+            if pace.is_over:
+                await pace.rest()
+            by_topic.setdefault(asked.topic, []).append(asked.data(self._isolation))
+            if asked.topic.name is not None and asked.error_code not in UNKNOWN_TOPIC:
+                failed = asked.error_code != ErrorCode.NONE
+                probe.partition_fetched(asked.topic.name, asked.bytes, is_failed=failed)
+        responses = []
         for topic in self._topics.values():
             if pace.is_over:
                 await pace.rest()
-            topics.append(await self._topic_response(topic))
-        return FetchResponse(responses=tuple(topics))
+            if (partitions := by_topic.pop(topic, None)) is not None:
+                responses.append(topic.response(partitions))
+        return FetchResponse(responses=tuple(responses))
 
     def release(self) -> None:
         """Drop the pins of what was read."""
         for asked in self._pinned:
             asked.release()
         self._pinned.clear()
+
+    async def forget(self) -> None:
+        """Free what it has collected; it can do nothing more."""
+        pace = self._context.pace
+        await pace.empty(self._watched)
+        await pace.empty(self._partitions)
+        await pace.empty(self._topics)
 
     async def _name_partitions(self) -> None:
         """Collect the partitions that the request names, each once."""
@@ -216,12 +235,12 @@ class _Fetch:
             for wanted in topic.partitions:
                 if pace.is_over:
                     await pace.rest()
-                before = asked.partitions.get(wanted.partition)
-                if before is not None:
+                place = (asked, wanted.partition)
+                before = self._partitions.get(place)
+                if before is None:
+                    self._partitions[place] = _AskedPartition(asked, wanted)
+                else:
                     before.wanted = wanted
-                    continue
-                partition = asked.partitions[wanted.partition] = _AskedPartition(asked, wanted)
-                self._partitions.append(partition)
 
     def _asked_topic(self, topic: FetchTopic, *, has_ids: bool) -> _AskedTopic:
         key = topic.topic_id if has_ids else topic.topic
@@ -230,22 +249,6 @@ class _Fetch:
             name = name_of_topic(topic.topic_id, self._context) if has_ids else topic.topic
             asked = self._topics[key] = _AskedTopic(name, topic.topic_id if has_ids else None)
         return asked
-
-    async def _topic_response(self, topic: _AskedTopic) -> FetchableTopicResponse:
-        pace, probe = self._context.pace, self._context.broker.probe
-        partitions = []
-        for asked in topic.partitions.values():
-            if pace.is_over:
-                await pace.rest()
-            partitions.append(asked.data(self._isolation))
-            if topic.name is not None and asked.error_code not in UNKNOWN_TOPIC:
-                failed = asked.error_code != ErrorCode.NONE
-                probe.partition_fetched(topic.name, asked.bytes, is_failed=failed)
-        return FetchableTopicResponse(
-            topic=topic.name or "",
-            topic_id=topic.id or ZERO_UUID,
-            partitions=tuple(partitions),
-        )
 
     async def _read(self, asked: _AskedPartition) -> None:
         """Read one partition, in the place of what was read of it before."""
@@ -295,16 +298,21 @@ class _Fetch:
 
 
 class _AskedTopic:
-    """One topic of a fetch with its partitions, by number, in the order they are first named."""
+    """One topic of a fetch."""
 
-    __slots__ = ("id", "name", "partitions")
+    __slots__ = ("id", "name")
 
     def __init__(self, name: str | None, topic_id: UUID | None) -> None:
         self.name = name
         """None if it was asked for by an id that no topic has."""
         self.id = topic_id
         """None if it was asked for by its name."""
-        self.partitions: dict[int, _AskedPartition] = {}
+
+    def response(self, partitions: list[PartitionData]) -> FetchableTopicResponse:
+        """The topic's part of the answer."""
+        return FetchableTopicResponse(
+            topic=self.name or "", topic_id=self.id or ZERO_UUID, partitions=tuple(partitions)
+        )
 
 
 class _AskedPartition:

@@ -13,9 +13,6 @@ of later versions, get UNSUPPORTED_VERSION as in Kafka.
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
-
 from protocol.error_codes import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -49,21 +46,18 @@ READ_COMMITTED = 1
 
 
 async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Answer each partition on its own."""
-    asked = Counter(
-        (topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-    )
+    """Answer each partition on its own; one that is named twice is an INVALID_REQUEST each time."""
+    repeated = await _repeated(request, context)
     topics = []
-    for topic in request.topics:
+    async for topic in context.pace.paced(request.topics):
         partitions = [
-            _refused(partition.partition_index, ErrorCode.INVALID_REQUEST)
-            if asked[topic.name, partition.partition_index] > 1
-            else await _answer(topic.name, partition, request.isolation_level, context)
-            for partition in topic.partitions
+            _refused(asked.partition_index, ErrorCode.INVALID_REQUEST)
+            if (topic.name, asked.partition_index) in repeated
+            else await _answer(topic.name, asked, request.isolation_level, context)
+            async for asked in context.pace.paced(topic.partitions)
         ]
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
+    await context.pace.empty(repeated)
     return ListOffsetsResponse(topics=tuple(topics))
 
 
@@ -81,6 +75,18 @@ def refuse(
     )
 
 
+async def _repeated(request: ListOffsetsRequest, context: RequestContext) -> set[tuple[str, int]]:
+    """The partitions that the request names more than once."""
+    seen: set[tuple[str, int]] = set()
+    repeated: set[tuple[str, int]] = set()
+    async for topic in context.pace.paced(request.topics):
+        async for asked in context.pace.paced(topic.partitions):
+            named = (topic.name, asked.partition_index)
+            (repeated if named in seen else seen).add(named)
+    await context.pace.empty(seen)
+    return repeated
+
+
 async def _answer(
     topic_name: str, asked: ListOffsetsPartition, isolation_level: int, context: RequestContext
 ) -> ListOffsetsPartitionResponse:
@@ -91,7 +97,7 @@ async def _answer(
     if not _is_served(asked.timestamp, context.header.api_version):
         return _refused(index, ErrorCode.UNSUPPORTED_VERSION)
     try:
-        timestamp, offset = await _find(log, asked.timestamp, isolation_level)
+        timestamp, offset = await _find(log, asked.timestamp, isolation_level, context)
         is_told = context.header.api_version >= LEADER_EPOCH_SINCE and offset >= 0
         leader_epoch = _epoch_of(log, asked.timestamp, offset) if is_told else -1
     except StorageError as error:
@@ -113,7 +119,9 @@ def _epoch_of(log: PartitionLog, timestamp: int, offset: int) -> int:
     return log.leader_epoch if timestamp == LATEST else log.leader_epoch_at(offset)
 
 
-async def _find(log: PartitionLog, timestamp: int, isolation_level: int) -> tuple[int, int]:
+async def _find(
+    log: PartitionLog, timestamp: int, isolation_level: int, context: RequestContext
+) -> tuple[int, int]:
     """Timestamp and offset that `timestamp` stands for; (-1, -1) if there is none."""
     is_committed_only = isolation_level == READ_COMMITTED
     end_offset = log.last_stable_offset if is_committed_only else log.high_watermark
@@ -123,11 +131,14 @@ async def _find(log: PartitionLog, timestamp: int, isolation_level: int) -> tupl
         return -1, log.log_start_offset
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1
-    # Looking for a timestamp may read through a segment: that is a thread's work.
+    # Looking for a timestamp may read through a segment: that is a thread's work. A request has one
+    # lookup under way at a time, so many partitions take no more threads than one.
+    lookups = context.broker.executors.lookups
     if timestamp == MAX_TIMESTAMP:
-        found = await asyncio.to_thread(log.offset_of_max_timestamp)
+        found = await lookups.run(log.offset_of_max_timestamp)
     else:
-        found = await asyncio.to_thread(log.offset_for_timestamp, timestamp)
+        found = await lookups.run(log.offset_for_timestamp, timestamp)
+    context.pace.begin()
     # What is not readable yet is not there yet.
     if found is None or found.offset >= end_offset:
         return -1, -1

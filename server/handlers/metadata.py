@@ -12,7 +12,6 @@ id · v13 an error of the whole answer, of which there is none.
 
 from __future__ import annotations
 
-import asyncio
 from uuid import UUID
 
 from protocol.error_codes import ErrorCode
@@ -32,8 +31,6 @@ from storage.log import PartitionLog
 
 IDS_ASKED_SINCE = 12
 NO_LEADER = -1
-PARTITIONS_A_TURN = 1_000
-"""To describe so many takes two milliseconds."""
 
 
 async def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
@@ -41,8 +38,12 @@ async def handle(request: MetadataRequest, context: RequestContext) -> MetadataR
     topics = request.topics
     if topics is None or (not topics and context.header.api_version == 0):
         return _response(await _describe_all(request, context), request, context)
-    unique = dict.fromkeys((asked.name, asked.topic_id) for asked in topics)
-    described = [await _find(name, topic_id, request, context) for name, topic_id in unique]
+    unique = {(asked.name, asked.topic_id): None async for asked in context.pace.paced(topics)}
+    described = [
+        await _find(name, topic_id, request, context)
+        async for name, topic_id in context.pace.paced(unique)
+    ]
+    await context.pace.empty(unique)
     return _response(tuple(described), request, context)
 
 
@@ -61,15 +62,11 @@ def refuse(
 async def _describe_all(
     request: MetadataRequest, context: RequestContext
 ) -> tuple[MetadataResponseTopic, ...]:
-    """Every topic of this moment; with very many partitions the loop gets its turns meanwhile."""
-    described, since_turn = [], 0
-    for topic in context.broker.topics.all():
-        described.append(_describe(topic, request, context))
-        since_turn += len(topic.partitions)
-        if since_turn >= PARTITIONS_A_TURN:
-            await asyncio.sleep(0)
-            since_turn = 0
-    return tuple(described)
+    """Every topic of this moment."""
+    topics = context.broker.topics.all()
+    return tuple(
+        [await _describe(topic, request, context) async for topic in context.pace.paced(topics)]
+    )
 
 
 async def _find(
@@ -77,10 +74,10 @@ async def _find(
 ) -> MetadataResponseTopic:
     """One topic by its name or its id, created if need be and allowed."""
     if topic_id != ZERO_UUID or name is None:
-        return _find_by_id(name, topic_id, request, context)
+        return await _find_by_id(name, topic_id, request, context)
     topic = context.broker.topics.get(name)
     if topic is not None:
-        return _describe(topic, request, context)
+        return await _describe(topic, request, context)
     if fault_of_name(name) is not None:
         return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
     if not (request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable):
@@ -88,10 +85,10 @@ async def _find(
     created = await context.broker.topics.create_if_absent(name)
     if isinstance(created, TopicRefused):
         return _refused(created.error_code, name)
-    return _describe(created, request, context)
+    return await _describe(created, request, context)
 
 
-def _find_by_id(
+async def _find_by_id(
     name: str | None, topic_id: UUID, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponseTopic:
     if context.header.api_version < IDS_ASKED_SINCE or name is not None or topic_id == ZERO_UUID:
@@ -99,7 +96,7 @@ def _find_by_id(
     topic = context.broker.topics.by_id(topic_id)
     if topic is None:
         return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
-    return _describe(topic, request, context)
+    return await _describe(topic, request, context)
 
 
 def _response(
@@ -119,19 +116,20 @@ def _response(
     )
 
 
-def _describe(
+async def _describe(
     topic: Topic, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponseTopic:
     node_id = context.broker.node.node_id
+    partitions = [
+        describe_partition(number, topic.partition(number), node_id)
+        async for number in context.pace.paced(range(len(topic.partitions)))
+    ]
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.is_internal,
-        partitions=tuple(
-            describe_partition(number, topic.partition(number), node_id)
-            for number in range(len(topic.partitions))
-        ),
+        partitions=tuple(partitions),
         topic_authorized_operations=on_topic(is_asked=request.include_topic_authorized_operations),
     )
 

@@ -25,17 +25,14 @@ async def handle(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
     """Answer each partition on its own."""
-    return OffsetForLeaderEpochResponse(
-        topics=tuple(
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=tuple(
-                    _answer(topic.topic, asked, context) for asked in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        )
-    )
+    topics = []
+    async for topic in context.pace.paced(request.topics):
+        partitions = [
+            _answer(topic.topic, asked, context)
+            async for asked in context.pace.paced(topic.partitions)
+        ]
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(partitions)))
+    return OffsetForLeaderEpochResponse(topics=tuple(topics))
 
 
 def refuse(

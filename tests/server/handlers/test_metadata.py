@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from pathlib import Path
 
@@ -17,9 +16,7 @@ from protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from protocol.primitives import ZERO_UUID
-from server.dispatch import RequestContext
-from server.handlers import metadata
-from server.topic import Topic
+from server.turns import Pace
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 
@@ -167,29 +164,19 @@ async def test_a_partition_whose_log_is_offline_has_no_leader(tmp_path: Path) ->
 async def test_describing_very_many_partitions_gives_others_their_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metadata, "PARTITIONS_A_TURN", 4)
-    turns = 0
+    """Before each topic and each partition, once a slice is over."""
+    rests = 0
 
-    def take_turn(
-        described: Topic, request: MetadataRequest, context: RequestContext
-    ) -> MetadataResponseTopic:
-        def count() -> None:
-            nonlocal turns
-            turns += 1
+    async def rest(self: Pace) -> None:
+        nonlocal rests
+        rests += 1
 
-        asyncio.get_running_loop().call_soon(count)
-        # What earlier topics' turns were given to has run by now.
-        assert turns == len(seen) // 2 * 2
-        seen.append(described.name)
-        return describe(described, request, context)
-
-    seen: list[str] = []
-    describe = metadata._describe
-    monkeypatch.setattr(metadata, "_describe", take_turn)
+    monkeypatch.setattr(Pace, "is_over", property(lambda self: True))
+    monkeypatch.setattr(Pace, "rest", rest)
     async with serving_broker(tmp_path) as served:
         for number in range(6):
             await served.create(f"topic-{number}", partitions=2)
         every = await served.call(MetadataRequest(topics=None), 12, MetadataResponse)
 
     assert [topic.name for topic in every.topics] == [f"topic-{number}" for number in range(6)]
-    assert seen == [topic.name for topic in every.topics]
+    assert rests >= 6 + 6 * 2
