@@ -18,7 +18,7 @@ fetching from followers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -43,6 +43,9 @@ from storage.log import PartitionLog
 from storage.reader import Isolation, ReadResult
 
 IDS_SINCE = 13
+
+PARTITIONS_AT_ONCE = 64
+"""A fetch of so many is read in one turn of the loop: that takes about a millisecond."""
 
 UNKNOWN_TOPIC = frozenset(
     {
@@ -75,7 +78,8 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         fetch.release()
         raise
     finally:
-        await fetch.forget()
+        if fetch.is_long:
+            await fetch.forget()
 
 
 def refuse(
@@ -132,12 +136,15 @@ class _Fetch:
         "_watched",
         "bytes",
         "has_fault",
+        "is_long",
     )
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
         # Constant after construction
         self._request = request
         self._context = context
+        self.is_long = _is_long(request.topics)
+        """Whether it takes so many partitions that it has to give up the loop in between."""
         self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         committed = request.isolation_level == Isolation.READ_COMMITTED
         self._isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
@@ -166,9 +173,9 @@ class _Fetch:
     async def read_all(self) -> None:
         """Read every partition in the order it was asked for."""
         await self._name_partitions()
-        pace = self._context.pace
+        pace, is_long = self._context.pace, self.is_long
         for asked in self._partitions.values():
-            if pace.is_over:
+            if is_long and pace.is_over:
                 await pace.rest()
             await self._read(asked)
 
@@ -194,10 +201,11 @@ class _Fetch:
 
     async def response(self) -> FetchResponse:
         """The answer with all that was read; its regions' pins go with it."""
-        pace, probe = self._context.pace, self._context.broker.probe
+        pace, is_long = self._context.pace, self.is_long
+        probe = self._context.broker.probe
         by_topic: dict[_AskedTopic, list[PartitionData]] = {}
         for asked in self._partitions.values():
-            if pace.is_over:
+            if is_long and pace.is_over:
                 await pace.rest()
             by_topic.setdefault(asked.topic, []).append(asked.data(self._isolation))
             if asked.topic.name is not None and asked.error_code not in UNKNOWN_TOPIC:
@@ -205,7 +213,7 @@ class _Fetch:
                 probe.partition_fetched(asked.topic.name, asked.bytes, is_failed=failed)
         responses = []
         for topic in self._topics.values():
-            if pace.is_over:
+            if is_long and pace.is_over:
                 await pace.rest()
             if (partitions := by_topic.pop(topic, None)) is not None:
                 responses.append(topic.response(partitions))
@@ -226,14 +234,14 @@ class _Fetch:
 
     async def _name_partitions(self) -> None:
         """Collect the partitions that the request names, each once."""
-        pace = self._context.pace
+        pace, is_long = self._context.pace, self.is_long
         has_ids = self._context.header.api_version >= IDS_SINCE
         for topic in self._request.topics:
-            if pace.is_over:
+            if is_long and pace.is_over:
                 await pace.rest()
             asked = self._asked_topic(topic, has_ids=has_ids)
             for wanted in topic.partitions:
-                if pace.is_over:
+                if is_long and pace.is_over:
                     await pace.rest()
                 place = (asked, wanted.partition)
                 before = self._partitions.get(place)
@@ -251,22 +259,37 @@ class _Fetch:
         return asked
 
     async def _read(self, asked: _AskedPartition) -> None:
-        """Read one partition, in the place of what was read of it before."""
-        self.bytes -= asked.bytes
-        asked.release()
-        self._pinned.discard(asked)
-        log = self._log_of(asked)
+        """Read what the page cache has, on the loop, and what it has not, in a thread."""
+        if asked.bytes:
+            self.bytes -= asked.bytes
+            asked.release()
+            self._pinned.discard(asked)
+        log, wanted = self._log_of(asked), asked.wanted
         if isinstance(log, ErrorCode):
             asked.refuse(log)
-        else:
+            self.has_fault = True
+            return
+        read = partial(
+            log.read,
+            wanted.fetch_offset,
+            max_bytes=max(0, min(wanted.partition_max_bytes, self._bytes_max - self.bytes)),
+            whole_first_batch=self.bytes == 0,
+            isolation=self._isolation,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+        )
+        try:
             try:
-                asked.take(log, await self._found(log, asked.wanted))
-            except StorageError as error:
-                asked.refuse(self._context.code_of(error))
+                found = read(cached_only=True)
+            except NotCached:
+                found = await self._context.broker.cold_reads.run(read)
+                self._context.pace.begin()
+            asked.take(log, found)
+        except StorageError as error:
+            asked.refuse(self._context.code_of(error))
         if asked.is_fault:
             self.has_fault = True
         self.bytes += asked.bytes
-        if asked.is_pinned:
+        if asked.bytes > COPIED_BYTES_MAX:
             self._pinned.add(asked)
 
     def _log_of(self, asked: _AskedPartition) -> PartitionLog | ErrorCode:
@@ -279,22 +302,11 @@ class _Fetch:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         return log
 
-    async def _found(self, log: PartitionLog, wanted: FetchPartition) -> ReadResult | ErrorCode:
-        """What the page cache has, read on the loop, and what it has not, in a thread."""
-        read = partial(
-            log.read,
-            wanted.fetch_offset,
-            max_bytes=max(0, min(wanted.partition_max_bytes, self._bytes_max - self.bytes)),
-            whole_first_batch=self.bytes == 0,
-            isolation=self._isolation,
-            last_fetched_epoch=wanted.last_fetched_epoch,
-        )
-        try:
-            return read(cached_only=True)
-        except NotCached:
-            found = await self._context.broker.cold_reads.run(read)
-            self._context.pace.begin()
-            return found
+
+def _is_long(topics: Sequence[FetchTopic]) -> bool:
+    if len(topics) > PARTITIONS_AT_ONCE:
+        return True
+    return sum([len(topic.partitions) for topic in topics]) > PARTITIONS_AT_ONCE
 
 
 class _AskedTopic:
@@ -337,11 +349,6 @@ class _AskedPartition:
         if self._read is None:
             return True
         return self._read.diverging_epoch is not None
-
-    @property
-    def is_pinned(self) -> bool:
-        """Whether what was read holds on to a segment."""
-        return self.bytes > 0 and self._copy is None
 
     @property
     def has_changed(self) -> bool:
