@@ -8,19 +8,15 @@ from protocol.error_codes import ErrorCode
 from protocol.messages.produce import ProduceRequest, TopicProduceData
 from server.dispatch import RequestContext
 
-PRODUCED_BY_ID_SINCE = 13
 
-
-def name_of_topic(topic_id: UUID, context: RequestContext) -> str | None:
-    """The name of the topic with this id; None if there is none."""
+def name_of_topic(topic_id: UUID, context: RequestContext) -> str:
+    """The name of the topic with this id; empty if there is none."""
     topic = context.broker.topics.by_id(topic_id)
-    return None if topic is None else topic.name
+    return "" if topic is None else topic.name
 
 
 async def with_names(request: ProduceRequest, context: RequestContext) -> ProduceRequest:
     """The request with the name of each topic that it gives the id of; empty if there is none."""
-    if context.header.api_version < PRODUCED_BY_ID_SINCE:
-        return request
     return ProduceRequest(
         transactional_id=request.transactional_id,
         acks=request.acks,
@@ -28,7 +24,7 @@ async def with_names(request: ProduceRequest, context: RequestContext) -> Produc
         topic_data=tuple(
             [
                 TopicProduceData(
-                    name=name_of_topic(topic.topic_id, context) or "",
+                    name=name_of_topic(topic.topic_id, context),
                     topic_id=topic.topic_id,
                     partition_data=topic.partition_data,
                 )
@@ -43,8 +39,6 @@ def fault_of_id(topic: TopicProduceData, context: RequestContext) -> ErrorCode |
 
     The topic may have been deleted since, and its name may be another topic's now.
     """
-    if context.header.api_version < PRODUCED_BY_ID_SINCE:
-        return None
     if not topic.name:
         return ErrorCode.UNKNOWN_TOPIC_ID
     current = context.broker.topics.get(topic.name)

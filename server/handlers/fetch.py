@@ -148,10 +148,10 @@ class _Fetch:
         self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         committed = request.isolation_level == Isolation.READ_COMMITTED
         self._isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-        # Constant once they are named, in the order of the request: topics by their names or ids,
-        # and the partitions of each by their numbers.
+        # Constant once they are named: topics by their names or ids, partitions in the order in
+        # which they are named first.
         self._topics: dict[str | UUID, _AskedTopic] = {}
-        self._partitions: dict[tuple[_AskedTopic, int], _AskedPartition] = {}
+        self._partitions: list[_AskedPartition] = []
         self._watched: dict[PartitionLog, _AskedPartition] = {}
         # State: bytes is the sum over the partitions; pinned are those that hold a pin.
         self.bytes = 0
@@ -172,9 +172,9 @@ class _Fetch:
 
     async def read_all(self) -> None:
         """Read every partition in the order it was asked for."""
-        await self._name_partitions()
+        await self._name_all()
         pace, is_long = self._context.pace, self.is_long
-        for asked in self._partitions.values():
+        for asked in self._partitions:
             if is_long and pace.is_over:
                 await pace.rest()
             await self._read(asked)
@@ -182,7 +182,7 @@ class _Fetch:
     async def watch(self, parked: ParkedFetch) -> None:
         """Have every log that was read wake the fetch; those that changed meanwhile, at once."""
         pace = self._context.pace
-        for asked in self._partitions.values():
+        for asked in self._partitions:
             if pace.is_over:
                 await pace.rest()
             if asked.log is not None:
@@ -204,11 +204,11 @@ class _Fetch:
         pace, is_long = self._context.pace, self.is_long
         probe = self._context.broker.probe
         by_topic: dict[_AskedTopic, list[PartitionData]] = {}
-        for asked in self._partitions.values():
+        for asked in self._partitions:
             if is_long and pace.is_over:
                 await pace.rest()
             by_topic.setdefault(asked.topic, []).append(asked.data(self._isolation))
-            if asked.topic.name is not None and asked.error_code not in UNKNOWN_TOPIC:
+            if asked.error_code not in UNKNOWN_TOPIC:
                 failed = asked.error_code != ErrorCode.NONE
                 probe.partition_fetched(asked.topic.name, asked.bytes, is_failed=failed)
         responses = []
@@ -232,31 +232,32 @@ class _Fetch:
         await pace.empty(self._partitions)
         await pace.empty(self._topics)
 
-    async def _name_partitions(self) -> None:
+    async def _name_all(self) -> None:
         """Collect the partitions that the request names, each once."""
-        pace, is_long = self._context.pace, self.is_long
-        has_ids = self._context.header.api_version >= IDS_SINCE
+        pace = self._context.pace
         for topic in self._request.topics:
-            if is_long and pace.is_over:
-                await pace.rest()
-            asked = self._asked_topic(topic, has_ids=has_ids)
-            for wanted in topic.partitions:
-                if is_long and pace.is_over:
+            if not self.is_long:
+                self._name(topic, topic.partitions)
+                continue
+            for start in range(0, max(len(topic.partitions), 1), PARTITIONS_AT_ONCE):
+                if pace.is_over:
                     await pace.rest()
-                place = (asked, wanted.partition)
-                before = self._partitions.get(place)
-                if before is None:
-                    self._partitions[place] = _AskedPartition(asked, wanted)
-                else:
-                    before.wanted = wanted
+                self._name(topic, topic.partitions[start : start + PARTITIONS_AT_ONCE])
 
-    def _asked_topic(self, topic: FetchTopic, *, has_ids: bool) -> _AskedTopic:
+    def _name(self, topic: FetchTopic, partitions: Sequence[FetchPartition]) -> None:
+        has_ids = self._context.header.api_version >= IDS_SINCE
         key = topic.topic_id if has_ids else topic.topic
         asked = self._topics.get(key)
         if asked is None:
             name = name_of_topic(topic.topic_id, self._context) if has_ids else topic.topic
             asked = self._topics[key] = _AskedTopic(name, topic.topic_id if has_ids else None)
-        return asked
+        places, known = asked.places, self._partitions
+        for wanted in partitions:
+            place = places.setdefault(wanted.partition, len(known))
+            if place == len(known):
+                known.append(_AskedPartition(asked, wanted))
+            else:
+                known[place].wanted = wanted
 
     async def _read(self, asked: _AskedPartition) -> None:
         """Read what the page cache has, on the loop, and what it has not, in a thread."""
@@ -264,7 +265,11 @@ class _Fetch:
             self.bytes -= asked.bytes
             asked.release()
             self._pinned.discard(asked)
-        log, wanted = self._log_of(asked), asked.wanted
+        topic, wanted = asked.topic, asked.wanted
+        if topic.id is None:
+            log = self._context.log_of(topic.name, wanted.partition, wanted.current_leader_epoch)
+        else:
+            log = self._log_by_id(topic.id, asked)
         if isinstance(log, ErrorCode):
             asked.refuse(log)
             self.has_fault = True
@@ -283,21 +288,25 @@ class _Fetch:
             except NotCached:
                 found = await self._context.broker.cold_reads.run(read)
                 self._context.pace.begin()
-            asked.take(log, found)
+            if not isinstance(found, ErrorCode):
+                asked.take(log, found)
         except StorageError as error:
-            asked.refuse(self._context.code_of(error))
-        if asked.is_fault:
+            found = self._context.code_of(error)
+        if isinstance(found, ErrorCode):
+            asked.refuse(found)
+            self.has_fault = True
+        elif found.diverging_epoch is not None:
             self.has_fault = True
         self.bytes += asked.bytes
         if asked.bytes > COPIED_BYTES_MAX:
             self._pinned.add(asked)
 
-    def _log_of(self, asked: _AskedPartition) -> PartitionLog | ErrorCode:
-        topic, wanted = asked.topic, asked.wanted
-        if topic.name is None:
+    def _log_by_id(self, topic_id: UUID, asked: _AskedPartition) -> PartitionLog | ErrorCode:
+        name, wanted = asked.topic.name, asked.wanted
+        if not name:
             return ErrorCode.UNKNOWN_TOPIC_ID
-        log = self._context.log_of(topic.name, wanted.partition, wanted.current_leader_epoch)
-        if topic.id is not None and isinstance(log, PartitionLog) and log.topic_id != topic.id:
+        log = self._context.log_of(name, wanted.partition, wanted.current_leader_epoch)
+        if isinstance(log, PartitionLog) and log.topic_id != topic_id:
             # The topic was deleted meanwhile, and its name is another topic's now.
             return ErrorCode.INCONSISTENT_TOPIC_ID
         return log
@@ -312,18 +321,20 @@ def _is_long(topics: Sequence[FetchTopic]) -> bool:
 class _AskedTopic:
     """One topic of a fetch."""
 
-    __slots__ = ("id", "name")
+    __slots__ = ("id", "name", "places")
 
-    def __init__(self, name: str | None, topic_id: UUID | None) -> None:
+    def __init__(self, name: str, topic_id: UUID | None) -> None:
         self.name = name
-        """None if it was asked for by an id that no topic has."""
+        """Empty if it was asked for by an id that no topic has."""
         self.id = topic_id
         """None if it was asked for by its name."""
+        self.places: dict[int, int] = {}
+        """By the number of a partition, where it stands among all that are asked for."""
 
     def response(self, partitions: list[PartitionData]) -> FetchableTopicResponse:
         """The topic's part of the answer."""
         return FetchableTopicResponse(
-            topic=self.name or "", topic_id=self.id or ZERO_UUID, partitions=tuple(partitions)
+            topic=self.name, topic_id=self.id or ZERO_UUID, partitions=tuple(partitions)
         )
 
 
@@ -344,13 +355,6 @@ class _AskedPartition:
         self.error_code = ErrorCode.NONE
 
     @property
-    def is_fault(self) -> bool:
-        """Whether the client has to hear of it at once: an error, or that it has to go back."""
-        if self._read is None:
-            return True
-        return self._read.diverging_epoch is not None
-
-    @property
     def has_changed(self) -> bool:
         """Whether a read would find more now, or an error."""
         log, read = self.log, self._read
@@ -358,13 +362,11 @@ class _AskedPartition:
             return False
         return log.high_watermark != read.high_watermark or log.offline_reason is not None
 
-    def take(self, log: PartitionLog, read: ReadResult | ErrorCode) -> None:
-        """Keep what was read."""
-        if isinstance(read, ErrorCode):
-            self.refuse(read)
-            return
+    def take(self, log: PartitionLog, read: ReadResult) -> None:
+        """Keep what was read; nothing that was read before may be pinned."""
         self.log = log
         self._read = read
+        self._copy = None
         size = sum(region.size for region in read.regions)
         if size <= COPIED_BYTES_MAX:
             self._copy = b"".join(region.read_bytes() for region in read.regions)

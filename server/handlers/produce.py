@@ -21,7 +21,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import NamedTuple
 from uuid import UUID
 
 from protocol.error_codes import ErrorCode
@@ -44,6 +43,7 @@ from storage.errors import StorageError
 from storage.log import Appended, PartitionLog
 from storage.validate import Refused, ValidationRules, ValidBatch, validate_batch
 
+IDS_SINCE = 13
 JOINS_SINCE = 12
 """A partition that is new to the transaction joins it (KIP-890)."""
 
@@ -77,12 +77,8 @@ class _Done:
     is_durable: Awaitable[bool] | None = None
 
 
-class _Named(NamedTuple):
-    """A topic as its answer names it."""
-
-    name: str
-    id: UUID
-
+_Named = tuple[str, UUID]
+"""A topic as its answer names it: one of the two counts, by the version."""
 
 _Outcome = list[tuple[_Named, list[_Done]]]
 """By topic in the order of the request."""
@@ -94,13 +90,20 @@ async def handle(
     """Append every batch; then answer as `acks` says."""
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return refuse(request, context, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
-    request = await with_names(request, context)
+    has_ids = context.header.api_version >= IDS_SINCE
+    if has_ids:
+        request = await with_names(request, context)
     if request.transactional_id is not None and context.header.api_version >= JOINS_SINCE:
         await join_transaction(request.transactional_id, request, context)
     outcome: _Outcome = []
     for topic in request.topic_data:
-        done = [await _append_by_id(topic, data, request, context) for data in topic.partition_data]
-        outcome.append((_Named(topic.name, topic.topic_id), done))
+        done = [
+            await _append_by_id(topic, data, request, context)
+            if has_ids
+            else await _append(topic.name, data, request, context)
+            for data in topic.partition_data
+        ]
+        outcome.append(((topic.name, topic.topic_id), done))
     if request.acks == ACKS_NONE:
         _close_if_failed(outcome)
         return None
@@ -118,7 +121,7 @@ def refuse(
     return _response(
         [
             (
-                _Named(topic.name, topic.topic_id),
+                (topic.name, topic.topic_id),
                 [_refused(data.index, error_code, message) for data in topic.partition_data],
             )
             for topic in request.topic_data
@@ -240,22 +243,22 @@ def _response(outcome: _Outcome) -> ProduceResponse:
     return ProduceResponse(
         responses=tuple(
             TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.id,
+                name=name,
+                topic_id=topic_id,
                 partition_responses=tuple(done.response for done in partitions),
             )
-            for topic, partitions in outcome
+            for (name, topic_id), partitions in outcome
         )
     )
 
 
 def _close_if_failed(outcome: _Outcome) -> None:
     """An acks=0 producer reads no response: closing is the only way to tell it (as Kafka does)."""
-    for topic, partitions in outcome:
+    for (name, topic_id), partitions in outcome:
         for done in partitions:
             if done.response.error_code:
                 error = ErrorCode(done.response.error_code).name
-                where = f"{topic.name or topic.id}-{done.response.index}"
+                where = f"{name or topic_id}-{done.response.index}"
                 raise CloseConnection(f"acks=0 produce to {where} failed: {error}")
 
 
