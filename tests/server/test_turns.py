@@ -75,3 +75,32 @@ async def test_one_that_gave_up_holds_nobody_up() -> None:
     await stays
 
     assert did.count("b") == 3
+
+
+async def test_a_wait_for_something_else_ends_the_slice_and_a_new_one_may_begin_at_once() -> None:
+    clock = Clock()
+    pace = Pace(Turns(), clock=clock)
+    clock.now_s += SLICE_SECONDS
+    assert pace.is_over
+
+    pace.begin()
+
+    assert not pace.is_over
+
+
+@pytest.mark.parametrize(
+    "collection", [list(range(100)), set(range(100)), dict.fromkeys(range(100))]
+)
+async def test_a_large_collection_is_emptied_in_slices(
+    collection: list[int] | set[int] | dict[int, None],
+) -> None:
+    turns, clock = Turns(), Clock()
+    pace = Pace(turns, clock=clock)
+    clock.now_s += SLICE_SECONDS
+    emptying = asyncio.create_task(pace.empty(collection))
+    await asyncio.sleep(0)
+    assert len(collection) == 100  # the slice was over before
+
+    await emptying
+
+    assert not collection
