@@ -107,6 +107,7 @@ class WireType(Generic[T]):
 BOOL: WireType[bool] = WireType("bool", Kind.FIXED, format="?")
 INT8: WireType[int] = WireType("int8", Kind.FIXED, format="b")
 INT16: WireType[int] = WireType("int16", Kind.FIXED, format="h")
+UINT16: WireType[int] = WireType("uint16", Kind.FIXED, format="H")
 INT32: WireType[int] = WireType("int32", Kind.FIXED, format="i")
 INT64: WireType[int] = WireType("int64", Kind.FIXED, format="q")
 FLOAT64: WireType[float] = WireType("float64", Kind.FIXED, format="d")

@@ -28,6 +28,7 @@ from server.directory_watch import DirectoryWatch
 from server.dispatch import Dispatcher
 from server.embedded_store import EmbeddedMetadataStore
 from server.executors import Executors
+from server.features import Features
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.groups.consumer_commands import ConsumerCommands
@@ -104,6 +105,7 @@ class Broker:
         "directories_left_out",
         "executors",
         "failure",
+        "features",
         "fetch_waiters",
         "files",
         "group_commit",
@@ -207,6 +209,11 @@ class Broker:
         return LoopFacts() if self._loop_watch is None else self._loop_watch.facts()
 
     @property
+    def metadata_revision(self) -> int:
+        """How many changes the metadata store has made durable."""
+        return 0 if self._store is None else self._store.revision
+
+    @property
     def dead_cleaner_workers(self) -> int:
         """Cleaner workers that ended though nobody asked them to."""
         return 0 if self._cleaner is None else self._cleaner.dead_workers
@@ -284,6 +291,8 @@ class Broker:
         )
         self.configs = BrokerConfigs(self._store, self.config, node_id=self.node.node_id)
         await self.configs.open()
+        self.features = Features(self._store)
+        await self.features.open()
         self._expire_producers(self.configs.config)
         self.producer_ids = ProducerIds(self._store)
         self.topics = Topics(

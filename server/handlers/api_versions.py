@@ -4,8 +4,7 @@ Behaviour: lists the API table as it is; a version that is not served is answere
 UNSUPPORTED_VERSION and the same list, so that the client asks again. A client's name or version
 that is not a name is an INVALID_REQUEST (KIP-511).
 Versions: v3 client_software_name and _version, features · v4 features whose least level is 0.
-Features: group.version 1, which is the consumer protocol of groups (KIP-848); transaction.version 2, by
-which clients speak the new protocol of transactions (KIP-890).
+Features: those of `server/features.py`; one that is off is not among the finalized ones, as in Kafka.
 """
 
 from __future__ import annotations
@@ -23,9 +22,7 @@ from protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from server.dispatch import RequestContext
-
-FEATURES = {"group.version": 1, "transaction.version": 2}
-"""The levels that hold; the least of each is 0."""
+from server.features import HIGHEST, Features
 
 STARTS_AT_0_SINCE = 4
 
@@ -37,11 +34,12 @@ async def handle(
     request: ApiVersionsRequest | None, context: RequestContext
 ) -> ApiVersionsResponse:
     """Say what is served; `request` is None if its version is unknown."""
+    features = context.broker.features
     if request is None:
-        return _response(ErrorCode.UNSUPPORTED_VERSION, 0)
+        return _response(ErrorCode.UNSUPPORTED_VERSION, 0, features)
     if context.header.api_version >= 3 and not _is_named(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
-    return _response(ErrorCode.NONE, context.header.api_version)
+    return _response(ErrorCode.NONE, context.header.api_version, features)
 
 
 def refuse(
@@ -57,22 +55,27 @@ def _is_named(request: ApiVersionsRequest) -> bool:
     )
 
 
-@functools.cache
-def _response(error_code: ErrorCode, version: int) -> ApiVersionsResponse:
+def _response(error_code: ErrorCode, version: int, features: Features) -> ApiVersionsResponse:
     return ApiVersionsResponse(
         error_code=error_code,
-        api_keys=tuple(
-            ApiVersion(api_key=api.key, min_version=api.version_min, max_version=api.version_max)
-            for api in APIS.values()
-        ),
+        api_keys=_api_keys(),
         supported_features=tuple(
             SupportedFeatureKey(name=name, min_version=0, max_version=level)
-            for name, level in FEATURES.items()
+            for name, level in HIGHEST.items()
             if version >= STARTS_AT_0_SINCE
         ),
-        finalized_features_epoch=0,
+        finalized_features_epoch=features.epoch,
         finalized_features=tuple(
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in FEATURES.items()
+            for name, level in features.levels.items()
+            if level
         ),
+    )
+
+
+@functools.cache
+def _api_keys() -> tuple[ApiVersion, ...]:
+    return tuple(
+        ApiVersion(api_key=api.key, min_version=api.version_min, max_version=api.version_max)
+        for api in APIS.values()
     )

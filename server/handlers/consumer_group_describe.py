@@ -19,6 +19,7 @@ from protocol.messages.consumer_group_describe import (
 )
 from server import allowed_operations
 from server.dispatch import RequestContext
+from server.features import GROUP_VERSION
 from server.groups import assignors
 from server.groups.consumer_group import ConsumerGroup
 from server.groups.consumer_member import ConsumerMember
@@ -31,6 +32,8 @@ async def handle(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group that was asked for."""
+    if not context.broker.features.levels[GROUP_VERSION]:
+        return refuse(request, context, ErrorCode.UNSUPPORTED_VERSION, "")
     allowed = allowed_operations.on_group(is_asked=request.include_authorized_operations)
     groups = tuple(_described(group_id, allowed, context) for group_id in request.group_ids)
     return ConsumerGroupDescribeResponse(groups=groups)

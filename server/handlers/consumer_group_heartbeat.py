@@ -2,7 +2,8 @@
 
 Behaviour: one request for all of a member's life (KIP-848): epoch 0 joins, a greater one lives, -1
 leaves, -2 leaves for a while (static members). The answer comes at once, and brings the assignment
-where it has changed, or where the member says everything.
+where it has changed, or where the member says everything. Without group.version 1
+(`server/features.py`) it is UNSUPPORTED_VERSION.
 Versions: v1 subscribed_topic_regex, and clients make their member ids (KIP-1082).
 Source: Apache Kafka, GroupCoordinatorService.java `consumerGroupHeartbeat`.
 """
@@ -20,6 +21,7 @@ from protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from server.dispatch import RequestContext
+from server.features import GROUP_VERSION
 from server.groups.consumer_member import AWAY, JOINING, LEAVING
 from server.groups.events import Beat
 from server.groups.outcome import Beaten
@@ -31,6 +33,8 @@ async def handle(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
     """Check what can be checked without the group, then let the member live."""
+    if not context.broker.features.levels[GROUP_VERSION]:
+        return refuse(request, context, ErrorCode.UNSUPPORTED_VERSION, "")
     fault = _fault(request, context.header.api_version)
     if fault is not None:
         return refuse(request, context, ErrorCode.INVALID_REQUEST, fault)

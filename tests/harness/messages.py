@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from protocol.api_keys import APIS, Api
 from protocol.primitives import ZERO_UUID
-from protocol.schema import FLOAT64, UUID, Kind, Message, WireField, WireType, fields_of
+from protocol.schema import FLOAT64, UINT16, UUID, Kind, Message, WireField, WireType, fields_of
 
 Schema = dict[str, Any]
 T = TypeVar("T")
@@ -34,7 +34,8 @@ with warnings.catch_warnings():
 
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 JSON_FORMATS = {
-    "bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "float64": "d",
+    "bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q",
+    "float64": "d",
 }  # fmt: skip
 
 
@@ -122,7 +123,7 @@ class MessageGenerator:
             return None
         if name.endswith("error_code"):
             return self.rng.randint(-1, 133)
-        if name in ("log_append_time_ms", "retention_time_ms"):
+        if name in ("log_append_time_ms", "retention_time_ms", "session_lifetime_ms"):
             # kio turns it into a datetime, or a timedelta.
             return self.rng.choice([-1, self.rng.randrange(4_000_000_000_000)])
         if name == "transaction_start_time_ms":
@@ -138,6 +139,8 @@ class MessageGenerator:
                 return self._chance(0.5)
             case Kind.FIXED if wire_type is FLOAT64:
                 return self.rng.choice([0.0, -1.5, 1e300, self.rng.random()])
+            case Kind.FIXED if wire_type is UINT16:
+                return self.rng.choice([0, 1, 9092, 0xFFFF])
             case Kind.FIXED:
                 return self._integer(INTEGER_BITS[wire_type.name])
             case Kind.STRING:

@@ -1,0 +1,32 @@
+"""SaslHandshake (key 17).
+
+Versions: v1 SaslAuthenticate follows (KIP-152).
+Source: SaslHandshakeRequest.json, SaslHandshakeResponse.json.
+"""
+
+from __future__ import annotations
+
+from protocol.schema import INT16, NEVER, STRING, Message, array, wire, wire_class
+
+
+@wire_class
+class SaslHandshakeRequest(Message):
+    """The mechanism by which the client wants to authenticate."""
+
+    api_key = 17
+    versions = (0, 1)
+    flexible_since = NEVER
+
+    mechanism: str = wire(STRING)
+
+
+@wire_class
+class SaslHandshakeResponse(Message):
+    """Whether it may, and which mechanisms there are."""
+
+    api_key = 17
+    versions = (0, 1)
+    flexible_since = NEVER
+
+    error_code: int = wire(INT16)
+    mechanisms: tuple[str, ...] = wire(array(STRING))

@@ -1,0 +1,67 @@
+"""UpdateFeatures (key 57), v0-v2.
+
+Behaviour: all features are changed or none. A level that this release does not have, or a lower one
+where the client does not allow it, is INVALID_UPDATE_VERSION in Kafka's words. Clients act on a new
+level when they ask for ApiVersions again.
+Versions: v1 validate_only, upgrade_type · v2 no results by feature.
+Source: KIP-584, KIP-778; Apache Kafka, FeatureControlManager.java, ControllerApis.scala.
+"""
+
+from __future__ import annotations
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from server.dispatch import RequestContext
+from server.features import FeatureUpdate, UpgradeType, fault_of_update
+
+UPGRADE_TYPE_SINCE = 1
+RESULTS_UNTIL = 1
+DONE = "NONE"
+"""What Kafka says of each feature that is changed."""
+
+
+async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    """Change the levels if every one of them can be."""
+    features, controller_id = context.broker.features, context.broker.node.controller_id
+    version = context.header.api_version
+    changed: dict[str, int] = {}
+    async for asked in context.pace.paced(request.feature_updates):
+        update = _update(asked, version)
+        fault = fault_of_update(update, features.levels, controller_id)
+        if fault is not None:
+            text = (
+                "The update failed for all features since the following feature had an error:"
+                f" {fault}"
+            )
+            return refuse(request, context, ErrorCode.INVALID_UPDATE_VERSION, text)
+        changed[update.name] = update.level
+    if not request.validate_only:
+        await features.set_levels(changed)
+    results = [
+        UpdatableFeatureResult(feature=asked.feature, error_code=ErrorCode.NONE, error_message=DONE)
+        async for asked in context.pace.paced(request.feature_updates)
+        if version <= RESULTS_UNTIL
+    ]
+    return UpdateFeaturesResponse(
+        error_code=ErrorCode.NONE, error_message=None, results=tuple(results)
+    )
+
+
+def refuse(
+    request: UpdateFeaturesRequest, context: RequestContext, error_code: ErrorCode, message: str
+) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=error_code, error_message=message)
+
+
+def _update(asked: FeatureUpdateKey, version: int) -> FeatureUpdate:
+    upgrade_type = asked.upgrade_type
+    if version < UPGRADE_TYPE_SINCE and asked.allow_downgrade:
+        upgrade_type = UpgradeType.SAFE_DOWNGRADE
+    return FeatureUpdate(
+        name=asked.feature, level=asked.max_version_level, upgrade_type=upgrade_type
+    )
