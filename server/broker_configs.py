@@ -15,6 +15,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from protocol.error_codes import ErrorCode
 from server.config import BrokerConfig, known_properties
@@ -60,6 +61,10 @@ class BrokerConfigs:
     def cluster(self) -> Mapping[str, str]:
         """What was set for all brokers."""
         return self._set[CLUSTER]
+
+    def names_set(self, name: str) -> AbstractSet[str]:
+        """The properties that are set on one broker or, by `CLUSTER`, on all."""
+        return self._set.get(name, {}).keys()
 
     async def open(self) -> None:
         """Read what was set before. What this release does not take is left out, and said."""

@@ -10,19 +10,23 @@ Source: Apache Kafka, ConfigAdminManager.scala, ControllerConfigurationValidator
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.alter_configs import AlterConfigsResourceResponse
 from server.broker_loggers import fault_of_levels, set_levels
-from server.config_changes import ConfigChange, fault_of_changes, overrides_after
+from server.config import known_properties
+from server.config_changes import ConfigChange, Examined, examined, overrides_after
 from server.config_rows import ResourceType
 from server.dispatch import RequestContext
 from server.topic import TopicRefused
 from server.topic_names import fault_of_name
+from storage.config_property import ConfigError, fields_by_property
+from storage.log_config import LogConfig
 
 
 class AskedResource(Protocol):
@@ -34,93 +38,144 @@ class AskedResource(Protocol):
     def resource_name(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceChange:
-    """What a request wants of one resource."""
+R = TypeVar("R", bound=AskedResource)
 
-    type: int
-    name: str
-    changes: tuple[ConfigChange, ...]
+TOPIC_PROPERTIES = frozenset(fields_by_property(LogConfig))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration:
+    """What a request wants, besides its resources."""
+
+    validate_only: bool
     replaces: bool
-    """Whether whatever is not among the changes goes back to its default."""
+    """Whether whatever is not among a resource's changes goes back to its default."""
 
 
 async def alter_resources(
-    asked: Sequence[ResourceChange], context: RequestContext, *, validate_only: bool
-) -> list[TopicRefused | None]:
-    """Change the resources one by one; for each, in their order, why it was refused, if it was."""
-    times = Counter((resource.type, resource.name) for resource in asked)
-    return [
-        await _alter(resource, context, validate_only=validate_only)
-        if times[resource.type, resource.name] == 1
-        else _refused("Each resource must appear at most once.")
-        for resource in asked
-    ]
-
-
-def answers_of(
-    asked: Iterable[AskedResource], faults: Iterable[TopicRefused | None]
+    asked: Sequence[R],
+    changes_of: Callable[[R], Iterable[ConfigChange]],
+    alteration: Alteration,
+    context: RequestContext,
 ) -> tuple[AlterConfigsResourceResponse, ...]:
-    """What each resource's client is told."""
-    return tuple(
-        AlterConfigsResourceResponse(
-            error_code=ErrorCode.NONE if fault is None else fault.error_code,
-            error_message=None if fault is None else fault.message,
-            resource_type=resource.resource_type,
-            resource_name=resource.resource_name,
-        )
-        for resource, fault in zip(asked, faults, strict=True)
+    """Change the resources one by one; the answer for each, in their order.
+
+    A resource that is named twice is refused both times and not changed.
+    """
+    times: Counter[tuple[int, str]] = Counter()
+    async for resource in context.pace.paced(asked):
+        times[resource.resource_type, resource.resource_name] += 1
+    answers = []
+    async for resource in context.pace.paced(asked):
+        if times[resource.resource_type, resource.resource_name] > 1:
+            fault: TopicRefused | None = TWICE
+        else:
+            fault = await _alter(resource, changes_of(resource), alteration, context)
+        answers.append(answer_of(resource, fault))
+    return tuple(answers)
+
+
+def answer_of(resource: AskedResource, fault: TopicRefused | None) -> AlterConfigsResourceResponse:
+    """What a resource's client is told."""
+    return AlterConfigsResourceResponse(
+        error_code=ErrorCode.NONE if fault is None else fault.error_code,
+        error_message=None if fault is None else fault.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
     )
 
 
 async def _alter(
-    asked: ResourceChange, context: RequestContext, *, validate_only: bool
+    resource: AskedResource,
+    changes: Iterable[ConfigChange],
+    alteration: Alteration,
+    context: RequestContext,
 ) -> TopicRefused | None:
-    fault = fault_of_changes(asked.changes)
-    if fault is not None:
-        return fault
-    match asked.type:
+    alter = ALTER.get(resource.resource_type)
+    known = _known_properties(resource, context)
+    found = await examined(changes, known, context.pace)
+    if isinstance(found, TopicRefused):
+        return found
+    if alter is None or (alteration.replaces and alter is _alter_loggers):
+        return _refused(f"Unsupported resource type: {resource.resource_type}")
+    return await alter(resource.resource_name, found, alteration, context)
+
+
+def _known_properties(resource: AskedResource, context: RequestContext) -> Container[str] | None:
+    """The names of a resource's properties, with those that it was given in a later release."""
+    match resource.resource_type:
         case ResourceType.TOPIC:
-            return await _alter_topic(asked, context, validate_only=validate_only)
+            topic = context.broker.topics.get(resource.resource_name)
+            return TOPIC_PROPERTIES | topic.overrides.keys() if topic else TOPIC_PROPERTIES
         case ResourceType.BROKER:
-            return await context.broker.configs.alter(
-                asked.name, asked.changes, replaces=asked.replaces, validate_only=validate_only
-            )
-        case ResourceType.BROKER_LOGGER if not asked.replaces:
-            return _alter_loggers(asked, context, validate_only=validate_only)
+            given = context.broker.configs.names_set(resource.resource_name)
+            return _broker_properties() | given if given else _broker_properties()
         case _:
-            return _refused(f"Unsupported resource type: {asked.type}")
+            return None
+
+
+@functools.cache
+def _broker_properties() -> frozenset[str]:
+    return frozenset(known_properties())
 
 
 async def _alter_topic(
-    asked: ResourceChange, context: RequestContext, *, validate_only: bool
+    name: str, found: Examined, alteration: Alteration, context: RequestContext
 ) -> TopicRefused | None:
-    if not asked.name:
+    if not name:
         return _refused("Default topic resources are not allowed.")
-    fault = fault_of_name(asked.name)
+    fault = fault_of_name(name)
     if fault is not None:
         return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=fault)
-    altered = await context.broker.topics.alter(
-        asked.name,
-        lambda before, defaults: overrides_after(
-            {} if asked.replaces else before, asked.changes, defaults
-        ),
-        validate_only=validate_only,
-    )
+
+    def after(before: Mapping[str, str], defaults: LogConfig) -> Mapping[str, str]:
+        if found.unknown:
+            raise ConfigError(f"Unknown topic config name: {found.unknown[0]}")
+        return overrides_after({} if alteration.replaces else before, found.changes, defaults)
+
+    altered = await context.broker.topics.alter(name, after, validate_only=alteration.validate_only)
     return altered if isinstance(altered, TopicRefused) else None
 
 
-def _alter_loggers(
-    asked: ResourceChange, context: RequestContext, *, validate_only: bool
+async def _alter_broker(
+    name: str, found: Examined, alteration: Alteration, context: RequestContext
+) -> TopicRefused | None:
+    """What the broker does not act on is accepted and not kept, as in a file."""
+    fault = await context.broker.configs.alter(
+        name,
+        found.changes,
+        replaces=alteration.replaces,
+        validate_only=alteration.validate_only,
+    )
+    if fault is None and found.unknown:
+        context.broker.warnings.say(
+            context.connection,
+            f"set broker properties that are ignored: {', '.join(found.unknown)}",
+        )
+    return fault
+
+
+async def _alter_loggers(
+    name: str, found: Examined, alteration: Alteration, context: RequestContext
 ) -> TopicRefused | None:
     node_id = context.broker.node.node_id
-    if asked.name != str(node_id):
-        return _refused(f"Unexpected node id. Expected {node_id}, but received {asked.name}")
-    fault = fault_of_levels(asked.changes)
-    if fault is None and not validate_only:
-        set_levels(asked.changes)
+    if name != str(node_id):
+        return _refused(f"Unexpected node id. Expected {node_id}, but received {name}")
+    fault = fault_of_levels(found.changes)
+    if fault is None and not alteration.validate_only:
+        set_levels(found.changes)
     return fault
+
+
+ALTER: Mapping[int, Callable[..., Awaitable[TopicRefused | None]]] = {
+    ResourceType.TOPIC: _alter_topic,
+    ResourceType.BROKER: _alter_broker,
+    ResourceType.BROKER_LOGGER: _alter_loggers,
+}
 
 
 def _refused(message: str) -> TopicRefused:
     return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=message)
+
+
+TWICE = _refused("Each resource must appear at most once.")

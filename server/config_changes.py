@@ -1,8 +1,7 @@
 """Changes of a topic's or a broker's configuration, as AlterConfigs and its incremental form ask.
 
 What it overrides is a map from property to text. The changes of one request make a new map from
-it, all of them or, where one is wrong, none. Pure; `Topics.alter` and `BrokerConfigs.alter`
-make it durable.
+it, all of them or, where one is wrong, none. `Topics.alter` and `BrokerConfigs.alter` make it durable.
 
 Source: Apache Kafka, ConfigAdminManager.scala, ConfigurationControlManager.java.
 """
@@ -10,13 +9,13 @@ Source: Apache Kafka, ConfigAdminManager.scala, ConfigurationControlManager.java
 from __future__ import annotations
 
 import enum
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from protocol.error_codes import ErrorCode
 from server.config import BrokerConfig
 from server.topic import TopicRefused
+from server.turns import Pace
 from storage.config_property import LIST, ConfigError
 from storage.log_config import LogConfig
 
@@ -30,6 +29,11 @@ class Operation(enum.IntEnum):
     SUBTRACT = 3
 
 
+OPERATIONS = frozenset(operation.value for operation in Operation)
+NAMES_SHOWN_MAX = 10
+"""A message lists the first wrong names, not 100,000 of them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigChange:
     """One change, as a client sent it."""
@@ -39,20 +43,54 @@ class ConfigChange:
     value: str | None
 
 
-def fault_of_changes(changes: Sequence[ConfigChange]) -> TopicRefused | None:
-    """What is wrong with the changes of one resource, whatever it is; messages as Kafka's."""
-    times = Counter(change.name for change in changes)
-    twice = [name for name, count in times.items() if count > 1]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """Changes of one resource that do not contradict each other."""
+
+    changes: tuple[ConfigChange, ...]
+    """Those of properties that are known."""
+    unknown: tuple[str, ...]
+    """The first names that shall have a value and that nobody knows."""
+
+
+async def examined(
+    changes: Iterable[ConfigChange], known: Container[str] | None, pace: Pace
+) -> Examined | TopicRefused:
+    """Look at the changes of one resource; messages as Kafka's.
+
+    Args:
+        known: the names of its properties; None takes any for one.
+    """
+    names: set[str] = set()
+    kept: list[ConfigChange] = []
+    unknown, twice, nulls, operations = list[str](), list[str](), list[str](), list[str]()
+    async for change in pace.paced(changes):
+        if change.name in names:
+            _note(twice, change.name)
+            continue
+        names.add(change.name)
+        if change.operation not in OPERATIONS:
+            _note(operations, f"{change.operation} for {change.name}")
+        elif change.value is None and change.operation != Operation.DELETE:
+            _note(nulls, change.name)
+        elif known is None or change.name in known:
+            kept.append(change)
+        elif change.operation != Operation.DELETE:
+            # As in Kafka, also what nobody knows may be deleted.
+            _note(unknown, change.name)
     if twice:
         return _refused(f"Error due to duplicate config keys: {', '.join(twice)}")
-    known = [operation.value for operation in Operation]
-    unknown = [each for each in changes if each.operation not in known]
-    if unknown:
-        return _refused(f"Unknown operations type {unknown[0].operation} for {unknown[0].name}")
-    nulls = [c.name for c in changes if c.value is None and c.operation != Operation.DELETE]
+    if operations:
+        return _refused(f"Unknown operations type {operations[0]}")
     if nulls:
         return _refused(f"Null value not supported for : {', '.join(nulls)}")
-    return None
+    return Examined(changes=tuple(kept), unknown=tuple(unknown))
+
+
+def _note(names: list[str], name: str) -> None:
+    """Add a name to those that a message lists, unless it has enough of them."""
+    if len(names) < NAMES_SHOWN_MAX and name not in names:
+        names.append(name)
 
 
 def overrides_after(
@@ -72,7 +110,6 @@ def overrides_after(
     after = dict(overrides)
     for change in changes:
         if change.operation == Operation.DELETE:
-            # As in Kafka, also of a name that nobody knows.
             after.pop(change.name, None)
         elif change.operation == Operation.SET:
             after[change.name] = change.value or ""

@@ -33,7 +33,15 @@ async def handle(
 ) -> ConsumerGroupDescribeResponse:
     """Describe each group that was asked for."""
     if not context.broker.features.levels[GROUP_VERSION]:
-        return refuse(request, context, ErrorCode.UNSUPPORTED_VERSION, "")
+        code = ErrorCode.UNSUPPORTED_VERSION
+        return ConsumerGroupDescribeResponse(
+            groups=tuple(
+                [
+                    _undescribed(group_id, code, code.message)
+                    async for group_id in context.pace.paced(request.group_ids)
+                ]
+            )
+        )
     allowed = allowed_operations.on_group(is_asked=request.include_authorized_operations)
     groups = tuple(_described(group_id, allowed, context) for group_id in request.group_ids)
     return ConsumerGroupDescribeResponse(groups=groups)

@@ -14,6 +14,7 @@ Not implemented: client metrics.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.describe_configs import (
@@ -37,14 +38,20 @@ from server.dispatch import RequestContext
 from server.topic import TopicRefused
 from server.topic_names import fault_of_name
 
+Described = dict[tuple[int, str], DescribeConfigsResult]
+"""Resources with all of their properties, by type and name."""
+
 
 async def handle(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
-    """Describe each resource on its own."""
-    return DescribeConfigsResponse(
-        results=tuple(_describe(asked, request, context) for asked in request.resources)
-    )
+    """Describe each resource on its own; one that is named often is looked up once."""
+    whole: Described = {}
+    results = [
+        await _describe(asked, whole, request, context)
+        async for asked in context.pace.paced(request.resources)
+    ]
+    return DescribeConfigsResponse(results=tuple(results))
 
 
 def refuse(
@@ -55,7 +62,24 @@ def refuse(
     )
 
 
-def _describe(
+async def _describe(
+    asked: DescribeConfigsResource,
+    whole: Described,
+    request: DescribeConfigsRequest,
+    context: RequestContext,
+) -> DescribeConfigsResult:
+    """The properties of a resource, all of them or those that were asked for."""
+    key = (asked.resource_type, asked.resource_name)
+    result = whole.get(key)
+    if result is None:
+        result = whole[key] = _describe_whole(asked, request, context)
+    if asked.configuration_keys is None or not result.configs:
+        return result
+    wanted = {name async for name in context.pace.paced(asked.configuration_keys)}
+    return replace(result, configs=tuple(row for row in result.configs if row.name in wanted))
+
+
+def _describe_whole(
     asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResult:
     if asked.resource_type == ResourceType.TOPIC:
@@ -100,13 +124,12 @@ def _describe_broker(
 def _result(
     asked: DescribeConfigsResource, request: DescribeConfigsRequest, rows: Iterable[ConfigRow]
 ) -> DescribeConfigsResult:
-    wanted = asked.configuration_keys
     return DescribeConfigsResult(
         error_code=ErrorCode.NONE,
         error_message=None,
         resource_type=asked.resource_type,
         resource_name=asked.resource_name,
-        configs=tuple(_entry(row, request) for row in rows if wanted is None or row.name in wanted),
+        configs=tuple(_entry(row, request) for row in rows),
     )
 
 

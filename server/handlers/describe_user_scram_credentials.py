@@ -22,11 +22,15 @@ async def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
     """Answer for each user on their own."""
-    times = Counter(user.name for user in request.users or ())
+    times: Counter[str] = Counter()
+    async for user in context.pace.paced(request.users or ()):
+        times[user.name] += 1
+    results = [
+        _missing(name) if count == 1 else _twice(name)
+        async for name, count in context.pace.paced(times.items())
+    ]
     return DescribeUserScramCredentialsResponse(
-        error_code=ErrorCode.NONE,
-        error_message=None,
-        results=tuple(_missing(name) if times[name] == 1 else _twice(name) for name in times),
+        error_code=ErrorCode.NONE, error_message=None, results=tuple(results)
     )
 
 

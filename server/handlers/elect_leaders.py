@@ -47,38 +47,51 @@ class ElectionType(enum.IntEnum):
     UNCLEAN = 1
 
 
+ELECTION_TYPES = frozenset(each.value for each in ElectionType)
+
+
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Answer for each partition on its own; nothing is ever elected."""
-    if request.election_type not in list(ElectionType):
-        text = f"Unknown election type {request.election_type}"
-        return refuse(request, context, ErrorCode.INVALID_REQUEST, text)
-    if request.topic_partitions is None:
+    election_type, asked = request.election_type, request.topic_partitions
+    is_known = election_type in ELECTION_TYPES
+    if asked is not None:
         results = [
-            _needed_elections(topic, request.election_type)
+            await _elections(each, election_type, context)
+            async for each in context.pace.paced(asked)
+        ]
+    elif is_known:
+        results = [
+            _needed_elections(topic, election_type)
             async for topic in context.pace.paced(context.broker.topics.all())
         ]
     else:
-        results = [
-            await _elections(asked, request.election_type, context)
-            async for asked in context.pace.paced(request.topic_partitions)
-        ]
-    return ElectLeadersResponse(replica_election_results=tuple(results))
+        results = []
+    code = ErrorCode.NONE if is_known else ErrorCode.INVALID_REQUEST
+    return _response(code, results, context)
 
 
 def refuse(
     request: ElectLeadersRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> ElectLeadersResponse:
+    results = [
+        ReplicaElectionResult(
+            topic=asked.topic,
+            partition_result=tuple(
+                _result(number, error_code, message) for number in asked.partitions
+            ),
+        )
+        for asked in request.topic_partitions or ()
+    ]
+    return _response(error_code, results, context)
+
+
+def _response(
+    error_code: ErrorCode, results: list[ReplicaElectionResult], context: RequestContext
+) -> ElectLeadersResponse:
+    has_code = context.header.api_version >= ERROR_SINCE
     return ElectLeadersResponse(
-        error_code=error_code if context.header.api_version >= ERROR_SINCE else ErrorCode.NONE,
-        replica_election_results=tuple(
-            ReplicaElectionResult(
-                topic=asked.topic,
-                partition_result=tuple(
-                    _result(number, error_code, message) for number in asked.partitions
-                ),
-            )
-            for asked in request.topic_partitions or ()
-        ),
+        error_code=error_code if has_code else ErrorCode.NONE,
+        replica_election_results=tuple(results),
     )
 
 
@@ -88,10 +101,19 @@ async def _elections(
     """The answer for the partitions that were named of one topic."""
     topic = context.broker.topics.get(asked.topic)
     results = [
-        _unknown(asked.topic, number) if topic is None else _election(topic, number, election_type)
+        _answer(asked.topic, topic, number, election_type)
         async for number in context.pace.paced(asked.partitions)
     ]
     return ReplicaElectionResult(topic=asked.topic, partition_result=tuple(results))
+
+
+def _answer(name: str, topic: Topic | None, number: int, election_type: int) -> PartitionResult:
+    if election_type not in ELECTION_TYPES:
+        text = f"Unknown election type {election_type}"
+        return _result(number, ErrorCode.INVALID_REQUEST, text)
+    if topic is None:
+        return _result(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+    return _election(topic, number, election_type)
 
 
 def _needed_elections(topic: Topic, election_type: int) -> ReplicaElectionResult:
@@ -110,11 +132,6 @@ def _election(topic: Topic, number: int, election_type: int) -> PartitionResult:
         return _result(number, *NOT_NEEDED)
     is_unclean = election_type == ElectionType.UNCLEAN
     return _result(number, *(NO_ELIGIBLE_LEADER if is_unclean else NO_PREFERRED_LEADER))
-
-
-def _unknown(topic_name: str, number: int) -> PartitionResult:
-    text = f"No such topic as {topic_name}"
-    return _result(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
 def _result(number: int, error_code: ErrorCode, message: str) -> PartitionResult:

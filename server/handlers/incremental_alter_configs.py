@@ -9,13 +9,15 @@ Source: KIP-339; Apache Kafka, ConfigurationControlManager.java.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from protocol.error_codes import ErrorCode
 from protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from server.config_alteration import ResourceChange, alter_resources, answers_of
+from server.config_alteration import Alteration, alter_resources, answer_of
 from server.config_changes import ConfigChange
 from server.dispatch import RequestContext
 from server.topic import TopicRefused
@@ -25,9 +27,9 @@ async def handle(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Change the configuration of each resource on its own."""
-    asked = [_resource_change(resource) for resource in request.resources]
-    faults = await alter_resources(asked, context, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(responses=answers_of(request.resources, faults))
+    alteration = Alteration(validate_only=request.validate_only, replaces=False)
+    responses = await alter_resources(request.resources, _changes, alteration, context)
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 def refuse(
@@ -36,17 +38,12 @@ def refuse(
     error_code: ErrorCode,
     message: str,
 ) -> IncrementalAlterConfigsResponse:
-    faults = [TopicRefused(error_code=error_code, message=message)] * len(request.resources)
-    return IncrementalAlterConfigsResponse(responses=answers_of(request.resources, faults))
-
-
-def _resource_change(resource: AlterConfigsResource) -> ResourceChange:
-    return ResourceChange(
-        type=resource.resource_type,
-        name=resource.resource_name,
-        changes=tuple(
-            ConfigChange(name=each.name, operation=each.config_operation, value=each.value)
-            for each in resource.configs
-        ),
-        replaces=False,
+    fault = TopicRefused(error_code=error_code, message=message)
+    return IncrementalAlterConfigsResponse(
+        responses=tuple(answer_of(resource, fault) for resource in request.resources)
     )
+
+
+def _changes(resource: AlterConfigsResource) -> Iterator[ConfigChange]:
+    for each in resource.configs:
+        yield ConfigChange(name=each.name, operation=each.config_operation, value=each.value)

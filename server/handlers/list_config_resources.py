@@ -37,17 +37,14 @@ async def handle(
     if context.header.api_version < TYPES_SINCE:
         return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=())
     types = dict.fromkeys(request.resource_types or LISTED)
-    unknown = [each for each in types if each not in LISTED]
-    if unknown:
+    if any(each not in LISTED for each in types):
         return refuse(request, context, ErrorCode.UNSUPPORTED_VERSION, "")
-    return ListConfigResourcesResponse(
-        error_code=ErrorCode.NONE,
-        config_resources=tuple(
-            ConfigResource(resource_name=name, resource_type=each)
-            for each in types
-            for name in _names(each, context)
-        ),
-    )
+    listed = [
+        ConfigResource(resource_name=name, resource_type=each)
+        for each in types
+        async for name in context.pace.paced(_names(each, context))
+    ]
+    return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=tuple(listed))
 
 
 def refuse(

@@ -1,59 +1,42 @@
-"""How long the loop is held: the processor time of its thread from one turn to the next."""
+"""How long a coroutine holds the event loop at a time, in processor time of its thread."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Generator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 
-class LoopTurns:
-    """Watches the loop that it is started on."""
+class Timed(Generic[T]):
+    """Awaits something and keeps the longest of its turns.
 
-    def __init__(self) -> None:
-        self.longest_s = 0.0
-        """Of the thread's processor time: what else the machine does is not counted."""
-        self.count = 0
-        self._loop = asyncio.get_running_loop()
-        self._is_over = False
-        self._before_s = time.thread_time()
-
-    def begin(self) -> None:
-        """Count from here on."""
-        self._before_s = time.thread_time()
-        self._loop.call_soon(self._turn)
-
-    def end(self) -> None:
-        """Count the turn that is under way, and no more."""
-        self._count()
-        self._is_over = True
-
-    def _turn(self) -> None:
-        if not self._is_over:
-            self._count()
-            self._loop.call_soon(self._turn)
-
-    def _count(self) -> None:
-        now_s = time.thread_time()
-        self.longest_s = max(self.longest_s, now_s - self._before_s)
-        self.count += 1
-        self._before_s = now_s
-
-
-@contextmanager
-def watched_turns() -> Iterator[LoopTurns]:
-    """The turns that the loop takes meanwhile.
-
-    The garbage collector rests: what it takes depends on all the objects that there are, those of
-    the test among them, and it may run in any turn.
+    Processor time of the loop's thread: what other threads and processes do at the same time is
+    not in it.
     """
-    gc.disable()
-    turns = LoopTurns()
-    turns.begin()
-    try:
-        yield turns
-    finally:
-        turns.end()
-        gc.enable()
+
+    def __init__(self, work: Awaitable[T]) -> None:
+        self._work = work
+        self.longest_turn_s = 0.0
+        self.turns = 0
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._work.__await__()
+        send: Any = steps.send
+        value: Any = None
+        while True:
+            start_s = time.thread_time()
+            try:
+                awaited = send(value)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                self.turns += 1
+                self.longest_turn_s = max(self.longest_turn_s, time.thread_time() - start_s)
+            try:
+                value = yield awaited
+                send = steps.send
+            except BaseException as error:  # noqa: BLE001 - it goes on to who is awaited
+                value, send = error, steps.throw

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from protocol.error_codes import ErrorCode
-from server.config_changes import ConfigChange, Operation, fault_of_changes, overrides_after
+from server.config_changes import (
+    ConfigChange,
+    Examined,
+    Operation,
+    examined,
+    overrides_after,
+)
+from server.topic import TopicRefused
+from server.turns import Pace, Turns
 from storage.config_property import ConfigError
 from storage.log_config import LogConfig
 
@@ -84,13 +92,28 @@ def test_only_lists_are_extended(operation: Operation, name: str, message: str) 
         pytest.param([change(4, "a", "1")], "Unknown operations type 4 for a", id="operation"),
     ],
 )
-def test_changes_that_contradict_themselves_are_refused(
+async def test_changes_that_contradict_themselves_are_refused(
     changes: list[ConfigChange], message: str
 ) -> None:
-    fault = fault_of_changes(changes)
-    assert fault is not None
+    fault = await examined(changes, None, Pace(Turns()))
+    assert isinstance(fault, TopicRefused)
     assert (fault.error_code, fault.message) == (ErrorCode.INVALID_REQUEST, message)
 
 
-def test_sound_changes_have_no_fault() -> None:
-    assert fault_of_changes([change(SET, "a", ""), change(DELETE, "b")]) is None
+async def test_sound_changes_have_no_fault() -> None:
+    changes = (change(SET, "a", ""), change(DELETE, "b"))
+    found = await examined(changes, None, Pace(Turns()))
+    assert found == Examined(changes=changes, unknown=())
+
+
+async def test_a_value_for_what_nobody_knows_is_told_and_its_deletion_is_fine() -> None:
+    changes = [change(SET, "a", "1"), change(SET, "no", "1"), change(DELETE, "such", "1")]
+    found = await examined(changes, {"a"}, Pace(Turns()))
+    assert found == Examined(changes=(changes[0],), unknown=("no",))
+
+
+async def test_a_message_does_not_list_every_wrong_name_of_a_hundred() -> None:
+    changes = [change(SET, f"n{index}") for index in range(100)]
+    fault = await examined(changes, None, Pace(Turns()))
+    assert isinstance(fault, TopicRefused)
+    assert fault.message.endswith(", n8, n9")

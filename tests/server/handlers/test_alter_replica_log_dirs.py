@@ -73,7 +73,7 @@ async def test_a_directory_that_is_none_of_this_brokers_is_not_found(
 async def test_of_a_partition_that_is_named_twice_the_last_directory_counts(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await served.create("orders", partitions=2)
-        asked = [(tmp_path, "orders", [0, 0]), ("/nowhere", "orders", [0, 1])]
+        asked = [(str(tmp_path), "orders", [0, 0]), ("/nowhere", "orders", [0, 1])]
         not_found = ErrorCode.LOG_DIR_NOT_FOUND
         assert await move(served, *asked) == {("orders", 0): not_found, ("orders", 1): not_found}
         asked.reverse()

@@ -98,7 +98,6 @@ async def test_any_other_question_is_answered_for_all_that_it_names(
         await served.create("orders")
         response = await describe(served, *asked, version=version)
     text = "This server does not host this topic-partition." if version >= 2 else ""
-    unknown = {"error_code": 3, "error_message": text, "leader_id": 0, "leader_epoch": 0}
     assert response == DescribeQuorumResponse(
         error_code=0,
         topics=tuple(
@@ -107,10 +106,13 @@ async def test_any_other_question_is_answered_for_all_that_it_names(
                 partitions=tuple(
                     PartitionData(
                         partition_index=number,
+                        error_code=3,
+                        error_message=text,
+                        leader_id=0,
+                        leader_epoch=0,
                         high_watermark=0,
                         current_voters=(),
                         observers=(),
-                        **unknown,
                     )
                     for number in numbers
                 ),
