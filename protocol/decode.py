@@ -61,31 +61,46 @@ _step_decoders: dict[tuple[type[Message], int], StepDecoder] = {}
 def decode(message_type: type[M], version: int, buffer: memoryview, position: int = 0) -> M:
     """Decode the message that fills `buffer` from `position` to its end.
 
+    Raises:
+        DecodeError: the bytes are not exactly such a message. Nothing else is raised, whatever
+            the bytes are.
+    """
+    message, end = decode_prefix(message_type, version, buffer, position)
+    if end != len(buffer):
+        surplus = f"{len(buffer) - end} bytes too many"
+        raise DecodeError(f"{message_type.__name__} v{version}: {surplus}")
+    return message
+
+
+def decode_prefix(
+    message_type: type[M], version: int, buffer: memoryview, position: int = 0
+) -> tuple[M, int]:
+    """Decode the message that begins at `position`; also return where it ends.
+
     The result refers to the buffer's memory where it has BYTES or RECORDS.
 
     Raises:
-        DecodeError: the bytes are not exactly such a message. Nothing else is raised, whatever
+        DecodeError: the bytes do not begin with such a message. Nothing else is raised, whatever
             the bytes are.
     """
     decoder = _decoders.get((message_type, version)) or compile_decoder(message_type, version)
     try:
         message, end = decoder(buffer, position)
-        _check_end(end, buffer)
     except _WRONG_BYTES as error:
         raise _as_decode_error(error, message_type, version) from error
-    decoded: M = message
-    return decoded
+    return message, end
 
 
 def decode_in_steps(
     message_type: type[M], version: int, buffer: memoryview, position: int = 0
-) -> Generator[None, None, M]:
-    """Decode as `decode` does, with a pause after each step.
+) -> Generator[None, None, tuple[M, int]]:
+    """Decode as `decode_prefix` does, with a pause after each step.
 
-    The generator returns the message. Arrays of more than `TUPLE_ELEMENTS_MAX` elements are lists.
+    The generator returns the message and where it ends. Arrays of more than `TUPLE_ELEMENTS_MAX`
+    elements are lists.
 
     Raises:
-        DecodeError: as `decode`.
+        DecodeError: as `decode_prefix`.
     """
     key = (message_type, version)
     decoder = _step_decoders.get(key)
@@ -94,11 +109,9 @@ def decode_in_steps(
         decoder = _step_decoders[key] = source.compiled("decode")
     try:
         message, end = yield from decoder(buffer, position)
-        _check_end(end, buffer)
     except _WRONG_BYTES as error:
         raise _as_decode_error(error, message_type, version) from error
-    decoded: M = message
-    return decoded
+    return message, end
 
 
 _WRONG_BYTES = (struct.error, IndexError, UnicodeDecodeError, DecodeError)
@@ -114,11 +127,6 @@ def _as_decode_error(error: Exception, message_type: type[Message], version: int
         case _:
             reason = str(error)
     return DecodeError(f"{message_type.__name__} v{version}: {reason}")
-
-
-def _check_end(end: int, buffer: memoryview) -> None:
-    if end != len(buffer):
-        raise DecodeError(f"{len(buffer) - end} bytes too many")
 
 
 def compile_decoder(message_type: type[Message], version: int) -> Decoder:

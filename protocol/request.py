@@ -12,12 +12,13 @@ Source: RequestHeader.json, KIP-482, KIP-511.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import struct
 from collections.abc import Generator
 
 from protocol.api_keys import APIS, Api, ApiKey
-from protocol.decode import decode, decode_in_steps
+from protocol.decode import decode, decode_in_steps, decode_prefix
 from protocol.errors import DecodeError, UnsupportedApi
 from protocol.primitives import ELEMENTS_MAX, read_nullable_string, skip_tagged_fields
 from protocol.schema import Message
@@ -49,6 +50,8 @@ class Request:
     body: Message | None
     """None only for an ApiVersions request of a version that is not served: its layout is unknown,
     and the answer is UNSUPPORTED_VERSION in version 0."""
+    surplus_bytes: int = 0
+    """Bytes behind the body's end. They are ignored, as in Kafka: some clients send one."""
 
 
 def parse_request(frame: bytes | bytearray | memoryview) -> Request:
@@ -61,8 +64,10 @@ def parse_request(frame: bytes | bytearray | memoryview) -> Request:
     view = memoryview(frame)
     header, position = parse_header(view)
     api = APIS[header.api_key]
-    body = parse_body(header, view, position) if api.serves(header.api_version) else None
-    return Request(header=header, api=api, body=body)
+    if not api.serves(header.api_version):
+        return Request(header=header, api=api, body=None)
+    body, end = parse_body(header, view, position)
+    return Request(header=header, api=api, body=body, surplus_bytes=len(view) - end)
 
 
 def parse_request_in_steps(
@@ -76,10 +81,11 @@ def parse_request_in_steps(
     view = memoryview(frame)
     header, position = parse_header(view)
     api = APIS[header.api_key]
-    body = None
-    if api.serves(header.api_version):
-        body = yield from decode_in_steps(api.request_type, header.api_version, view, position)
-    return Request(header=header, api=api, body=body)
+    if not api.serves(header.api_version):
+        return Request(header=header, api=api, body=None)
+    request_type = api.request_type
+    body, end = yield from decode_in_steps(request_type, header.api_version, view, position)
+    return Request(header=header, api=api, body=body, surplus_bytes=len(view) - end)
 
 
 def parse_header(frame: memoryview) -> tuple[RequestHeader, int]:
@@ -104,19 +110,18 @@ def parse_header(frame: memoryview) -> tuple[RequestHeader, int]:
     return header, position
 
 
-def parse_body(header: RequestHeader, frame: memoryview, position: int) -> Message:
-    """Decode what follows a header of a version that is served.
+def parse_body(header: RequestHeader, frame: memoryview, position: int) -> tuple[Message, int]:
+    """Decode what follows a header of a version that is served; also return where it ends.
 
     Raises:
-        DecodeError: the bytes are not such a request.
+        DecodeError: the bytes do not begin with such a request.
     """
-    request_type = APIS[header.api_key].request_type
-    try:
-        return decode(request_type, header.api_version, frame, position)
-    except DecodeError:
-        if header.api_key != ApiKey.METADATA or not _is_padded_null(frame, position):
-            raise
-        return decode(request_type, header.api_version, frame, position + _PADDING_BYTES)
+    request_type, version = APIS[header.api_key].request_type, header.api_version
+    if header.api_key == ApiKey.METADATA and version >= request_type.flexible_since:
+        with contextlib.suppress(DecodeError):
+            if _is_padded_null(frame, position):
+                return decode(request_type, version, frame, position + _PADDING_BYTES), len(frame)
+    return decode_prefix(request_type, version, frame, position)
 
 
 _PADDING_BYTES = 3
@@ -128,8 +133,8 @@ def _is_padded_null(frame: memoryview, position: int) -> bool:
     """Whether a Metadata request begins with a null of four bytes instead of one.
 
     That is how librdkafka (2.16 and before) asks for all topics in the flexible versions: it
-    reserves the four bytes of the older versions' length. Kafka ignores what is left over at the
-    end; we take out the padding, and stay strict about everything else.
+    reserves the four bytes of the older versions' length. Kafka reads the flags from the padding and
+    ignores what is left over at the end; we take out the padding.
     """
     is_short = len(frame) - position <= _ALL_TOPICS_BYTES_MAX
     return is_short and frame[position : position + 1 + _PADDING_BYTES] == bytes(1 + _PADDING_BYTES)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from metrics.server_probe import ServerProbe
+from protocol.api_keys import ApiKey
 from protocol.errors import ProtocolError
 from protocol.frame import FrameBuffer
 from server.addresses import Address
@@ -49,6 +50,13 @@ OUTBOX_BYTES_MAX = 1 << 20
 LITTLE_BYTES = 16 << 10
 """A connection whose requests take no more in memory is read from even where memory is short: those
 with small requests do not wait for those with large ones."""
+
+LARGE_FRAME_BYTES = 64 << 10
+"""A request of more bytes has so many elements that its decoded form is what counts."""
+
+DECODED_FACTOR = 24
+"""What a byte of such a request takes decoded and answered: 3 to 20 bytes become an element of 100
+to 300, and its answer another one."""
 
 Reply = list[Part] | Awaitable[list[Part] | None] | None
 """What dispatch gives: the response's parts, an awaitable of them, or None for no response."""
@@ -80,6 +88,20 @@ class Shared:
 
 class CloseConnection(Exception):
     """Raised by a handler that can only answer by closing: an `acks=0` produce that failed."""
+
+
+def api_key_of(frame: bytearray) -> int:
+    """The API that a frame asks for; nothing says that it is served."""
+    return int.from_bytes(frame[:2], "big")
+
+
+def memory_of(frame: bytearray) -> int:
+    """What a request takes of memory as long as it is not answered. A Fetch may wait for records,
+    with all the partitions that it names."""
+    size = len(frame)
+    if size > LARGE_FRAME_BYTES and api_key_of(frame) == ApiKey.FETCH:
+        return size * DECODED_FACTOR
+    return size
 
 
 class _Answer:
@@ -247,7 +269,7 @@ class Connection(asyncio.BufferedProtocol):
         """Queue a complete request."""
         self._requests.append(frame)
         self._in_flight += 1
-        self._in_flight_bytes += len(frame)
+        self._in_flight_bytes += memory_of(frame)
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
@@ -255,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
         """Carry out requests until the connection ends, then see its replies off."""
         while await self._has_request():
             frame = self._requests.popleft()
-            answer = _Answer(len(frame))
+            answer = _Answer(memory_of(frame))
             self._answers.append(answer)
             await self._carry_out(frame, answer)
             del frame

@@ -20,6 +20,7 @@ Source: Apache Kafka, RequestContext.java (unknown versions), KafkaApis.scala (e
 from __future__ import annotations
 
 import importlib
+import logging
 import time
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
@@ -39,7 +40,14 @@ from protocol.errors import (
 from protocol.request import Request, RequestHeader, parse_request, parse_request_in_steps
 from protocol.response import encode_response, encode_response_in_steps
 from protocol.schema import Message
-from server.connection import CloseConnection, Connection, Reply
+from server.connection import (
+    DECODED_FACTOR,
+    LARGE_FRAME_BYTES,
+    CloseConnection,
+    Connection,
+    Reply,
+    api_key_of,
+)
 from server.outbox import Part
 from server.turns import Pace
 from storage.config_property import ConfigError
@@ -50,16 +58,15 @@ if TYPE_CHECKING:
     from server.broker import Broker
 
 
+_log = logging.getLogger("server.dispatch")
+
 INLINE_FRAME_BYTES_MAX = 4 << 10
 """A request of so few bytes is decoded at once: it has a few hundred elements at most."""
 
-LARGE_FRAME_BYTES_MIN = 64 << 10
-"""A larger request waits for its share of the memory for decoded requests. (Records stay where they
-are: a Produce takes no more decoded than encoded.)"""
-
-DECODED_FACTOR = 24
-"""What a byte of such a request takes decoded and answered: 3 to 20 bytes become an element of 100
-to 300, and its answer another one."""
+NOT_HELD = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+"""Large requests of other APIs wait for their share of the memory for decoded requests. A Produce
+takes no more decoded than encoded, and the rest may wait for other clients, whom they must not hold
+up: a Fetch counts with all that it takes in the memory of its connection."""
 
 INLINE_ANSWERS = frozenset({ApiKey.PRODUCE, ApiKey.HEARTBEAT, ApiKey.API_VERSIONS})
 """Their answers to such a request are encoded at once; those of others may be much larger."""
@@ -142,18 +149,16 @@ def error_code_of(error: Exception) -> ErrorCode:
             return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _api_key(frame: bytearray) -> int:
-    return int.from_bytes(frame[:2], "big")
-
-
 class Dispatcher:
     """Carries out requests for one broker; `server/connection.py` calls it in order."""
 
-    __slots__ = ("_broker", "_handlers")
+    __slots__ = ("_broker", "_handlers", "_with_surplus")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._handlers: dict[int, Handler] = {}
+        # Keys and versions of requests that came with bytes behind their end.
+        self._with_surplus: set[tuple[int, int]] = set()
 
     async def __call__(self, frame: bytearray, connection: Connection) -> Reply:
         """Carry out the request in `frame`.
@@ -163,11 +168,10 @@ class Dispatcher:
             CloseConnection: its answer is to close the connection.
         """
         size = len(frame)
-        if size <= LARGE_FRAME_BYTES_MIN or _api_key(frame) == ApiKey.PRODUCE:
+        if size <= LARGE_FRAME_BYTES or api_key_of(frame) in NOT_HELD:
             return await self._carried_out(frame, connection)
         async with self._broker.decoded.held(size * DECODED_FACTOR):
             reply = await self._carried_out(frame, connection)
-            # Only Produce is answered after the next request has begun.
             return await reply if isinstance(reply, Awaitable) else reply
 
     async def _carried_out(self, frame: bytearray, connection: Connection) -> Reply:
@@ -177,6 +181,8 @@ class Dispatcher:
         request = (
             parse_request(frame) if is_small else await pace.run(parse_request_in_steps(frame))
         )
+        if request.surplus_bytes:
+            self._note_surplus(request, connection)
         context = RequestContext(self._broker, request.header, connection, pace)
         answer = await self._handled(request, context)
         if is_small and request.api.key in INLINE_ANSWERS and isinstance(answer, Message):
@@ -184,6 +190,14 @@ class Dispatcher:
         if answer is None or isinstance(answer, Message):
             return await self._completed_in_steps(request, context, answer, start_s)
         return self._complete_later(request, context, answer, start_s)
+
+    def _note_surplus(self, request: Request, connection: Connection) -> None:
+        """Say once for each API and version that bytes behind a request's end are ignored."""
+        key = (request.header.api_key, request.header.api_version)
+        if key not in self._with_surplus:
+            self._with_surplus.add(key)
+            name = f"{request.api.name} v{request.header.api_version}"
+            _log.debug("%s: %s, %d bytes too many", connection, name, request.surplus_bytes)
 
     async def _handled(self, request: Request, context: RequestContext) -> Answer:
         """What the handler answers, or the refusal that its exception becomes."""

@@ -35,6 +35,7 @@ from tests.harness.messages import (
     kafka_schema,
     message_versions,
 )
+from tests.harness.raw_client import encode_request
 
 SAMPLES = 48 if "KOMPAKT_SOAK" in os.environ else 8
 VERSIONS = list(message_versions())
@@ -137,6 +138,17 @@ def test_a_message_with_a_byte_missing_or_too_many_is_refused(
                 decode(message_type, version, memoryview(whole[:cut]))
         with pytest.raises(DecodeError):
             decode(message_type, version, memoryview(whole + b"\0"))
+
+
+@each_of(key for key in VERSIONS if key[0] is APIS[key[0].api_key].request_type)
+def test_bytes_behind_any_requests_end_change_nothing(
+    message_type: type[Message], version: int
+) -> None:
+    for message in samples(message_type, version):
+        frame = encode_request(message, version, 7)
+        for surplus in (b"\0", b"\xff\xff", b"surplus"):
+            request = parse_request(frame + surplus)
+            assert (request.body, request.surplus_bytes) == (message, len(surplus))
 
 
 @each_version

@@ -89,8 +89,9 @@ def test_in_steps_a_message_is_what_it_is_at_once(
     for message in samples(message_type, version):
         data = encoded(message, version)
         parts, _ = run(encode_in_steps(message, version, bytearray()))
-        decoded, _ = run(decode_in_steps(message_type, version, memoryview(data)))
+        (decoded, end), _ = run(decode_in_steps(message_type, version, memoryview(data)))
 
+        assert end == len(data)
         assert b"".join(bytes(part) for part in parts) == data  # type: ignore[arg-type]
         assert decoded == message
 
@@ -104,7 +105,7 @@ def test_many_elements_are_the_same_in_steps_with_pauses_between(
         parts, encode_pauses = run(encode_in_steps(message, version, bytearray()))
         assert b"".join(bytes(part) for part in parts) == data  # type: ignore[arg-type]
 
-        decoded, decode_pauses = run(decode_in_steps(message_type, version, memoryview(data)))
+        (decoded, _), decode_pauses = run(decode_in_steps(message_type, version, memoryview(data)))
         assert as_tuples(decoded) == decode(message_type, version, memoryview(data))
 
         is_numbers = len(data) < 9 * MANY  # an array of numbers is read by larger steps
@@ -146,7 +147,7 @@ def test_dismantling_leaves_no_array_in_the_message(
 ) -> None:
     for message in large(message_type, version):
         data = encoded(message, version)
-        decoded, _ = run(decode_in_steps(message_type, version, memoryview(data)))
+        (decoded, _), _ = run(decode_in_steps(message_type, version, memoryview(data)))
         many = [
             name
             for name in arrays_of(message_type, version)
@@ -179,7 +180,7 @@ def test_dismantling_frees_every_element_without_the_collector() -> None:
     gc.disable()
     try:
         before = len(gc.get_objects())
-        decoded, _ = run(decode_in_steps(DescribeConfigsResponse, version, data))
+        (decoded, _), _ = run(decode_in_steps(DescribeConfigsResponse, version, data))
         assert len(gc.get_objects()) > before + MANY
         dismantled(decoded)
         assert len(gc.get_objects()) < before + MANY // 10

@@ -98,7 +98,6 @@ def test_api_versions_of_a_known_version_has_a_body() -> None:
         pytest.param(header(2, 6, tags=b"\x01\x00"), id="tagged_fields_truncated"),
         pytest.param(header(2, 5, client_id=b"\0\1\xff"), id="client_id_not_utf8"),
         pytest.param(header(2, 5), id="body_missing"),
-        pytest.param(header(18, 0) + b"\0", id="trailing_byte"),
     ],
 )
 def test_malformed_requests_are_refused(frame: bytes) -> None:
@@ -120,9 +119,21 @@ def test_librdkafkas_padded_wish_for_all_topics_is_understood(version: int, allo
     assert request.body.allow_auto_topic_creation is allow
 
 
-def test_other_surplus_bytes_of_a_metadata_request_are_refused() -> None:
+def test_other_surplus_bytes_of_a_metadata_request_are_ignored() -> None:
     header = struct.pack(">hhih", 3, 12, 7, 2) + b"rd" + b"\0"
 
-    for surplus in (b"\0", b"\0\0", b"\0\0\0\0", b"\1\0\0"):
-        with pytest.raises(DecodeError):
-            parse_request(header + b"\1\0\0\0" + surplus)
+    for surplus in (b"", b"\0", b"\0\0", b"\0\0\0\0", b"\1\0\0"):
+        request = parse_request(header + b"\1\0\0\0" + surplus)
+        assert request.body == MetadataRequest(topics=(), allow_auto_topic_creation=False)
+        assert request.surplus_bytes == len(surplus)
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_wish_for_all_topics_without_padding_stays_what_it_is(version: int) -> None:
+    body = bytes(5 if version <= 10 else 4)
+    header = struct.pack(">hhih", 3, version, 7, 2) + b"rd" + b"\0"
+
+    for surplus in (b"", b"x"):
+        request = parse_request(header + body + surplus)
+        wish = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        assert (request.body, request.surplus_bytes) == (wish, len(surplus))

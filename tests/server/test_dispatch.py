@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,39 @@ from protocol.errors import (
     UnsupportedCodec,
     UnsupportedMagic,
 )
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.describe_acls import DescribeAclsRequest
+from protocol.messages.list_groups import ListGroupsRequest
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from protocol.messages.metadata import MetadataRequest
 from protocol.messages.produce import ProduceResponse
+from protocol.schema import Message
 from server.dispatch import error_code_of
 from server.handlers import list_offsets
 from storage.config_property import ConfigError
 from storage.errors import DirectoryOffline
+from tests.harness.raw_client import decode_response, encode_request
 from tests.harness.served_broker import batch_of, produce_request, serving_broker
 
+SIMPLE = (
+    DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    ),
+    ApiVersionsRequest(client_software_name="raw", client_software_version="1"),
+    MetadataRequest(topics=None, allow_auto_topic_creation=False),
+    ListGroupsRequest(),
+)
 REQUEST = ListOffsetsRequest(
     replica_id=-1,
     topics=(
@@ -53,7 +74,6 @@ def header(key: int, version: int) -> bytes:
         pytest.param(header(1, -1), id="negative_version"),
         pytest.param(header(0, 2), id="produce_that_is_advertised_only"),
         pytest.param(header(3, 1) + b"\0\0", id="truncated_body"),
-        pytest.param(header(3, 1) + b"\xff\xff\xff\xff\0", id="one_byte_too_many"),
         pytest.param(b"\0\3", id="truncated_header"),
         pytest.param(b"", id="empty_frame"),
     ],
@@ -120,3 +140,22 @@ def test_every_api_has_a_handler_that_can_answer_and_refuse() -> None:
         module = __import__(f"server.handlers.{api.key.name.lower()}", fromlist=["handle"])
         assert callable(module.handle)
         assert callable(module.refuse)
+
+
+@pytest.mark.parametrize("request_", SIMPLE, ids=lambda each: type(each).__name__)
+async def test_bytes_behind_a_requests_end_are_ignored_and_told_once(
+    tmp_path: Path, request_: Message, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As Kafka 4.3.1 does: a Go client sends one byte too many in DescribeAcls."""
+    caplog.set_level(logging.DEBUG, "server.dispatch")
+    api = APIS[request_.api_key]
+    version = api.version_max
+    async with serving_broker(tmp_path) as served:
+        client = await served.connect()
+        for surplus in (b"\0", b"\xff" * 5, b"x" * 100_000):
+            client.send_frame(encode_request(request_, version, 7) + surplus)
+            answer = decode_response(await client.receive_frame(), api.response_type, version)
+            assert isinstance(answer, api.response_type)
+    told = [each.message for each in caplog.records if each.name == "server.dispatch"]
+    assert len(told) == 1
+    assert f"{api.name} v{version}, 1 bytes too many" in told[0]
