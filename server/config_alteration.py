@@ -40,6 +40,7 @@ class AskedResource(Protocol):
 
 R = TypeVar("R", bound=AskedResource)
 
+NAME_SHOWN_MAX = 100
 TOPIC_PROPERTIES = frozenset(fields_by_property(LogConfig))
 
 
@@ -140,7 +141,7 @@ async def _alter_topic(
 async def _alter_broker(
     name: str, found: Examined, alteration: Alteration, context: RequestContext
 ) -> TopicRefused | None:
-    """What the broker does not act on is accepted and not kept, as in a file."""
+    """Change what is set on a broker, or on all. What it does not act on is ignored, as in a file."""
     fault = await context.broker.configs.alter(
         name,
         found.changes,
@@ -148,9 +149,9 @@ async def _alter_broker(
         validate_only=alteration.validate_only,
     )
     if fault is None and found.unknown:
+        names = ", ".join(map(_shortened, found.unknown))
         context.broker.warnings.say(
-            context.connection,
-            f"set broker properties that are ignored: {', '.join(found.unknown)}",
+            context.connection, f"properties that this broker does not act on are ignored: {names}"
         )
     return fault
 
@@ -172,6 +173,12 @@ ALTER: Mapping[int, Callable[..., Awaitable[TopicRefused | None]]] = {
     ResourceType.BROKER: _alter_broker,
     ResourceType.BROKER_LOGGER: _alter_loggers,
 }
+
+
+def _shortened(name: str) -> str:
+    """A name as the log shows it: on one line, and not endless."""
+    name = name[:NAME_SHOWN_MAX]
+    return name if name.isprintable() else ascii(name)
 
 
 def _refused(message: str) -> TopicRefused:

@@ -48,6 +48,10 @@ VOLATILE = (
     (re.compile(r"\t\d+(?= \t(Empty|Ongoing|Prepare|Complete))"), r"\t<id>"),
     (re.compile(r"^\d+ \t\d+(?= \t-?\d+ \t-?\d+ \t<ms>)"), r"<id> \t<epoch>"),
     (re.compile(r"( records sent, ).*"), r"\1<figures>"),
+    # Of the quorum: how far it is, and where it is; controllers of Kafka listen by themselves.
+    (re.compile(r"^((?:ClusterId|LeaderEpoch|HighWatermark):\s+)\S+"), r"\1<figure>"),
+    (re.compile(r'("directoryId": ")[^"]+(", "endpoints": \[")[^"]+'), r"\1<id>\2<address>"),
+    (re.compile(r"^(\d+\s+)\S{22}(\s+)\d+(?=\s+0\s)"), r"\1<id>\2<offset>"),
 )
 STACK_LINE = re.compile(r"^\s+(at |\.\.\. )|^Caused by: ")
 

@@ -229,6 +229,31 @@ async def test_a_resource_named_twice_is_not_changed(tmp_path: Path) -> None:
         assert overrides(served, "orders") == {}
 
 
+@pytest.mark.parametrize("name", ["1", ""], ids=["own", "all_brokers"])
+async def test_broker_properties_without_effect_are_accepted_with_a_warning(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Kafka 4.3.1 answers NONE for these; its tools throttle reassignments with some of them."""
+    without_effect = [
+        "leader.replication.throttled.rate", "background.threads", "no.such", "a\nb", "x" * 30_000,
+    ]  # fmt: skip
+    backoff = "log.cleaner.backoff.ms"
+    async with serving_broker(tmp_path) as served:
+        changes = [(SET, each, "9") for each in [*without_effect, backoff]]
+        (answer,) = await alter(served, resource(name, *changes, resource_type=BROKER))
+        assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+        configs = served.broker.configs
+        assert {**configs.cluster, **configs.own} == {backoff: "9"}
+
+        changes = [(DELETE, each, None) for each in [*without_effect, backoff]]
+        (answer,) = await alter(served, resource(name, *changes, resource_type=BROKER))
+        assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+        assert {**configs.cluster, **configs.own} == {}
+    (told,) = [each.message for each in caplog.records if "does not act on" in each.message]
+    assert "leader.replication.throttled.rate, background.threads, no.such, 'a\\nb', xxx" in told
+    assert len(told) < 400
+
+
 # Real clients.
 
 
