@@ -31,6 +31,7 @@ from server.executors import Executors
 from server.features import Features
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
+from server.group_configs import GroupConfigs
 from server.groups.consumer_commands import ConsumerCommands
 from server.groups.coordinator import GroupCoordinator, coordinator_of
 from server.groups.offset_commands import OffsetCommands
@@ -109,6 +110,7 @@ class Broker:
         "fetch_waiters",
         "files",
         "group_commit",
+        "group_configs",
         "groups",
         "has_storage",
         "http_port",
@@ -315,8 +317,14 @@ class Broker:
         )
         self._pauses = CompactionPauses(self._store, clock_ms=self.clock.now_ms)
         await self._pauses.open({topic.id for topic in self.topics.all()})
+        self.group_configs = GroupConfigs(self._store, self.config)
+        await self.group_configs.open()
         self.groups = coordinator_of(
-            self.topics, self.group_commit, self.configs.config, clock=self.clock
+            self.topics,
+            self.group_commit,
+            self.configs.config,
+            clock=self.clock,
+            own_times=self.group_configs.times,
         )
         self.groups.start()
         self.consumer_groups = ConsumerCommands(self.groups)

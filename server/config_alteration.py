@@ -3,7 +3,7 @@
 Each resource's changes are made together or not at all. A topic's are durable, and its logs follow
 them, when they are answered; so are those of a broker's dynamic properties.
 The levels of loggers hold until the next start.
-Not implemented: client metrics, groups.
+Not implemented: client metrics.
 
 Source: Apache Kafka, ConfigAdminManager.scala, ControllerConfigurationValidator.scala.
 """
@@ -23,6 +23,7 @@ from server.config import known_properties
 from server.config_changes import ConfigChange, Examined, examined, overrides_after
 from server.config_rows import ResourceType
 from server.dispatch import RequestContext
+from server.group_configs import GROUP_PROPERTIES
 from server.topic import TopicRefused
 from server.topic_names import fault_of_name
 from storage.config_property import ConfigError, fields_by_property
@@ -111,6 +112,8 @@ def _known_properties(resource: AskedResource, context: RequestContext) -> Conta
         case ResourceType.BROKER:
             given = context.broker.configs.names_set(resource.resource_name)
             return _broker_properties() | given if given else _broker_properties()
+        case ResourceType.GROUP:
+            return GROUP_PROPERTIES
         case _:
             return None
 
@@ -156,6 +159,22 @@ async def _alter_broker(
     return fault
 
 
+async def _alter_group(
+    name: str, found: Examined, alteration: Alteration, context: RequestContext
+) -> TopicRefused | None:
+    if not name:
+        return _refused("Default group resources are not allowed.")
+    if found.unknown:
+        text = f"Unknown group config name: {found.unknown[0]}"
+        return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=text)
+    return await context.broker.group_configs.alter(
+        name,
+        found.changes,
+        replaces=alteration.replaces,
+        validate_only=alteration.validate_only,
+    )
+
+
 async def _alter_loggers(
     name: str, found: Examined, alteration: Alteration, context: RequestContext
 ) -> TopicRefused | None:
@@ -172,6 +191,7 @@ ALTER: Mapping[int, Callable[..., Awaitable[TopicRefused | None]]] = {
     ResourceType.TOPIC: _alter_topic,
     ResourceType.BROKER: _alter_broker,
     ResourceType.BROKER_LOGGER: _alter_loggers,
+    ResourceType.GROUP: _alter_group,
 }
 
 

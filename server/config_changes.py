@@ -11,13 +11,18 @@ from __future__ import annotations
 import enum
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from protocol.error_codes import ErrorCode
-from server.config import BrokerConfig
 from server.topic import TopicRefused
 from server.turns import Pace
-from storage.config_property import LIST, ConfigError
-from storage.log_config import LogConfig
+from storage.config_property import LIST, ConfigError, ConfigProperty, Value
+
+
+class Defaults(Protocol):
+    """A configuration: what holds where nothing is overridden."""
+
+    def rows(self) -> Iterable[tuple[ConfigProperty, Value]]: ...
 
 
 class Operation(enum.IntEnum):
@@ -96,7 +101,7 @@ def _note(names: list[str], name: str) -> None:
 def overrides_after(
     overrides: Mapping[str, str],
     changes: Sequence[ConfigChange],
-    defaults: LogConfig | BrokerConfig,
+    defaults: Defaults,
 ) -> dict[str, str]:
     """What is overridden once it is changed; whether that is sound is for `defaults`' class to say.
 
@@ -118,9 +123,7 @@ def overrides_after(
     return after
 
 
-def _list_after(
-    overrides: Mapping[str, str], change: ConfigChange, defaults: LogConfig | BrokerConfig
-) -> str:
+def _list_after(overrides: Mapping[str, str], change: ConfigChange, defaults: Defaults) -> str:
     """A list's elements with those of the change, or without."""
     found = next((row for row in defaults.rows() if row[0].name == change.name), None)
     if found is None:

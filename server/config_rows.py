@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from server.broker_configs import BrokerConfigs
 from server.broker_loggers import logger_levels
+from server.group_configs import GroupConfigs
 from storage.config_property import ConfigProperty, Value, properties_of
 from storage.log_config import LogConfig
 
@@ -34,6 +35,7 @@ class ConfigSource(enum.IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     BROKER_LOGGER = 6
+    GROUP = 8
 
 
 Synonyms = tuple[tuple[str, str | None, ConfigSource], ...]
@@ -62,8 +64,17 @@ def topic_rows(
     for field, declared in properties_of(LogConfig).items():
         if declared.internal:
             continue
-        synonyms = _topic_synonyms(declared, overrides, broker)
+        synonyms = _synonyms(declared, overrides, broker, own=ConfigSource.TOPIC)
         yield _row(declared, getattr(config, field), synonyms, read_only=False)
+
+
+def group_rows(name: str, groups: GroupConfigs, broker: BrokerConfigs) -> Iterable[ConfigRow]:
+    """The configuration of a group, whether or not there is such a group."""
+    overrides = groups.overrides(name)
+    for declared, default in groups.defaults.rows():
+        value = declared.parse(overrides[declared.name]) if declared.name in overrides else default
+        synonyms = _synonyms(declared, overrides, broker, own=ConfigSource.GROUP)
+        yield _row(declared, value, synonyms, read_only=False)
 
 
 def broker_rows(configs: BrokerConfigs) -> Iterable[ConfigRow]:
@@ -126,13 +137,18 @@ def _given(configs: BrokerConfigs) -> tuple[tuple[Mapping[str, str], ConfigSourc
     )
 
 
-def _topic_synonyms(
-    declared: ConfigProperty, overrides: Mapping[str, str], broker: BrokerConfigs
+def _synonyms(
+    declared: ConfigProperty,
+    overrides: Mapping[str, str],
+    broker: BrokerConfigs,
+    *,
+    own: ConfigSource,
 ) -> Synonyms:
+    """What gives a property of a topic or a group its value, the strongest first."""
     synonyms: list[tuple[str, str | None, ConfigSource]] = []
     if declared.name in overrides:
         value = _text(declared, declared.parse(overrides[declared.name]))
-        synonyms.append((declared.name, value, ConfigSource.TOPIC))
+        synonyms.append((declared.name, value, own))
     synonyms += [
         (synonym.name, given[synonym.name], source)
         for given, source in _given(broker)

@@ -73,6 +73,42 @@ class GroupConfig(NetworkConfig):
         doc="How often members of the consumer protocol are told to send heartbeats. Shorter: a"
         " rebalance is over sooner, at the cost of more requests.",
     )
+    group_consumer_min_session_timeout_ms: int = prop(
+        "group.consumer.min.session.timeout.ms",
+        INT,
+        default=45_000,
+        at_least=1,
+        unit="ms",
+        dynamic=False,
+        doc="The shortest session timeout that a group may have of its own.",
+    )
+    group_consumer_max_session_timeout_ms: int = prop(
+        "group.consumer.max.session.timeout.ms",
+        INT,
+        default=60_000,
+        at_least=1,
+        unit="ms",
+        dynamic=False,
+        doc="The longest session timeout that a group may have of its own.",
+    )
+    group_consumer_min_heartbeat_interval_ms: int = prop(
+        "group.consumer.min.heartbeat.interval.ms",
+        INT,
+        default=5_000,
+        at_least=1,
+        unit="ms",
+        dynamic=False,
+        doc="The shortest heartbeat interval that a group may have of its own.",
+    )
+    group_consumer_max_heartbeat_interval_ms: int = prop(
+        "group.consumer.max.heartbeat.interval.ms",
+        INT,
+        default=15_000,
+        at_least=1,
+        unit="ms",
+        dynamic=False,
+        doc="The longest heartbeat interval that a group may have of its own.",
+    )
     group_consumer_max_size: int = prop(
         "group.consumer.max.size",
         INT,

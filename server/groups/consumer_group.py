@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from cleaner.text import count_text
@@ -59,6 +59,14 @@ FIRST_EPOCH = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTimes:
+    """How often the members of a group are heard of, and how long they are waited for."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
     """What the broker's configuration says of groups of the consumer protocol."""
 
@@ -69,6 +77,12 @@ class ConsumerSettings:
     """The names of those that members may ask for; the first one is the default."""
     migration_policy: str = "bidirectional"
     """Which way a group with members may change its protocol."""
+    own_times: Mapping[str, GroupTimes] = field(default_factory=dict)
+    """Those of groups that have a configuration of their own, by group id; they may change."""
+
+    def times_of(self, group_id: str) -> GroupTimes | ConsumerSettings:
+        """What holds for one group now."""
+        return self.own_times.get(group_id, self)
 
 
 class ConsumerGroupState(enum.Enum):
@@ -185,7 +199,7 @@ class ConsumerGroup:
         return Beaten(
             member_id=member.member_id,
             member_epoch=after.epoch,
-            heartbeat_interval_ms=self._settings.heartbeat_interval_ms,
+            heartbeat_interval_ms=self._settings.times_of(self.group_id).heartbeat_interval_ms,
             assignment=after.assignment if tells or after.assignment != before.assignment else None,
         )
 
@@ -392,7 +406,7 @@ class ConsumerGroup:
         """A member of the classic protocol has said how long its session is."""
         if member.classic is not None:
             return member.classic.session_timeout_ms
-        return self._settings.session_timeout_ms
+        return self._settings.times_of(self.group_id).session_timeout_ms
 
     # What a step owes.
 

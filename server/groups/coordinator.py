@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from protocol.error_codes import ErrorCode
@@ -27,7 +27,7 @@ from server.deadlines import Deadlines
 from server.group_commit import GroupCommit
 from server.group_config import GroupConfig
 from server.groups.committed_offsets import tombstone_batches
-from server.groups.consumer_group import ConsumerGroup, ConsumerSettings
+from server.groups.consumer_group import ConsumerGroup, ConsumerSettings, GroupTimes
 from server.groups.events import Join, Leave, Sync
 from server.groups.group import Group, GroupSettings
 from server.groups.group_checks import delete_error
@@ -288,9 +288,18 @@ class GroupCoordinator:
 
 
 def coordinator_of(
-    topics: Topics, group_commit: GroupCommit, config: GroupConfig, *, clock: Clock
+    topics: Topics,
+    group_commit: GroupCommit,
+    config: GroupConfig,
+    *,
+    clock: Clock,
+    own_times: Mapping[str, GroupTimes],
 ) -> GroupCoordinator:
-    """The coordinator of a broker's groups."""
+    """The coordinator of a broker's groups.
+
+    Args:
+        own_times: those of groups that have a configuration of their own.
+    """
     topic = CoordinatorTopic(
         OFFSETS_TOPIC,
         topics,
@@ -309,6 +318,7 @@ def coordinator_of(
         size_max=config.group_consumer_max_size,
         assignors=config.group_consumer_assignors,
         migration_policy=config.group_consumer_migration_policy,
+        own_times=own_times,
     )
     table = GroupTable(topic, settings, clock, consumer_settings=consumer_settings, topics=topics)
     return GroupCoordinator(topic, table)

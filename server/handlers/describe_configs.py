@@ -4,9 +4,9 @@ Behaviour: the properties of topics and of this broker, all of them or those nam
 value, where the value comes from, what would hold without it (synonyms), type and documentation.
 Values read back exactly as they were set: Connect and Schema Registry refuse to start unless
 `cleanup.policy` says `compact`. Topics can be changed (AlterConfigs), and so can those properties of
-the broker that are not read-only; the broker with the empty name is what was set for all of them.
-The
-levels of this broker's loggers are a configuration, too (KIP-412). Groups have none of their own.
+the broker that are not read-only; the broker with the empty name is what was set for all of them. The
+levels of this broker's loggers are a configuration, too (KIP-412). Every group has one, whether it
+exists or not.
 Versions: v1 config_source, synonyms · v3 config_type, documentation (KIP-569).
 Not implemented: client metrics.
 """
@@ -31,6 +31,7 @@ from server.config_rows import (
     ResourceType,
     broker_rows,
     cluster_rows,
+    group_rows,
     logger_rows,
     topic_rows,
 )
@@ -86,8 +87,8 @@ def _describe_whole(
         return _describe_topic(asked, request, context)
     if asked.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return _describe_broker(asked, request, context)
-    if asked.resource_type == ResourceType.GROUP and asked.resource_name:
-        return _result(asked, request, ())
+    if asked.resource_type == ResourceType.GROUP:
+        return _describe_group(asked, request, context)
     text = f"Unsupported resource type: {asked.resource_type}"
     return _refused(asked, ErrorCode.INVALID_REQUEST, text)
 
@@ -118,6 +119,16 @@ def _describe_broker(
         text = f"Unexpected broker id, expected {node_id}, but received {asked.resource_name}"
         return _refused(asked, ErrorCode.INVALID_REQUEST, text)
     rows = logger_rows() if is_logger else broker_rows(context.broker.configs)
+    return _result(asked, request, rows)
+
+
+def _describe_group(
+    asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResult:
+    if not asked.resource_name:
+        return _refused(asked, ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+    broker = context.broker
+    rows = group_rows(asked.resource_name, broker.group_configs, broker.configs)
     return _result(asked, request, rows)
 
 

@@ -1,8 +1,8 @@
 """ListConfigResources (key 74), v0-v1.
 
 Behaviour: the names of what can have a configuration: the topics, this broker and its loggers. There
-are no client metrics, which is all that v0 asks for, and no groups with a configuration. A type that
-is not listed gets UNSUPPORTED_VERSION, as in Kafka.
+are no client metrics, which is all that v0 asks for. Of groups there are those that have something of
+their own. A type that is not listed gets UNSUPPORTED_VERSION, as in Kafka.
 Versions: v1 resource types (KIP-1142).
 Source: Apache Kafka, KafkaApis.scala `handleListConfigResources`.
 """
@@ -61,3 +61,5 @@ def _names(type_: int, context: RequestContext) -> Iterator[str]:
         yield from (topic.name for topic in context.broker.topics.all())
     elif type_ in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         yield str(context.broker.node.node_id)
+    elif type_ == ResourceType.GROUP:
+        yield from context.broker.group_configs.names()

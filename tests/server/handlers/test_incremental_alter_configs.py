@@ -239,7 +239,7 @@ async def test_broker_properties_without_effect_are_accepted_with_a_warning(
     ]  # fmt: skip
     backoff = "log.cleaner.backoff.ms"
     async with serving_broker(tmp_path) as served:
-        changes = [(SET, each, "9") for each in [*without_effect, backoff]]
+        changes: list[Change] = [(SET, each, "9") for each in [*without_effect, backoff]]
         (answer,) = await alter(served, resource(name, *changes, resource_type=BROKER))
         assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
         configs = served.broker.configs

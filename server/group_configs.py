@@ -1,0 +1,193 @@
+"""What groups have of their own: a configuration by group id, which replaces the broker's for it.
+
+    /group_configs/<group id>    {"<name>": "<value>", ...}
+
+A group need not exist to have one. It holds for the next heartbeat of each member.
+Source: KIP-848; Apache Kafka, GroupConfig.java, GroupConfigManager.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from protocol.error_codes import ErrorCode
+from server.config_changes import ConfigChange, overrides_after
+from server.group_config import GroupConfig
+from server.groups.consumer_group import GroupTimes
+from server.metadata_store import Delete, MetadataStore, Put
+from server.topic import TopicRefused
+from storage.config_property import (
+    INT,
+    ConfigError,
+    ConfigProperty,
+    Synonym,
+    Value,
+    parse_fields,
+    prop,
+    properties_of,
+)
+
+_log = logging.getLogger("server.group_configs")
+
+PREFIX = "/group_configs/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProperties:
+    """What a group may have of its own."""
+
+    consumer_session_timeout_ms: int = prop(
+        "consumer.session.timeout.ms",
+        INT,
+        default=45_000,
+        at_least=1,
+        unit="ms",
+        synonyms=(Synonym(name="group.consumer.session.timeout.ms"),),
+        doc="A member of the group that is not heard of for so long is fenced.",
+    )
+    consumer_heartbeat_interval_ms: int = prop(
+        "consumer.heartbeat.interval.ms",
+        INT,
+        default=5_000,
+        at_least=1,
+        unit="ms",
+        synonyms=(Synonym(name="group.consumer.heartbeat.interval.ms"),),
+        doc="How often members of the group are told to send heartbeats.",
+    )
+
+    @classmethod
+    def of_broker(cls, config: GroupConfig) -> GroupProperties:
+        """What holds for a group without a configuration of its own."""
+        return cls(
+            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        )
+
+    def rows(self) -> Iterable[tuple[ConfigProperty, Value]]:
+        """Every property with its value."""
+        for field, declared in properties_of(type(self)).items():
+            yield declared, getattr(self, field)
+
+
+GROUP_PROPERTIES = frozenset(each.name for each in properties_of(GroupProperties).values())
+
+
+class GroupConfigs:
+    """Sole owner of the groups' configurations. Lives on the event loop."""
+
+    __slots__ = ("_bounds", "_lock", "_overrides", "_store", "defaults", "times")
+
+    def __init__(self, store: MetadataStore, config: GroupConfig) -> None:
+        # Constant after construction
+        self._store = store
+        self._lock = asyncio.Lock()
+        self._bounds = _bounds(config)
+        self.defaults = GroupProperties.of_broker(config)
+        # State
+        self._overrides: dict[str, Mapping[str, str]] = {}
+        # Derived, for the groups: what those have that have something of their own.
+        self.times: dict[str, GroupTimes] = {}
+
+    async def open(self) -> None:
+        """Read what was set before. What this release does not take is left out, and said."""
+        for entry in (await self._store.range(PREFIX)).entries:
+            name = entry.key.removeprefix(PREFIX)
+            try:
+                self._take(name, json.loads(entry.value))
+            except ConfigError as error:
+                _log.warning("group %s: its configuration is left out: %s", name, error)
+
+    def names(self) -> list[str]:
+        """The groups that have a configuration."""
+        return sorted(self._overrides)
+
+    def overrides(self, name: str) -> Mapping[str, str]:
+        """What one group has of its own."""
+        return self._overrides.get(name, {})
+
+    async def alter(
+        self, name: str, changes: Sequence[ConfigChange], *, replaces: bool, validate_only: bool
+    ) -> TopicRefused | None:
+        """Change what a group has; durable and of effect when this returns.
+
+        Args:
+            replaces: whether what is not among the changes is no longer set.
+
+        Returns:
+            Why nothing was changed, or None.
+        """
+        async with self._lock:
+            before = self.overrides(name)
+            try:
+                altered = overrides_after({} if replaces else before, changes, self.defaults)
+                self._check(altered)
+            except ConfigError as error:
+                return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))
+            if not validate_only and altered != before:
+                value = json.dumps(altered, separators=(",", ":"))
+                key = PREFIX + name
+                change = Put(key=key, value=value) if altered else Delete(key=key)
+                await self._store.txn((), [change])
+                self._take(name, altered)
+                _log.info("configuration of group %r: %s", name, altered)
+            return None
+
+    def _take(self, name: str, overrides: Mapping[str, str]) -> None:
+        if not overrides:
+            self._overrides.pop(name, None)
+            self.times.pop(name, None)
+            return
+        properties = self._check(overrides)
+        self._overrides[name] = dict(overrides)
+        self.times[name] = GroupTimes(
+            session_timeout_ms=properties.consumer_session_timeout_ms,
+            heartbeat_interval_ms=properties.consumer_heartbeat_interval_ms,
+        )
+
+    def _check(self, overrides: Mapping[str, str]) -> GroupProperties:
+        """The group's properties. Raises ConfigError, in Kafka's words."""
+        values = {
+            "consumer_session_timeout_ms": self.defaults.consumer_session_timeout_ms,
+            "consumer_heartbeat_interval_ms": self.defaults.consumer_heartbeat_interval_ms,
+        }
+        for field, value in parse_fields(GroupProperties, overrides).items():
+            assert isinstance(value, int)
+            self._check_bounds(field, value)
+            values[field] = value
+        return GroupProperties(**values)
+
+    def _check_bounds(self, field: str, value: int) -> None:
+        name = properties_of(GroupProperties)[field].name
+        (least_name, least), (most_name, most) = self._bounds[field]
+        if value < least:
+            raise ConfigError(f"{name} must be greater than or equal to {least_name}")
+        if value > most:
+            raise ConfigError(f"{name} must be less than or equal to {most_name}")
+
+
+Bound = tuple[str, int]
+"""A broker property, and its value."""
+
+
+def _bounds(config: GroupConfig) -> Mapping[str, tuple[Bound, Bound]]:
+    """The least and the most that a group may have, by field."""
+    return {
+        "consumer_session_timeout_ms": (
+            ("group.consumer.min.session.timeout.ms", config.group_consumer_min_session_timeout_ms),
+            ("group.consumer.max.session.timeout.ms", config.group_consumer_max_session_timeout_ms),
+        ),
+        "consumer_heartbeat_interval_ms": (
+            (
+                "group.consumer.min.heartbeat.interval.ms",
+                config.group_consumer_min_heartbeat_interval_ms,
+            ),
+            (
+                "group.consumer.max.heartbeat.interval.ms",
+                config.group_consumer_max_heartbeat_interval_ms,
+            ),
+        ),
+    }
