@@ -100,6 +100,12 @@ def versions_of(text: str | None, *, last: int) -> range:
     return range(int(low), int(high or low) + 1)
 
 
+TIMES_THAT_KIO_TURNS = {
+    "transaction_start_time_ms", "issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms",
+    "max_lifetime_ms", "renew_period_ms", "expiry_time_period_ms",
+}  # fmt: skip
+
+
 class MessageGenerator:
     """Draws messages that one version can carry: other fields have their defaults."""
 
@@ -126,8 +132,8 @@ class MessageGenerator:
         if name in ("log_append_time_ms", "retention_time_ms", "session_lifetime_ms"):
             # kio turns it into a datetime, or a timedelta.
             return self.rng.choice([-1, self.rng.randrange(4_000_000_000_000)])
-        if name == "transaction_start_time_ms":
-            # And of this one it does not know that -1 means none.
+        if name in TIMES_THAT_KIO_TURNS:
+            # And of these it does not know that -1 means none.
             return self.rng.randrange(4_000_000_000_000)
         return self._value(field.type)
 

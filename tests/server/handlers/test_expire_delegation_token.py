@@ -1,0 +1,26 @@
+"""ExpireDelegationToken: nobody has authenticated on a PLAINTEXT listener, as Kafka 4.3.1 says it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from protocol.error_codes import ErrorCode
+from protocol.messages.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from tests.harness.served_broker import serving_broker
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_tokens_are_not_for_those_who_have_not_authenticated(
+    tmp_path: Path, version: int
+) -> None:
+    request = ExpireDelegationTokenRequest(hmac=b"abc", expiry_time_period_ms=5)
+    async with serving_broker(tmp_path) as served:
+        response = await served.call(request, version, ExpireDelegationTokenResponse)
+    assert response == ExpireDelegationTokenResponse(
+        error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
+    )
