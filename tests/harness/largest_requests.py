@@ -18,10 +18,13 @@ Path = tuple[str, ...]
 """The names of fields from the top of a message down to an array."""
 
 RESOURCES: tuple[Mapping[str, Any], ...] = tuple(
-    {"resource_type": type_, "resource_name": name, "resource_types": type_}
+    {"resource_type": type_, "resource_name": name}
     for type_, name in ((2, "orders"), (4, "1"), (32, "group"))
 )
-"""What configurations are of: where a request has such fields, each is tried."""
+"""What configurations are of: in a request about configurations each is tried."""
+CONFIGURATIONS = {"configs", "configuration_keys"}
+USUAL: Mapping[str, Any] = {"resource_types": RESOURCES[0]["resource_type"]}
+"""What is in fields of these names anyhow."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +47,9 @@ def fillings(api: Api) -> Iterator[Filling]:
     declared, version = api.request_type, api.version_max
     names = set(_names(declared))
     for path in _array_paths(declared, version):
-        for values in RESOURCES if names & {"resource_type", "resource_types"} else ({},):
-            given = {name: value for name, value in values.items() if name in names}
+        for values in RESOURCES if names & CONFIGURATIONS else ({},):
             for is_distinct in (False, True):
-                yield Filling(path=path, is_distinct=is_distinct, values=given)
+                yield Filling(path=path, is_distinct=is_distinct, values=values)
 
 
 def filled(api: Api, filling: Filling) -> Message:
@@ -100,6 +102,8 @@ class _Filler:
         is_distinct = self._filling.is_distinct and index > 0
         if name in self._filling.values and not (is_distinct and wire_type.kind is Kind.STRING):
             return self._filling.values[name]
+        if name in USUAL and not is_distinct:
+            return USUAL[name]
         if wire_type.kind is Kind.STRING:
             return f"orders-{index}" if is_distinct else "orders"
         if wire_type.kind is Kind.BYTES:

@@ -25,6 +25,7 @@ from tests.harness.kafka_tools import KafkaTools
 VOLATILE = (
     (re.compile(r"(TopicId: )\S+"), r"\1<id>"),
     (re.compile(r'("logDir":)"[^"]*"'), r"\1<path>"),
+    (re.compile(r'("log_dirs":\[)"[^"]*"'), r"\1<path>"),
     (re.compile(r"^(Cluster ID: )\S+"), r"\1<id>"),
     # Some of Kafka's sentences come wrapped in the names of Java's classes.
     (
