@@ -19,7 +19,7 @@ from server.command_end import EXIT_FAILED, CommandFailed
 from server.command_output import print_json
 from server.config_target import Target, named, settings_of
 from server.configs_shown import Json, setting_json, source_text, value_text
-from server.topic_facts import refusal
+from server.topic_facts import BROKER_RESOURCE, refusal
 
 
 class Operation(enum.IntEnum):
@@ -47,6 +47,8 @@ async def change_configs(
     names = list(dict.fromkeys(change.name for change in changes))
     async with connected(bootstrap) as client:
         target = await named(client, target)
+        if target.resource_type == BROKER_RESOURCE:
+            await _check_names(client, changes)
         before = await _settings(client, target, names)
         await _alter(client, target, changes, dry_run=dry_run)
         after = await _settings(client, target, names)
@@ -59,6 +61,14 @@ async def change_configs(
         for row in rows:
             typer.echo(f"{target.words}: {_told(row)}")
     return 0
+
+
+async def _check_names(client: BrokerClient, changes: Sequence[Change]) -> None:
+    """Raise CommandFailed for a name that is no setting of a broker: it would accept and ignore it."""
+    names = [change.name for change in changes if change.operation != Operation.DELETE]
+    if names:
+        answering = await named(client, Target(resource_type=BROKER_RESOURCE, name=None))
+        await settings_of(client, answering, names)
 
 
 async def _alter(
