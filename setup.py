@@ -16,6 +16,7 @@ MODULES = (
     "protocol.batch_tally",
     "protocol.offset_commits",
     "protocol.record_columns",
+    "protocol.record_walk",
     "storage.sync_threads",
     "cleaner.kernel",
     "cleaner.verify_output",

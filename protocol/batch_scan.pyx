@@ -4,9 +4,8 @@
 
 from enum import IntEnum
 
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
-from protocol.errors import CorruptBatch
 from protocol.record_format cimport (
     BATCH_BAD_CRC,
     BATCH_BAD_HEADER,
@@ -15,15 +14,11 @@ from protocol.record_format cimport (
     BATCH_CUT,
     BATCH_MAGIC,
     BATCH_OK,
-    RECORD_OK,
     batch_crc,
     batch_header,
     crc32c_extend,
     crc32c_portable,
     read_batch_header,
-    read_record,
-    record_status_text,
-    record_view,
 )
 
 # Below this, letting the GIL go costs more than the work.
@@ -189,123 +184,3 @@ def scan_batches(const uint8_t[::1] buffer not None, Py_ssize_t position=0, end=
     scan.stop = StopReason(found.status)
     scan.detail = stop_detail(at, limit - at, batch_position, &found)
     return scan
-
-
-# What is wrong with a batch's records, as far as C can say.
-cdef struct records_fault:
-    int64_t index
-    int status              # RECORD_OK: a fault other than a record's own.
-    int32_t offset_delta
-    int out_of_place        # The offset delta is.
-    int64_t bytes_left      # Behind the last record.
-
-
-# What a walk over a batch's records found.
-cdef struct records_found:
-    int64_t first_keyless
-    int64_t last_offset_delta
-    int64_t oldest
-    int64_t oldest_index
-    int64_t youngest
-    int64_t youngest_index
-
-
-cdef enum:
-    NO_TIMESTAMP = -1
-
-
-cdef bint walk_records(
-    const uint8_t *at,
-    const uint8_t *end,
-    int64_t count,
-    int64_t base_timestamp,
-    bint dense,
-    records_found *found,
-    records_fault *fault,
-) noexcept nogil:
-    """Whether the records are sound; fills `found` if they are, `fault` if not."""
-    cdef record_view record
-    cdef int64_t last_delta = -1
-    cdef int64_t timestamp
-    cdef int64_t index = 0
-    found.first_keyless = found.last_offset_delta = -1
-    found.oldest = found.youngest = NO_TIMESTAMP
-    found.oldest_index = found.youngest_index = -1
-    fault.out_of_place = 0
-    fault.bytes_left = 0
-    while index < count:
-        fault.index = index
-        fault.status = read_record(&at, end, &record)
-        if fault.status != RECORD_OK:
-            return False
-        fault.offset_delta = record.offset_delta
-        fault.out_of_place = record.offset_delta <= last_delta or (
-            dense and record.offset_delta != index
-        )
-        if fault.out_of_place:
-            return False
-        last_delta = found.last_offset_delta = record.offset_delta
-        if record.key_size < 0 and found.first_keyless < 0:
-            found.first_keyless = index
-        # Unsigned, because clients' bytes may overflow; it wraps as in Java.
-        timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> record.timestamp_delta)
-        if timestamp > found.youngest or index == 0:
-            found.youngest = timestamp
-            found.youngest_index = index
-        if timestamp != NO_TIMESTAMP and (timestamp < found.oldest or found.oldest_index < 0):
-            found.oldest = timestamp
-            found.oldest_index = index
-        index += 1
-    fault.bytes_left = end - at
-    return fault.bytes_left == 0
-
-
-cdef class RecordScan:
-    cdef readonly:
-        int64_t first_keyless
-        int64_t last_offset_delta
-        int64_t oldest_timestamp
-        int64_t oldest_index
-        int64_t youngest_timestamp
-        int64_t youngest_index
-
-
-def scan_records(
-    const uint8_t[::1] records not None,
-    int64_t record_count,
-    *,
-    int64_t base_timestamp,
-    bint dense=True,
-):
-    cdef uint8_t nothing = 0
-    cdef const uint8_t *start = &records[0] if records.shape[0] > 0 else &nothing
-    cdef const uint8_t *end = start + records.shape[0]
-    cdef records_fault fault
-    cdef records_found found
-    cdef RecordScan scan
-    cdef bint is_sound
-    if record_count < 0:
-        raise CorruptBatch(f"a batch cannot have {record_count} records")
-    if records.shape[0] <= NOGIL_BYTES_MIN:
-        is_sound = walk_records(start, end, record_count, base_timestamp, dense, &found, &fault)
-    else:
-        with nogil:
-            is_sound = walk_records(start, end, record_count, base_timestamp, dense, &found, &fault)
-    if not is_sound:
-        raise CorruptBatch(fault_text(&fault, record_count))
-    scan = RecordScan.__new__(RecordScan)
-    scan.first_keyless = found.first_keyless
-    scan.last_offset_delta = found.last_offset_delta
-    scan.oldest_timestamp = found.oldest
-    scan.oldest_index = found.oldest_index
-    scan.youngest_timestamp = found.youngest
-    scan.youngest_index = found.youngest_index
-    return scan
-
-
-cdef str fault_text(records_fault *fault, int64_t record_count):
-    if fault.bytes_left != 0:
-        return f"{fault.bytes_left} bytes are left behind the {record_count} records"
-    if fault.out_of_place:
-        return f"record {fault.index} has offset delta {fault.offset_delta}, out of place"
-    return f"record {fault.index} of {record_count} {record_status_text(fault.status).decode()}"

@@ -202,7 +202,7 @@ def _decompress_snappy(data: Buffer, bytes_max: int) -> Buffer:
     view = memoryview(data)
     output = bytearray()
     try:
-        blocks = [(block, _snappy_block_size(block)) for block in _snappy_blocks(view)]
+        blocks = [(block, snappy_block_size(block)) for block in snappy_blocks(view)]
         size = sum(block_size for _, block_size in blocks)
         if size > bytes_max:
             raise DecompressionTooLarge(bytes_max)
@@ -217,7 +217,7 @@ def _decompress_snappy(data: Buffer, bytes_max: int) -> Buffer:
     return output
 
 
-def _snappy_block_size(block: memoryview) -> int:
+def snappy_block_size(block: memoryview) -> int:
     from cramjam import snappy
 
     size = snappy.decompress_raw_len(block)
@@ -226,7 +226,7 @@ def _snappy_block_size(block: memoryview) -> int:
     return size
 
 
-def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
+def snappy_blocks(view: memoryview) -> Iterator[memoryview]:
     """Cut the Java framing into its raw blocks; without framing everything is one block."""
     if view[: len(_SNAPPY_MAGIC)] != _SNAPPY_MAGIC:
         yield view

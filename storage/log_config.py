@@ -420,14 +420,6 @@ class LogConfig:
         return self.segment_bytes if self.preallocate else 0
 
     @property
-    def has_narrow_timestamp_bounds(self) -> bool:
-        """Whether a timestamp bound is narrower than its default, so that every record counts."""
-        return (
-            self.message_timestamp_before_max_ms < LONG_MAX
-            or self.message_timestamp_after_max_ms < HOUR_MS
-        )
-
-    @property
     def stored_codec(self) -> StoredCodec | None:
         """What batches are stored with; None keeps what each producer chose."""
         match self.compression_type:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from protocol.batch_scan import ScannedBatch, scan_records
+from protocol.batch_scan import ScannedBatch
 from protocol.compression import Codec, decompress
 from protocol.errors import CorruptBatch, DecompressionTooLarge
+from protocol.record_walk import scan_records
 from storage.batch_chunks import Unsound, read_chunks
 from storage.batch_walk import HEADER_BYTES
 from storage.files import File

@@ -4,8 +4,8 @@ Behaviour: each partition is validated, appended and answered on its own. acks=1
 the write, acks=-1 when the batch is durable (`server/group_commit.py`), acks=0 never: there an
 error closes the connection. The next request of the connection starts after the append, not after
 the sync.
-Batches whose records take long to look at, above all large compressed ones, and those that are
-compressed anew (compression.type) are validated in a worker thread.
+Batches whose records take long to look at, above all those that inflate to a lot, and those that are
+recompressed (compression.type) are validated in a worker thread.
 Internal topics are the broker's own: INVALID_TOPIC_EXCEPTION.
 Every transactional batch is checked against its transaction right before the append, in the same turn
 of the loop: none can come behind its transaction's marker. What the coordinator cannot say now is
@@ -18,7 +18,6 @@ Source: Apache Kafka, ReplicaManager.scala (`handleProduceAppend`), AddPartition
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from uuid import UUID
@@ -41,24 +40,13 @@ from server.topic_ids import fault_of_id, with_names
 from server.transactions.joining import join_transaction
 from storage.errors import StorageError
 from storage.log import Appended, PartitionLog
-from storage.validate import Refused, ValidationRules, ValidBatch, validate_batch
+from storage.validate import Refused, ValidBatch, validate_at_once, validate_batch
 
 IDS_SINCE = 13
 JOINS_SINCE = 12
 """A partition that is new to the transaction joins it (KIP-890)."""
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
-
-INLINE_COMPRESSED_BYTES_MAX = 64 << 10
-"""Compressed batches up to this size are validated on the loop, whatever they inflate to."""
-
-INLINE_BYTES_MAX = 256 << 10
-"""So are others up to this size: the smallest records there can be, 30 000 of them, took 0.13 ms to
-look through, 600 of 110 bytes 4 us. (A whole 1 MiB of the smallest took 0.5 to 0.7 ms.)"""
-
-CODEC_POSITION, CODEC_MASK = 22, 0x07
-"""Where a batch says whether it is compressed: the low byte of its attributes."""
-
 
 TOLD_AS = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -211,21 +199,16 @@ def _refuse_transaction(
 async def _validated(
     records: memoryview, log: PartitionLog, context: RequestContext
 ) -> ValidBatch | Refused:
-    """Validate what a client sent, off the loop if that is a lot of work."""
+    """Validate what a client sent, off the loop if that is a lot of work.
+
+    The pool is what bounds the inflated bytes in flight, over all connections: at most one batch's a
+    thread. Batches wait for a thread in the order of their arrival, and hold nothing while they do.
+    """
     rules = log.validation_rules(now_ms=context.broker.clock.now_ms())
-    if _takes_long(records, rules):
-        return await asyncio.to_thread(validate_batch, records, rules)
-    return validate_batch(records, rules)
-
-
-def _takes_long(records: memoryview, rules: ValidationRules) -> bool:
-    """Whether to validate a batch in another thread."""
-    if rules.recompresses(records):
-        return True  # At a high level even a small batch takes milliseconds.
-    if not rules.asks_records or len(records) <= INLINE_COMPRESSED_BYTES_MAX:
-        return False
-    is_compressed = records[CODEC_POSITION] & CODEC_MASK
-    return bool(is_compressed) or len(records) > INLINE_BYTES_MAX
+    answer = validate_at_once(records, rules)
+    if answer is None:
+        answer = await context.broker.executors.validation.run(validate_batch, records, rules)
+    return answer
 
 
 async def _answer_when_durable(outcome: _Outcome) -> ProduceResponse:

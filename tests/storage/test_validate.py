@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import struct
 from dataclasses import replace
 from typing import Any
@@ -9,12 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.batch_scan import crc32c
+from protocol.compression import compress
 from protocol.error_codes import ErrorCode
 from protocol.record_batch import Codec, Record, TimestampType, build_batch, read_header
+from protocol.record_walk import UNFIT_MAX
 from storage.log_config import LogConfig
 from storage.topic_partition import TopicPartition
-from storage.validate import RecordError, Refused, ValidationRules, ValidBatch, validate_batch
+from storage.validate import (
+    AT_ONCE_BYTES_MAX,
+    AT_ONCE_INFLATED_BYTES_MAX,
+    RecordError,
+    Refused,
+    ValidationRules,
+    ValidBatch,
+    validate_at_once,
+    validate_batch,
+)
 from tests.harness.log_builder import batch_of, records_in
+from tests.harness.malformed_batches import MALFORMED, Malformed, good, plain_records, raw_batch
 
 NOW_MS = 1_000_000
 
@@ -180,25 +193,136 @@ def test_a_header_that_lies_hides_no_record_from_a_narrow_bound(codec: Codec) ->
 
 
 @pytest.mark.parametrize("announced", [-1, 0, NOW_MS + 5, 2**60])
-def test_the_largest_timestamp_becomes_that_of_the_records_where_they_are_looked_at(
-    announced: int,
-) -> None:
+def test_the_largest_timestamp_becomes_that_of_the_records(announced: int) -> None:
     """LogValidator.java sets it for every batch, whatever the producer wrote."""
-    batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=[NOW_MS - 2, NOW_MS - 1])
-    with_field(batch, ">q", 35, announced)
-    answer = validate_batch(memoryview(batch), COMPACTED)
-    assert isinstance(answer, ValidBatch)
-    assert answer.header.max_timestamp == NOW_MS - 1
-    assert answer.header == read_header(batch)
-    assert answer.header.crc == crc32c(memoryview(batch)[21:])
+    for rules in (RULES, COMPACTED):
+        batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=[NOW_MS - 2, NOW_MS - 1])
+        with_field(batch, ">q", 35, announced)
+        answer = validate_batch(memoryview(batch), rules)
+        assert isinstance(answer, ValidBatch)
+        assert answer.header.max_timestamp == NOW_MS - 1
+        assert answer.header == read_header(batch)
+        assert answer.header.crc == crc32c(memoryview(batch)[21:])
 
 
-def test_with_default_bounds_a_plain_topic_judges_by_the_header_alone() -> None:
-    """Its batches are not decompressed, which is what makes it fast."""
-    batch = with_field(batch_of([(b"a", b"1")]), ">h", 21, int(Codec.GZIP))
-    answer = validate_batch(memoryview(batch), RULES)
-    assert isinstance(answer, ValidBatch)
-    assert refusal(batch, NARROW).error_code is ErrorCode.INVALID_RECORD
+@pytest.mark.parametrize("rules", [RULES, COMPACTED, NARROW], ids=["plain", "compacted", "narrow"])
+@pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name)
+@pytest.mark.parametrize("malformed", MALFORMED, ids=lambda malformed: malformed.name)
+def test_every_malformed_batch_is_refused_on_every_topic(
+    malformed: Malformed, codec: Codec, rules: ValidationRules
+) -> None:
+    """Apache Kafka 4.3.1 refuses them too, but for those of KAFKA_TAKES."""
+    answer = refusal(malformed.build(codec, NOW_MS), rules)
+    assert answer.error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+    assert answer.record_errors == ()
+    assert isinstance(validate_batch(memoryview(good(codec, NOW_MS)), rules), ValidBatch)
+
+
+KAFKA_TAKES = {
+    ("offset_deltas_repeat", Codec.NONE),
+    ("offset_deltas_fall", Codec.NONE),
+    ("offset_deltas_leave_a_gap", Codec.NONE),
+    ("offset_deltas_begin_at_one", Codec.NONE),
+    ("offset_deltas_are_negative", Codec.NONE),
+    ("bytes_behind_what_is_compressed", Codec.GZIP),
+    ("bytes_behind_what_is_compressed", Codec.LZ4),
+    *(("record_length_beyond_the_batch", codec) for codec in Codec if codec is not Codec.NONE),
+}
+"""What 4.3.1 answers with NONE, on a topic with and without `compact` alike. It refuses the rest of the
+matrix: with CORRUPT_MESSAGE where the CRC is wrong, with UNKNOWN_SERVER_ERROR what does not inflate and
+compressed records whose offsets are wrong, and with INVALID_RECORD everything else."""
+
+
+def test_what_kafka_takes_is_in_the_matrix() -> None:
+    assert {name for name, _ in KAFKA_TAKES} <= {malformed.name for malformed in MALFORMED}
+
+
+@given(CODECS)
+def test_all_records_that_are_unfit_are_named_as_kafka_names_them(codec: Codec) -> None:
+    """The same batch with the same settings, sent to Apache Kafka 4.3.1: INVALID_TIMESTAMP, 1 to 4."""
+    keys = [b"k", None, b"k", None, b"k", b"k"]
+    old = NOW_MS - 2000
+    times = [NOW_MS, NOW_MS, old, old, old, NOW_MS]
+    batch = batch_of([(key, b"v") for key in keys], timestamps=times, codec=codec)
+    answer = refusal(batch, rules_of(COMPACTED.config, message_timestamp_before_max_ms=1000))
+    assert answer.error_code is ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in answer.record_errors] == [1, 2, 3, 4]
+    said = ["key" if "without key" in error.message else "time" for error in answer.record_errors]
+    assert said == ["key", "time", "key", "time"]
+    assert answer.message.startswith("4 of 6 records are refused")
+
+
+@given(CODECS)
+def test_ten_keyless_records_of_a_hundred_are_named_and_no_others(codec: Codec) -> None:
+    """As Apache Kafka 4.3.1 does (KIP-467): INVALID_RECORD, 5, 15, ... 95."""
+    bad = range(5, 100, 10)
+    batch = batch_of([(None if n in bad else b"k", b"v") for n in range(100)], codec=codec)
+    answer = refusal(batch, COMPACTED)
+    assert answer.error_code is ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in answer.record_errors] == list(bad)
+
+
+def test_a_batch_of_nothing_but_unfit_records_does_not_make_an_answer_without_a_bound() -> None:
+    count = UNFIT_MAX + 200
+    batch = batch_of([(None, b"v")] * count, codec=Codec.ZSTD)
+    answer = refusal(batch, rules_of(COMPACTED.config, max_message_bytes=1 << 20))
+    assert [error.batch_index for error in answer.record_errors] == list(range(UNFIT_MAX))
+    assert f"{count} of {count} records" in answer.message
+    assert answer.message.endswith(f"Only the first {UNFIT_MAX} are named.")
+
+
+ROOMY = rules_of(max_message_bytes=1 << 30)
+
+
+def inflating_to(size: int, codec: Codec) -> bytearray:
+    """A batch of one record, of about this size when inflated."""
+    return batch_of([(b"k", bytes(size - 100))], codec=codec, timestamps=[NOW_MS])
+
+
+@pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name)
+def test_what_is_small_is_validated_at_once_and_the_rest_is_left_as_it_was(codec: Codec) -> None:
+    small = AT_ONCE_BYTES_MAX if codec is Codec.NONE else AT_ONCE_INFLATED_BYTES_MAX
+    batch = memoryview(inflating_to(small, codec))
+    assert validate_at_once(batch, ROOMY) == validate_batch(batch, ROOMY)
+    large = inflating_to(small + 10_000, codec)
+    before = bytes(large)
+    assert validate_at_once(memoryview(large), ROOMY) is None
+    assert bytes(large) == before
+    assert isinstance(validate_batch(memoryview(large), ROOMY), ValidBatch)
+
+
+@pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name)
+def test_a_large_batch_and_one_to_recompress_are_never_validated_at_once(codec: Codec) -> None:
+    noise = random.Random(1).randbytes(AT_ONCE_BYTES_MAX + 1000)
+    batch = memoryview(batch_of([(b"k", noise)], codec=codec, timestamps=[NOW_MS]))
+    assert validate_at_once(batch, ROOMY) is None
+    other = Codec.LZ4 if codec is Codec.ZSTD else Codec.ZSTD
+    rules = rules_of(ROOMY.config, compression_type=NAMES[other])
+    assert validate_at_once(memoryview(batch_of([(b"k", b"v")], codec=codec)), rules) is None
+
+
+@pytest.mark.parametrize(
+    "codec", [codec for codec in Codec if codec is not Codec.NONE], ids=lambda codec: codec.name
+)
+def test_what_is_cut_into_many_parts_is_not_validated_at_once(codec: Codec) -> None:
+    plain = plain_records((0, 1, 2), timestamp=NOW_MS)
+    step = -(-len(plain) // 40)
+    pieces = [bytes(compress(codec, plain[at : at + step])) for at in range(0, len(plain), step)]
+    packed = pieces[0] + b"".join(
+        piece[16:] if codec is Codec.SNAPPY else piece for piece in pieces[1:]
+    )
+    batch = memoryview(raw_batch(packed, codec, timestamp=NOW_MS))
+    assert isinstance(validate_batch(batch, RULES), ValidBatch)
+    at_once = validate_at_once(batch, RULES)
+    # The zstd library reads across frames by itself, without the interpreter lock.
+    assert isinstance(at_once, ValidBatch) if codec is Codec.ZSTD else at_once is None
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_at_once_says_what_the_whole_validation_says(data: bytes, is_compacted: bool) -> None:
+    rules = COMPACTED if is_compacted else RULES
+    once = validate_at_once(memoryview(bytearray(data)), rules)
+    assert once == validate_batch(memoryview(bytearray(data)), rules)
 
 
 @given(CODECS, CODECS, st.booleans())
