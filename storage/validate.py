@@ -51,9 +51,10 @@ TIMESTAMP_TYPE_BIT = 0x08
 DECOMPRESSED_BYTES_MAX = 128 << 20
 """No batch may inflate beyond this; the cleaner must be able to take what was accepted here."""
 
-AT_ONCE_BYTES_MAX = 256 << 10
-"""An uncompressed batch up to this size is validated at once: the smallest records there can be,
-30,000 of them, take 0.15 ms."""
+AT_ONCE_BYTES_MAX = (1 << 20) + (64 << 10)
+"""An uncompressed batch up to this size is validated at once, and so the largest that topics take by
+default: 0.1 ms with records of 100 bytes, 0.7 ms with the smallest there can be. A thread's coming and
+going takes a quarter of such a request's processor time."""
 
 AT_ONCE_PACKED_BYTES_MAX = 64 << 10
 """So is a compressed one up to this size, as long as it inflates to no more than"""

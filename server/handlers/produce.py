@@ -89,7 +89,7 @@ async def handle(
             await _append_by_id(topic, data, request, context)
             if has_ids
             else await _append(topic.name, data, request, context)
-            for data in topic.partition_data
+            async for data in context.pace.paced(topic.partition_data)
         ]
         outcome.append(((topic.name, topic.topic_id), done))
     if request.acks == ACKS_NONE:

@@ -440,3 +440,35 @@ async def test_a_reader_of_an_epoch_that_nobody_knows_is_out_of_range(tmp_path: 
         future = served.log("orders").leader_epoch + 1
         data = await served.fetch("orders", 1, last_fetched_epoch=future)
     assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def flip_in_segment(directory: Path, position: int) -> None:
+    """Flip a bit in the only segment of `orders`, as a disk may."""
+    (segment,) = directory.glob("orders*/0/*.log")
+    with segment.open("r+b") as file:
+        file.seek(position)
+        (byte,) = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte ^ 0x40]))
+
+
+async def test_a_damaged_body_is_served_as_it_is(tmp_path: Path) -> None:
+    """A fetch reads headers only, as Kafka does; consumers check the CRC."""
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        batch = batch_of(3)
+        await served.produce("orders", batch)
+        flip_in_segment(tmp_path, len(batch) - 1)
+        answer = await served.fetch("orders", 0)
+    assert answer.error_code == ErrorCode.NONE
+    assert isinstance(answer.records, bytes | memoryview)
+    assert bytes(answer.records)[-1] == batch[-1] ^ 0x40
+
+
+async def test_a_batch_whose_length_is_damaged_is_an_error(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders", batch_of(3))
+        flip_in_segment(tmp_path, 8)
+        answer = await served.fetch("orders", 0)
+    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR

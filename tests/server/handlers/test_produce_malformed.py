@@ -14,8 +14,15 @@ import storage.validate
 from protocol.compression import Buffer, Codec
 from protocol.error_codes import ErrorCode
 from protocol.inflate import inflated
-from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from protocol.record_batch import Record, build_batch
+from server.turns import Turns
 from storage.validate import AT_ONCE_INFLATED_BYTES_MAX
 from tests.harness.malformed_batches import MALFORMED, good
 from tests.harness.served_broker import (
@@ -176,3 +183,28 @@ async def test_many_connections_inflate_no_more_at_a_time_than_there_are_threads
     assert sorted(only_produced(answer).base_offset for answer in answers) == list(range(12))
     assert inflations.on_loop_bytes == []
     assert 0 < inflations.under_way_max <= 2
+
+
+async def test_a_request_of_many_partitions_lets_others_run_between_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them may take a millisecond of the loop."""
+    rests: list[int] = []
+
+    async def count_rest(turns: Turns) -> None:
+        rests.append(1)
+
+    monkeypatch.setattr("server.turns.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(Turns, "next", count_rest)
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", partitions=5)
+        data = tuple(
+            PartitionProduceData(index=index, records=memoryview(good(Codec.NONE, NOW_MS)))
+            for index in range(5)
+        )
+        topic = TopicProduceData(name="orders", partition_data=data)
+        request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=(topic,))
+        before = len(rests)
+        response = await served.call(request, 9, ProduceResponse)
+        assert len(rests) >= before + 5
+    assert [p.error_code for p in response.responses[0].partition_responses] == [0] * 5
