@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.batch_scan import crc32c
@@ -437,3 +437,23 @@ def test_any_records_under_a_right_crc_are_refused_or_taken(
     for rules in (COMPACTED, rules_of(NARROW.config, compression_type=NAMES[stored])):
         answer = validate_batch(memoryview(batch), rules)
         assert isinstance(answer, Refused | ValidBatch)
+
+
+@given(CODECS, st.data())
+@settings(max_examples=500, deadline=None)
+def test_whatever_is_taken_can_be_read_by_everybody(codec: Codec, data: st.DataObject) -> None:
+    """A few bytes are changed, of the records or of what is compressed, under a right CRC."""
+    count = data.draw(st.integers(1, 4))
+    plain = plain_records(range(count), timestamp=NOW_MS)
+    for _ in range(data.draw(st.integers(0, 2))):
+        plain[data.draw(st.integers(0, len(plain) - 1))] = data.draw(st.integers(0, 255))
+    packed = bytearray(compress(codec, plain))
+    for _ in range(data.draw(st.integers(0, 1))):
+        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    batch = raw_batch(packed, codec, count=count, timestamp=NOW_MS)
+    for rules in (RULES, rules_of(RULES.config, compression_type=NAMES[data.draw(CODECS)])):
+        answer = validate_batch(memoryview(bytearray(batch)), rules)
+        if isinstance(answer, ValidBatch):
+            records = records_in(bytes(answer.view))
+            assert [record.offset for record in records] == list(range(count))
+            assert answer.header.max_timestamp == max(record.timestamp for record in records)

@@ -1,0 +1,15 @@
+"""The walk over records reads what clients send: nothing there may make it read out of bounds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness.sanitized import TIMEOUT_SECONDS, fuzzed
+
+
+@pytest.mark.timeout(TIMEOUT_SECONDS)
+def test_damaged_records_never_take_the_walk_out_of_bounds() -> None:
+    counts = fuzzed("tests.protocol.fuzz.feed_walk", ["protocol/record_walk.pyx"], runs=5_000)
+
+    for what in ("taken", "unfit", "refused"):
+        assert counts[what] > 0, counts
