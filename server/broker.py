@@ -23,7 +23,7 @@ from server.cold_reads import ColdReads
 from server.compaction_pauses import CompactionPauses
 from server.config import BrokerConfig
 from server.connection import Connection, Shared
-from server.directories import abandon, open_directories
+from server.directories import abandon, any_topic_in, open_directories
 from server.directory_watch import DirectoryWatch
 from server.dispatch import Dispatcher
 from server.embedded_store import EmbeddedMetadataStore
@@ -283,7 +283,10 @@ class Broker:
         metadata = self.config.metadata_directory
         (holder,) = [each for each in self.directories if each.path == metadata]
         self._store = await EmbeddedMetadataStore.open(
-            self.files, join(metadata, METADATA), on_failure=holder.disk_failed
+            self.files,
+            join(metadata, METADATA),
+            on_failure=holder.disk_failed,
+            any_topic=lambda: any_topic_in(self.directories),
         )
         self.group_commit = GroupCommit(
             self._wal,

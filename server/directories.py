@@ -7,6 +7,7 @@ import logging
 import os
 import random
 import uuid
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from server.clock import Clock
@@ -67,6 +68,15 @@ def open_directories(
             abandon(directory, "the start failed")
         raise
     return OpenedDirectories(tuple(opened), tuple(left_out), node)
+
+
+def any_topic_in(directories: Iterable[LogDirectory]) -> str | None:
+    """The path of one topic's directory, whether anybody knows of it or not; None if there is none.
+
+    Raises:
+        DiskError: a disk failed.
+    """
+    return next((found for each in directories if (found := each.any_topic())), None)
 
 
 def abandon(directory: LogDirectory, reason: str) -> None:

@@ -72,16 +72,21 @@ class EmbeddedMetadataStore:
         directory: str,
         *,
         on_failure: Callable[[StorageError], None] = lambda _: None,
+        any_topic: Callable[[], str | None] = lambda: None,
     ) -> EmbeddedMetadataStore:
         """Open the store in `directory`, creating it if it is new.
 
         Args:
             on_failure: told, in some thread, when the store is out of service for good.
+            any_topic: finds the path of a topic's directory, if there is one; then the store must
+                not be new. Called in a worker thread.
 
         Raises:
+            MissingMetadata: the store is new, and there is a topic.
             StorageError: its files are damaged, from a later release, or cannot be read.
         """
-        store = cls(MetadataLog(files, directory, on_failure=on_failure))
+        log = MetadataLog(files, directory, on_failure=on_failure, any_topic=any_topic)
+        store = cls(log)
         loop = asyncio.get_running_loop()
         try:
             state, transactions = await loop.run_in_executor(store._worker, store._log.recover)

@@ -19,7 +19,8 @@ files that say the same twice.
 Every frame is synced before the next one is written, so a crash can tear the last frame only; any
 other damage is refused (`CorruptLog`), because what it held was acknowledged. A complete last frame
 with a wrong checksum is torn if one of its 512-byte sectors is all zeros (it was never written), else
-it is corrupt.
+it is corrupt. A last frame that is longer than what is left of the file is torn, unless the rest is
+all of its JSON: then its size is damaged.
 
 Source of the sector rule: etcd, wal/decoder.go isTornEntry.
 """
@@ -122,9 +123,21 @@ def read_metadata(files: FileSystem, directory: str) -> Metadata:
     names = files.list(directory)
     found = _read_snapshot(files, directory, _revisions(names, "snapshot"))
     logs = _revisions(names, "log")
+    _check_none_missing(directory, logs, found)
     for first_revision in logs:
         _read_log(files, directory, first_revision, found, is_last=first_revision == logs[-1])
     return found
+
+
+def _check_none_missing(directory: str, logs: list[int], found: Metadata) -> None:
+    """Refuse a log without the snapshot that it continues, and a snapshot without a log."""
+    first = logs[0] if logs else 0
+    if first > found.state.revision + 1:
+        path = metadata_file(directory, first - 1, "snapshot")
+        raise DamagedFile(path, f"it is missing, and {first:020d}.log continues it")
+    if found.snapshot_bytes and not logs:
+        path = metadata_file(directory, found.state.revision + 1, "log")
+        raise DamagedFile(path, "no log is left beside the snapshot")
 
 
 def metadata_file(directory: str, revision: int, kind: str) -> str:
@@ -249,12 +262,23 @@ def frame_damage(data: bytes, position: int) -> str | None:
         if _frame_at(data, following - FRAME.size) is not None:
             return "a sound transaction follows a damaged one"
         following = data.find(b'{"', following + 1)
-    if len(data) - position < FRAME.size:
+    if len(data) - position < FRAME.size or _has_lost_sector(data, position):
         return None
+    if _is_whole(data[position + FRAME.size :]):
+        return "a transaction is whole, but its size or its checksum is not right"
     (size,) = struct.unpack_from(">I", data, position)
-    if position + FRAME.size + size > len(data) or _has_lost_sector(data, position):
+    if position + FRAME.size + size > len(data):
         return None
     return "a transaction's checksum differs, and no part of it is missing"
+
+
+def _is_whole(payload: bytes) -> bool:
+    """Whether this is all of a payload: no shorter part of one is JSON."""
+    try:
+        json.loads(payload)
+    except ValueError:
+        return False
+    return True
 
 
 def _has_lost_sector(data: bytes, start: int) -> bool:

@@ -23,7 +23,7 @@ from server.metadata_files import (
     metadata_file,
     read_metadata,
 )
-from storage.errors import StorageError
+from storage.errors import MissingMetadata, StorageError
 from storage.files import File, FileSystem
 
 _log = logging.getLogger("server.metadata_log")
@@ -36,7 +36,8 @@ class MetadataLog:
     """The open log. One thread at a time; a call that raised SyncFailed ends its use for good."""
 
     __slots__ = (
-        "_directory", "_file", "_files", "_is_broken", "_on_failure", "_revision", "_snapshot_bytes",
+        "_any_topic", "_directory", "_file", "_files", "_is_broken", "_on_failure", "_revision",
+        "_snapshot_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -45,12 +46,19 @@ class MetadataLog:
         directory: str,
         *,
         on_failure: Callable[[StorageError], None] = lambda _: None,
+        any_topic: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`on_failure` is told what ended the log's use."""
+        """Begin closed; `recover` opens it.
+
+        Args:
+            on_failure: told what ended the log's use.
+            any_topic: finds the path of a topic's directory, if there is one.
+        """
         # Constant after construction
         self._files = files
         self._directory = directory
         self._on_failure = on_failure
+        self._any_topic = any_topic
         # State: `_revision` is the last one that is safe in `_file` or a snapshot.
         self._file: File | None = None
         self._revision = 0
@@ -62,12 +70,18 @@ class MetadataLog:
 
         Raises:
             CorruptLog, DamagedFile: what was acknowledged cannot be read any more.
+            MissingMetadata: there is no transaction, but a topic; nothing is changed.
             FormatFromTheFuture: a later release wrote the files.
         """
+        found = self._read()
+        if found.revision == 0:
+            # A topic's first transaction is safe before its directory is made.
+            topic = self._any_topic()
+            if topic is not None:
+                raise MissingMetadata(self._directory, topic)
         if not self._files.exists(self._directory):
             self._files.make_directory(self._directory)
             self._files.sync_directory(self._directory.rpartition("/")[0])
-        found = read_metadata(self._files, self._directory)
         self._revision = found.revision
         self._snapshot_bytes = found.snapshot_bytes
         if found.log_path is None:
@@ -75,6 +89,11 @@ class MetadataLog:
         else:
             self._open_at(found.log_path, found)
         return found.state, found.transactions
+
+    def _read(self) -> Metadata:
+        if not self._files.exists(self._directory):
+            return Metadata(state=State())
+        return read_metadata(self._files, self._directory)
 
     def append(self, operations: list[Operation]) -> int:
         """Write one transaction and sync it; its revision.

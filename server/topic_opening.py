@@ -23,6 +23,7 @@ from storage.errors import StorageError
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_directory import LogDirectory
+from storage.paths import topic_id_text
 from storage.recovery_progress import RecoveryProgress
 from storage.topic_partition import TopicPartition
 
@@ -49,7 +50,7 @@ Job = tuple[_Plan, int]
 class TopicOpening:
     """One start's opening of all topics; `open` runs in a worker thread."""
 
-    __slots__ = ("_configs", "_directories", "_progress", "_threads", "unclean")
+    __slots__ = ("_configs", "_directories", "_progress", "_threads", "unclean", "undecided")
 
     def __init__(
         self,
@@ -67,12 +68,17 @@ class TopicOpening:
         # State
         self.unclean: set[str] = set()
         """Ids of directories with a log that could not be opened."""
+        self.undecided: set[str] = set()
+        """Ids of topics whose creation looks cut short, but a log of theirs cannot be looked at."""
 
     def open(self, topics: Mapping[str, Entry], unborn: Mapping[str, int]) -> list[Topic]:
         """Open the logs of the topics, by name; those that nobody was told of are made anew.
 
         A log that cannot be opened is offline with its reason. Where not all logs could be made
         anew, all of them stay unborn: a part of what was asked for must not be all for ever.
+
+        A log that was written to is never made anew: its creation was acknowledged, and the metadata
+        have lost that. Such a topic is opened as it is.
 
         Args:
             unborn: from which partition on nobody was told of a topic, by its id.
@@ -92,9 +98,7 @@ class TopicOpening:
     def _plan(self, name: str, content: dict[str, Any], first_unborn: int | None) -> _Plan:
         topic_id = parse_id(content["id"])
         if first_unborn is not None:
-            what = f"partitions from {first_unborn} on" if first_unborn else "logs"
-            _log.warning("%s: its creation was cut short, making its %s anew", name, what)
-            self._remove_remains(name, topic_id, first_unborn)
+            first_unborn = self._clear_unborn(name, topic_id, content["partitions"], first_unborn)
         topic = Topic(
             name=name,
             id=topic_id,
@@ -103,6 +107,44 @@ class TopicOpening:
             partitions=(),
         )
         return _Plan(topic, first_unborn)
+
+    def _clear_unborn(
+        self, name: str, topic_id: uuid.UUID, holders: Sequence[str], first: int
+    ) -> int | None:
+        """Remove what a creation that was cut short has left, unless records may be among it.
+
+        Returns `first` if the logs from there on are to be made anew, None if all are to be opened.
+        """
+        try:
+            used = self._used_partitions(name, topic_id, holders, first)
+        except StorageError as error:
+            _log.error("%s: whether its creation was cut short is not known yet: %s", name, error)
+            self.undecided.add(topic_id_text(topic_id))
+            return None
+        if used:
+            text = "%s: the metadata say that its creation was cut short, but %s holds records:"
+            _log.error(text + " opening its logs as they are", name, TopicPartition(name, used[0]))
+            return None
+        what = f"partitions from {first} on" if first else "logs"
+        _log.warning("%s: its creation was cut short, making its %s anew", name, what)
+        self._remove_remains(name, topic_id, first)
+        return first
+
+    def _used_partitions(
+        self, name: str, topic_id: uuid.UUID, holders: Sequence[str], first: int
+    ) -> list[int]:
+        """The partitions from `first` on that were written to.
+
+        Raises:
+            StorageError: a directory that has one of them is out of service.
+        """
+        for holder in set(holders[first:]):
+            self._directory(holder)
+        return [
+            number
+            for directory in self._directories.values()
+            for number in directory.used_partitions(name, topic_id, first)
+        ]
 
     def _remove_remains(self, name: str, topic_id: uuid.UUID, first: int) -> None:
         """Remove what a creation has left; where that fails, its logs cannot be made either."""

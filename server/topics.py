@@ -136,8 +136,9 @@ class Topics:
         known = {entry.key.removeprefix(TOPICS): entry for entry in entries}
         creating = (await self._store.range(CREATING)).entries
         unborn = {entry.key.removeprefix(CREATING): int(entry.value or 0) for entry in creating}
-        undone: set[str] = set()
-        for topic in await self._open_all(known, unborn):
+        topics, undecided = await self._open_all(known, unborn)
+        undone = {CREATING + topic_id for topic_id in undecided}
+        for topic in topics:
             if topic.is_unborn:
                 await self._deletion.mark(topic)
             elif len(topic.born) < len(topic.partitions):
@@ -151,8 +152,13 @@ class Topics:
         await self._store.txn((), done)
         await self._deletion.resume()
 
-    async def _open_all(self, known: Mapping[str, Entry], unborn: Mapping[str, int]) -> list[Topic]:
-        """Open all logs in threads, and say now and then how far that is."""
+    async def _open_all(
+        self, known: Mapping[str, Entry], unborn: Mapping[str, int]
+    ) -> tuple[list[Topic], set[str]]:
+        """Open all logs in threads, and say now and then how far that is.
+
+        Returns the topics, and the ids of those whose creation the next start has to look at again.
+        """
         started, progress = asyncio.get_running_loop().time(), self._progress
         opening = TopicOpening(
             self._directories,
@@ -173,7 +179,7 @@ class Topics:
                 count_text(progress.bytes_cut_total, "byte"),
                 count_text(progress.files_cut_total, "file"),
             )
-        return work.result()
+        return work.result(), opening.undecided
 
     async def close(self) -> set[str]:
         """Wait for removals under way, then close every log.

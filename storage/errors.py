@@ -7,6 +7,7 @@
     |   `-- SyncFailed            a failed fsync is final: the log directory goes offline
     |-- DirectoryOffline          a log directory is out of service until the next start
     |-- DirectoryLocked           another process owns the log directory: do not start
+    |-- MissingMetadata           there are topics and no metadata that name them: do not start
     |-- ForeignDirectory          the directory belongs to another cluster or node: do not start
     |-- FormatFromTheFuture       a later release wrote this file: do not start, do not touch it
     |-- DamagedFile               a checksummed file does not match its checksum, or is cut short
@@ -69,6 +70,19 @@ class DirectoryLocked(StorageError):
 
 class ForeignDirectory(StorageError):
     """The log directory's meta.properties names another cluster or node than this broker's."""
+
+
+class MissingMetadata(StorageError):
+    """The metadata at `path` are missing or empty, and `topic` is the path of a topic's directory."""
+
+    def __init__(self, path: str, topic: str) -> None:
+        super().__init__(
+            f"{path} is missing or empty, but {topic} belongs to a topic: put the metadata back, or"
+            " name their place (log.dirs, metadata.log.dir); to begin with no topics, move the"
+            " directories of topics away"
+        )
+        self.path = path
+        self.topic = topic
 
 
 class FormatFromTheFuture(StorageError):

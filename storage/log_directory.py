@@ -18,6 +18,7 @@ from storage.errors import (
     DamagedFile,
     DirectoryOffline,
     DiskError,
+    LogOffline,
     MissingFile,
     StorageError,
     SyncFailed,
@@ -27,6 +28,7 @@ from storage.log import PartitionLog
 from storage.log_config import LogConfig
 from storage.log_identity import LogIdentity
 from storage.log_opening import LogOpening, create_log, open_log
+from storage.log_use import was_used
 from storage.meta_properties import MetaProperties, read_meta_properties
 from storage.paths import (
     CLEAN_SHUTDOWN,
@@ -38,6 +40,7 @@ from storage.paths import (
     START_COUNTER,
     SYNC_FAILED,
     join,
+    parse_topic_directory,
     topic_directory,
 )
 from storage.readable_log import PRODUCER_EXPIRATION_MS
@@ -230,13 +233,37 @@ class LogDirectory:
             return []
         return sorted(int(name) for name in names if name.isdecimal())
 
+    def any_topic(self) -> str | None:
+        """The path of one topic's directory, whoever knows of it; None if there is none.
+
+        Raises:
+            DiskError: the disk failed.
+        """
+        names = self._fs.list(self.path)
+        topics = (name for name in names if parse_topic_directory(name) is not None)
+        return next((join(self.path, name) for name in topics), None)
+
+    def used_partitions(self, topic: str, topic_id: uuid.UUID, first: int) -> list[int]:
+        """The partitions of a topic from `first` on that were written to.
+
+        Raises:
+            DiskError: the disk failed, so nobody knows.
+        """
+        path = self._topic_path(topic, topic_id)
+        there = [n for n in self.partitions_on_disk(topic, topic_id) if n >= first]
+        return [number for number in there if was_used(self._fs, join(path, str(number)))]
+
     def delete_partitions(self, topic: str, topic_id: uuid.UUID, first: int) -> None:
         """Remove a topic's partitions from `first` on, of which nobody was told.
 
         Raises:
+            LogOffline: one of them was written to, so somebody was told; none is removed.
             DiskError: the disk failed; some of them may be gone.
         """
         path = self._topic_path(topic, topic_id)
+        for number in self.used_partitions(topic, topic_id, first):
+            text = f"{join(path, str(number))} holds records, so it is not removed"
+            raise LogOffline(str(TopicPartition(topic, number)), text)
         for log in self.logs():
             if log.topic_id == topic_id and log.topic_partition.partition >= first:
                 log.retire()

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from server.config import BrokerConfig
-from server.directories import abandon, open_directories
+from server.directories import abandon, any_topic_in, open_directories
 from server.embedded_store import EmbeddedMetadataStore
 from server.topic import Topic, TopicDefaults
 from server.topics import Topics
@@ -75,7 +75,11 @@ async def open_world(files: FileSystem, paths: str, **texts: str) -> World:
         config, files=files, background=run_inline, clock=FixedClock(), progress=progress
     )
     directories = opened.directories
-    store = await EmbeddedMetadataStore.open(files, f"{config.metadata_directory}/metadata")
+    store = await EmbeddedMetadataStore.open(
+        files,
+        f"{config.metadata_directory}/metadata",
+        any_topic=lambda: any_topic_in(directories),
+    )
     removed: list[PartitionLog] = []
     topics = Topics(
         store,

@@ -1,0 +1,261 @@
+"""Damage every byte of the metadata log, and start again: no acknowledged record may be gone.
+
+A start either serves every record, or it is refused with a sentence and leaves all files alone. What
+a topic's directory holds is never removed because a transaction of the metadata cannot be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from random import Random
+
+import pytest
+
+from server import metadata_log
+from server.metadata_files import FRAME
+from server.topic import OfflineLog, Topic
+from storage.errors import MissingMetadata, StorageError
+from tests.harness.log_home import read_all
+from tests.harness.memory_fs import Loss, MemoryFileSystem
+from tests.harness.topics_world import World, append, open_world
+
+DATA = "/data"
+METADATA = f"{DATA}/metadata"
+LOG = f"{METADATA}/{1:020d}.log"
+
+Step = Callable[[World], Awaitable[None]]
+
+
+async def created(world: World) -> None:
+    """The last transaction says that the creation of `newest` is over."""
+    await world.create("newest", 2)
+
+
+async def grown(world: World) -> None:
+    """The last transaction says that `newest` has its new partitions."""
+    await world.create("newest", 1)
+    assert isinstance(await world.topics.add_partitions("newest", 2), Topic)
+
+
+async def altered(world: World) -> None:
+    """The last transaction gives `newest` another configuration."""
+    await world.create("newest", 2)
+    await world.topics.alter("newest", lambda *_: {"retention.ms": "1"})
+
+
+async def another_deleted(world: World) -> None:
+    """The last transaction says that the files of another topic are gone."""
+    await world.create("newest", 2)
+    assert await world.topics.delete(await world.create("another")) is None
+    await world.topics._deletion.finish()
+
+
+STEPS: list[Step] = [created, grown, altered, another_deleted]
+
+
+async def written(step: Step, *, is_clean: bool) -> MemoryFileSystem:
+    """A disk on which every partition has a record that was acknowledged."""
+    disk = MemoryFileSystem()
+    world = await open_world(disk, DATA)
+    await world.create("oldest", 1)
+    await step(world)
+    for topic in world.topics.all():
+        for log in topic.logs():
+            number = log.topic_partition.partition
+            append(topic, f"{topic.name}-{number} is here".encode(), number)
+            log.advance_high_watermark(log.sync())
+    if is_clean:
+        await world.close()
+    else:
+        await world.store.close()
+    return disk.after_crash(Loss.EVERYTHING, Random(0))
+
+
+def records() -> set[bytes]:
+    """What `written` has acknowledged."""
+    return {f"{name} is here".encode() for name in ("oldest-0", "newest-0", "newest-1")}
+
+
+def all_bytes(disk: MemoryFileSystem, path: str = "/data") -> bytes:
+    """The bytes of every file."""
+    contents = b""
+    for name in disk.list(path):
+        below = f"{path}/{name}"
+        try:
+            contents += disk.read_bytes(below)
+        except StorageError:
+            contents += all_bytes(disk, below)
+    return contents
+
+
+def served(world: World) -> set[bytes | None]:
+    """The values of all records that clients can read."""
+    logs = [log for topic in world.topics.all() for log in topic.partitions]
+    assert not any(isinstance(log, OfflineLog) for log in logs)
+    return {
+        record.value
+        for topic in world.topics.all()
+        for log in topic.logs()
+        for record in read_all(log)
+    }
+
+
+async def check(disk: MemoryFileSystem, what: str) -> str | None:
+    """Start on a damaged disk; what the refusal says, None if all records are served."""
+    refusal = None
+    try:
+        world = await open_world(disk, DATA)
+    except StorageError as error:
+        refusal = str(error)
+    else:
+        assert served(world) == records(), what
+        await world.topics._deletion.finish()
+        await world.store.close()
+    assert refusal is None or METADATA in refusal, what
+    kept = all_bytes(disk)
+    assert all(value in kept for value in records()), what
+    return refusal
+
+
+def damages(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Other values for the bytes of a log: several for each of its last transaction, one for others."""
+    last = last_frame(data)
+    for position, byte in enumerate(data):
+        others = {byte ^ 1, byte ^ 0xFF, 0} if position >= last else {byte ^ 0xFF}
+        for value in sorted(others - {byte}):
+            yield position, bytes([value])
+
+
+def last_frame(data: bytes) -> int:
+    """Where the last transaction begins."""
+    position = 0
+    while True:
+        size, _ = FRAME.unpack_from(data, position)
+        if position + FRAME.size + size == len(data):
+            return position
+        position += FRAME.size + size
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "crashed"])
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
+async def test_no_damaged_byte_of_the_metadata_log_costs_a_record(
+    step: Step, is_clean: bool
+) -> None:
+    disk = await written(step, is_clean=is_clean)
+    data = disk.read_bytes(LOG)
+
+    refused = 0
+    for position, value in damages(data):
+        copy = disk.after_crash(Loss.EVERYTHING, Random(0))
+        copy.overwrite(LOG, position, value)
+        refused += await check(copy, f"byte {position} of {len(data)} is {value!r}") is not None
+    assert refused > len(data) * 0.9
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
+async def test_no_shortened_last_transaction_costs_a_record(step: Step) -> None:
+    disk = await written(step, is_clean=True)
+    data = disk.read_bytes(LOG)
+
+    for size in range(last_frame(data), len(data)):
+        copy = disk.after_crash(Loss.EVERYTHING, Random(0))
+        copy.write_bytes(LOG, data[:size])
+        assert await check(copy, f"{size} of {len(data)} bytes") is None
+
+
+async def test_no_cut_of_the_metadata_log_removes_a_record() -> None:
+    disk = await written(grown, is_clean=True)
+    data = disk.read_bytes(LOG)
+
+    for size in range(len(data)):
+        copy = disk.after_crash(Loss.EVERYTHING, Random(0))
+        copy.write_bytes(LOG, data[:size])
+        with contextlib.suppress(StorageError):
+            world = await open_world(copy, DATA)
+            await world.topics._deletion.finish()
+            await world.store.close()
+        kept = all_bytes(copy)
+        assert all(value in kept for value in records()), f"{size} of {len(data)} bytes"
+
+
+async def test_a_creation_is_not_taken_back_while_the_directory_of_one_of_its_logs_is_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = MemoryFileSystem()
+    world = await open_world(disk, "/data,/other")
+    topic = await world.create("newest", 2)
+    append(topic, b"newest-1 is here", 1)
+    log = topic.logs()[1]
+    log.advance_high_watermark(log.sync())
+    await world.close()
+    data = disk.read_bytes(LOG)
+    disk.write_bytes(LOG, data[: last_frame(data)])
+    disk.rename("/other", "/away")
+
+    world = await open_world(disk, "/data")
+    found = world.topics.get("newest")
+    assert found is not None
+    assert [isinstance(each, OfflineLog) for each in found.partitions] == [False, True]
+    assert "whether its creation was cut short is not known yet" in caplog.text
+    await world.close()
+
+    disk.rename("/away", "/other")
+    world = await open_world(disk, "/data,/other")
+    assert served(world) == {b"newest-1 is here"}
+    assert "opening its logs as they are" in caplog.text
+    await world.close()
+
+
+def without_directory(disk: MemoryFileSystem) -> None:
+    disk.remove_tree(METADATA)
+
+
+def without_files(disk: MemoryFileSystem) -> None:
+    disk.unlink(LOG)
+
+
+def without_bytes(disk: MemoryFileSystem) -> None:
+    disk.write_bytes(LOG, b"")
+
+
+def without_transactions(disk: MemoryFileSystem) -> None:
+    data = disk.read_bytes(LOG)
+    disk.write_bytes(LOG, data[: FRAME.size + FRAME.unpack_from(data)[0]])
+
+
+@pytest.mark.parametrize(
+    "lose", [without_directory, without_files, without_bytes, without_transactions]
+)
+async def test_topics_without_metadata_are_a_stop_with_a_sentence_at_every_start(
+    lose: Callable[[MemoryFileSystem], None],
+) -> None:
+    disk = await written(created, is_clean=True)
+    lose(disk)
+    before = all_bytes(disk)
+
+    for _ in range(2):
+        with pytest.raises(MissingMetadata, match="/data/metadata is missing or empty, but /data/"):
+            await open_world(disk, DATA)
+        disk = disk.after_crash(Loss.NOTHING, Random(0))
+    assert all(value in before and value in all_bytes(disk) for value in records())
+    assert disk.exists(METADATA) is (lose is not without_directory)
+
+
+async def test_a_lost_snapshot_or_log_of_the_metadata_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metadata_log, "LOG_BYTES_MIN", 200)
+    disk = await written(created, is_clean=True)
+    *older, snapshot, log = disk.list(METADATA)
+    for name in older:
+        # Its removal was not synced yet.
+        disk.unlink(f"{METADATA}/{name}")
+    names = (snapshot, log)
+    assert [name.rpartition(".")[2] for name in names] == ["snapshot", "log"]
+
+    for name in names:
+        copy = disk.after_crash(Loss.NOTHING, Random(0))
+        copy.unlink(f"{METADATA}/{name}")
+        with pytest.raises(StorageError, match=f"{METADATA}/{name} is damaged: "):
+            await open_world(copy, DATA)
