@@ -93,7 +93,7 @@ def _partitions(topics: tuple[AddPartitionsToTxnTopic, ...]) -> list[Transaction
 
 def _fault(partition: TransactionPartition, context: RequestContext) -> ErrorCode:
     if partition.topic in INTERNAL_TOPICS:
-        return ErrorCode.INVALID_TOPIC_EXCEPTION
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = context.broker.topics.get(partition.topic)
     if topic is None or not 0 <= partition.partition < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

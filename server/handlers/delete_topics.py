@@ -3,8 +3,8 @@
 Behaviour: each topic is deleted on its own, by name or, from v6, by id. The topic is gone when it
 is answered; its files go in the background. Fetches that wait on it are woken and told.
 What groups have committed for it goes, too.
-With `delete.topic.enable=false` everything is refused; so is, always, the topic of committed offsets,
-which Kafka would delete.
+With `delete.topic.enable=false` everything is refused. The topics that hold what groups have committed
+and where transactions stand are always refused; Kafka would delete them.
 Versions: v5 error_message · v6 topic_id (KIP-516).
 """
 
@@ -21,11 +21,16 @@ from protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from protocol.primitives import ZERO_UUID
-from server.coordinator_topic import OFFSETS_TOPIC
+from server.coordinator_topic import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from server.dispatch import RequestContext
 from server.topic import Topic
 
 BY_ID_SINCE = 6
+KEPT = {
+    OFFSETS_TOPIC: "holds what every group has committed",
+    TRANSACTION_STATE_TOPIC: "holds where every transaction stands",
+}
+"""Topics that nobody may delete, and why. The coordinators only read them at a start."""
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
@@ -68,8 +73,8 @@ async def _delete(asked: DeleteTopicState, context: RequestContext) -> Deletable
     topic = _find(asked, context)
     if isinstance(topic, ErrorCode):
         return _result(asked, topic)
-    if topic.name == OFFSETS_TOPIC:
-        text = f"{topic.name} holds what every group has committed."
+    if topic.name in KEPT:
+        text = f"{topic.name} {KEPT[topic.name]}."
         return _result(asked, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     refused = await context.broker.topics.delete(topic)
     if refused is not None:

@@ -45,7 +45,7 @@ async def test_if_one_partition_cannot_be_added_none_is(tmp_path: Path) -> None:
             ("t", 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
             ("t", 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ("nowhere", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ("__consumer_offsets", 0): ErrorCode.INVALID_TOPIC_EXCEPTION,
+            ("__consumer_offsets", 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         }
         assert (await described(served)).transaction_state == "Empty"
 
