@@ -23,7 +23,7 @@ from server.cold_reads import ColdReads
 from server.compaction_pauses import CompactionPauses
 from server.config import BrokerConfig
 from server.connection import Connection, Shared
-from server.directories import abandon, any_topic_in, open_directories
+from server.directories import abandon, any_topic_in, keep_reserves, open_directories
 from server.directory_watch import DirectoryWatch
 from server.dispatch import Dispatcher
 from server.embedded_store import EmbeddedMetadataStore
@@ -230,6 +230,7 @@ class Broker:
         if self.config.resolved_http_listener() is not None:
             self._http_opening = asyncio.create_task(self._open_http_if_slow())
         await self._open_storage()
+        await self.executors.upkeep.run(keep_reserves, self.directories)
         await self._open_listeners()
         self._state = None
         await self._open_http_now()

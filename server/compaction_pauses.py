@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Callable, Container, Mapping
 
 from cleaner.paused import Paused
-from server.metadata_store import Delete, MetadataStore, Put
+from server.metadata_store import Delete, MetadataStore, Put, note_if_there_is_space
 from server.topic_names import parse_id
 from storage.paths import topic_id_text
 
@@ -47,7 +47,7 @@ class CompactionPauses:
         entries = (await self._store.range(PREFIX)).entries
         gone = [entry for entry in entries if not _is_of(entry.key, topic_ids)]
         if gone:
-            await self._store.txn((), [Delete(key=entry.key) for entry in gone])
+            await note_if_there_is_space(self._store, [Delete(key=entry.key) for entry in gone])
         self._since_ms = {
             entry.key.removeprefix(PREFIX): json.loads(entry.value)["since_ms"]
             for entry in entries

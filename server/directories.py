@@ -79,6 +79,12 @@ def any_topic_in(directories: Iterable[LogDirectory]) -> str | None:
     return next((found for each in directories if (found := each.any_topic())), None)
 
 
+def keep_reserves(directories: Iterable[LogDirectory]) -> None:
+    """Set disk space aside for the next start, where there is some."""
+    for directory in directories:
+        directory.keep_reserve()
+
+
 def abandon(directory: LogDirectory, reason: str) -> None:
     """Let go of a directory without a word of a clean stop: the next start recovers its logs."""
     directory.go_offline(reason)

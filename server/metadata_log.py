@@ -23,7 +23,7 @@ from server.metadata_files import (
     metadata_file,
     read_metadata,
 )
-from storage.errors import MissingMetadata, StorageError
+from storage.errors import MissingMetadata, NoSpace, StorageError
 from storage.files import File, FileSystem
 
 _log = logging.getLogger("server.metadata_log")
@@ -37,7 +37,7 @@ class MetadataLog:
 
     __slots__ = (
         "_any_topic", "_directory", "_file", "_files", "_is_broken", "_on_failure", "_revision",
-        "_snapshot_bytes",
+        "_snapshot_bytes", "_unfinished",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +64,8 @@ class MetadataLog:
         self._revision = 0
         self._snapshot_bytes = 0
         self._is_broken = False
+        # What is to be done to `_file` before anything is appended; None: nothing is.
+        self._unfinished: Metadata | None = None
 
     def recover(self) -> tuple[State, list[Transaction]]:
         """Read the newest snapshot and every transaction after it; open the log for appending.
@@ -103,6 +105,8 @@ class MetadataLog:
         """
         if self._is_broken or self._file is None:
             raise StorageError("the metadata store is out of service since a sync of it failed")
+        if self._unfinished is not None:
+            self._finish(self._unfinished)
         revision = self._revision + 1
         content = {"revision": revision, "operations": operations}
         position = self._file.append(encode_frame(content))
@@ -122,14 +126,21 @@ class MetadataLog:
         data = encode_snapshot(state)
         self._files.replace_durably(self._path(state.revision, "snapshot"), data)
         self._snapshot_bytes = len(data)
-        if self._file is not None:
-            self._file.close()
+        before = self._file
+        assert before is not None
         try:
             self._begin_log()
+        except NoSpace:
+            # The snapshot stands, and the log before goes on: what it says twice is passed over.
+            self._file = before
+            self._files.unlink(self._path(state.revision + 1, "log"))
+            self._files.sync_directory(self._directory)
+            raise
         except StorageError as error:
             # The snapshot stands; without a log nothing more can be promised.
             self._break(error)
             raise
+        before.close()
         self._remove_older(state.revision)
 
     def close(self) -> None:
@@ -178,22 +189,39 @@ class MetadataLog:
 
     def _open_at(self, path: str, found: Metadata) -> None:
         """Open the last log for appending; cut off what a crash tore, and keep it aside."""
-        if found.torn:
-            aside = self._name_aside()
-            self._files.write_bytes(aside, found.torn)
-            self._files.sync_directory(self._directory)
-            _log.warning(
-                "%s: cut a torn transaction of %s at byte %d, kept as %s",
-                path, count_text(len(found.torn), "byte"), found.log_end, aside,
-            )  # fmt: skip
         self._file = self._files.open(path)
-        if found.torn:
-            self._file.truncate(found.log_end)
         # What was read may not have been synced by the process that wrote it.
         self._sync(found.log_end)
-        if found.log_end == 0:
+        self._unfinished = found
+        try:
+            self._finish(found)
+        except NoSpace as error:
+            _log.warning("%s: put off until the first change: %s", path, error)
+
+    def _finish(self, found: Metadata) -> None:
+        """Let the log end behind its last sound frame, and begin with its header.
+
+        Raises:
+            NoSpace: it is as before; nothing can be appended yet.
+        """
+        assert self._file is not None
+        if found.torn and self._file.size > found.log_end:
+            self._cut(self._file, found)
+        if found.log_end == 0 and self._file.size == 0:
             self._write_header()
         self._files.sync_directory(self._directory)
+        self._unfinished = None
+
+    def _cut(self, file: File, found: Metadata) -> None:
+        aside = self._name_aside()
+        self._files.write_bytes(aside, found.torn)
+        self._files.sync_directory(self._directory)
+        _log.warning(
+            "%s: cut a torn transaction of %s at byte %d, kept as %s",
+            file.path, count_text(len(found.torn), "byte"), found.log_end, aside,
+        )  # fmt: skip
+        file.truncate(found.log_end)
+        self._sync(found.log_end)
 
     def _name_aside(self) -> str:
         names = self._files.list(self._directory)

@@ -10,9 +10,14 @@ a store of many machines can stand in the place of the embedded one (`server/emb
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from storage.errors import NoSpace
+
+_log = logging.getLogger("server.metadata_store")
 
 
 class RevisionCompacted(Exception):
@@ -126,3 +131,19 @@ class MetadataStore(Protocol):
 
     async def revoke(self, lease: int) -> None:
         """End a lease and remove what is attached to it. Raises LeaseNotFound."""
+
+
+async def note_if_there_is_space(store: MetadataStore, operations: Sequence[Put | Delete]) -> bool:
+    """Write down what a start has done, unless the disk is full: then the next start does it again.
+
+    Returns whether it is written.
+
+    Raises:
+        StorageError: the store failed.
+    """
+    try:
+        await store.txn((), operations)
+    except NoSpace as error:
+        _log.warning("put off until the next start: %s", error)
+        return False
+    return True

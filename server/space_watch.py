@@ -75,6 +75,7 @@ class SpaceWatch:
         free: dict[LogDirectory, int] = {}
         for directory in self._directories:
             if directory.offline_reason is None:
+                directory.keep_reserve()
                 # What is wrong with the disk is found by those who use it.
                 with suppress(DiskError):
                     free[directory] = self._files.free_bytes(directory.path)

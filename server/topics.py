@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from cleaner.text import count_text
 from protocol.error_codes import ErrorCode
-from server.metadata_store import Compare, Delete, Entry, MetadataStore, Put
+from server.metadata_store import Compare, Delete, Entry, MetadataStore, Put, note_if_there_is_space
 from server.topic import (
     DEFAULT,
     INTERNAL_TOPICS,
@@ -36,7 +36,7 @@ from server.topic_keys import CREATING, TOPICS, as_json, topic_json
 from server.topic_names import new_topic_id
 from server.topic_opening import TopicOpening
 from storage.config_property import ConfigError
-from storage.errors import StorageError
+from storage.errors import NoSpace, StorageError
 from storage.files import FileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
@@ -139,18 +139,25 @@ class Topics:
         topics, undecided = await self._open_all(known, unborn)
         undone = {CREATING + topic_id for topic_id in undecided}
         for topic in topics:
+            if not topic.is_unborn:
+                told = replace(topic, partitions=topic.born)
+                self._publish(told)
+            if len(topic.born) < len(topic.partitions):
+                undone.add(CREATING + topic_id_text(topic.id))
+                await self._take_back(topic)
+        done = [Delete(key=entry.key) for entry in creating if entry.key not in undone]
+        await note_if_there_is_space(self._store, done)
+        await self._deletion.resume()
+
+    async def _take_back(self, topic: Topic) -> None:
+        """Undo the creation of what nobody was told of, or leave it to the next start."""
+        try:
             if topic.is_unborn:
                 await self._deletion.mark(topic)
-            elif len(topic.born) < len(topic.partitions):
-                told = replace(topic, partitions=topic.born)
-                await self._growth.undo(told)
-                undone.add(CREATING + topic_id_text(topic.id))
-                self._publish(told)
             else:
-                self._publish(topic)
-        done = [Delete(key=entry.key) for entry in creating if entry.key not in undone]
-        await self._store.txn((), done)
-        await self._deletion.resume()
+                await self._growth.undo(replace(topic, partitions=topic.born))
+        except NoSpace as error:
+            _log.warning("%s: its creation is taken back at the next start: %s", topic.name, error)
 
     async def _open_all(
         self, known: Mapping[str, Entry], unborn: Mapping[str, int]

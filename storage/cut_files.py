@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 
-from storage.files import FileSystem
+from storage.errors import NoSpace
+from storage.files import File, FileSystem, unlink_if_there
 from storage.log_identity import LogIdentity
 from storage.paths import LOG, SegmentFile, cut_file, join, segment_file
 from storage.recovery_progress import RecoveryProgress
@@ -40,14 +41,25 @@ class CutFiles:
             reason,
         )
         with segment.pinned() as file:
-            kept = self._fs.open(aside, create=True)
+            try:
+                self._keep(file, position, size, aside)
+            except NoSpace:
+                # What was kept of it is still in the segment, too.
+                unlink_if_there(self._fs, aside)
+                raise
+            file.truncate(position)
+        self._progress.cut(size - position)
+
+    def _keep(self, file: File, position: int, size: int, aside: str) -> None:
+        """Copy the bytes from `position` on, durably. Raises DiskError."""
+        kept = self._fs.open(aside, create=True)
+        try:
             for start in range(position, size, CHUNK_BYTES):
                 kept.append((file.read_at(start, min(CHUNK_BYTES, size - start)),))
             kept.sync()
+        finally:
             kept.close()
-            self._fs.sync_directory(self._directory)
-            file.truncate(position)
-        self._progress.cut(size - position)
+        self._fs.sync_directory(self._directory)
 
     def set_aside(self, file: SegmentFile) -> None:
         """Keep a segment that lies behind the cut, out of the log's way."""

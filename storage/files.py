@@ -120,6 +120,13 @@ class FileSystem(Protocol):
         A `secret` file may be read by its owner only.
         """
 
+    def write_in_place(self, path: str, data: bytes) -> None:
+        """Put `data` over the first bytes of a small file, in the block that it has, and sync.
+
+        Needs no free space. Within the first 512 bytes a crash leaves all of it or nothing. Raises
+        MissingFile.
+        """
+
     def rename(self, source: str, target: str) -> None:
         """Rename a file or directory; an existing target file is replaced."""
 

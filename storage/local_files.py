@@ -234,6 +234,18 @@ class LocalFileSystem:
             with disk_errors("sync", os.path.dirname(path)):
                 os.fsync(directory)
 
+    def write_in_place(self, path: str, data: bytes) -> None:
+        with disk_errors("write in place", path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            with disk_errors("write in place", path):
+                if os.pwrite(descriptor, data, 0) != len(data):
+                    raise OSError(errno.EIO, "only a part was written")
+            with disk_errors("sync", path):
+                os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
     def rename(self, source: str, target: str) -> None:
         with disk_errors("rename", source):
             os.rename(source, target)

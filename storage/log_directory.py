@@ -20,6 +20,7 @@ from storage.errors import (
     DiskError,
     LogOffline,
     MissingFile,
+    NoSpace,
     StorageError,
     SyncFailed,
 )
@@ -46,6 +47,7 @@ from storage.paths import (
 from storage.readable_log import PRODUCER_EXPIRATION_MS
 from storage.recovery_progress import RecoveryProgress
 from storage.segment_files import Background
+from storage.start_reserve import keep_reserve, release_reserve
 from storage.topic_partition import TopicPartition
 
 _log = logging.getLogger("storage.log_directory")
@@ -111,6 +113,7 @@ class LogDirectory:
         _make_durably(fs, path)
         self._lock: Lock = fs.lock(join(path, LOCK))
         try:
+            release_reserve(fs, path)
             self._read_anew_after_a_failed_sync()
             self.meta = self._label(new_meta)
             self._hash_key = self._secret(random_bytes)
@@ -301,6 +304,11 @@ class LogDirectory:
 
     # ---------------------------------------------------------------- out of service, the end
 
+    def keep_reserve(self) -> None:
+        """Set space aside for the next start, unless that is done or there is none."""
+        if self.offline_reason is None:
+            keep_reserve(self._fs, self.path)
+
     def go_offline(self, reason: str) -> None:
         """Serve none of the directory's logs until the next start."""
         if self.offline_reason is None:
@@ -369,6 +377,7 @@ class LogDirectory:
     def _label(self, new_meta: MetaProperties) -> MetaProperties:
         found = read_meta_properties(self._fs, self.path)
         if found is None:
+            self._refuse_to_lose(META_PROPERTIES)
             self._fs.replace_durably(join(self.path, META_PROPERTIES), new_meta.encode())
             return new_meta
         found.check(self.path, cluster_id=new_meta.cluster_id, node_id=new_meta.node_id)
@@ -391,11 +400,24 @@ class LogDirectory:
         try:
             starts = int(self._fs.read_bytes(path)) + 1
         except MissingFile:
+            self._refuse_to_lose(START_COUNTER)
             starts = 0
         except ValueError as error:
             raise DamagedFile(path, "it does not hold a number") from error
-        self._fs.replace_durably(path, f"{starts}\n".encode())
+        data = f"{starts}\n".encode()
+        try:
+            self._fs.replace_durably(path, data)
+        except NoSpace:
+            if starts == 0:
+                raise
+            self._fs.write_in_place(path, data)
         return starts
+
+    def _refuse_to_lose(self, name: str) -> None:
+        """Refuse to make a file anew that a directory with topics has had."""
+        topic = self.any_topic()
+        if topic is not None:
+            raise DamagedFile(join(self.path, name), f"it is missing, but there is {topic}")
 
     def _remove_leases(self) -> None:
         """Remove what others wrote under leases: they ended with the process that gave them."""

@@ -113,6 +113,7 @@ def open_log(
         producers=None if is_as_stopped else recovery.producers.states,
         aborted=None if is_as_stopped else recovery.aborted,
         is_as_stopped=is_as_stopped,
+        put_off=tuple(recovery.rolled) if recovery.is_put_off else None,
     )
     return _open(fs, identity, config, opening, jitter, contents)
 
@@ -171,6 +172,7 @@ def _contents(
     producers: ProducerStates | None = None,
     aborted: AbortedTransactions | None = None,
     is_as_stopped: bool = False,
+    put_off: tuple[tuple[Segment, ProducerStates], ...] | None = None,
 ) -> LogContents:
     return LogContents(
         segments=segments,
@@ -183,4 +185,5 @@ def _contents(
         epochs=epochs,
         producers=producers,
         aborted=aborted,
+        put_off=put_off,
     )

@@ -72,11 +72,13 @@ class LogStates:
         producers: ProducerStates | None,
         aborted: AbortedTransactions | None,
         producer_expiration_ms: int,
+        is_written: bool = True,
     ) -> None:
         """Take what is known of a log of `segments`; None is read from its files when needed.
 
         Args:
             clean_offset: no record of an aborted transaction is left below it.
+            is_written: whether the files say the same.
         """
         # Constant after construction
         self._expiration_ms = producer_expiration_ms
@@ -87,11 +89,11 @@ class LogStates:
         self._start_end_offset = segments[-1].end_offset
         # State: None until it is needed.
         self._epochs = epochs
-        self._epochs_are_dirty = False
+        self._epochs_are_dirty = not is_written
         self._producers = producers
         self._transactions = None if producers is None else _open_in(producers)
         self._aborted = aborted
-        self._aborted_are_dirty = False
+        self._aborted_are_dirty = not is_written
         self._expired_ms = 0
         self._start_offset = log_start_offset
         if epochs is not None:

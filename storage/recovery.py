@@ -10,12 +10,14 @@ base) was synced before the manifest was written, so
     4. the last listed segment is scanned from the recovery point, and then every unlisted one that
        continues it: a crash between a roll and its commit must not lose it;
     5. the first batch that is not sound ends the log; the bytes behind it are kept in a `cut` file;
-    6. what was found is synced and committed before anybody may read it.
+    6. what was found is synced and committed before anybody may read it. On a full disk it is synced
+       only, and committed once there is space: until then a recovery finds it once more.
 Batches below the recovery point are not looked at, and nothing is ever cut there.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from protocol.batch_tally import BatchTally
@@ -25,7 +27,7 @@ from storage.checkpoint import CHECKPOINT_BYTES_MIN, bytes_behind, is_in
 from storage.config_property import LONG_MAX
 from storage.cut_files import CutFiles
 from storage.epoch_recovery import load_epochs
-from storage.errors import CorruptLog
+from storage.errors import CorruptLog, NoSpace
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.log_identity import LogIdentity
@@ -52,6 +54,8 @@ from storage.segment import Segment
 from storage.segment_files import Background
 from storage.segment_sweep import SegmentSweep, segment_files
 
+_log = logging.getLogger("storage.recovery")
+
 
 class Recovery:
     """One log's recovery; `run` leaves its state as it is on disk."""
@@ -71,6 +75,7 @@ class Recovery:
         """`is_rebuilt`: the manifest was found out from the segments, nobody has committed it."""
         # Constant after construction
         self._fs = fs
+        self._name = identity.topic_partition
         self._directory = identity.directory
         self._background = background
         self._now_ms = now_ms
@@ -86,6 +91,10 @@ class Recovery:
         self.aborted = AbortedTransactions()
         self.is_as_stopped = False
         """Whether all is as a clean stop leaves it; then epochs and producers were not read."""
+        self.is_put_off = False
+        """Whether the disk was too full for the commit: the manifest is as it was."""
+        self.rolled: list[tuple[Segment, ProducerStates]] = []
+        """Then, the segments that were rolled since, with the producers at the end of the last one."""
 
     def run(self) -> None:
         """Find what the log holds, make it safe, and commit it.
@@ -112,7 +121,31 @@ class Recovery:
         self._finish_cut()
         self._load_states()
         self._recover_tail(unlisted)
-        self._commit()
+        self._set_states_right()
+        try:
+            self._commit()
+        except NoSpace as error:
+            self._put_off(error)
+
+    def _put_off(self, error: NoSpace) -> None:
+        """Go on with the old manifest: another recovery finds the same, with what comes behind it.
+
+        Raises:
+            NoSpace: another recovery might not.
+        """
+        if self._is_rebuilt or self.manifest.truncate_to != UNKNOWN:
+            raise error
+        _log.warning("%s: recovered, but not written down: %s", self._name, error)
+        versions = [file.version for file in segment_files(self._fs, self._directory)]
+        self.manifest = replace(self.manifest, version=max([self.manifest.version, *versions]))
+        self.is_put_off = True
+        rolled = self.segments[len(self.manifest.segments) - 1 : -1]
+        if rolled:
+            # Not those of a snapshot that was written before its manifest did not fit.
+            sealed, end_offset = self.segments[:-1], rolled[-1].end_offset
+            producers = replay_of(self._fs, self._directory, sealed, end_offset).states
+            self.rolled = [(segment, producers) for segment in rolled]
+        self._progress.recovered()
 
     def _ends_at_recovery_point(self) -> bool:
         tail = self.manifest.segments[-1]
@@ -207,13 +240,17 @@ class Recovery:
         segment.seal()
         with segment.pinned() as file:
             file.free_reserved()
-        segment.write_index()
+        try:
+            segment.write_index()
+        except NoSpace as error:
+            _log.warning("%s: an index is kept in memory alone: %s", self._name, error)
+            return
         segment.drop_index()
 
     # ---------------------------------------------------------------- the commit
 
-    def _commit(self) -> None:
-        """Write down what was found, so that the next recovery begins there."""
+    def _set_states_right(self) -> None:
+        """Let producers, aborted transactions and epochs speak of what is in the log, and only that."""
         end_offset = self.segments[-1].end_offset
         remove_snapshots_past(self._fs, self._directory, end_offset)
         clean_offset = self.manifest.sound_clean_offset(end_offset)
@@ -224,9 +261,14 @@ class Recovery:
         self.aborted.set_back(self.producers.snapshot_offset)
         self.aborted.extend(self.producers.aborted)
         self.aborted.forget_below(max(clean_offset, self.manifest.log_start_offset))
+        self.epochs.set_back(end_offset, is_empty=not any(each.size for each in self.segments))
+
+    def _commit(self) -> None:
+        """Write down what was found, so that the next recovery begins there."""
+        end_offset = self.segments[-1].end_offset
+        clean_offset = self.manifest.sound_clean_offset(end_offset)
         write_aborted(self._fs, self._directory, self.aborted)
         write_snapshot(self._fs, self._directory, end_offset, self.producers.states)
-        self.epochs.set_back(end_offset, is_empty=not any(each.size for each in self.segments))
         path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
         self._fs.replace_durably(path, self.epochs.encode())
         versions = [file.version for file in segment_files(self._fs, self._directory)]

@@ -55,6 +55,8 @@ class LogContents:
     producers: ProducerStates | None
     aborted: AbortedTransactions | None
     """None: they are read from their files, which are as at a clean stop, when they are needed."""
+    put_off: tuple[tuple[Segment, ProducerStates], ...] | None = None
+    """Where the disk was too full to commit what recovery found: the rolls that no manifest lists."""
 
 
 class SegmentList:
@@ -107,10 +109,11 @@ class SegmentList:
         """It moves with the segments, not with the manifest: who sees it sees what was cleaned."""
         self._version = contents.version
         # Rolls that no manifest lists: the sealed segment, and the producers at its end.
-        self._rolled: list[tuple[Segment, ProducerStates]] = []
+        self._rolled: list[tuple[Segment, ProducerStates]] = list(contents.put_off or ())
         # State, changed under `commit_lock`: what the manifest says.
         self._committed_clean_offset = contents.clean_offset
-        self._listed: tuple[Segment, ...] = contents.segments
+        unlisted = len(self._rolled)
+        self._listed: tuple[Segment, ...] = contents.segments[: len(contents.segments) - unlisted]
         self._recovery_point = contents.recovery_point
         self._is_as_stopped = contents.is_as_stopped
         for segment in contents.segments:

@@ -21,7 +21,7 @@ CHANGES = frozenset(
     {"append to", "truncate", "open", "write", "rename", "unlink", "create", "remove"}
 )
 """What a read-only file system refuses; we open every file for writing too."""
-GROWS = frozenset({"append to", "write"})
+GROWS = frozenset({"append to", "write", "reserve"})
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ class Loss(enum.Enum):
 class Inode:
     """A file's bytes: those that reads see, and those that a crash leaves for sure."""
 
-    __slots__ = ("data", "durable", "has_lost", "writes")
+    __slots__ = ("data", "durable", "has_lost", "reserved", "writes")
 
     def __init__(self, data: bytes = b"") -> None:
         # `data` is the same object as `durable` until the first write; then it is a bytearray.
@@ -50,6 +50,8 @@ class Inode:
         """Since the last sync: (position, bytes); (size, b"") for a truncation."""
         self.has_lost = False
         """Whether bytes of it never reach the disk, because a sync failed."""
+        self.reserved = 0
+        """Bytes of the disk that are set aside for it alone; a crash leaves them so."""
 
     def write(self, position: int, data: bytes) -> None:
         target = self._writable()
@@ -166,7 +168,8 @@ class Directory:
             if isinstance(node, Directory):
                 left[name] = node.after_crash(loss, random)
             else:
-                left[name] = Inode(node.after_crash(loss, random))
+                left[name] = inode = Inode(node.after_crash(loss, random))
+                inode.reserved = node.reserved
         return Directory(left)
 
     def _kept(self, loss: Loss, random: Random) -> int:
@@ -206,7 +209,9 @@ class MemoryFile:
         data = b"".join(parts)
         position = len(self._inode.data)
         try:
-            self._disk.faults.check("append to", self.path, len(data))
+            end = position + len(data)
+            taken = max(end, self._inode.reserved) - max(position, self._inode.reserved)
+            self._disk.faults.check("append to", self.path, taken)
         except DiskError:
             # A part of it is written and cut off again, which a crash may forget to do.
             self._inode.write(position, data[: len(data) // 2])
@@ -241,10 +246,13 @@ class MemoryFile:
         self._disk.changed("truncate", self.path)
 
     def reserve(self, size: int) -> None:
-        self._disk.faults.check("reserve", self.path)
+        taken = max(size - max(len(self._inode.data), self._inode.reserved), 0)
+        self._disk.faults.check("reserve", self.path, taken)
+        self._inode.reserved = size
 
     def free_reserved(self) -> None:
-        """Nothing is kept of what was reserved: it shows neither in a read nor after a crash."""
+        self._disk.faults.give_back(max(self._inode.reserved - len(self._inode.data), 0))
+        self._inode.reserved = 0
 
     def begin_write_back(self, position: int, size: int) -> None:
         """What is written back may be lost all the same."""
@@ -357,6 +365,13 @@ class MemoryFileSystem:
         self.rename(f"{path}.tmp", path)
         self.sync_directory(path.rpartition("/")[0])
 
+    def write_in_place(self, path: str, data: bytes) -> None:
+        self.faults.check("write in place", path)
+        inode = self._file("write in place", path)
+        inode.write(0, bytes(data))
+        self.changed("write in place", path)
+        self.sync_inode(path, inode)
+
     def rename(self, source: str, target: str) -> None:
         self.faults.check("rename", source)
         directory, name = self._parent("rename", source)
@@ -380,7 +395,7 @@ class MemoryFileSystem:
         inode = directory.entries.get(name)
         if not isinstance(inode, Inode):
             raise _error("unlink", path, errno.ENOENT)
-        self.faults.give_back(len(inode.data))
+        self.faults.give_back(max(len(inode.data), inode.reserved))
         directory.put(name, None)
         self.changed("unlink", path)
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from server.config import BrokerConfig
-from server.directories import abandon, any_topic_in, open_directories
+from server.directories import abandon, any_topic_in, keep_reserves, open_directories
 from server.embedded_store import EmbeddedMetadataStore
 from server.topic import Topic, TopicDefaults
 from server.topics import Topics
@@ -94,6 +94,7 @@ async def open_world(files: FileSystem, paths: str, **texts: str) -> World:
         has_all_directories=not opened.left_out,
     )
     await topics.open()
+    keep_reserves(directories)
     return World(topics, store, directories, removed, progress)
 
 

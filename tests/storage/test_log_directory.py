@@ -290,3 +290,15 @@ def test_sync_that_fails_in_a_creation_takes_the_directory_offline(path: str) ->
     with pytest.raises(SyncFailed):
         create_log(directory)
     assert directory.offline_reason is not None
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "start-counter"])
+def test_a_file_that_a_directory_with_topics_must_have_is_not_made_anew(name: str) -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    create_log(directory)
+    directory.close()
+    disk.unlink(f"/data/{name}")
+
+    with pytest.raises(DamagedFile, match=f"/data/{name} is damaged: it is missing, but there is"):
+        opened(disk)
