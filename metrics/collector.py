@@ -31,6 +31,7 @@ from metrics.facts import (
 )
 from metrics.families import counter, gauge, histogram
 from metrics.group_collector import collect_groups
+from metrics.mistakes import MISTAKES
 from metrics.partition_collector import collect_partitions
 from metrics.request_times import RequestTimes
 from metrics.server_probe import ServerProbe
@@ -135,6 +136,8 @@ class BrokerCollector(Collector):
         yield counter(names.NETWORK_SENT, [((), probe.bytes_sent_total)])
         yield histogram(names.SYNC_SECONDS, [((), probe.sync_seconds)])
         yield counter(names.LOGS_SYNCED, [((), probe.logs_synced)])
+        mistakes = sorted(MISTAKES.by_work().items())
+        yield counter(names.BACKGROUND_FAILURES, [((work,), n) for work, n in mistakes])
         yield counter(names.COLD_READS, [((), probe.cold_reads)])
 
     def _collect_requests(self) -> Iterator[Family]:

@@ -133,6 +133,12 @@ IDLE_NAMES = (
 )
 """As the JMX exporter's rules name them, with and without the underscore."""
 
+BACKGROUND_FAILURES = _counter(
+    "kompakt_background_failures_total",
+    "Unexpected failures of background work: mistakes to report.",
+    "work",
+)
+
 # The disk.
 DISK_READ = _gauge(
     "kafka_server_kafkaserver_linux_disk_read_bytes",

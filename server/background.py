@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
+from metrics.mistakes import MISTAKES
+
 _log = logging.getLogger("server.background")
 
 THREADS = 2
@@ -43,3 +45,4 @@ def _run(job: Callable[[], None]) -> None:
     except Exception:  # noqa: BLE001 - a mistake in one job must not end the thread
         # Jobs report what they expect to go wrong themselves; this is a mistake of ours.
         _log.exception("a background job failed")
+        MISTAKES.count("background job")

@@ -45,6 +45,7 @@ from server.node import Node
 from server.producer_ids import ProducerIds
 from server.space_watch import SpaceWatch
 from server.sparing_log import SparingLog
+from server.tasks import awaited
 from server.topic import TopicDefaults
 from server.topics import Topics
 from server.transactions.coordinator import TransactionCoordinator, transactions_of
@@ -228,9 +229,8 @@ class Broker:
             ListenError: an address is in use.
         """
         if self.config.resolved_http_listener() is not None:
-            self._http_opening = asyncio.create_task(self._open_http_if_slow())
+            self._http_opening = awaited(self._open_http_if_slow())
         await self._open_storage()
-        await self.executors.upkeep.run(keep_reserves, self.directories)
         await self._open_listeners()
         self._state = None
         await self._open_http_now()
@@ -316,6 +316,7 @@ class Broker:
             has_all_directories=not self.directories_left_out,
         )
         await self.topics.open()
+        await self.executors.upkeep.run(keep_reserves, self.directories)
         self.configs.when_changed(
             self._reconfigure, check=lambda config: self.topics.check_defaults(config.log_defaults)
         )
@@ -523,7 +524,7 @@ class Broker:
             return
         if self._http is None:
             self._http_opening.cancel()
-            self._http_opening = asyncio.create_task(self._open_http())
+            self._http_opening = awaited(self._open_http())
         await self._http_opening
 
     async def _open_http(self) -> None:

@@ -26,6 +26,7 @@ from cleaner.running import RunningPass
 from cleaner.travelling_plan import remote_plan
 from server.compaction_jobs import CompactionJobs, Job
 from server.executors import Executor
+from server.tasks import call_later, spawn
 from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.log import PartitionLog
@@ -187,7 +188,7 @@ class CleaningLeases:
         self._stop_timer(lease)
         loop = asyncio.get_running_loop()
         lease.ends_at = loop.time() + self.seconds
-        lease.timer = loop.call_later(min(self.seconds, LOOK_SECONDS), self._look_at, lease)
+        lease.timer = call_later(min(self.seconds, LOOK_SECONDS), "lease", self._look_at, lease)
 
     def _look_at(self, lease: Lease) -> None:
         """End it if its time is over, or its log has changed; else look again soon."""
@@ -198,7 +199,7 @@ class CleaningLeases:
         elif left <= 0:
             self._begin_to_end(lease, f"it was not renewed for {self.seconds:g} s")
         else:
-            lease.timer = loop.call_later(min(left, LOOK_SECONDS), self._look_at, lease)
+            lease.timer = call_later(min(left, LOOK_SECONDS), "lease", self._look_at, lease)
 
     def _stop_timer(self, lease: Lease) -> None:
         if lease.timer is not None:
@@ -212,9 +213,7 @@ class CleaningLeases:
 
     def _begin_to_end(self, lease: Lease, because: str) -> None:
         _log.info("%s: lease %s ends: %s", lease.log.topic_partition, lease.id, because)
-        task = asyncio.get_running_loop().create_task(self._end(lease))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        spawn(self._end(lease), "lease end", among=self._tasks)
 
     async def _end(self, lease: Lease) -> None:
         """Give the log back, and remove the folder; the second time nothing."""

@@ -21,6 +21,7 @@ from cleaner.log_digest import LogDigest
 from cleaner.meter import CleaningAborted
 from cleaner.report import PassReport
 from cleaner.running import RunningPass
+from server.tasks import spawn
 from storage.log import PartitionLog
 from storage.topic_partition import TopicPartition
 
@@ -114,10 +115,7 @@ class CompactionJobs:
         for log in logs:
             part = Part(log.topic_partition)
             job.parts.append(part)
-            task = asyncio.get_running_loop().create_task(_do(part, log, work))
-            part.task = task
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            part.task = spawn(_do(part, log, work), "compaction job", among=self._tasks)
         self._forget_oldest()
         return job
 

@@ -10,6 +10,8 @@ import asyncio
 import heapq
 from collections.abc import Callable
 
+from server.tasks import call_later, guarded
+
 MS = 1_000
 
 
@@ -60,7 +62,7 @@ class Deadlines:
         if due_ms is not None:
             delay_s = max(due_ms - self._now_ms(), 0) / MS
             self._timer_ms = due_ms
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._ring)
+            self._timer = call_later(delay_s, "deadlines", self._ring)
 
     def _ring(self) -> None:
         self._timer = None
@@ -72,5 +74,6 @@ class Deadlines:
                 del self._by_id[whose]
                 due.append(whose)
         for whose in due:
-            self._on_due(whose)
+            with guarded("deadline"):
+                self._on_due(whose)
         self._arm()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from server.tasks import every, guarded, spawn
 from storage.log import PartitionLog
 from storage.log_directory import LogDirectory
 
@@ -30,23 +31,24 @@ class DirectoryWatch:
         self._abandon = abandon
         self._fail = fail
         self._seen: set[str] = set()
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task = spawn(
+            every(INTERVAL_SECONDS, self._look, "directory watch"), "directory watch"
+        )
 
     async def stop(self) -> None:
         self._task.cancel()
         await asyncio.wait([self._task])
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(INTERVAL_SECONDS)
-            for directory in self._directories:
-                if directory.offline_reason is not None and directory.path not in self._seen:
-                    self._went_offline(directory)
+    async def _look(self) -> None:
+        for directory in self._directories:
+            if directory.offline_reason is not None and directory.path not in self._seen:
+                self._went_offline(directory)
 
     def _went_offline(self, directory: LogDirectory) -> None:
         self._seen.add(directory.path)
         for log in directory.logs():
-            self._abandon(log)
+            with guarded("directory watch"):
+                self._abandon(log)
         if directory.path == self._metadata_path:
             self._fail(f"log directory {directory.path} is offline, and it holds the metadata")
         elif len(self._seen) == len(self._directories):

@@ -25,6 +25,7 @@ from server.metadata_store import (
     RevisionCompacted,
     TxnResult,
 )
+from server.tasks import call_later, spawn
 from storage.errors import StorageError
 from storage.files import FileSystem
 
@@ -315,16 +316,14 @@ class EmbeddedMetadataStore:
             self._expiry = None
         if self._deadlines:
             loop = asyncio.get_running_loop()
-            self._expiry = loop.call_at(min(self._deadlines.values()), self._expire, loop)
+            seconds = max(min(self._deadlines.values()) - loop.time(), 0.0)
+            self._expiry = call_later(seconds, "metadata leases", self._expire, loop)
 
     def _expire(self, loop: asyncio.AbstractEventLoop) -> None:
         """End the leases whose time is over."""
         for lease in [each for each, at in self._deadlines.items() if at <= loop.time()]:
             del self._deadlines[lease]
-            # The loop itself keeps only a weak reference to a task.
-            task = loop.create_task(self._end_expired(lease))
-            self._expiring.add(task)
-            task.add_done_callback(self._expiring.discard)
+            spawn(self._end_expired(lease), "metadata lease", among=self._expiring)
         self._await_expiry()
 
     async def _end_expired(self, lease: int) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from server.tasks import call_later
 from storage.log import PartitionLog
 
 WAKES_A_TURN = 64
@@ -59,7 +60,7 @@ class ParkedFetch:
             return
         loop = asyncio.get_running_loop()
         self._future = loop.create_future()
-        timer = loop.call_later(timeout_s, self.cancel)
+        timer = call_later(timeout_s, "fetch waiter", self.cancel)
         try:
             await self._future
         finally:

@@ -26,6 +26,7 @@ from queue import SimpleQueue
 
 from metrics.server_probe import ServerProbe
 from server.fetch_waiters import FetchWaiters
+from server.tasks import guarded, mistake
 from storage.log import PartitionLog
 from storage.wal import Synced, Wal
 
@@ -153,15 +154,25 @@ class GroupCommit:
         if self._is_ordered:
             return
         self._is_ordered = True
-        if self._wal.begin_round():
-            if not self._is_listening:
-                self._is_listening = True
-                loop.add_reader(self._wal.round_event, self._on_round_event, loop)
+        if self._begin_compiled_round(loop):
             return
         if self._worker is None:
             self._worker = threading.Thread(target=self._run_rounds, name="sync", daemon=True)
             self._worker.start()
         self._orders.put(loop)
+
+    def _begin_compiled_round(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether compiled threads have begun the round, or nobody can; else the worker does it."""
+        try:
+            has_begun = self._wal.begin_round()
+            if has_begun and not self._is_listening:
+                self._is_listening = True
+                loop.add_reader(self._wal.round_event, self._on_round_event, loop)
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must learn it
+            mistake("sync round", error)
+            self._round_over(loop, (), is_lost=True)
+            return True
+        return has_begun
 
     def _on_round_event(self, loop: asyncio.AbstractEventLoop) -> None:
         # Read before it is asked: a round that ends in between makes it readable again.
@@ -171,7 +182,13 @@ class GroupCommit:
             self._end_round(loop)
 
     def _end_round(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._round_over(loop, self._wal.end_round(), is_lost=False)
+        try:
+            synced = self._wal.end_round()
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait must learn it
+            mistake("sync round", error)
+            self._round_over(loop, (), is_lost=True)
+            return
+        self._round_over(loop, synced, is_lost=False)
 
     def _run_rounds(self) -> None:
         """Sync, in the worker, as often as ordered, and tell the loop."""
@@ -199,7 +216,8 @@ class GroupCommit:
             if self._waiting:
                 self._order(loop)
         for synced in round_:
-            self._advance(synced.log, synced.end_offset)
+            with guarded("sync round"):
+                self._advance(synced.log, synced.end_offset)
         for log in [log for log in self._waiting if is_lost or log.offline_reason is not None]:
             self.abandon(log)
         if not goes_on and self._idle is not None:

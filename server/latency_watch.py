@@ -14,6 +14,7 @@ from cleaner.latency_guard import GuardState, LatencyWindow, after_window
 from metrics.cleaner_probe import CleanerCounts
 from metrics.histogram import quantile
 from metrics.server_probe import ServerProbe
+from server.tasks import every, spawn
 
 TICK_SECONDS = 0.1
 WINDOW_PRODUCES = 200
@@ -45,7 +46,7 @@ class LatencyWatch:
         self._state = GuardState()
         self._is_enabled = is_enabled
         self._open_window()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="latency-watch")
+        self._task = spawn(every(TICK_SECONDS, self._tick, "latency watch"), "latency watch")
 
     @property
     def is_enabled(self) -> bool:
@@ -68,17 +69,15 @@ class LatencyWatch:
         self._task.cancel()
         await asyncio.wait([self._task])
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            window = self._window()
-            # Where nobody produced the cleaner goes as fast as it can: the first one ends that.
-            is_first = window.produces > 0 and math.isinf(self._state.rate)
-            is_full = window.produces >= WINDOW_PRODUCES or window.seconds >= WINDOW_SECONDS_MAX
-            if is_first or is_full:
-                self._open_window()
-                if self._is_enabled:
-                    self._decide(after_window(self._state, window))
+    async def _tick(self) -> None:
+        window = self._window()
+        # Where nobody produced the cleaner goes as fast as it can: the first one ends that.
+        is_first = window.produces > 0 and math.isinf(self._state.rate)
+        is_full = window.produces >= WINDOW_PRODUCES or window.seconds >= WINDOW_SECONDS_MAX
+        if is_first or is_full:
+            self._open_window()
+            if self._is_enabled:
+                self._decide(after_window(self._state, window))
 
     def _decide(self, state: GuardState) -> None:
         if state.rate != self._state.rate:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from server.addresses import Address, Listener
 from server.connection import Connection, Shared
 from server.limits import Reader
+from server.tasks import awaited, call_later, guarded
 
 _log = logging.getLogger("server.listener")
 
@@ -112,7 +113,7 @@ class Listeners:
         self._sweep = self._stall_sweep = None
         for server in self._servers:
             server.close()
-        stopping = [asyncio.ensure_future(each.stop()) for each in self._shared.connections]
+        stopping = [awaited(each.stop()) for each in self._shared.connections]
         if stopping:
             await asyncio.wait(stopping, timeout=grace_s)
         for connection in tuple(self._shared.connections):
@@ -123,18 +124,21 @@ class Listeners:
 
     def _start_sweeping(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._idle_s > 0 and self._sweep is None:
-            self._sweep = loop.call_later(self._idle_s / IDLE_SWEEPS, self._close_idle)
+            self._sweep = call_later(self._idle_s / IDLE_SWEEPS, "idle sweep", self._close_idle)
         if self._stall_sweep is None:
-            self._stall_sweep = loop.call_later(STALL_SECONDS / IDLE_SWEEPS, self._close_stalled)
+            self._stall_sweep = call_later(
+                STALL_SECONDS / IDLE_SWEEPS, "stall sweep", self._close_stalled
+            )
 
     def _close_idle(self) -> None:
         """Close connections that were idle for too long, and look again later."""
         loop = asyncio.get_running_loop()
         limit_s = loop.time() - self._idle_s
         for connection in tuple(self._shared.connections):
-            if connection.is_idle_since(limit_s):
-                connection.close("idle for connections.max.idle.ms")
-        self._sweep = loop.call_later(self._idle_s / IDLE_SWEEPS, self._close_idle)
+            with guarded("idle sweep"):
+                if connection.is_idle_since(limit_s):
+                    connection.close("idle for connections.max.idle.ms")
+        self._sweep = call_later(self._idle_s / IDLE_SWEEPS, "idle sweep", self._close_idle)
 
     def _close_stalled(self) -> None:
         """Close what holds memory that others wait for and does not move; look again later."""
@@ -143,11 +147,14 @@ class Listeners:
         memory, answers = self._shared.memory, self._shared.answers
         if memory.is_short or answers.is_short:
             for connection in tuple(self._shared.connections):
-                if connection.is_stalled_since(now_s - STALL_SECONDS):
-                    connection.close("it holds memory that others wait for, and moves nothing")
+                with guarded("stall sweep"):
+                    if connection.is_stalled_since(now_s - STALL_SECONDS):
+                        connection.close("it holds memory that others wait for, and moves nothing")
         if memory.exempt is not self._exempt:
             self._exempt, self._exempt_since_s = memory.exempt, now_s
         is_late = now_s - self._exempt_since_s > EXEMPT_SECONDS
         if memory.is_short and is_late and isinstance(self._exempt, Connection):
             self._exempt.close("its request takes too long to arrive while memory is short")
-        self._stall_sweep = loop.call_later(STALL_SECONDS / IDLE_SWEEPS, self._close_stalled)
+        self._stall_sweep = call_later(
+            STALL_SECONDS / IDLE_SWEEPS, "stall sweep", self._close_stalled
+        )

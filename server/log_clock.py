@@ -15,9 +15,11 @@ from functools import partial
 from typing import Any
 
 from cleaner.clock import HorizonClock
+from metrics.mistakes import MISTAKES
 from metrics.server_probe import ServerProbe
 from server.clock import Clock
 from server.executors import Executor
+from server.tasks import spawn
 from storage.errors import LogOffline, StorageError
 from storage.log import PartitionLog
 from storage.log_start import DeletedSegment
@@ -97,8 +99,7 @@ class LogClock:
         self._clock = clock
         self._upkeep = upkeep
         self._stopping = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._run(duty), name=duty.name) for duty in duties]
+        self._tasks = [spawn(self._run(duty), f"log clock: {duty.name}") for duty in duties]
 
     async def stop(self) -> None:
         """Begin nothing any more, and wait for what worker threads are at."""
@@ -137,3 +138,4 @@ class LogClock:
         except Exception:  # noqa: BLE001 - a duty must not end with one log
             # A mistake of ours; without the clock nothing would roll or go any more.
             _log.exception("%s: cannot %s", log.topic_partition, duty.name)
+            MISTAKES.count(f"log clock: {duty.name}")

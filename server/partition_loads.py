@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from protocol.error_codes import ErrorCode
+from server.tasks import mistake, spawn
 from storage.errors import StorageError
 
 LOADERS = 2
@@ -57,8 +58,10 @@ class PartitionLoads:
                 has served nothing.
         """
         waiting = deque(sorted(self._loading))
-        self._loaders = [asyncio.create_task(self._load_all(waiting, load)) for _ in range(LOADERS)]
-        self._retrier = asyncio.create_task(self._try_again(load))
+        self._loaders = [
+            spawn(self._load_all(waiting, load), "partition load") for _ in range(LOADERS)
+        ]
+        self._retrier = spawn(self._try_again(load), "partition load")
 
     async def stop(self) -> None:
         tasks = self._loaders if self._retrier is None else [*self._loaders, self._retrier]
@@ -120,5 +123,8 @@ class PartitionLoads:
             await load(partition)
         except StorageError as error:
             self._log.error("not served: %s; it is tried again in %g s", error, retry_seconds)
+            return False
+        except Exception as error:  # noqa: BLE001 - the other partitions are to be served
+            mistake("partition load", error)
             return False
         return True

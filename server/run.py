@@ -18,6 +18,7 @@ from server.config import BrokerConfig
 from server.listener import ListenError
 from server.release import release
 from server.signals import StopSignal
+from server.tasks import awaited
 from storage.errors import StorageError
 from storage.local_files import LocalFileSystem
 from storage.open_files import share_descriptors
@@ -88,7 +89,7 @@ def _no_collections() -> Iterator[None]:
 
 async def _first_of(*waits: Coroutine[None, None, None]) -> None:
     """Return when one of them does."""
-    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    tasks = [awaited(wait) for wait in waits]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:
         task.cancel()

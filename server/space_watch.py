@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from metrics.cleaner_probe import CleanerCounts
 from server.executors import Executor
+from server.tasks import every, spawn
 from storage.errors import DiskError
 from storage.files import FileSystem
 from storage.log_directory import LogDirectory
@@ -55,7 +56,9 @@ class SpaceWatch:
         # State
         self._free_bytes_min = free_bytes_min
         self._short: frozenset[str] = frozenset()
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="space-watch")
+        self._task = spawn(
+            every(CHECK_SECONDS, self._look, "space watch", at_once=True), "space watch"
+        )
 
     def set_free_bytes_min(self, free_bytes_min: int) -> None:
         """Take another bound from the next check on; 0 is never undercut."""
@@ -65,10 +68,8 @@ class SpaceWatch:
         self._task.cancel()
         await asyncio.wait([self._task])
 
-    async def _run(self) -> None:
-        while True:
-            self._decide(await self._upkeep.run(self._ask))
-            await asyncio.sleep(CHECK_SECONDS)
+    async def _look(self) -> None:
+        self._decide(await self._upkeep.run(self._ask))
 
     def _ask(self) -> dict[LogDirectory, int]:
         """The free bytes of each directory in service whose disk tells them."""

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Sequence
 
 from server.metadata_store import Delete, MetadataStore, Put
+from server.tasks import spawn
 from server.topic import Topic
 from server.topic_keys import CREATING, DELETED, TOPICS
 from server.topic_names import parse_id
@@ -67,9 +68,7 @@ class TopicDeletion:
 
     def remove_later(self, name: str, topic_id: uuid.UUID) -> None:
         """Begin to remove the files of a topic that is marked."""
-        task = asyncio.get_running_loop().create_task(self._remove(name, topic_id))
-        self._removals.add(task)
-        task.add_done_callback(self._removals.discard)
+        spawn(self._remove(name, topic_id), "topic removal", among=self._removals)
 
     async def finish(self) -> None:
         """Wait for the removals under way."""

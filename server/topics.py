@@ -19,6 +19,7 @@ from dataclasses import replace
 from cleaner.text import count_text
 from protocol.error_codes import ErrorCode
 from server.metadata_store import Compare, Delete, Entry, MetadataStore, Put, note_if_there_is_space
+from server.tasks import awaited
 from server.topic import (
     DEFAULT,
     INTERNAL_TOPICS,
@@ -173,7 +174,7 @@ class Topics:
             threads_per_directory=self._recovery_threads,
             progress=progress,
         )
-        work = asyncio.create_task(asyncio.to_thread(opening.open, known, unborn))
+        work = awaited(asyncio.to_thread(opening.open, known, unborn))
         while not (await asyncio.wait([work], timeout=PROGRESS_SECONDS))[0]:
             _log.info("recovering: %s", progress)
         self._unclean = opening.unclean

@@ -36,6 +36,7 @@ from server.groups.group_table import GroupTable
 from server.groups.member import NO_MEMBER
 from server.groups.outcome import Answer, Beaten, Joined, Left, Outcome, Synced
 from server.groups.protocol_changes import DOWNGRADES, downgrade, may_downgrade
+from server.tasks import mistake, raising, spawn
 from server.topics import Topics
 from storage.errors import StorageError
 
@@ -245,10 +246,12 @@ class GroupCoordinator:
         )
 
     def _write(self, entry: GroupEntry, records: Sequence[GroupRecord]) -> None:
+        try:
+            appended = self.append(entry, records)
+        except Exception as error:  # noqa: BLE001 - as if it had failed later
+            appended = raising(error)
         entry.writes += 1
-        task = asyncio.create_task(self._written(entry, self.append(entry, records), records))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        spawn(self._written(entry, appended, records), "group write", among=self._under_way)
 
     async def _written(
         self, entry: GroupEntry, appended: Awaitable[int], records: Sequence[GroupRecord]
@@ -263,6 +266,9 @@ class GroupCoordinator:
             )
             _log.warning("group %r could not be written: %s", entry.group.group_id, error)
             entry.failure = code
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are answered
+            mistake("group write", error)
+            entry.failure = ErrorCode.UNKNOWN_SERVER_ERROR
         entry.writes -= 1
         if not entry.writes:
             self._settled(entry)

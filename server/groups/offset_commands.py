@@ -35,6 +35,7 @@ from server.groups.group_checks import (
 )
 from server.groups.group_entry import AnyGroup, GroupEntry
 from server.producer import Producer
+from server.tasks import guarded, spawn
 from storage.errors import StorageError
 
 _log = logging.getLogger("server.groups")
@@ -72,7 +73,7 @@ class OffsetCommands:
 
     def start(self) -> None:
         """Look at all offsets now and then, and forget what has expired."""
-        self._expiring = asyncio.get_running_loop().create_task(self._expire_for_ever())
+        self._expiring = spawn(self._expire_for_ever(), "offset expiry")
 
     async def stop(self) -> None:
         if self._expiring is not None:
@@ -178,15 +179,14 @@ class OffsetCommands:
     async def _expire_for_ever(self) -> None:
         while True:
             await asyncio.sleep(self._check_interval_ms / 1000)
-            try:
+            with guarded("offset expiry"):
                 await self.expire()
-            except Exception:  # noqa: BLE001 - a mistake in one round must not end them all
-                _log.exception("offsets could not be expired")
 
     async def expire(self) -> None:
         """Forget the offsets that have expired, and groups of which nothing is left then."""
         async for entry in self._entries():
-            await self._expire(entry)
+            with guarded("offset expiry"):
+                await self._expire(entry)
 
     async def _expire(self, entry: GroupEntry) -> None:
         expiry = offset_expiry(entry.group)

@@ -29,6 +29,7 @@ from server.coordinator_topic import TRANSACTION_STATE_TOPIC, CoordinatorTopic, 
 from server.deadlines import Deadlines
 from server.group_commit import GroupCommit
 from server.producer import Producer
+from server.tasks import mistake, raising, spawn
 from server.topics import Topics
 from server.transaction_config import TransactionConfig
 from server.transactions.expiry import Expiry
@@ -294,9 +295,13 @@ class TransactionCoordinator:
         if outcome.metadata is None:
             return at_once(outcome)
         entry.transaction.begin(outcome)
-        task = asyncio.create_task(self._written(entry, outcome, self._append(entry)))
+        try:
+            appended = self._append(entry)
+        except Exception as error:  # noqa: BLE001 - as if it had failed later
+            appended = raising(error)
+        written = self._written(entry, outcome, appended)
         # It goes on, whoever stops waiting.
-        return asyncio.shield(self._kept(task, self._under_way))
+        return asyncio.shield(spawn(written, "transaction write", among=self._under_way))
 
     def _append(self, entry: TransactionEntry) -> Awaitable[int]:
         """Append what is pending; what is returned raises whatever goes wrong."""
@@ -313,19 +318,27 @@ class TransactionCoordinator:
             await appended
         except StorageError as error:
             _log.warning("%r could not be written: %s", transaction.transactional_id, error)
-            transaction.failed()
-            self._not_written(entry)
-            entry.tell()
             is_ours = isinstance(error, RecordsTooLarge)
-            return Outcome(
-                ErrorCode.UNKNOWN_SERVER_ERROR if is_ours else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return self._failed(
+                entry,
+                ErrorCode.UNKNOWN_SERVER_ERROR if is_ours else ErrorCode.COORDINATOR_NOT_AVAILABLE,
             )
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait are answered
+            mistake("transaction write", error)
+            return self._failed(entry, ErrorCode.UNKNOWN_SERVER_ERROR)
         transaction.written()
         if transaction.metadata.state.is_prepared:
             self.ended[transaction.metadata.state] += 1
         self._settled(entry)
         entry.tell()
         return outcome
+
+    def _failed(self, entry: TransactionEntry, error_code: ErrorCode) -> Outcome:
+        """Be as before the step, and let others go on."""
+        entry.transaction.failed()
+        self._not_written(entry)
+        entry.tell()
+        return Outcome(error_code)
 
     def _not_written(self, entry: TransactionEntry) -> None:
         """Nothing has changed: a transaction that is to be aborted is, later."""
@@ -344,7 +357,7 @@ class TransactionCoordinator:
             self.table.forget(entry)
         elif metadata.state.is_prepared and not self._is_stopping:
             entry.unmarked = set(metadata.partitions)
-            self._kept(asyncio.create_task(self._end(entry)), self._marking)
+            spawn(self._end(entry), "transaction markers", among=self._marking)
         self._deadlines.set(transaction.transactional_id, metadata.deadline_ms)
 
     async def _end(self, entry: TransactionEntry) -> None:
@@ -368,11 +381,6 @@ class TransactionCoordinator:
             is_commit=transaction.metadata.state is TransactionState.PREPARE_COMMIT,
             coordinator_epoch=self.topic.log_of(partition).leader_epoch,
         )
-
-    def _kept(self, task: asyncio.Task[T], among: set[asyncio.Task[Any]]) -> asyncio.Task[T]:
-        among.add(task)
-        task.add_done_callback(among.discard)
-        return task
 
     # Caused by time.
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from server.tasks import guarded, spawn
 from server.transactions.transaction import Outcome
 from server.transactions.transaction_table import TransactionEntry, TransactionTable
 
@@ -44,7 +45,7 @@ class Expiry:
         self._rounds: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._rounds = asyncio.create_task(self._expire_for_ever())
+        self._rounds = spawn(self._expire_for_ever(), "transactional id expiry")
 
     async def stop(self) -> None:
         """End, wherever a round is."""
@@ -55,17 +56,16 @@ class Expiry:
     async def _expire_for_ever(self) -> None:
         while True:
             await asyncio.sleep(self._interval_ms / 1000)
-            try:
+            with guarded("transactional id expiry"):
                 await self.expire()
-            except Exception:  # noqa: BLE001 - a mistake in one round must not end them all
-                _log.exception("transactional ids could not be looked at")
 
     async def expire(self) -> None:
         """One round."""
         for number, entry in enumerate(self._table.entries(), 1):
-            outcome = entry.transaction.expire(
-                retention_ms=self._retention_ms, now_ms=self._table.now_ms()
-            )
-            await self._carry_out(entry, outcome)
+            with guarded("transactional id expiry"):
+                outcome = entry.transaction.expire(
+                    retention_ms=self._retention_ms, now_ms=self._table.now_ms()
+                )
+                await self._carry_out(entry, outcome)
             if not number % IDS_AT_ONCE:
                 await asyncio.sleep(0)

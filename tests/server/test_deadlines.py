@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from metrics.mistakes import MISTAKES
 from server.deadlines import Deadlines
 
 
@@ -73,3 +74,26 @@ async def test_nobody_is_told_after_the_stop() -> None:
     await scene.pass_to(9_000)
     assert scene.told == []
     assert scene.deadlines._timer is None
+
+
+async def test_who_fails_when_told_does_not_keep_the_others_from_being_told() -> None:
+    scene = Scene()
+
+    def tell(group_id: str) -> None:
+        if group_id == "bad":
+            raise RuntimeError("a mistake")
+        scene._tell(group_id)
+
+    scene.deadlines._on_due = tell
+    for group_id in ("first", "bad", "last"):
+        scene.deadlines.set(group_id, 2_000)
+    scene.deadlines.set("later", 3_000)
+    failed = MISTAKES.by_work().get("deadline", 0)
+
+    await scene.pass_to(2_000)
+    assert scene.told == [(2_000, "first"), (2_000, "last")]
+    assert MISTAKES.by_work()["deadline"] == failed + 1
+    assert scene.deadlines._timer is not None
+    await scene.pass_to(3_000)
+    assert scene.told[-1] == (3_000, "later")
+    scene.deadlines.stop()

@@ -119,3 +119,22 @@ async def test_reading_ends_when_the_broker_does() -> None:
     await asyncio.sleep(0)
     await loads.stop()
     assert loads.is_loading
+
+
+async def test_a_partition_whose_reading_fails_unexpectedly_does_not_hold_up_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(partition_loads, "RETRY_SECONDS", 0.001)
+    tries: list[int] = []
+
+    async def load(partition: int) -> None:
+        tries.append(partition)
+        if partition % 2 == 0 and tries.count(partition) == 1:
+            raise RuntimeError("a mistake")
+
+    loads = PartitionLoads(20, logging.getLogger("test"))
+    loads.start(load)
+    async with asyncio.timeout(10):
+        while any(loads.error(each) is not ErrorCode.NONE for each in range(20)):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    await loads.stop()

@@ -20,6 +20,7 @@ from server.groups.group import Group, GroupState
 from server.groups.member import MemberProtocol
 from server.groups.outcome import Joined, Left
 from server.http import broker_facts
+from server.tasks import raising
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.served_broker import serving_broker, serving_broker_on
 
@@ -238,3 +239,25 @@ async def test_a_group_id_is_just_a_name(tmp_path: Path, group_id: str) -> None:
         groups = served.broker.groups
         await groups.table.loads.loaded()
         assert described(groups, group_id).state is GroupState.STABLE
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "later"])
+async def test_a_write_that_fails_unexpectedly_is_answered_and_the_group_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    error = RuntimeError("a mistake")
+
+    def append(*_: object) -> object:
+        if is_late:
+            return raising(error)
+        raise error
+
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        groups = served.broker.groups
+        await stabilize(groups, member="m")
+        monkeypatch.setattr(GroupCoordinator, "append", append)
+        answer = await joined(groups, "group", join_of("m", is_new=False, metadata=b"others"))
+        failed = await asyncio.wait_for(groups.sync("group", sync_of("m", answer.generation)), 10)
+        assert failed.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        monkeypatch.undo()
+        await stabilize(groups, member="n")

@@ -9,6 +9,7 @@ import pytest
 
 from protocol.error_codes import ErrorCode
 from server.producer import Producer
+from server.tasks import raising
 from server.transactions.coordinator import TransactionCoordinator
 from server.transactions.markers import Markers
 from server.transactions.metadata import TransactionPartition, TransactionState
@@ -184,3 +185,35 @@ async def test_what_cannot_be_written_is_as_if_nobody_had_asked(tmp_path: Path) 
         new = await transactions.init_producer_id("new", 1_000)
         assert new.error_code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert transactions.describe("new") is None
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "later"])
+async def test_a_write_that_fails_unexpectedly_is_answered_and_the_id_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    async with serving_broker(tmp_path, **PROPERTIES) as served:
+        transactions = served.broker.transactions
+        await init(transactions)
+        error = RuntimeError("a mistake")
+
+        def append(*_: object) -> object:
+            if is_late:
+                return raising(error)
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(transactions, "topic", _Failing(transactions.topic, append))
+            outcome = await transactions.init_producer_id("tx", 60_000)
+            assert outcome.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert (await init(transactions)).id >= 0
+
+
+class _Failing:
+    """A coordinator's topic whose appends fail."""
+
+    def __init__(self, topic: object, append: object) -> None:
+        self._topic = topic
+        self.append = append
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._topic, name)
