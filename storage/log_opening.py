@@ -186,4 +186,5 @@ def _contents(
         producers=producers,
         aborted=aborted,
         put_off=put_off,
+        has_aborted_file=manifest.has_aborted_file,
     )

@@ -18,7 +18,12 @@ from storage.errors import StorageError
 from storage.files import FileSystem
 from storage.leader_epochs import LeaderEpochs
 from storage.open_transactions import OpenTransactions
-from storage.paths import LEADER_EPOCH_CHECKPOINT, join, snapshot_file
+from storage.paths import (
+    ABORTED_TRANSACTIONS,
+    LEADER_EPOCH_CHECKPOINT,
+    join,
+    snapshot_file,
+)
 from storage.producer_recovery import (
     producers_at_stop,
     producers_of,
@@ -58,6 +63,7 @@ class LogStates:
         "_start_end_offset",
         "_start_offset",
         "_transactions",
+        "has_aborted_file",
     )
 
     def __init__(
@@ -72,12 +78,14 @@ class LogStates:
         producers: ProducerStates | None,
         aborted: AbortedTransactions | None,
         producer_expiration_ms: int,
+        has_aborted_file: bool = False,
         is_written: bool = True,
     ) -> None:
         """Take what is known of a log of `segments`; None is read from its files when needed.
 
         Args:
             clean_offset: no record of an aborted transaction is left below it.
+            has_aborted_file: whether the manifest says that there is a file of aborted transactions.
             is_written: whether the files say the same.
         """
         # Constant after construction
@@ -94,6 +102,7 @@ class LogStates:
         self._transactions = None if producers is None else _open_in(producers)
         self._aborted = aborted
         self._aborted_are_dirty = not is_written
+        self.has_aborted_file = has_aborted_file
         self._expired_ms = 0
         self._start_offset = log_start_offset
         if epochs is not None:
@@ -151,7 +160,12 @@ class LogStates:
         """Read the file; a log that nothing was ever appended to has none to look for."""
         if self._start_end_offset == 0:
             return AbortedTransactions()
-        aborted = load_aborted(self._fs, self._directory, self._segments_at_start)
+        must_exist = self.has_aborted_file
+        segments = self._segments_at_start
+        aborted = load_aborted(self._fs, self._directory, segments, must_exist=must_exist)
+        exists = self._fs.exists(join(self._directory, ABORTED_TRANSACTIONS))
+        self._aborted_are_dirty |= must_exist and not exists
+        self.has_aborted_file |= exists
         # It may have the row of a marker that a crash has lost, and rows that no reader needs.
         aborted.set_back(self._start_end_offset)
         aborted.forget_below(max(self._start_offset, self._start_clean_offset))
@@ -239,7 +253,9 @@ class LogStates:
             return
         self._aborted_are_dirty = False
         try:
-            write_aborted(self._fs, self._directory, self.aborted)
+            self.has_aborted_file = write_aborted(
+                self._fs, self._directory, self.aborted, must_exist=self.has_aborted_file
+            )
         except StorageError:
             self._aborted_are_dirty = True
             raise

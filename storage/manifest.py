@@ -3,7 +3,7 @@
     manifest := header | row{segment_count} | checksum
 
     header :=  magic: byte[4] = "KMAN" | format: uint16 | header_size: uint16 | row_size: uint16
-               | reserved: uint16 | version: int64 | generation: int64 | topic_id: byte[16]
+               | flags: uint16 | version: int64 | generation: int64 | topic_id: byte[16]
                | partition: int32 | segment_count: int32 | log_start_offset: int64
                | clean_offset: int64 | truncate_to: int64
     row    :=  base_offset: int64 | file_version: int64 | flags: int32 | reserved: int32
@@ -41,7 +41,7 @@ HEADER = struct.Struct(
     "H"  # format
     "H"  # header size
     "H"  # row size
-    "2x"  # reserved
+    "H"  # flags
     "q"  # version
     "q"  # generation
     "16s"  # topic id
@@ -74,6 +74,8 @@ PREFIX = struct.Struct(">4sHHH")
 # On disk: values never change.
 FLAG_CLEANED = 1
 """The segment was written by the cleaner: offsets inside it may have holes."""
+FLAG_HAS_ABORTED = 1
+"""Of the header: the log has a file of aborted transactions."""
 
 assert HEADER.size == 76
 assert ROW.size == 104
@@ -130,6 +132,8 @@ class Manifest:
     """Below it every record was seen by a finished cleaning pass: the first dirty offset."""
     truncate_to: int = UNKNOWN
     """Where a truncation that has begun ends; -1 when there is none to finish."""
+    has_aborted_file: bool = False
+    """Whether a file of aborted transactions was written, which then must be there."""
     segments: tuple[SegmentRow, ...]
 
     def sound_clean_offset(self, end_offset: int) -> int:
@@ -150,6 +154,7 @@ def encode(manifest: Manifest) -> bytes:
             FORMAT,
             HEADER.size,
             ROW.size,
+            FLAG_HAS_ABORTED if manifest.has_aborted_file else 0,
             manifest.version,
             manifest.generation,
             manifest.topic_id.bytes,
@@ -178,6 +183,7 @@ def decode(data: bytes, path: str) -> Manifest:
         _format,
         _header_size,
         _row_size,
+        flags,
         version,
         generation,
         topic_id,
@@ -197,6 +203,7 @@ def decode(data: bytes, path: str) -> Manifest:
         log_start_offset=log_start_offset,
         clean_offset=clean_offset,
         truncate_to=truncate_to,
+        has_aborted_file=bool(flags & FLAG_HAS_ABORTED),
         segments=tuple(
             _decode_row(data, header_size + index * row_size) for index in range(segment_count)
         ),

@@ -94,6 +94,7 @@ class ReadableLog:
             producers=contents.producers,
             aborted=contents.aborted,
             producer_expiration_ms=producer_expiration_ms,
+            has_aborted_file=contents.has_aborted_file,
             is_written=contents.put_off is None,
         )
         self._list = SegmentList(fs, identity, contents, self._states, self._service)

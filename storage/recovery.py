@@ -180,7 +180,12 @@ class Recovery:
             # A commit leaves a snapshot if there are producers below its recovery point.
             start_offset = 0 if is_cut or self._is_rebuilt else tail.end_offset
             known = ProducerReplay(start_offset, ProducerStates())
-        self.aborted = load_aborted(self._fs, self._directory, self.segments)
+        self.aborted = load_aborted(
+            self._fs,
+            self._directory,
+            self.segments,
+            must_exist=self.manifest.has_aborted_file,
+        )
         self.producers = known
         self.producers.take_segments(self.segments)
 
@@ -267,7 +272,12 @@ class Recovery:
         """Write down what was found, so that the next recovery begins there."""
         end_offset = self.segments[-1].end_offset
         clean_offset = self.manifest.sound_clean_offset(end_offset)
-        write_aborted(self._fs, self._directory, self.aborted)
+        has_aborted_file = write_aborted(
+            self._fs,
+            self._directory,
+            self.aborted,
+            must_exist=self.manifest.has_aborted_file,
+        )
         write_snapshot(self._fs, self._directory, end_offset, self.producers.states)
         path = join(self._directory, LEADER_EPOCH_CHECKPOINT)
         self._fs.replace_durably(path, self.epochs.encode())
@@ -277,6 +287,7 @@ class Recovery:
             version=max([self.manifest.version, *versions]) + 1,
             clean_offset=clean_offset,
             truncate_to=UNKNOWN,
+            has_aborted_file=has_aborted_file,
             segments=(*(each.full_row() for each in self.segments[:-1]), self._recovery_point()),
         )
         self._fs.replace_durably(join(self._directory, MANIFEST), encode(self.manifest))

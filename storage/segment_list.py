@@ -55,6 +55,8 @@ class LogContents:
     producers: ProducerStates | None
     aborted: AbortedTransactions | None
     """None: they are read from their files, which are as at a clean stop, when they are needed."""
+    has_aborted_file: bool = False
+    """Whether the manifest says that there is a file of aborted transactions."""
     put_off: tuple[tuple[Segment, ProducerStates], ...] | None = None
     """Where the disk was too full to commit what recovery found: the rolls that no manifest lists."""
 
@@ -273,6 +275,7 @@ class SegmentList:
             log_start_offset=start_offset,
             clean_offset=clean_offset,
             truncate_to=truncate_to,
+            has_aborted_file=self._states.has_aborted_file,
             segments=tuple(rows),
         )
         path = join(self._identity.directory, MANIFEST)

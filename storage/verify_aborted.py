@@ -29,24 +29,39 @@ class AbortedVerification:
     __slots__ = ("_aborts", "_findings", "_is_known", "_open", "_path", "_rows", "_start_offset")
 
     def __init__(
-        self, fs: FileSystem, directory: str, *, start_offset: int, findings: Findings
+        self,
+        fs: FileSystem,
+        directory: str,
+        *,
+        start_offset: int,
+        must_exist: bool,
+        findings: Findings,
     ) -> None:
-        """`start_offset`: nothing below it matters: the clean offset, or the log start."""
+        """Begin.
+
+        Args:
+            start_offset: nothing below it matters: the clean offset, or the log start.
+            must_exist: whether the manifest says that there is a file.
+        """
         # Constant after construction
         self._start_offset = start_offset
         self._path = join(directory, ABORTED_TRANSACTIONS)
         self._is_known = True
-        self._rows = {row[2]: row for row in self._read(fs, findings)}
+        self._rows = {row[2]: row for row in self._read(fs, findings, must_exist=must_exist)}
         # State
         self._findings = findings
         self._open: dict[int, int] = {}
         self._aborts: dict[int, tuple[int, int]] = {}
         """By an ABORT's offset: its producer, and the first offset left of what it ends, -1 if none."""
 
-    def _read(self, fs: FileSystem, findings: Findings) -> Sequence[Row]:
+    def _read(self, fs: FileSystem, findings: Findings, *, must_exist: bool) -> Sequence[Row]:
         try:
             if fs.exists(self._path):
                 return decode_aborted_transactions(fs.read_bytes(self._path), self._path).rows
+            if must_exist:
+                self._is_known = False
+                text = "it is missing; the aborted transactions are read from the batches instead"
+                findings.error(Check.TRANSACTIONS, self._path, text)
         except DamagedFile as error:
             self._is_known = False
             text = f"{error.reason}; the aborted transactions are read from the batches instead"

@@ -144,6 +144,7 @@ class _Look:
             fs,
             identity.directory,
             start_offset=max(manifest.clean_offset, manifest.log_start_offset),
+            must_exist=manifest.has_aborted_file,
             findings=findings,
         )
 

@@ -336,3 +336,29 @@ def test_a_pass_that_commits_while_a_read_looks_makes_it_look_again(
     assert not result.aborted
     keys = [record.key for record in records_in(data) if record.value]
     assert b"a" not in keys
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_missing_file_is_made_anew_from_the_batches(
+    is_clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = CompactedLog()
+    interleaved(log)
+    log.roll()
+    interleaved(log)
+    expected = aborted(log)
+    assert expected
+    log.reopen(is_clean=True)
+    log.fs.unlink(f"{DIRECTORY}/{ABORTED_TRANSACTIONS}")
+    log.fs.sync_directory(DIRECTORY)
+    if not is_clean:
+        log.append((b"x", b"1"))
+        log.make_durable()
+
+    log.reopen(is_clean=is_clean)
+    assert aborted(log) == expected
+    assert "aborted-transactions: No such file" in caplog.text
+    log.append((b"x", b"1"))
+    log.reopen(is_clean=True)
+    assert log.fs.exists(f"{DIRECTORY}/{ABORTED_TRANSACTIONS}")
+    assert aborted(log) == expected

@@ -85,3 +85,9 @@ def test_the_file_is_printed() -> None:
         {"producer_id": 1, "first_offset": 0, "marker_offset": 1},
         {"producer_id": 1, "first_offset": 4, "marker_offset": 5},
     ]
+
+
+def test_a_missing_file_is_an_error() -> None:
+    log = stopped()
+    log.fs.unlink(PATH)
+    assert found(log) == [(Severity.ERROR, Check.TRANSACTIONS)]
