@@ -113,15 +113,18 @@ class Topics:
         return self._by_id.get(topic_id)
 
     def all(self) -> list[Topic]:
-        """All topics in the order of their names."""
-        return [self._by_name[name] for name in sorted(self._by_name)]
+        """All topics in the order of their names. Any thread."""
+        # Copied in one step of the interpreter, while the loop's thread adds and deletes.
+        topics = list(self._by_name.values())
+        topics.sort(key=lambda topic: topic.name)
+        return topics
 
     def __len__(self) -> int:
         return len(self._by_name)
 
     def logs(self) -> list[PartitionLog]:
-        """Every log that could be opened."""
-        return [log for topic in self._by_name.values() for log in topic.logs()]
+        """Every log that could be opened. Any thread."""
+        return [log for topic in tuple(self._by_name.values()) for log in topic.logs()]
 
     # Starting and stopping.
 

@@ -316,6 +316,9 @@ class PartitionLog(ReadableLog):
     def cleaning_view(self, *, as_if_rolled: bool = False) -> CleaningView:
         """A frozen picture for the cleaner to plan by. Any thread.
 
+        What it says of the active segment is exact on the loop's thread alone: elsewhere an append may
+        come in between. Of sealed segments it is always exact.
+
         Args:
             as_if_rolled: the picture of the log that a `roll` at this moment would leave; on the
                 loop's thread, for it reads what appends change.

@@ -270,7 +270,8 @@ class ProducerStates:
 
     def marker_epochs(self) -> dict[int, int]:
         """The epoch of each producer that has only markers: the cleaner keeps those of the epoch."""
-        states = self._states.items()
+        # A copy: producers append meanwhile, if another thread asks.
+        states = list(self._states.items())
         return {key: state.producer_epoch for key, state in states if not state.batches}
 
     def copy(self) -> ProducerStates:
