@@ -17,7 +17,8 @@ class Mistakes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_work: Counter[str] = Counter()
+        # One is there from the start, so that a scrape shows the metric before anything fails.
+        self._by_work: Counter[str] = Counter({"background job": 0})
 
     def count(self, work: str) -> None:
         """One more of this kind of work has failed."""
