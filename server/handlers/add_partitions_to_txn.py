@@ -3,8 +3,8 @@
 Behaviour: all partitions of a transaction are added, or none: if one of them does not exist or is the
 broker's own, the others get OPERATION_NOT_ATTEMPTED. With `verify_only` (v4) it is only said whether
 they are in it, as a broker asks that is no coordinator.
-Versions: v2 PRODUCER_FENCED, which was INVALID_PRODUCER_EPOCH before · v4 several transactions · v5
-TRANSACTION_ABORTABLE where a partition is not in the transaction, before INVALID_TXN_STATE (KIP-890).
+A partition that is not in it is TRANSACTION_ABORTABLE, in v4 too: the broker that asks translates.
+Versions: v2 PRODUCER_FENCED, which was INVALID_PRODUCER_EPOCH before · v4 several transactions.
 Source: Apache Kafka, KafkaApis.scala `handleAddPartitionsToTxnRequest`.
 """
 
@@ -31,7 +31,6 @@ from server.transactions.transaction import Outcome
 
 SEVERAL_SINCE = 4
 FENCED_SINCE = 2
-ABORTABLE_SINCE = 5
 
 _Errors = Mapping[TransactionPartition, ErrorCode]
 
@@ -111,8 +110,6 @@ def _verified(
         each: transactions.may_write(transactional_id, producer.id, producer.epoch, *each)
         for each in partitions
     }
-    if context.header.api_version < ABORTABLE_SINCE:
-        return errors
     return {
         each: ErrorCode.TRANSACTION_ABORTABLE if error is ErrorCode.INVALID_TXN_STATE else error
         for each, error in errors.items()

@@ -8,9 +8,8 @@ Batches whose records take long to look at, above all those that inflate to a lo
 recompressed (compression.type) are validated in a worker thread.
 Internal topics are the broker's own: INVALID_TOPIC_EXCEPTION.
 Every transactional batch is checked against its transaction right before the append, in the same turn
-of the loop: none can come behind its transaction's marker. What the coordinator cannot say now is
-NOT_ENOUGH_REPLICAS, which every client tries again; a fenced producer is INVALID_PRODUCER_EPOCH, which
-lets it abort.
+of the loop: none can come behind its transaction's marker. `server/transactions/errors.py` says how
+each version names what the coordinator finds.
 Versions: v5 log_start_offset · v7 zstd (KIP-110) · v8 record_errors, error_message (KIP-467) · v12
 partitions join the transaction as they are produced to (KIP-890) · v13 topic ids (KIP-516).
 Source: Apache Kafka, ReplicaManager.scala (`handleProduceAppend`), AddPartitionsToTxnManager.scala.
@@ -37,7 +36,9 @@ from server.connection import CloseConnection
 from server.dispatch import RequestContext
 from server.topic import INTERNAL_TOPICS
 from server.topic_ids import fault_of_id, with_names
-from server.transactions.joining import join_transaction
+from server.transactions.errors import produce_error
+from server.transactions.joining import Refusals, join_transaction
+from server.transactions.metadata import TransactionPartition
 from storage.errors import StorageError
 from storage.log import Appended, PartitionLog
 from storage.validate import Refused, ValidBatch, validate_at_once, validate_batch
@@ -47,14 +48,6 @@ JOINS_SINCE = 12
 """A partition that is new to the transaction joins it (KIP-890)."""
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
-
-TOLD_AS = {
-    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.CONCURRENT_TRANSACTIONS: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
-}
-"""What producers learn of the coordinator's errors: those that they know what to do with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +74,15 @@ async def handle(
     has_ids = context.header.api_version >= IDS_SINCE
     if has_ids:
         request = await with_names(request, context)
+    refused: Refusals = {}
     if request.transactional_id is not None and context.header.api_version >= JOINS_SINCE:
-        await join_transaction(request.transactional_id, request, context)
+        refused = await join_transaction(request.transactional_id, request, context)
     outcome: _Outcome = []
     for topic in request.topic_data:
         done = [
-            await _append_by_id(topic, data, request, context)
+            await _append_by_id(topic, data, request, context, refused)
             if has_ids
-            else await _append(topic.name, data, request, context)
+            else await _append(topic.name, data, request, context, refused)
             async for data in context.pace.paced(topic.partition_data)
         ]
         outcome.append(((topic.name, topic.topic_id), done))
@@ -122,16 +116,21 @@ async def _append_by_id(
     data: PartitionProduceData,
     request: ProduceRequest,
     context: RequestContext,
+    not_joined: Refusals,
 ) -> _Done:
     """Append one partition's batch if the topic still is the one that was asked for."""
     fault = fault_of_id(topic, context)
     if fault is not None:
         return _refused(data.index, fault)
-    return await _append(topic.name, data, request, context)
+    return await _append(topic.name, data, request, context, not_joined)
 
 
 async def _append(
-    topic_name: str, data: PartitionProduceData, request: ProduceRequest, context: RequestContext
+    topic_name: str,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    context: RequestContext,
+    not_joined: Refusals,
 ) -> _Done:
     """Validate and append one partition's batch."""
     log = context.log_of(topic_name, data.index)
@@ -151,7 +150,8 @@ async def _append(
     if context.log_of(topic_name, data.index) is not log:
         # The topic was deleted while a thread looked at the batch.
         return _refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    refused = _refuse_transaction(batch.header, topic_name, data.index, request, context)
+    place = TransactionPartition(topic_name, data.index)
+    refused = _refuse_transaction(batch.header, place, request, context, not_joined)
     if refused is not None:
         return _refused_by(refused, topic_name, data.index, log, context)
     try:
@@ -172,10 +172,10 @@ async def _append(
 
 def _refuse_transaction(
     header: BatchHeader,
-    topic_name: str,
-    index: int,
+    place: TransactionPartition,
     request: ProduceRequest,
     context: RequestContext,
+    not_joined: Refusals,
 ) -> Refused | None:
     """Refuse a transactional batch that its transaction does not take; None lets it pass."""
     if not header.is_transactional:
@@ -184,13 +184,13 @@ def _refuse_transaction(
         text = "A transactional batch came without a transactional id."
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return Refused(error_code=code, message=text, record_count=header.record_count)
-    found = context.broker.transactions.may_write(
-        request.transactional_id, header.producer_id, header.producer_epoch, topic_name, index
+    found = not_joined.get(place) or context.broker.transactions.may_write(
+        request.transactional_id, header.producer_id, header.producer_epoch, *place
     )
     if found is ErrorCode.NONE:
         return None
     return Refused(
-        error_code=TOLD_AS.get(found, found),
+        error_code=produce_error(found, context),
         message=f"Transaction {request.transactional_id}: {found.message}",
         record_count=header.record_count,
     )

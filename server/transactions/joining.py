@@ -9,7 +9,7 @@ Source: Apache Kafka, AddPartitionsToTxnManager.java, ReplicaManager.scala `hand
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from protocol.error_codes import ErrorCode
 from protocol.errors import ProtocolError
@@ -22,24 +22,31 @@ from server.topic import INTERNAL_TOPICS
 from server.transactions.metadata import EPOCH_BUMPED_SINCE, TransactionPartition
 from storage.errors import StorageError
 
+Refusals = Mapping[TransactionPartition, ErrorCode]
+"""Partitions that could not be added, with the coordinator's reasons."""
+
 
 async def join_transaction(
     transactional_id: str, request: ProduceRequest, context: RequestContext
-) -> None:
-    """Add the partitions of a request to its transaction, as far as they can be."""
+) -> Refusals:
+    """Add the partitions of a request to its transaction; returns those that could not be."""
     transactions = context.broker.transactions
     new: dict[Producer, set[TransactionPartition]] = {}
     for producer, partition in _written(request, context):
         code = transactions.may_write(transactional_id, producer.id, producer.epoch, *partition)
         if code is not ErrorCode.NONE:
             new.setdefault(producer, set()).add(partition)
+    refused: dict[TransactionPartition, ErrorCode] = {}
     for producer, partitions in new.items():
-        await transactions.add_when_possible(
+        added = await transactions.add_when_possible(
             transactional_id,
             producer,
             frozenset(partitions),
             transaction_version=EPOCH_BUMPED_SINCE,
         )
+        if added.error_code is not ErrorCode.NONE:
+            refused |= dict.fromkeys(partitions, added.error_code)
+    return refused
 
 
 async def join_with_offsets(

@@ -8,14 +8,20 @@
                                                           every marker is written
 
 An event changes nothing by itself: its outcome is what the id becomes once that is durable, and what
-to answer then. Until then the change is pending, and who asks for another one hears
-CONCURRENT_TRANSACTIONS. So what this object says is always what the log says, and a write that fails
-leaves nothing to undo. (A completion alone is believed before it is durable: if a crash takes it
-back, the markers are written once more, and whatever follows stands behind it in the same log.)
+to answer then. Until then the change is pending. So what this object says is always what the log
+says, and a write that fails leaves nothing to undo. (A completion alone is believed before it is
+durable: if a crash takes it back, the markers are written once more, and whatever follows stands
+behind it in the same log.)
+
+While a change is pending, or markers are being written, the id is busy, and whoever asks for another
+change hears CONCURRENT_TRANSACTIONS. That comes before any look at the producer id and epoch: a
+producer that was told of its next epoch uses it at once, before the coordinator has taken it on.
+Only an end in the old protocol has its id and epoch checked first.
 
 Epochs fence: InitProducerId raises the producer's epoch, and if a transaction is open it first aborts
-that with a raised epoch, which the old producer's batches are then behind. Two epochs are never told:
-that of such an abort, and the highest, so that there always is a higher one. A producer id whose
+that with a raised epoch, which the old producer's batches are then behind. Only the old producer may
+learn of that epoch, if it asks before the new one does. The highest epoch is never told, so that there
+always is a higher one. A producer id whose
 epochs are used up is replaced by `spare_producer_id`; who asks without one and needs it has to come
 again. With KIP-890 (`bumps_epoch`) each end of a transaction raises the epoch, too: a batch that
 comes late can then never join the next one.
@@ -55,6 +61,9 @@ class Outcome:
     """What the id becomes; None: nothing changes."""
 
 
+_NOT_OPEN = Outcome(ErrorCode.INVALID_TXN_STATE)
+
+
 class Transaction:
     """One transactional id. Each method that takes an event is one step."""
 
@@ -70,6 +79,11 @@ class Transaction:
     @property
     def producer(self) -> Producer:
         return Producer(self.metadata.producer_id, self.metadata.producer_epoch)
+
+    @property
+    def is_busy(self) -> bool:
+        """A change is being written, or the markers of a transaction that is decided."""
+        return self.pending is not None or self.metadata.state.is_prepared
 
     @property
     def is_known(self) -> bool:
@@ -99,7 +113,7 @@ class Transaction:
     ) -> Outcome:
         """Give the id to who asks, who may say who it was (KIP-360); whoever had it is fenced."""
         metadata = self.metadata
-        if self.pending is not None or metadata.state.is_prepared:
+        if self.is_busy:
             return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         if expected is not None and not self._was(expected):
             return Outcome(ErrorCode.PRODUCER_FENCED)
@@ -172,12 +186,12 @@ class Transaction:
         now_ms: int,
     ) -> Outcome:
         """Let a transaction write to partitions; the first ones begin it."""
-        metadata = self.metadata
+        if self.is_busy:
+            return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         error = self.producer_error(producer)
         if error is not ErrorCode.NONE:
             return Outcome(error)
-        if self.pending is not None or metadata.state.is_prepared:
-            return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
+        metadata = self.metadata
         is_open = metadata.state is TransactionState.ONGOING
         if is_open and partitions <= metadata.partitions:
             return Outcome()
@@ -221,40 +235,39 @@ class Transaction:
         spare_producer_id: int,
         now_ms: int,
     ) -> Outcome:
-        """Decide the open transaction."""
+        """Decide the open transaction.
+
+        Args:
+            bumps_epoch: whether the producer speaks the new protocol (KIP-890).
+        """
+        if bumps_epoch and self.is_busy:
+            return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         is_retry = bumps_epoch and self._has_ended(producer)
         error = ErrorCode.NONE if is_retry else self.producer_error(producer)
-        if error is ErrorCode.NONE and not is_retry and bumps_epoch:
-            # The epoch of a transaction that is decided was not told before.
-            error = ErrorCode.PRODUCER_FENCED if self.metadata.state.is_prepared else error
         if error is not ErrorCode.NONE:
             return Outcome(error)
-        if self.pending is not None:
+        if self.is_busy:
             return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         decided = _outcome_of(self.metadata.state)
         if decided is not None and (is_retry or not bumps_epoch):
-            return self._ended_already(decided, is_commit)
+            is_same = decided is is_commit
+            return Outcome(ErrorCode.NONE, self.producer) if is_same else _NOT_OPEN
         is_open = self.metadata.state is TransactionState.ONGOING
         if not is_open and (is_commit or not bumps_epoch):
-            return Outcome(ErrorCode.INVALID_TXN_STATE)
+            return _NOT_OPEN
         return self._decided(is_commit, bumps_epoch, spare_producer_id, now_ms)
 
     def _has_ended(self, producer: Producer) -> bool:
-        """The producer has ended its transaction, and did not hear of it (KIP-890)."""
+        """The transaction of this producer has ended with a raised epoch, of which it has not heard:
+        it ended the transaction itself (KIP-890), or its time was up, or another producer came."""
         metadata = self.metadata
-        if _outcome_of(metadata.state) is None or not metadata.has_raised_epoch:
+        if not metadata.state.is_complete:
             return False
         is_raised = (
-            producer.id == metadata.producer_id and producer.epoch + 1 == metadata.producer_epoch
+            producer.id == metadata.producer_id
+            and producer.epoch + 1 == metadata.producer_epoch < EPOCH_MAX
         )
         return is_raised or self._has_overflowed(producer)
-
-    def _ended_already(self, decided: bool, is_commit: bool) -> Outcome:
-        if decided is not is_commit:
-            return Outcome(ErrorCode.INVALID_TXN_STATE)
-        if self.metadata.state.is_prepared:
-            return Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
-        return Outcome(ErrorCode.NONE, self.producer)
 
     def _decided(
         self, is_commit: bool, bumps_epoch: bool, spare_producer_id: int, now_ms: int
@@ -291,15 +304,16 @@ class Transaction:
         return Outcome(metadata=self._fenced(now_ms))
 
     def _fenced(self, now_ms: int) -> TransactionMetadata:
-        """The open transaction aborted, with an epoch that no producer was told."""
+        """The open transaction aborted, with the next epoch. Its producer may still go on from there,
+        unless another one is faster: Kafka aborts in the name of the newest protocol, too."""
         metadata = self.metadata
+        epoch = min(metadata.producer_epoch + 1, EPOCH_MAX)
         return metadata.changed(
-            producer_epoch=min(metadata.producer_epoch + 1, EPOCH_MAX),
-            last_producer_epoch=NO_EPOCH,
+            producer_epoch=epoch,
+            last_producer_epoch=metadata.producer_epoch if epoch < EPOCH_MAX else NO_EPOCH,
             state=TransactionState.PREPARE_ABORT,
             last_update_ms=now_ms,
-            # So that the producer's own abort is not taken for this one.
-            client_transaction_version=0,
+            client_transaction_version=EPOCH_BUMPED_SINCE,
         )
 
     def complete(self, now_ms: int) -> Outcome:

@@ -90,7 +90,8 @@ async def test_before_v12_it_has_to_be_added_first(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await served.create("t")
         producer = await init(served)
-        assert await produce(served, producer, 0, version=11) == [ErrorCode.INVALID_TXN_STATE]
+        assert await produce(served, producer, 0, version=10) == [ErrorCode.INVALID_TXN_STATE]
+        assert await produce(served, producer, 0, version=11) == [ErrorCode.TRANSACTION_ABORTABLE]
         assert (await described(served)).transaction_state == "Empty"
 
 
@@ -168,6 +169,6 @@ async def test_producers_wait_only_for_a_while(tmp_path: Path) -> None:
         # It is being written, for ever.
         entry.transaction.begin(outcome)
         busy = await produce(served, producer, 0, sequence=1)
-        assert busy == [ErrorCode.NOT_ENOUGH_REPLICAS]
+        assert busy == [ErrorCode.CONCURRENT_TRANSACTIONS]
         assert entry.waiting == []
         entry.transaction.failed()

@@ -170,12 +170,35 @@ def test_a_producer_that_is_fenced_does_not_abort_the_transaction_of_the_next() 
     assert scene.state is TransactionState.ONGOING
 
 
-def test_a_timed_out_producer_cannot_go_on_by_saying_who_it_was() -> None:
+def test_a_timed_out_producer_goes_on_by_saying_who_it_was() -> None:
     scene, old = begun()
     scene.now_ms += TIMEOUT_MS
     scene.time_out()
     scene.complete()
+    assert scene.init(old).producer == Producer(FIRST_ID, old.epoch + 1)
+
+
+def test_the_producer_whose_transaction_another_one_aborts_goes_on_until_that_has_the_id() -> None:
+    scene, old = begun()
+    assert scene.init().error_code is ErrorCode.CONCURRENT_TRANSACTIONS
+    scene.complete()
+    assert scene.init(old).producer == Producer(FIRST_ID, old.epoch + 1)
+    new = scene.init().producer
+    assert new == Producer(FIRST_ID, old.epoch + 2)
     assert scene.init(old).error_code is ErrorCode.PRODUCER_FENCED
+
+
+def test_nobody_goes_on_with_the_highest_epoch() -> None:
+    scene = Scene(producer_epoch=EPOCH_MAX - 2)
+    old = scene.init().producer
+    scene.add(old, A)
+    scene.now_ms += TIMEOUT_MS
+    scene.time_out()
+    scene.complete()
+    assert scene.metadata.producer_epoch == EPOCH_MAX
+    assert scene.init(old).error_code is ErrorCode.PRODUCER_FENCED
+    ended = scene.end(old, is_commit=False, bumps_epoch=True)
+    assert ended.error_code is ErrorCode.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize("says_who_it_was", [True, False])
@@ -254,7 +277,7 @@ def test_the_end_is_decided_first_and_complete_once_the_markers_are_written(
 
     concurrent = ErrorCode.CONCURRENT_TRANSACTIONS
     assert scene.end(producer, is_commit=is_commit).error_code is concurrent
-    assert scene.end(producer, is_commit=not is_commit).error_code is ErrorCode.INVALID_TXN_STATE
+    assert scene.end(producer, is_commit=not is_commit).error_code is concurrent
     assert scene.add(producer, B) is concurrent
 
     scene.complete()
@@ -290,11 +313,12 @@ def test_each_end_raises_the_epoch() -> None:
 def test_an_end_that_was_not_heard_of_is_told_again(is_commit: bool) -> None:
     scene, old = begun()
     new = scene.end(old, is_commit=is_commit, bumps_epoch=True).producer
+    # Whatever it asks for: the new epoch, which it may have been told of, is not there yet.
     concurrent = ErrorCode.CONCURRENT_TRANSACTIONS
-    assert scene.end(old, is_commit=is_commit, bumps_epoch=True).error_code is concurrent
-    # It cannot know the new epoch yet.
-    fenced = ErrorCode.PRODUCER_FENCED
-    assert scene.end(new, is_commit=is_commit, bumps_epoch=True).error_code is fenced
+    for producer in (old, new, Producer(FIRST_ID, new.epoch + 1), Producer(FIRST_ID + 1, 0)):
+        for verdict in (True, False):
+            ended = scene.end(producer, is_commit=verdict, bumps_epoch=True)
+            assert ended.error_code is concurrent
 
     scene.complete()
     assert scene.end(old, is_commit=is_commit, bumps_epoch=True) == Outcome(ErrorCode.NONE, new)
@@ -302,27 +326,30 @@ def test_an_end_that_was_not_heard_of_is_told_again(is_commit: bool) -> None:
     assert other.error_code is ErrorCode.INVALID_TXN_STATE
 
 
-@pytest.mark.parametrize("is_commit", [True, False])
-def test_who_was_replaced_is_not_told_of_the_end_of_another(is_commit: bool) -> None:
-    scene = Scene()
-    old = scene.init().producer
-    # The next one speaks the old protocol, so the epoch stays what it is.
+def test_who_was_replaced_is_fenced_once_its_transaction_was_aborted_for_another() -> None:
+    scene, old = begun()
+    scene.init()
+    scene.complete()
     new = scene.init().producer
     scene.add(new, A)
-    scene.end(new, is_commit=is_commit)
+    scene.end(new, is_commit=True)
     scene.complete()
-    outcome = scene.end(old, is_commit=is_commit, bumps_epoch=True)
-    assert outcome.error_code is ErrorCode.PRODUCER_FENCED
+    for is_commit in (True, False):
+        ended = scene.end(old, is_commit=is_commit, bumps_epoch=True)
+        assert ended.error_code is ErrorCode.PRODUCER_FENCED
 
 
-def test_who_was_timed_out_is_not_told_that_its_own_abort_was_it() -> None:
+def test_who_was_timed_out_is_told_that_its_transaction_is_aborted() -> None:
     scene, producer = begun()
     scene.now_ms += TIMEOUT_MS
     scene.time_out()
-    fenced = ErrorCode.PRODUCER_FENCED
-    assert scene.end(producer, is_commit=False, bumps_epoch=True).error_code is fenced
+    new = Producer(FIRST_ID, producer.epoch + 1)
+    aborted = scene.end(producer, is_commit=False, bumps_epoch=True)
+    assert aborted.error_code is ErrorCode.CONCURRENT_TRANSACTIONS
     scene.complete()
-    assert scene.end(producer, is_commit=False, bumps_epoch=True).error_code is fenced
+    assert scene.end(producer, is_commit=False, bumps_epoch=True) == Outcome(ErrorCode.NONE, new)
+    committed = scene.end(producer, is_commit=True, bumps_epoch=True)
+    assert committed.error_code is ErrorCode.INVALID_TXN_STATE
 
 
 @pytest.mark.parametrize("state", ["Empty", "CompleteCommit", "CompleteAbort"])
@@ -407,8 +434,10 @@ def test_while_something_is_written_nothing_else_begins() -> None:
     assert scene.end(producer).error_code is concurrent
     assert transaction.time_out(1 << 40) == Outcome()
     assert transaction.expire(retention_ms=1, now_ms=1 << 40) == Outcome()
-    # Who must not ask at all hears that.
-    assert scene.add(Producer(FIRST_ID, 7), B) is ErrorCode.PRODUCER_FENCED
+    # Whoever asks; only an end in the old protocol has its epoch looked at first.
+    assert scene.add(Producer(FIRST_ID, 7), B) is concurrent
+    assert scene.end(Producer(FIRST_ID, 7), bumps_epoch=True).error_code is concurrent
+    assert scene.end(Producer(FIRST_ID, 7)).error_code is ErrorCode.PRODUCER_FENCED
 
     transaction.failed()
     assert scene.metadata == before
