@@ -81,6 +81,15 @@ MEMBER_PROGRAMS = {
     ),
 }
 
+QUICK_TRANSACTIONS = MemberProgram(
+    folder="go_transactions",
+    needs=("go",),
+    debian_packages="golang-go",
+    build=("go", "build", "-buildvcs=false", "-o", "transactions", "."),
+    run=("{}/transactions",),
+)
+"""No member, but a producer of `test_quick_ends.py`."""
+
 
 def digest(sources: Path) -> str:
     """Of what the files of the folder say."""

@@ -27,6 +27,8 @@ import sun.misc.Signal;
  * BOOTSTRAP NAME=VALUE...            the program; SIGTERM ends it with code 0 once no transaction is open
  * BOOTSTRAP read TOPIC:PARTITION...  each partition as read_committed, from its start to its last stable offset:
  *                                    "end TOPIC PARTITION OFFSET" and "record TOPIC PARTITION OFFSET KEY ID"
+ * BOOTSTRAP quick TRANSACTIONAL_ID TOPIC ROUNDS
+ *                                    transactions that end one right after the other; the first error ends it
  * </pre>
  */
 public final class Transactions {
@@ -51,6 +53,10 @@ public final class Transactions {
         List<String> words = List.of(arguments).subList(1, arguments.length);
         if (words.get(0).equals("read")) {
             read(arguments[0], words.subList(1, words.size()).stream().map(Transactions::partition).toList());
+            return;
+        }
+        if (words.get(0).equals("quick")) {
+            quick(arguments[0], words.get(1), words.get(2), Integer.parseInt(words.get(3)));
             return;
         }
         try {
@@ -202,6 +208,29 @@ public final class Transactions {
                 }
             }
         }
+    }
+
+    private static void quick(String bootstrap, String transactionalId, String topic, int rounds) {
+        Properties properties = common(bootstrap);
+        properties.put("transactional.id", transactionalId);
+        try (KafkaProducer<byte[], byte[]> producer =
+                new KafkaProducer<>(properties, new ByteArraySerializer(), new ByteArraySerializer())) {
+            producer.initTransactions();
+            for (int round = 0; round < rounds; round++) {
+                begin(producer, topic, "commit-" + round);
+                producer.commitTransaction();
+                begin(producer, topic, "abort-" + round);
+                producer.flush();
+                producer.abortTransaction();
+                begin(producer, topic, "quick-" + round);
+                producer.abortTransaction();
+            }
+        }
+    }
+
+    private static void begin(KafkaProducer<byte[], byte[]> producer, String topic, String value) {
+        producer.beginTransaction();
+        producer.send(new ProducerRecord<>(topic, value.getBytes()));
     }
 
     private static TopicPartition partition(String word) {
