@@ -49,6 +49,7 @@ __all__ = [
     "Record",
     "TimestampType",
     "build_batch",
+    "build_batch_around",
     "build_control_batch",
     "build_empty_batch",
     "read_header",
@@ -345,6 +346,38 @@ def build_batch(
         record_count=len(records),
     )
     return _sealed(header, packed)
+
+
+def build_batch_around(
+    encoded: bytearray,
+    *,
+    record_count: int,
+    timestamp: int,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    is_transactional: bool = False,
+) -> bytearray:
+    """Build a batch of records that `write_record` has written one by one, with offsets from 0 on.
+
+    Args:
+        encoded: the records, uncompressed.
+        timestamp: every record's, and what their deltas count from.
+    """
+    header = BatchHeader(
+        size_bytes=HEADER.size + len(encoded),
+        base_offset=0,
+        last_offset=record_count - 1,
+        leader_epoch=-1,
+        crc=0,
+        attributes=_TRANSACTIONAL if is_transactional else 0,
+        base_timestamp=timestamp,
+        max_timestamp=timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=-1,
+        record_count=record_count,
+    )
+    return _sealed(header, encoded)
 
 
 def build_control_batch(

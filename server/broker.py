@@ -330,6 +330,7 @@ class Broker:
             self.configs.config,
             clock=self.clock,
             own_times=self.group_configs.times,
+            loading=self.executors.loading,
         )
         self.groups.start()
         self.consumer_groups = ConsumerCommands(self.groups)
@@ -337,6 +338,7 @@ class Broker:
             self.groups,
             retention_ms=self.config.offsets_retention_minutes * 60_000,
             check_interval_ms=self.config.offsets_retention_check_interval_ms,
+            turns=self.turns,
         )
         self.offsets.start()
         self.transactions = transactions_of(
@@ -346,6 +348,8 @@ class Broker:
             clock=self.clock,
             producer_ids=self.producer_ids,
             offsets_ended=self.offsets.transaction_ended,
+            turns=self.turns,
+            loading=self.executors.loading,
         )
         self.transactions.start()
         self.has_storage = True

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from cleaner.text import count_text
@@ -30,11 +31,14 @@ from protocol.coordinator_records import (
 )
 from protocol.error_codes import ErrorCode
 from protocol.errors import DecodeError, EncodeError
-from protocol.record_batch import Record, build_batch, read_header
+from protocol.record import write_record
+from protocol.record_batch import HEADER, Record, build_batch_around, read_header
+from server.executors import Executor
 from server.group_commit import GroupCommit
 from server.producer import NO_PRODUCER, Producer
 from server.topic import TopicRefused
 from server.topics import Topics
+from server.turns import Pace
 from storage.errors import LogOffline, StorageError
 from storage.log import Appended, PartitionLog
 from storage.reader import Isolation
@@ -83,6 +87,7 @@ class CoordinatorTopic:
         "_partitions_count",
         "_topics",
         "_wanted_partitions_count",
+        "loading",
         "name",
     )
 
@@ -95,15 +100,18 @@ class CoordinatorTopic:
         *,
         partitions_count: int,
         segment_bytes: int,
+        loading: Executor,
     ) -> None:
         """Find the topic, which may not exist yet.
 
         Args:
             partitions_count: of the topic, where it does not exist yet.
             segment_bytes: the same; small, so that it is compacted soon and loads fast.
+            loading: the threads that read partitions back.
         """
         # Constant after construction
         self.name = name
+        self.loading = loading
         self._topics = topics
         self._group_commit = group_commit
         self._clock = clock
@@ -182,17 +190,33 @@ class CoordinatorTopic:
             RecordsTooLarge: nothing was written.
             StorageError: at the call nothing was written; awaited, it may come back after a restart.
         """
-        log = self.log_of(partition)
-        try:
-            batch = memoryview(self._batch(records, producer))
-        except EncodeError as error:
-            # A name that the flexible versions of a request can carry, and a record cannot.
-            raise RecordsTooLarge(str(error)) from error
-        if len(batch) > log.config.max_message_bytes:
-            raise RecordsTooLarge(
-                f"{count_text(len(records), 'record')} would take {count_text(len(batch), 'byte')}"
-            )
-        valid = ValidBatch(read_header(batch), batch)
+        batch = Preparing(self, partition, producer)
+        for record in records:
+            batch.add(record)
+        return self.append_batch(batch.prepared())
+
+    async def prepare(
+        self,
+        partition: int,
+        records: Iterable[CoordinatorRecord],
+        pace: Pace,
+        producer: Producer = NO_PRODUCER,
+    ) -> PreparedBatch:
+        """Encode what `append_batch` shall append, however many records that is.
+
+        Raises:
+            RecordsTooLarge: it is more than a batch may have.
+            LogOffline: the partition is not served.
+        """
+        batch = Preparing(self, partition, producer)
+        async for record in pace.paced(records):
+            batch.add(record)
+        return batch.prepared()
+
+    def append_batch(self, batch: PreparedBatch) -> tuple[int, Awaitable[int]]:
+        """Append what was prepared, at once. Returns and raises as `append_in_transaction`."""
+        log = self.log_of(batch.partition)
+        valid = ValidBatch(read_header(batch.data), batch.data)
         appended = log.append_as_leader(valid, now_ms=self._clock.now_ms())
         if not isinstance(appended, Appended):
             raise ProducerRefused(appended.error_code, appended.message)
@@ -213,23 +237,61 @@ class CoordinatorTopic:
             await _when_durable(log, self._group_commit.durable(log, end_offset), end_offset)
         return log
 
-    def _batch(self, records: Sequence[CoordinatorRecord], producer: Producer) -> bytearray:
-        now_ms = self._clock.now_ms()
-        return build_batch(
-            [
-                Record(
-                    offset=index,
-                    timestamp=now_ms,
-                    key=write_key(record.key),
-                    value=None if record.value is None else write_value(record.value),
-                )
-                for index, record in enumerate(records)
-            ],
-            max_timestamp=now_ms,
-            producer_id=producer.id,
-            producer_epoch=producer.epoch,
-            is_transactional=producer is not NO_PRODUCER,
+    def now_ms(self) -> int:
+        """The time of records."""
+        return self._clock.now_ms()
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBatch:
+    """Records of one partition, encoded."""
+
+    partition: int
+    data: memoryview
+
+
+class Preparing:
+    """A batch that takes one record after the other."""
+
+    __slots__ = ("_bytes_max", "_count", "_encoded", "_partition", "_producer", "_timestamp")
+
+    def __init__(self, topic: CoordinatorTopic, partition: int, producer: Producer) -> None:
+        """Begin a batch for a partition. Raises LogOffline."""
+        self._partition = partition
+        self._producer = producer
+        self._bytes_max = topic.log_of(partition).config.max_message_bytes
+        self._timestamp = topic.now_ms()
+        self._encoded = bytearray()
+        self._count = 0
+
+    def add(self, record: CoordinatorRecord) -> None:
+        """Encode one more record. Raises RecordsTooLarge."""
+        try:
+            key = write_key(record.key)
+            value = None if record.value is None else write_value(record.value)
+        except EncodeError as error:
+            # A name that the flexible versions of a request can carry, and a record cannot.
+            raise RecordsTooLarge(str(error)) from error
+        plain = Record(offset=self._count, timestamp=self._timestamp, key=key, value=value)
+        write_record(self._encoded, plain, base_offset=0, base_timestamp=self._timestamp)
+        self._count += 1
+        self._check(HEADER.size + len(self._encoded))
+
+    def prepared(self) -> PreparedBatch:
+        """The batch."""
+        data = build_batch_around(
+            self._encoded,
+            record_count=self._count,
+            timestamp=self._timestamp,
+            producer_id=self._producer.id,
+            producer_epoch=self._producer.epoch,
+            is_transactional=self._producer is not NO_PRODUCER,
         )
+        return PreparedBatch(self._partition, memoryview(data))
+
+    def _check(self, size: int) -> None:
+        if size > self._bytes_max:
+            raise RecordsTooLarge(f"{self._count} records take {size} bytes or more")
 
 
 def _failed(error: StorageError) -> Awaitable[int]:

@@ -80,6 +80,10 @@ class CommittedOffsets:
         """All of them. Not to be changed."""
         return self._by_topic
 
+    def has(self, topic: str, partition: int) -> bool:
+        """Whether anything is committed, or waits for a transaction."""
+        return self.get(topic, partition) is not None or self.is_unstable(topic, partition)
+
     def is_unstable(self, topic: str, partition: int) -> bool:
         """Whether an open transaction may change what is committed."""
         return (topic, partition) in self._pending

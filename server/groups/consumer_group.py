@@ -355,6 +355,10 @@ class ConsumerGroup:
         self._step.answer(ticket, Left(error_codes=codes))
         return self._outcome()
 
+    def may_leave(self, leave: Leave) -> bool:
+        """Whether anybody is there who is named so, and may leave so."""
+        return self._leaving(leave) is not None
+
     def _leaving(self, leave: Leave) -> ConsumerMember | None:
         if leave.member_id == NO_MEMBER:
             return self.data.static_member(leave.instance_id or "")

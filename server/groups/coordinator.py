@@ -24,11 +24,12 @@ from server.at_once import at_once
 from server.clock import Clock
 from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic, RecordsTooLarge
 from server.deadlines import Deadlines
+from server.executors import Executor
 from server.group_commit import GroupCommit
 from server.group_config import GroupConfig
 from server.groups.committed_offsets import tombstone_batches
 from server.groups.consumer_group import ConsumerGroup, ConsumerSettings, GroupTimes
-from server.groups.events import Join, Leave, Sync
+from server.groups.events import Join, Leave, LeaveKey, Sync
 from server.groups.group import Group, GroupSettings
 from server.groups.group_checks import delete_error
 from server.groups.group_entry import AnyGroup, GroupEntry, refused
@@ -38,6 +39,7 @@ from server.groups.outcome import Answer, Beaten, Joined, Left, Outcome, Synced
 from server.groups.protocol_changes import DOWNGRADES, downgrade, may_downgrade
 from server.tasks import mistake, raising, spawn
 from server.topics import Topics
+from server.turns import Pace
 from storage.errors import StorageError
 
 _log = logging.getLogger("server.groups")
@@ -122,15 +124,25 @@ class GroupCoordinator:
         self._owed(entry, outcome)
         return code
 
-    def leave(self, group_id: str, leaving: Sequence[Leave]) -> Awaitable[Left] | ErrorCode:
-        """Let members go; an error for the whole request."""
+    async def leave(
+        self, group_id: str, leaving: Sequence[Leave], pace: Pace
+    ) -> Awaitable[Left] | ErrorCode:
+        """Let members go, in one step; an error for the whole request."""
         entry = self.find(group_id)
         if isinstance(entry, ErrorCode):
             return entry
-        if entry is None:
-            return at_once(Left(error_codes=(ErrorCode.UNKNOWN_MEMBER_ID,) * len(leaving)))
+        members: dict[LeaveKey, Leave] = {}
+        if entry is not None:
+            async for each in pace.paced(leaving):
+                if each.key not in members and entry.group.may_leave(each):
+                    members[each.key] = each
+        if entry is None or not members or self.find(group_id) is not entry:
+            return _left(at_once(Left(error_codes=())), leaving, {}, pace)
         group, now_ms = entry.group, self.table.now_ms()
-        return self.step(entry, lambda ticket: group.leave(leaving, ticket, now_ms=now_ms), Left)
+        left = self.step(
+            entry, lambda ticket: group.leave(members.values(), ticket, now_ms=now_ms), Left
+        )
+        return _left(left, leaving, members, pace, is_consumer=isinstance(group, ConsumerGroup))
 
     # Groups.
 
@@ -300,6 +312,7 @@ def coordinator_of(
     *,
     clock: Clock,
     own_times: Mapping[str, GroupTimes],
+    loading: Executor,
 ) -> GroupCoordinator:
     """The coordinator of a broker's groups.
 
@@ -313,6 +326,7 @@ def coordinator_of(
         clock,
         partitions_count=config.offsets_topic_num_partitions,
         segment_bytes=config.offsets_topic_segment_bytes,
+        loading=loading,
     )
     settings = GroupSettings(
         initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
@@ -328,6 +342,26 @@ def coordinator_of(
     )
     table = GroupTable(topic, settings, clock, consumer_settings=consumer_settings, topics=topics)
     return GroupCoordinator(topic, table)
+
+
+async def _left(
+    left: Awaitable[Left],
+    leaving: Sequence[Leave],
+    members: Mapping[LeaveKey, Leave],
+    pace: Pace,
+    *,
+    is_consumer: bool = False,
+) -> Left:
+    """What became of everybody who was named. Whoever is named twice leaves a group of the classic
+    protocol once, and is no member then; one of the consumer protocol answers alike, as Kafka's."""
+    codes = dict(zip(members, (await left).error_codes, strict=True))
+    answered: list[ErrorCode] = []
+    async for each in pace.paced(leaving):
+        code = codes.get(each.key, ErrorCode.UNKNOWN_MEMBER_ID)
+        answered.append(code)
+        if code is ErrorCode.NONE and not is_consumer:
+            del codes[each.key]
+    return Left(error_codes=tuple(answered))
 
 
 def _give(answers: Sequence[Answer]) -> None:

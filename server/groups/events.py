@@ -43,6 +43,10 @@ class Sync:
     """By member id; the leader's count."""
 
 
+LeaveKey = tuple[str, str | None]
+"""A member id and an instance id."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
     """One member of a LeaveGroup."""
@@ -51,6 +55,11 @@ class Leave:
     """Empty: whoever has the instance id, sent away by an operator."""
     instance_id: str | None = None
     reason: str = ""
+
+    @property
+    def key(self) -> LeaveKey:
+        """Who it is."""
+        return self.member_id, self.instance_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

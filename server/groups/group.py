@@ -401,20 +401,24 @@ class Group:
         self._step.answer(ticket, Left(error_codes=codes))
         return self._outcome()
 
+    def may_leave(self, leave: Leave) -> bool:
+        """Whether anybody is there who is named so."""
+        is_pending = leave.member_id in self.roster.pending
+        return is_pending or self._leaving(leave) is not ErrorCode.UNKNOWN_MEMBER_ID
+
     def _leave(self, leave: Leave) -> ErrorCode:
         if self.roster.pending.pop(leave.member_id, None) is not None:
             return ErrorCode.NONE
-        member: Member | ErrorCode | None
-        if leave.member_id == NO_MEMBER and leave.instance_id is not None:
-            member = self.roster.static_member(leave.instance_id)
-        else:
-            member = self.roster.find(leave.member_id, leave.instance_id)
-        if member is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+        member = self._leaving(leave)
         if isinstance(member, ErrorCode):
             return member
         self._remove(member)
         return ErrorCode.NONE
+
+    def _leaving(self, leave: Leave) -> Member | ErrorCode:
+        if leave.member_id == NO_MEMBER and leave.instance_id is not None:
+            return self.roster.static_member(leave.instance_id) or ErrorCode.UNKNOWN_MEMBER_ID
+        return self.roster.find(leave.member_id, leave.instance_id)
 
     def _remove(self, member: Member) -> None:
         """Forget a member; what it waits for ends. It may come back as a new one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 from protocol.errors import ProtocolError
@@ -34,7 +33,7 @@ async def load_partition(topic: CoordinatorTopic, partition: int) -> LoadedParti
         StorageError: it cannot be read.
     """
     log = await topic.settle(partition)
-    return await asyncio.to_thread(read_partition, log, log.high_watermark)
+    return await topic.loading.run(read_partition, log, log.high_watermark)
 
 
 def read_partition(log: PartitionLog, end_offset: int) -> LoadedPartition:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from protocol.group_records import MemberMetadata
 
@@ -17,8 +18,7 @@ NO_MEMBER = ""
 """The member id of who has none yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemberProtocol:
+class MemberProtocol(NamedTuple):
     """A protocol that a member supports, with what the leader must know of it for that."""
 
     name: str

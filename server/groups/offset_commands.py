@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from protocol.error_codes import ErrorCode
 from protocol.group_records import GroupRecord, OffsetCommitKey
-from server.coordinator_topic import ProducerRefused, RecordsTooLarge
+from server.coordinator_topic import PreparedBatch, ProducerRefused, RecordsTooLarge
 from server.groups.committed_offsets import CommittedOffsets, tombstone_batches
 from server.groups.coordinator import GroupCoordinator
 from server.groups.group import Group
@@ -34,8 +34,9 @@ from server.groups.group_checks import (
     transactional_commit_error,
 )
 from server.groups.group_entry import AnyGroup, GroupEntry
-from server.producer import Producer
+from server.producer import NO_PRODUCER, Producer
 from server.tasks import guarded, spawn
+from server.turns import Pace, Turns
 from storage.errors import StorageError
 
 _log = logging.getLogger("server.groups")
@@ -44,18 +45,28 @@ GROUPS_AT_ONCE = 100
 """So many are looked at before the loop may do something else."""
 
 
+_ErrorOf = Callable[[AnyGroup, Claim, Iterable[tuple[str, int]]], ErrorCode]
+
+
 @dataclass(slots=True)
 class _Written:
-    """Where records of a group's offsets go, and what became of them."""
+    """What became of records of a group's offsets."""
 
-    partition: int
     error_code: ErrorCode = ErrorCode.NONE
 
 
 class OffsetCommands:
     """What requests, and time, do to committed offsets. Lives on the event loop."""
 
-    __slots__ = ("_check_interval_ms", "_expiring", "_groups", "_retention_ms", "_table", "_topic")
+    __slots__ = (
+        "_check_interval_ms",
+        "_expiring",
+        "_groups",
+        "_retention_ms",
+        "_table",
+        "_topic",
+        "_turns",
+    )
 
     def __init__(
         self,
@@ -63,7 +74,9 @@ class OffsetCommands:
         *,
         retention_ms: int,
         check_interval_ms: int,
+        turns: Turns,
     ) -> None:
+        self._turns = turns
         self._groups = groups
         self._table = groups.table
         self._topic = groups.topic
@@ -86,16 +99,20 @@ class OffsetCommands:
         self, group_id: str, claim: Claim, records: Sequence[GroupRecord]
     ) -> ErrorCode:
         """Commit offsets, all or none. With no records it only says whether the claim holds."""
-        entry = await self._claimed(group_id, claim, commit_error, records)
+        refused = await self._refused(group_id, claim, commit_error, records)
+        if refused is not ErrorCode.NONE or not records:
+            return refused
+        batch = await self._prepared(group_id, records)
+        if isinstance(batch, ErrorCode):
+            return batch
+        # Nothing is awaited from here to the append, so what is claimed still holds then.
+        entry = self._claimed(group_id, claim, commit_error, records)
         if isinstance(entry, ErrorCode):
             return entry
-        if entry is None:
-            if not records:
-                return ErrorCode.NONE
-            entry = self._table.create(group_id)
+        entry = self._table.create(group_id) if entry is None else entry
         if isinstance(entry.group, Group):
             entry.group.lives(claim.member_id, now_ms=self._table.now_ms())
-        return await self._apply(entry, records)
+        return await self._append(entry, batch, records)
 
     async def commit_in_transaction(
         self,
@@ -111,16 +128,25 @@ class OffsetCommands:
         Args:
             may_write: whether the producer's transaction has this partition of the topic in it.
         """
-        entry = await self._claimed(group_id, claim, transactional_commit_error, records)
-        if isinstance(entry, ErrorCode):
-            return entry
-        # Nothing is awaited from here to the append, so what is allowed still is.
+        error_of = transactional_commit_error
+        refused = await self._refused(group_id, claim, error_of, records)
+        if refused is not ErrorCode.NONE:
+            return refused
         refused = may_write(self._topic.partition_of(group_id))
         if refused is not ErrorCode.NONE or not records:
             return refused
-        return await self._append_pending(
-            self._table.create(group_id) if entry is None else entry, producer, records
-        )
+        batch = await self._prepared(group_id, records, producer)
+        if isinstance(batch, ErrorCode):
+            return batch
+        # Nothing is awaited from here to the append, so what is allowed still is.
+        entry = self._claimed(group_id, claim, error_of, records)
+        if isinstance(entry, ErrorCode):
+            return entry
+        refused = may_write(batch.partition)
+        if refused is not ErrorCode.NONE:
+            return refused
+        entry = self._table.create(group_id) if entry is None else entry
+        return await self._append_pending(entry, producer, batch, records)
 
     async def transaction_ended(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
         """Let hold, or forget, what waited for a transaction whose marker is durable in a partition
@@ -153,15 +179,20 @@ class OffsetCommands:
         refused = offset_delete_error(entry.group)
         if refused is not ErrorCode.NONE:
             return refused
-        outcome = {
-            key: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-            if is_subscribed(entry.group, key[0])
-            else ErrorCode.NONE
-            for key in keys
+        pace = Pace(self._turns)
+        places = {place async for place in pace.paced(keys)}
+        topics = {topic async for topic, _ in pace.paced(places)}
+        known = [place async for place in pace.paced(places) if entry.offsets.has(*place)]
+        # From here to the append nothing is awaited, so nobody can subscribe before it.
+        held = {topic for topic in topics if is_subscribed(entry.group, topic)}
+        failed = await self._forget(entry, [place for place in known if place[0] not in held])
+        if failed is not ErrorCode.NONE:
+            return failed
+        subscribed = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        return {
+            place: subscribed if place[0] in held else ErrorCode.NONE
+            async for place in pace.paced(places)
         }
-        known = [place for place in entry.offsets.places() if outcome.get(place) is ErrorCode.NONE]
-        failed = await self._forget(entry, known)
-        return outcome if failed is ErrorCode.NONE else failed
 
     async def topic_deleted(self, topic: str) -> None:
         """Forget all that was committed for a topic that is gone, once all of it is known."""
@@ -201,25 +232,46 @@ class OffsetCommands:
 
     # Both.
 
-    async def _claimed(
+    async def _refused(
         self,
         group_id: str,
         claim: Claim,
-        error_of: Callable[[AnyGroup, Claim, Iterable[tuple[str, int]]], ErrorCode],
+        error_of: _ErrorOf,
         records: Sequence[GroupRecord],
-    ) -> GroupEntry | ErrorCode | None:
-        """The group that a claim to commit is about, if it holds; None: it may make one."""
+    ) -> ErrorCode:
+        """Whether a claim to commit does not hold; makes the topic, unless it is there."""
         try:
             await self._topic.ensure()
         except StorageError as error:
             _log.error("%s", error)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        entry = self._claimed(group_id, claim, error_of, records)
+        return entry if isinstance(entry, ErrorCode) else ErrorCode.NONE
+
+    def _claimed(
+        self,
+        group_id: str,
+        claim: Claim,
+        error_of: _ErrorOf,
+        records: Sequence[GroupRecord],
+    ) -> GroupEntry | ErrorCode | None:
+        """The group that a claim to commit is about, if it holds; None: it may make one."""
         entry = self._table.find(group_id)
         if isinstance(entry, ErrorCode):
             return entry
         if entry is None:
             return ErrorCode.GROUP_ID_NOT_FOUND if claim.generation >= 0 else None
         return error_of(entry.group, claim, _parts(records)) or entry
+
+    async def _prepared(
+        self, group_id: str, records: Sequence[GroupRecord], producer: Producer = NO_PRODUCER
+    ) -> PreparedBatch | ErrorCode:
+        """The batch of a commit, which may have very many records."""
+        partition = self._topic.partition_of(group_id)
+        try:
+            return await self._topic.prepare(partition, records, Pace(self._turns), producer)
+        except StorageError as error:
+            return _told(error, group_id)
 
     async def _entries(self) -> AsyncIterator[GroupEntry]:
         for count, entry in enumerate(self._table.entries()):
@@ -239,18 +291,39 @@ class OffsetCommands:
         """Write records, and follow them."""
         if not records:
             return ErrorCode.NONE
+        batch = await self._prepared(entry.group.group_id, records)
+        if isinstance(batch, ErrorCode):
+            return batch
+        return await self._append(entry, batch, records)
+
+    async def _append(
+        self, entry: GroupEntry, batch: PreparedBatch, records: Sequence[GroupRecord]
+    ) -> ErrorCode:
+        """Append what is prepared, now, and follow it once it is durable."""
         with self._committing(entry) as written:
-            entry.offsets.applied(records, await self._topic.append(written.partition, records))
+            first_offset, durable = self._topic.append_batch(batch)
+            await durable
+            await self._follow(entry, records, first_offset)
         return written.error_code
 
+    async def _follow(
+        self, entry: GroupEntry, records: Sequence[GroupRecord], first_offset: int
+    ) -> None:
+        """Take over records that are durable. Others may write the same offsets between two slices:
+        what stands later in the log holds."""
+        async for index, record in Pace(self._turns).paced(enumerate(records)):
+            entry.offsets.applied((record,), first_offset + index)
+
     async def _append_pending(
-        self, entry: GroupEntry, producer: Producer, records: Sequence[GroupRecord]
+        self,
+        entry: GroupEntry,
+        producer: Producer,
+        batch: PreparedBatch,
+        records: Sequence[GroupRecord],
     ) -> ErrorCode:
-        """Write records in a transaction, and let them wait for its end."""
+        """Append what is prepared in a transaction, now, and let it wait for its end."""
         with self._committing(entry) as written:
-            first_offset, durable = self._topic.append_in_transaction(
-                written.partition, records, producer
-            )
+            first_offset, durable = self._topic.append_batch(batch)
             entry.offsets.appended(producer.id, records, first_offset)
             self._table.wait(entry.group.group_id, producer.id)
             await durable
@@ -259,24 +332,30 @@ class OffsetCommands:
     @contextmanager
     def _committing(self, entry: GroupEntry) -> Iterator[_Written]:
         """Keep a group while records of its offsets are written; tells what went wrong."""
-        written = _Written(self._topic.partition_of(entry.group.group_id))
+        written = _Written()
         entry.commits += 1
         try:
             yield written
-        except ProducerRefused as error:
-            written.error_code = error.error_code
-        except RecordsTooLarge:
-            written.error_code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         except StorageError as error:
-            _log.warning("group %r: %s", entry.group.group_id, error)
-            written.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            written.error_code = _told(error, entry.group.group_id)
         finally:
             entry.commits -= 1
             if entry.is_vacant:
                 self._table.forget(entry)
 
 
-def _parts(records: Sequence[GroupRecord]) -> list[tuple[str, int]]:
+def _told(error: StorageError, group_id: str) -> ErrorCode:
+    """What a client hears of a commit that could not be written."""
+    if isinstance(error, ProducerRefused):
+        return error.error_code
+    if isinstance(error, RecordsTooLarge):
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    _log.warning("group %r: %s", group_id, error)
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def _parts(records: Sequence[GroupRecord]) -> Iterator[tuple[str, int]]:
     """The topics and partitions of commits."""
-    keys = [record.key for record in records]
-    return [(key.topic, key.partition) for key in keys if isinstance(key, OffsetCommitKey)]
+    for record in records:
+        if isinstance(record.key, OffsetCommitKey):
+            yield record.key.topic, record.key.partition

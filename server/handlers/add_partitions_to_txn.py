@@ -11,6 +11,7 @@ Source: Apache Kafka, KafkaApis.scala `handleAddPartitionsToTxnRequest`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
@@ -28,18 +29,30 @@ from server.topic import INTERNAL_TOPICS
 from server.transactions.errors import in_terms_of
 from server.transactions.metadata import TransactionPartition
 from server.transactions.transaction import Outcome
+from server.turns import Pace
 
 SEVERAL_SINCE = 4
 FENCED_SINCE = 2
 
-_Errors = Mapping[TransactionPartition, ErrorCode]
+
+@dataclass(frozen=True, slots=True)
+class _Errors:
+    """What became of the partitions of one transaction."""
+
+    others: ErrorCode
+    """Of those that have no error of their own."""
+    by_partition: Mapping[TransactionPartition, ErrorCode] = field(default_factory=dict)
+
+    def of(self, partition: TransactionPartition) -> ErrorCode:
+        return self.by_partition.get(partition, self.others)
 
 
 async def handle(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> Awaitable[AddPartitionsToTxnResponse]:
     """Add the partitions of each transaction; answer when that is durable."""
-    results = [_results(each, context) for each in _transactions(request, context)]
+    asked = _transactions(request, context)
+    results = [await _results(each, context) async for each in context.pace.paced(asked)]
     return _answer(request, context, results)
 
 
@@ -48,8 +61,20 @@ def refuse(
 ) -> AddPartitionsToTxnResponse:
     if context.header.api_version >= SEVERAL_SINCE:
         return AddPartitionsToTxnResponse(error_code=error_code)
-    topics = request.v3_and_below_topics
-    return _response(request, context, [dict.fromkeys(_partitions(topics), error_code)])
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=tuple(
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=tuple(
+                    AddPartitionsToTxnPartitionResult(
+                        partition_index=partition, partition_error_code=error_code
+                    )
+                    for partition in topic.partitions
+                ),
+            )
+            for topic in request.v3_and_below_topics
+        )
+    )
 
 
 def _transactions(
@@ -67,27 +92,28 @@ def _transactions(
     )
 
 
-def _results(
+async def _results(
     asked: AddPartitionsToTxnTransaction, context: RequestContext
 ) -> _Errors | Awaitable[_Errors]:
-    partitions = frozenset(_partitions(asked.topics))
-    faults = {each: fault for each in partitions if (fault := _fault(each, context))}
+    pace = context.pace
+    faults: dict[TransactionPartition, ErrorCode] = {}
+    partitions: set[TransactionPartition] = set()
+    async for topic in pace.paced(asked.topics):
+        async for number in pace.paced(topic.partitions):
+            partition = TransactionPartition(topic.name, number)
+            if partition not in partitions:
+                partitions.add(partition)
+                if fault := _fault(partition, context):
+                    faults[partition] = fault
     if faults:
-        spared = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
-        return {**spared, **faults}
+        return _Errors(ErrorCode.OPERATION_NOT_ATTEMPTED, faults)
     producer = Producer(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        return _verified(asked.transactional_id, producer, partitions, context)
-    added = context.broker.transactions.add_partitions(asked.transactional_id, producer, partitions)
-    return _added(added, partitions, context)
-
-
-def _partitions(topics: tuple[AddPartitionsToTxnTopic, ...]) -> list[TransactionPartition]:
-    return [
-        TransactionPartition(topic.name, partition)
-        for topic in topics
-        for partition in topic.partitions
-    ]
+        return await _verified(asked.transactional_id, producer, partitions, context)
+    added = context.broker.transactions.add_partitions(
+        asked.transactional_id, producer, frozenset(partitions)
+    )
+    return _added(added, context)
 
 
 def _fault(partition: TransactionPartition, context: RequestContext) -> ErrorCode:
@@ -99,30 +125,23 @@ def _fault(partition: TransactionPartition, context: RequestContext) -> ErrorCod
     return ErrorCode.NONE
 
 
-def _verified(
+async def _verified(
     transactional_id: str,
     producer: Producer,
-    partitions: frozenset[TransactionPartition],
+    partitions: set[TransactionPartition],
     context: RequestContext,
 ) -> _Errors:
     transactions = context.broker.transactions
-    errors = {
-        each: transactions.may_write(transactional_id, producer.id, producer.epoch, *each)
-        for each in partitions
-    }
-    return {
-        each: ErrorCode.TRANSACTION_ABORTABLE if error is ErrorCode.INVALID_TXN_STATE else error
-        for each, error in errors.items()
-    }
+    errors: dict[TransactionPartition, ErrorCode] = {}
+    async for each in context.pace.paced(partitions):
+        error = transactions.may_write(transactional_id, producer.id, producer.epoch, *each)
+        is_outside = error is ErrorCode.INVALID_TXN_STATE
+        errors[each] = ErrorCode.TRANSACTION_ABORTABLE if is_outside else error
+    return _Errors(ErrorCode.NONE, errors)
 
 
-async def _added(
-    added: Awaitable[Outcome],
-    partitions: frozenset[TransactionPartition],
-    context: RequestContext,
-) -> _Errors:
-    code = in_terms_of((await added).error_code, context, fenced_since=FENCED_SINCE)
-    return dict.fromkeys(partitions, code)
+async def _added(added: Awaitable[Outcome], context: RequestContext) -> _Errors:
+    return _Errors(in_terms_of((await added).error_code, context, fenced_since=FENCED_SINCE))
 
 
 async def _answer(
@@ -130,41 +149,50 @@ async def _answer(
     context: RequestContext,
     results: list[_Errors | Awaitable[_Errors]],
 ) -> AddPartitionsToTxnResponse:
-    errors = [each if isinstance(each, Mapping) else await each for each in results]
-    return _response(request, context, errors)
-
-
-def _response(
-    request: AddPartitionsToTxnRequest, context: RequestContext, errors: list[_Errors]
-) -> AddPartitionsToTxnResponse:
+    pace = context.pace
+    errors = [
+        each if isinstance(each, _Errors) else await each async for each in pace.paced(results)
+    ]
     if context.header.api_version < SEVERAL_SINCE:
-        return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=_topic_results(request.v3_and_below_topics, errors[0])
-        )
+        topics = await _topic_results(request.v3_and_below_topics, errors[0], pace)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+    answered = zip(request.transactions, errors, strict=True)
     return AddPartitionsToTxnResponse(
         results_by_transaction=tuple(
-            AddPartitionsToTxnResult(
-                transactional_id=asked.transactional_id,
-                topic_results=_topic_results(asked.topics, those),
-            )
-            for asked, those in zip(request.transactions, errors, strict=True)
+            [
+                AddPartitionsToTxnResult(
+                    transactional_id=asked.transactional_id,
+                    topic_results=await _topic_results(asked.topics, those, pace),
+                )
+                async for asked, those in pace.paced(answered)
+            ]
         )
     )
 
 
-def _topic_results(
-    topics: tuple[AddPartitionsToTxnTopic, ...], errors: _Errors
+async def _topic_results(
+    topics: tuple[AddPartitionsToTxnTopic, ...], errors: _Errors, pace: Pace
 ) -> tuple[AddPartitionsToTxnTopicResult, ...]:
     return tuple(
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=tuple(
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=partition,
-                    partition_error_code=errors[TransactionPartition(topic.name, partition)],
-                )
-                for partition in topic.partitions
-            ),
-        )
-        for topic in topics
+        [
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=await _partition_results(topic, errors, pace),
+            )
+            async for topic in pace.paced(topics)
+        ]
+    )
+
+
+async def _partition_results(
+    topic: AddPartitionsToTxnTopic, errors: _Errors, pace: Pace
+) -> tuple[AddPartitionsToTxnPartitionResult, ...]:
+    return tuple(
+        [
+            AddPartitionsToTxnPartitionResult(
+                partition_index=number,
+                partition_error_code=errors.of(TransactionPartition(topic.name, number)),
+            )
+            async for number in pace.paced(topic.partitions)
+        ]
     )

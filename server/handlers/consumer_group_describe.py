@@ -18,6 +18,7 @@ from protocol.messages.consumer_group_describe import (
     TopicPartitions,
 )
 from server import allowed_operations
+from server.answers import answers
 from server.dispatch import RequestContext
 from server.features import GROUP_VERSION
 from server.groups import assignors
@@ -43,7 +44,9 @@ async def handle(
             )
         )
     allowed = allowed_operations.on_group(is_asked=request.include_authorized_operations)
-    groups = tuple(_described(group_id, allowed, context) for group_id in request.group_ids)
+    groups = await answers(
+        context.pace, request.group_ids, lambda group_id: _described(group_id, allowed, context)
+    )
     return ConsumerGroupDescribeResponse(groups=groups)
 
 

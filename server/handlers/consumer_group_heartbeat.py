@@ -22,9 +22,11 @@ from protocol.messages.consumer_group_heartbeat import (
 )
 from server.dispatch import RequestContext
 from server.features import GROUP_VERSION
+from server.groups import assignors
 from server.groups.consumer_member import AWAY, JOINING, LEAVING
 from server.groups.events import Beat
 from server.groups.outcome import Beaten
+from server.turns import Pace
 
 MEMBER_ID_REQUIRED_SINCE = 1
 
@@ -45,7 +47,7 @@ async def handle(
             f" {', '.join(supported)}."
         )
         return refuse(request, context, ErrorCode.UNSUPPORTED_ASSIGNOR, text)
-    beat = _beat(request, context)
+    beat = await _beat(request, context)
     return _answer(await context.broker.consumer_groups.heartbeat(request.group_id, beat))
 
 
@@ -88,8 +90,7 @@ def _fault_of_joining(request: ConsumerGroupHeartbeatRequest) -> str | None:
     return None
 
 
-def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Beat:
-    owned = request.topic_partitions
+async def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Beat:
     return Beat(
         member_id=request.member_id or str(uuid.uuid4()),
         member_epoch=request.member_epoch,
@@ -99,13 +100,22 @@ def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Be
         topic_names=request.subscribed_topic_names,
         topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
-        owned=None
-        if owned is None
-        else {each.topic_id: frozenset(each.partitions) for each in owned},
+        owned=await _owned(request.topic_partitions, context.pace),
         client_id=context.header.client_id or "",
         # With a slash, as Java shows an address that has no name; tools know it so.
         client_host=f"/{context.connection.client_host}",
     )
+
+
+async def _owned(
+    owned: tuple[TopicPartitions, ...] | None, pace: Pace
+) -> assignors.Assignment | None:
+    if owned is None:
+        return None
+    return {
+        each.topic_id: frozenset({number async for number in pace.paced(each.partitions)})
+        async for each in pace.paced(owned)
+    }
 
 
 async def _answer(beaten: Awaitable[Beaten]) -> ConsumerGroupHeartbeatResponse:

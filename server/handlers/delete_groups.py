@@ -16,17 +16,12 @@ from server.dispatch import RequestContext
 
 async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Delete the groups one by one; who is named twice is deleted once."""
-    group_ids = dict.fromkeys(request.groups_names)
-    return DeleteGroupsResponse(
-        results=tuple(
-            [
-                DeletableGroupResult(
-                    group_id=group_id, error_code=await context.broker.groups.delete(group_id)
-                )
-                for group_id in group_ids
-            ]
-        )
-    )
+    results: dict[str, DeletableGroupResult] = {}
+    async for group_id in context.pace.paced(request.groups_names):
+        if group_id not in results:
+            error_code = await context.broker.groups.delete(group_id)
+            results[group_id] = DeletableGroupResult(group_id=group_id, error_code=error_code)
+    return DeleteGroupsResponse(results=tuple(results.values()))
 
 
 def refuse(

@@ -16,6 +16,7 @@ from protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from server import allowed_operations
+from server.answers import answers
 from server.dispatch import RequestContext
 from server.groups.consumer_group import ConsumerGroup
 from server.groups.group import Group, GroupState
@@ -27,9 +28,10 @@ DEAD = "Dead"
 async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe each group that was asked for."""
     allowed = allowed_operations.on_group(is_asked=request.include_authorized_operations)
-    return DescribeGroupsResponse(
-        groups=tuple(_described(group_id, allowed, context) for group_id in request.groups)
+    groups = await answers(
+        context.pace, request.groups, lambda group_id: _described(group_id, allowed, context)
     )
+    return DescribeGroupsResponse(groups=groups)
 
 
 def refuse(

@@ -14,6 +14,7 @@ from protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from server.answers import answers
 from server.dispatch import RequestContext
 from server.transactions.metadata import by_topic
 from server.transactions.transaction_table import TransactionEntry
@@ -23,9 +24,10 @@ async def handle(
     request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
     """Describe each transactional id."""
-    return DescribeTransactionsResponse(
-        transaction_states=tuple(_described(each, context) for each in request.transactional_ids)
+    states = await answers(
+        context.pace, request.transactional_ids, lambda each: _described(each, context)
     )
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 def refuse(

@@ -10,6 +10,7 @@ Not implemented: share groups.
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.find_coordinator import (
@@ -31,48 +32,50 @@ class KeyType(enum.IntEnum):
 
 KINDS = frozenset(KeyType)
 
+NOBODY = Coordinator(key="", node_id=-1, host="", port=-1, error_code=ErrorCode.NONE)
+
 
 async def handle(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
-    """Answer every key that was asked for."""
+    """Answer every key that was asked for, all alike."""
     if request.key_type not in KINDS:
         text = f"There are no coordinators of type {request.key_type}."
-        return refuse(request, context, ErrorCode.INVALID_REQUEST, text)
-    node, endpoint = context.broker.node, context.connection.endpoint
-    return _answer(request, context, node.node_id, endpoint.host, endpoint.port)
+        found = replace(NOBODY, error_code=ErrorCode.INVALID_REQUEST, error_message=text)
+    else:
+        endpoint = context.connection.endpoint
+        found = Coordinator(
+            key="",
+            node_id=context.broker.node.node_id,
+            host=endpoint.host,
+            port=endpoint.port,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+        )
+    if context.header.api_version < BATCHED_SINCE:
+        return _of_one(found)
+    pace = context.pace
+    answers = [replace(found, key=key) async for key in pace.paced(request.coordinator_keys)]
+    return FindCoordinatorResponse(coordinators=tuple(answers))
 
 
 def refuse(
     request: FindCoordinatorRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> FindCoordinatorResponse:
-    return _answer(request, context, -1, "", -1, error_code, message)
-
-
-def _answer(
-    request: FindCoordinatorRequest,
-    context: RequestContext,
-    node_id: int,
-    host: str,
-    port: int,
-    error_code: ErrorCode = ErrorCode.NONE,
-    message: str | None = None,
-) -> FindCoordinatorResponse:
-    """The same answer for every key."""
+    found = replace(NOBODY, error_code=error_code, error_message=message)
     if context.header.api_version < BATCHED_SINCE:
-        return FindCoordinatorResponse(
-            error_code=error_code, error_message=message, node_id=node_id, host=host, port=port
-        )
+        return _of_one(found)
     return FindCoordinatorResponse(
-        coordinators=tuple(
-            Coordinator(
-                key=key,
-                node_id=node_id,
-                host=host,
-                port=port,
-                error_code=error_code,
-                error_message=message,
-            )
-            for key in request.coordinator_keys
-        )
+        coordinators=tuple(replace(found, key=key) for key in request.coordinator_keys)
+    )
+
+
+def _of_one(found: Coordinator) -> FindCoordinatorResponse:
+    """The answer up to v3."""
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )

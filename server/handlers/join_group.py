@@ -40,7 +40,8 @@ async def handle(
     timeout_ms, at_most_ms = request.session_timeout_ms, config.group_max_session_timeout_ms
     if not config.group_min_session_timeout_ms <= timeout_ms <= at_most_ms:
         return refuse(request, context, ErrorCode.INVALID_SESSION_TIMEOUT, "")
-    joined = await context.broker.groups.join(request.group_id, _join(request, context))
+    join = await _join(request, context)
+    joined = await context.broker.groups.join(request.group_id, join)
     return _answer(joined, context)
 
 
@@ -50,7 +51,7 @@ def refuse(
     return _response(Joined(error_code=error_code, member_id=request.member_id), context)
 
 
-def _join(request: JoinGroupRequest, context: RequestContext) -> Join:
+async def _join(request: JoinGroupRequest, context: RequestContext) -> Join:
     version, client_id = context.header.api_version, context.header.client_id or ""
     has_rebalance_timeout = version >= REBALANCE_TIMEOUT_SINCE
     rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -67,11 +68,22 @@ def _join(request: JoinGroupRequest, context: RequestContext) -> Join:
         if has_rebalance_timeout
         else request.session_timeout_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple(MemberProtocol(p.name, copied(p.metadata)) for p in request.protocols),
+        protocols=await _protocols(request, context),
         knows_its_id=version < MEMBER_ID_REQUIRED_SINCE,
         can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
         reason=request.reason or "",
     )
+
+
+async def _protocols(
+    request: JoinGroupRequest, context: RequestContext
+) -> tuple[MemberProtocol, ...]:
+    """The protocols in the member's order, each once."""
+    protocols: dict[str, MemberProtocol] = {}
+    async for each in context.pace.paced(request.protocols):
+        if each.name not in protocols:
+            protocols[each.name] = MemberProtocol(each.name, copied(each.metadata))
+    return tuple(protocols.values())
 
 
 async def _answer(joined: Awaitable[Joined], context: RequestContext) -> JoinGroupResponse:

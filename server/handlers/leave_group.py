@@ -31,7 +31,8 @@ async def handle(
     members = request.members
     if context.header.api_version < SEVERAL_SINCE:
         members = (MemberIdentity(member_id=request.member_id),)
-    left = context.broker.groups.leave(request.group_id, [_leave(member) for member in members])
+    leaving = [_leave(member) async for member in context.pace.paced(members)]
+    left = await context.broker.groups.leave(request.group_id, leaving, context.pace)
     if isinstance(left, ErrorCode):
         return refuse(request, context, left, "")
     return _answer(members, left, context)
@@ -57,14 +58,12 @@ async def _answer(
     codes = (await left).error_codes
     if context.header.api_version < SEVERAL_SINCE:
         return LeaveGroupResponse(error_code=codes[0])
-    return LeaveGroupResponse(
-        error_code=ErrorCode.NONE,
-        members=tuple(
-            MemberResponse(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                error_code=code,
-            )
-            for member, code in zip(members, codes, strict=True)
-        ),
-    )
+    answered = [
+        MemberResponse(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            error_code=code,
+        )
+        async for member, code in context.pace.paced(zip(members, codes, strict=True))
+    ]
+    return LeaveGroupResponse(error_code=ErrorCode.NONE, members=tuple(answered))

@@ -20,17 +20,16 @@ async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGro
     groups = context.broker.groups.groups()
     if isinstance(groups, ErrorCode):
         return refuse(request, context, groups, "")
-    states = {state.lower() for state in request.states_filter}
-    types = {group_type.lower() for group_type in request.types_filter}
-    return ListGroupsResponse(
-        error_code=ErrorCode.NONE,
-        groups=tuple(
-            _listed(group)
-            for group in groups
-            if (not states or group.state.value.lower() in states)
-            and (not types or group.protocol in types)
-        ),
-    )
+    pace = context.pace
+    states = {state.lower() async for state in pace.paced(request.states_filter)}
+    types = {group_type.lower() async for group_type in pace.paced(request.types_filter)}
+    listed = [
+        _listed(group)
+        async for group in pace.paced(groups)
+        if (not states or group.state.value.lower() in states)
+        and (not types or group.protocol in types)
+    ]
+    return ListGroupsResponse(error_code=ErrorCode.NONE, groups=tuple(listed))
 
 
 def refuse(

@@ -10,6 +10,8 @@ Source: Apache Kafka, TransactionStateManager.scala `listTransactionStates`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from protocol.error_codes import ErrorCode
 from protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -23,6 +25,26 @@ from server.transactions.metadata import TransactionState as State
 TITLES = {state.title: state for state in State}
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a request asks for; an empty set is everything."""
+
+    states: set[str]
+    producer_ids: set[int]
+    duration_ms: int
+    """Only transactions that have been open for longer; all, if it is negative."""
+
+    def has(self, metadata: TransactionMetadata, now_ms: int) -> bool:
+        if self.states and metadata.state.title not in self.states:
+            return False
+        if self.producer_ids and metadata.producer_id not in self.producer_ids:
+            return False
+        if self.duration_ms < 0:
+            return True
+        is_open = metadata.state is State.ONGOING or metadata.state.is_prepared
+        return is_open and now_ms - metadata.start_ms > self.duration_ms
+
+
 async def handle(
     request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse:
@@ -30,21 +52,26 @@ async def handle(
     entries = context.broker.transactions.transactions()
     if isinstance(entries, ErrorCode):
         return refuse(request, context, entries, "")
-    now_ms = context.broker.transactions.table.now_ms()
+    now_ms, pace = context.broker.transactions.table.now_ms(), context.pace
+    wanted = _Wanted(
+        {each async for each in pace.paced(request.state_filters)},
+        {each async for each in pace.paced(request.producer_id_filters)},
+        request.duration_filter,
+    )
+    unknown = [each async for each in pace.paced(request.state_filters) if each not in TITLES]
+    listed = [
+        TransactionState(
+            transactional_id=entry.transaction.transactional_id,
+            producer_id=entry.transaction.metadata.producer_id,
+            transaction_state=entry.transaction.metadata.state.title,
+        )
+        async for entry in pace.paced(entries)
+        if wanted.has(entry.transaction.metadata, now_ms)
+    ]
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
-        unknown_state_filters=tuple(
-            title for title in request.state_filters if title not in TITLES
-        ),
-        transaction_states=tuple(
-            TransactionState(
-                transactional_id=entry.transaction.transactional_id,
-                producer_id=entry.transaction.metadata.producer_id,
-                transaction_state=entry.transaction.metadata.state.title,
-            )
-            for entry in entries
-            if _fits(entry.transaction.metadata, request, now_ms)
-        ),
+        unknown_state_filters=tuple(unknown),
+        transaction_states=tuple(listed),
     )
 
 
@@ -54,14 +81,3 @@ def refuse(
     return ListTransactionsResponse(
         error_code=error_code, unknown_state_filters=(), transaction_states=()
     )
-
-
-def _fits(metadata: TransactionMetadata, request: ListTransactionsRequest, now_ms: int) -> bool:
-    if request.state_filters and metadata.state.title not in request.state_filters:
-        return False
-    if request.producer_id_filters and metadata.producer_id not in request.producer_id_filters:
-        return False
-    if request.duration_filter < 0:
-        return True
-    is_open = metadata.state is State.ONGOING or metadata.state.is_prepared
-    return is_open and now_ms - metadata.start_ms > request.duration_filter

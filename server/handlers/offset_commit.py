@@ -24,6 +24,7 @@ from protocol.messages.offset_commit import (
 )
 from server.dispatch import RequestContext
 from server.groups.group_checks import Claim
+from server.turns import Pace
 from storage.config_property import LONG_MAX
 
 BY_ID_SINCE = 10
@@ -36,12 +37,13 @@ _Place = tuple[int, int]
 
 async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Check every partition, then commit those that are in order, together."""
+    pace = context.pace
     refused: dict[_Place, ErrorCode] = {}
     records: list[GroupRecord] = []
     too_long: list[_Place] = []
-    for at, topic in enumerate(request.topics):
+    async for at, topic in pace.paced(enumerate(request.topics)):
         name = _name(topic, context)
-        for index, partition in enumerate(topic.partitions):
+        async for index, partition in pace.paced(enumerate(topic.partitions)):
             if isinstance(name, ErrorCode):
                 refused[at, index] = name
             elif _is_too_long(partition, context):
@@ -53,13 +55,31 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
         outcome = await _commit(request, context, records)
     if outcome is ErrorCode.NONE:
         refused |= dict.fromkeys(too_long, ErrorCode.OFFSET_METADATA_TOO_LARGE)
-    return _response(request, refused, outcome)
+    topics = [
+        await _answered(at, topic, refused, outcome, pace)
+        async for at, topic in pace.paced(enumerate(request.topics))
+    ]
+    return OffsetCommitResponse(topics=tuple(topics))
 
 
 def refuse(
     request: OffsetCommitRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> OffsetCommitResponse:
-    return _response(request, {}, error_code)
+    return OffsetCommitResponse(
+        topics=tuple(
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=error_code
+                    )
+                    for partition in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
 
 
 async def _commit(
@@ -117,23 +137,21 @@ def _record(
     )
 
 
-def _response(
-    request: OffsetCommitRequest, refused: dict[_Place, ErrorCode], outcome: ErrorCode
-) -> OffsetCommitResponse:
+async def _answered(
+    at: int,
+    topic: OffsetCommitRequestTopic,
+    refused: dict[_Place, ErrorCode],
+    outcome: ErrorCode,
+    pace: Pace,
+) -> OffsetCommitResponseTopic:
     """Every partition that was asked for, with its own error or everybody's."""
-    return OffsetCommitResponse(
-        topics=tuple(
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=tuple(
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=refused.get((at, index), outcome),
-                    )
-                    for index, partition in enumerate(topic.partitions)
-                ),
-            )
-            for at, topic in enumerate(request.topics)
+    partitions = [
+        OffsetCommitResponsePartition(
+            partition_index=partition.partition_index,
+            error_code=refused.get((at, index), outcome),
         )
+        async for index, partition in pace.paced(enumerate(topic.partitions))
+    ]
+    return OffsetCommitResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions)
     )

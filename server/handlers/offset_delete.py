@@ -8,45 +8,48 @@ Source: KIP-496; Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java `dele
 
 from __future__ import annotations
 
+import itertools
+
 from protocol.error_codes import ErrorCode
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
 from server.dispatch import RequestContext
+from server.turns import Pace
 
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Forget those whose topic exists."""
-    topics = context.broker.topics
-    keys = [
-        (topic.name, partition.partition_index)
-        for topic in request.topics
-        if topics.get(topic.name) is not None
-        for partition in topic.partitions
-    ]
+    topics, pace = context.broker.topics, context.pace
+    keys: list[tuple[str, int]] = []
+    async for topic in pace.paced(request.topics):
+        if topics.get(topic.name) is not None:
+            numbers = [each.partition_index async for each in pace.paced(topic.partitions)]
+            keys += zip(itertools.repeat(topic.name), numbers, strict=False)
     outcome = await context.broker.offsets.delete(request.group_id, keys)
     if isinstance(outcome, ErrorCode):
         return OffsetDeleteResponse(error_code=outcome)
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return OffsetDeleteResponse(
-        error_code=ErrorCode.NONE,
-        topics=tuple(
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    OffsetDeleteResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=outcome.get((topic.name, each.partition_index), unknown),
-                    )
-                    for each in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
-    )
+    answered = [await _answered(topic, outcome, pace) async for topic in pace.paced(request.topics)]
+    return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=tuple(answered))
+
+
+async def _answered(
+    topic: OffsetDeleteRequestTopic, outcome: dict[tuple[str, int], ErrorCode], pace: Pace
+) -> OffsetDeleteResponseTopic:
+    partitions = [
+        OffsetDeleteResponsePartition(
+            partition_index=each.partition_index,
+            error_code=outcome.get(
+                (topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            ),
+        )
+        async for each in pace.paced(topic.partitions)
+    ]
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=tuple(partitions))
 
 
 def refuse(

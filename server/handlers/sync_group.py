@@ -28,7 +28,10 @@ async def handle(
         generation=request.generation_id,
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignments={each.member_id: copied(each.assignment) for each in request.assignments},
+        assignments={
+            each.member_id: copied(each.assignment)
+            async for each in context.pace.paced(request.assignments)
+        },
     )
     return _answer(context.broker.groups.sync(request.group_id, sync))
 

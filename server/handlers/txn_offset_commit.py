@@ -22,6 +22,7 @@ from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitVal
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -32,6 +33,7 @@ from server.groups.group_checks import Claim
 from server.producer import Producer
 from server.transactions.joining import join_with_offsets
 from server.transactions.metadata import EPOCH_BUMPED_SINCE
+from server.turns import Pace
 
 LOAD_IN_PROGRESS_SINCE = 2
 ABORTABLE_SINCE = 4
@@ -50,23 +52,40 @@ async def handle(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
     """Check every partition, then commit those that are in order, together."""
+    pace = context.pace
     refused: dict[_Place, ErrorCode] = {}
     records: list[GroupRecord] = []
-    for topic in request.topics:
-        for partition in topic.partitions:
+    async for topic in pace.paced(request.topics):
+        async for partition in pace.paced(topic.partitions):
             error_code = _error(topic.name, partition, context)
             if error_code is ErrorCode.NONE:
                 records.append(_record(request.group_id, topic.name, partition, context))
             else:
                 refused[topic.name, partition.partition_index] = error_code
     outcome = await _commit(request, context, records) if records else ErrorCode.NONE
-    return _response(request, refused, outcome)
+    topics = [
+        await _answered(topic, refused, outcome, pace) async for topic in pace.paced(request.topics)
+    ]
+    return TxnOffsetCommitResponse(topics=tuple(topics))
 
 
 def refuse(
     request: TxnOffsetCommitRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> TxnOffsetCommitResponse:
-    return _response(request, {}, error_code)
+    return TxnOffsetCommitResponse(
+        topics=tuple(
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=tuple(
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=error_code
+                    )
+                    for each in topic.partitions
+                ),
+            )
+            for topic in request.topics
+        )
+    )
 
 
 async def _commit(
@@ -140,22 +159,18 @@ def _record(
     )
 
 
-def _response(
-    request: TxnOffsetCommitRequest, refused: dict[_Place, ErrorCode], outcome: ErrorCode
-) -> TxnOffsetCommitResponse:
+async def _answered(
+    topic: TxnOffsetCommitRequestTopic,
+    refused: dict[_Place, ErrorCode],
+    outcome: ErrorCode,
+    pace: Pace,
+) -> TxnOffsetCommitResponseTopic:
     """Every partition that was asked for, with its own error or everybody's."""
-    return TxnOffsetCommitResponse(
-        topics=tuple(
-            TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    TxnOffsetCommitResponsePartition(
-                        partition_index=each.partition_index,
-                        error_code=refused.get((topic.name, each.partition_index), outcome),
-                    )
-                    for each in topic.partitions
-                ),
-            )
-            for topic in request.topics
+    partitions = [
+        TxnOffsetCommitResponsePartition(
+            partition_index=each.partition_index,
+            error_code=refused.get((topic.name, each.partition_index), outcome),
         )
-    )
+        async for each in pace.paced(topic.partitions)
+    ]
+    return TxnOffsetCommitResponseTopic(name=topic.name, partitions=tuple(partitions))

@@ -8,8 +8,7 @@ Source: Apache Kafka, KafkaApis.scala `handleWriteTxnMarkersRequest`.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.write_txn_markers import (
@@ -25,6 +24,7 @@ from server.dispatch import RequestContext
 from server.producer import Producer
 from server.transactions.markers import Marker
 from server.transactions.metadata import TransactionPartition
+from server.turns import Pace
 
 
 async def handle(
@@ -42,7 +42,15 @@ def refuse(
             WritableTxnMarkerResult(
                 producer_id=marker.producer_id,
                 topics=tuple(
-                    _topic_result(topic, [error_code] * len(topic.partition_indexes))
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=tuple(
+                            WritableTxnMarkerPartitionResult(
+                                partition_index=number, error_code=error_code
+                            )
+                            for number in topic.partition_indexes
+                        ),
+                    )
                     for topic in marker.topics
                 ),
             )
@@ -51,43 +59,50 @@ def refuse(
     )
 
 
+_Codes = Mapping[tuple[Marker, TransactionPartition], ErrorCode]
+
+
 async def _answer(
     request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse:
-    written = [await _written(marker, context) for marker in request.markers]
-    return WriteTxnMarkersResponse(markers=tuple(written))
+    """Write each marker into each partition, once however often it is named."""
+    pace = context.pace
+    writes: dict[tuple[Marker, TransactionPartition], None] = {}
+    async for asked in pace.paced(request.markers):
+        marker = _marker(asked)
+        async for topic in pace.paced(asked.topics):
+            async for number in pace.paced(topic.partition_indexes):
+                writes[marker, TransactionPartition(topic.name, number)] = None
+    written = context.broker.transactions.markers.write_all(writes, pace)
+    codes = {write: code async for write, code in written}
+    results = [await _result(asked, codes, pace) async for asked in pace.paced(request.markers)]
+    return WriteTxnMarkersResponse(markers=tuple(results))
 
 
-async def _written(asked: WritableTxnMarker, context: RequestContext) -> WritableTxnMarkerResult:
-    marker = Marker(
+def _marker(asked: WritableTxnMarker) -> Marker:
+    return Marker(
         producer=Producer(asked.producer_id, asked.producer_epoch),
         is_commit=asked.transaction_result,
         coordinator_epoch=asked.coordinator_epoch,
     )
-    topics = [await _written_to(topic, marker, context) for topic in asked.topics]
+
+
+async def _result(asked: WritableTxnMarker, codes: _Codes, pace: Pace) -> WritableTxnMarkerResult:
+    marker = _marker(asked)
+    topics = [
+        await _topic_result(topic, marker, codes, pace) async for topic in pace.paced(asked.topics)
+    ]
     return WritableTxnMarkerResult(producer_id=asked.producer_id, topics=tuple(topics))
 
 
-async def _written_to(
-    topic: WritableTxnMarkerTopic, marker: Marker, context: RequestContext
+async def _topic_result(
+    topic: WritableTxnMarkerTopic, marker: Marker, codes: _Codes, pace: Pace
 ) -> WritableTxnMarkerTopicResult:
-    markers = context.broker.transactions.markers
-    codes = await asyncio.gather(
-        *(
-            markers.write_one(marker, TransactionPartition(topic.name, partition))
-            for partition in topic.partition_indexes
+    partitions = [
+        WritableTxnMarkerPartitionResult(
+            partition_index=number,
+            error_code=codes[marker, TransactionPartition(topic.name, number)],
         )
-    )
-    return _topic_result(topic, codes)
-
-
-def _topic_result(
-    topic: WritableTxnMarkerTopic, codes: list[ErrorCode]
-) -> WritableTxnMarkerTopicResult:
-    return WritableTxnMarkerTopicResult(
-        name=topic.name,
-        partitions=tuple(
-            WritableTxnMarkerPartitionResult(partition_index=partition, error_code=code)
-            for partition, code in zip(topic.partition_indexes, codes, strict=True)
-        ),
-    )
+        async for number in pace.paced(topic.partition_indexes)
+    ]
+    return WritableTxnMarkerTopicResult(name=topic.name, partitions=tuple(partitions))

@@ -27,6 +27,7 @@ from server.at_once import at_once
 from server.clock import Clock
 from server.coordinator_topic import TRANSACTION_STATE_TOPIC, CoordinatorTopic, RecordsTooLarge
 from server.deadlines import Deadlines
+from server.executors import Executor
 from server.group_commit import GroupCommit
 from server.producer import Producer
 from server.tasks import mistake, raising, spawn
@@ -43,6 +44,7 @@ from server.transactions.metadata import (
 )
 from server.transactions.transaction import Outcome, Transaction
 from server.transactions.transaction_table import TransactionEntry, TransactionTable
+from server.turns import Turns
 from storage.errors import StorageError
 
 _log = logging.getLogger("server.transactions")
@@ -405,6 +407,8 @@ def transactions_of(
     clock: Clock,
     producer_ids: ProducerIdSource,
     offsets_ended: TransactionEnded,
+    turns: Turns,
+    loading: Executor,
 ) -> TransactionCoordinator:
     """The coordinator of a broker's transactions."""
     topic = CoordinatorTopic(
@@ -414,6 +418,7 @@ def transactions_of(
         clock,
         partitions_count=config.transaction_state_log_num_partitions,
         segment_bytes=config.transaction_state_log_segment_bytes,
+        loading=loading,
     )
     table = TransactionTable(topic, clock)
     settings = TransactionSettings(
@@ -422,5 +427,7 @@ def transactions_of(
         expiration_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
         abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
     )
-    markers = Markers(topics, group_commit, now_ms=clock.now_ms, offsets_ended=offsets_ended)
+    markers = Markers(
+        topics, group_commit, now_ms=clock.now_ms, offsets_ended=offsets_ended, turns=turns
+    )
     return TransactionCoordinator(topic, table, markers, producer_ids, settings)

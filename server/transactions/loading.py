@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from protocol.errors import ProtocolError
 from protocol.record_batch import read_header, read_records
 from protocol.transaction_records import read_record
@@ -20,7 +18,7 @@ async def load_partition(topic: CoordinatorTopic, partition: int) -> dict[str, T
         StorageError: it cannot be read.
     """
     log = await topic.settle(partition)
-    return await asyncio.to_thread(read_partition, log, log.high_watermark)
+    return await topic.loading.run(read_partition, log, log.high_watermark)
 
 
 def read_partition(log: PartitionLog, end_offset: int) -> dict[str, TransactionMetadata]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,6 +22,7 @@ from server.group_commit import GroupCommit
 from server.producer import Producer
 from server.topics import Topics
 from server.transactions.metadata import TransactionPartition
+from server.turns import Pace, Turns
 from storage.errors import StorageError
 from storage.log import PartitionLog
 from storage.validate import Refused
@@ -52,7 +53,7 @@ class Marker:
 class Markers:
     """Writes markers. Lives on the event loop."""
 
-    __slots__ = ("_group_commit", "_now_ms", "_offsets_ended", "_topics")
+    __slots__ = ("_group_commit", "_now_ms", "_offsets_ended", "_topics", "_turns")
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class Markers:
         *,
         now_ms: Callable[[], int],
         offsets_ended: TransactionEnded,
+        turns: Turns,
     ) -> None:
         """
         Args:
@@ -70,6 +72,7 @@ class Markers:
         self._group_commit = group_commit
         self._now_ms = now_ms
         self._offsets_ended = offsets_ended
+        self._turns = turns
 
     async def write(self, marker: Marker, partitions: set[TransactionPartition]) -> None:
         """Write a marker into each partition; returns when all are durable, however long that is.
@@ -77,34 +80,41 @@ class Markers:
         Args:
             partitions: those that have it are taken out.
         """
-        await asyncio.gather(
-            *(self._write(marker, partition, partitions) for partition in tuple(partitions))
-        )
-
-    async def _write(
-        self,
-        marker: Marker,
-        partition: TransactionPartition,
-        unmarked: set[TransactionPartition],
-    ) -> None:
-        """Until it is there."""
         patience_s = RETRY_SECONDS_FIRST
-        while error := await self.write_one(marker, partition):
-            if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                break  # What is gone needs no marker.
-            if error in OVER:
-                _log.warning("%s needs no marker of %s: %s", partition, marker, error.message)
-                break
+        while await self._write_once(marker, partitions):
             await asyncio.sleep(patience_s)
             patience_s = min(2 * patience_s, RETRY_SECONDS_MAX)
-        unmarked.discard(partition)
 
-    async def write_one(self, marker: Marker, partition: TransactionPartition) -> ErrorCode:
-        """Write a marker into one partition; NONE once it is durable.
+    async def _write_once(self, marker: Marker, unmarked: set[TransactionPartition]) -> bool:
+        """Try each partition once; returns whether some are left."""
+        writes = [(marker, partition) for partition in unmarked]
+        async for (_, partition), error in self.write_all(writes, Pace(self._turns)):
+            if error in OVER:
+                _log.warning("%s needs no marker of %s: %s", partition, marker, error.message)
+            if not error or error in OVER or error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                # What is gone needs no marker.
+                unmarked.discard(partition)
+        return bool(unmarked)
+
+    async def write_all(
+        self, writes: Iterable[tuple[Marker, TransactionPartition]], pace: Pace
+    ) -> AsyncIterator[tuple[tuple[Marker, TransactionPartition], ErrorCode]]:
+        """Write each marker into its partition; tells what became of it, NONE once it is durable.
 
         UNKNOWN_TOPIC_OR_PARTITION: there is no such partition. INVALID_PRODUCER_EPOCH,
         TRANSACTION_COORDINATOR_FENCED: the log knows a later epoch. KAFKA_STORAGE_ERROR: the disk.
         """
+        begun = [(each, self._begin(*each)) async for each in pace.paced(writes)]
+        async for (marker, partition), outcome in pace.paced(begun):
+            if isinstance(outcome, ErrorCode):
+                yield (marker, partition), outcome
+            else:
+                yield (marker, partition), await self._ended(marker, partition, outcome)
+
+    def _begin(
+        self, marker: Marker, partition: TransactionPartition
+    ) -> ErrorCode | asyncio.Future[bool]:
+        """Append a marker now; the future tells whether it is durable."""
         log = self._log_of(partition)
         if isinstance(log, ErrorCode):
             return log
@@ -122,7 +132,12 @@ class Markers:
         if isinstance(appended, Refused):
             return appended.error_code
         self._group_commit.appended(log)
-        if not await self._group_commit.durable(log, appended.next_offset):
+        return self._group_commit.durable(log, appended.next_offset)
+
+    async def _ended(
+        self, marker: Marker, partition: TransactionPartition, is_durable: asyncio.Future[bool]
+    ) -> ErrorCode:
+        if not await is_durable:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if partition.topic == OFFSETS_TOPIC:
             await self._offsets_ended(

@@ -6,7 +6,6 @@ Source: Apache Kafka, TransactionMetadata.java, TransactionLog.java.
 from __future__ import annotations
 
 import enum
-import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -162,5 +161,8 @@ def metadata_of(value: TransactionLogValue) -> TransactionMetadata:
 
 def by_topic(partitions: Iterable[TransactionPartition]) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Each topic with the numbers of its partitions, both in order."""
-    for topic, those in itertools.groupby(sorted(partitions), key=lambda each: each.topic):
-        yield topic, tuple(each.partition for each in those)
+    numbers: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        numbers.setdefault(topic, []).append(number)
+    for topic in sorted(numbers):
+        yield topic, tuple(sorted(numbers[topic]))

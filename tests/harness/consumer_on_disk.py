@@ -13,6 +13,7 @@ from server.groups.consumer_state import ConsumerState
 from server.groups.coordinator import GroupCoordinator
 from server.groups.events import Beat, Join, Leave
 from server.groups.member import MemberProtocol
+from server.turns import Pace, Turns
 from tests.harness.consumer_world import (
     REBALANCE_TIMEOUT_MS,
     FakeTopics,
@@ -81,7 +82,8 @@ class ConsumerGroupOnDisk:
     async def _classic_member_comes_or_goes(self) -> None:
         """One member of the classic protocol, among the others."""
         if self._has_classic_member:
-            left = self._groups.leave(GROUP, [Leave(member_id=CLASSIC)])
+            leaving = [Leave(member_id=CLASSIC)]
+            left = await self._groups.leave(GROUP, leaving, Pace(Turns()))
             assert not isinstance(left, ErrorCode)
             assert (await left).error_codes == (ErrorCode.NONE,)
         else:

@@ -10,11 +10,15 @@ from cleaner.cleaning_plan import plan_pass
 from cleaner.pick import assess
 from cleaner.settings import CleanerSettings
 from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic
+from server.executors import Executor
 from server.group_commit import GroupCommit
 from storage.log import PartitionLog
 from tests.harness.compacted_log import meter_of, never_stop
 from tests.harness.served_broker import NOW_MS
 from tests.harness.topics_world import FixedClock, World
+
+LOADING = Executor("loading", threads=1)
+
 
 SETTINGS = CleanerSettings(dedupe_buffer_size=1 << 20)
 
@@ -39,6 +43,7 @@ def topic_of(world: World, name: str = OFFSETS_TOPIC) -> CoordinatorTopic:
         FixedClock(),
         partitions_count=1,
         segment_bytes=1 << 20,
+        loading=LOADING,
     )
 
 

@@ -12,6 +12,7 @@ from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitVal
 from protocol.record_batch import read_records
 from server.broker import Broker
 from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic
+from server.executors import Executor
 from server.fetch_waiters import FetchWaiters
 from server.group_commit import GroupCommit
 from server.groups.committed_offsets import tombstone_batches
@@ -21,6 +22,8 @@ from storage.reader import Isolation
 from storage.wal import Wal
 from tests.harness.served_broker import NOW_MS
 from tests.harness.topics_world import FixedClock, World, opened
+
+LOADING = Executor("loading", threads=1)
 
 
 def commit(
@@ -50,6 +53,7 @@ async def offsets_topic(path: Path) -> AsyncIterator[tuple[CoordinatorTopic, Wor
                 FixedClock(),
                 partitions_count=4,
                 segment_bytes=1 << 20,
+                loading=LOADING,
             ),
             world,
         )

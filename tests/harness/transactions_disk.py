@@ -10,6 +10,7 @@ from server.group_commit import GroupCommit
 from server.transactions.coordinator import TransactionCoordinator, TransactionSettings
 from server.transactions.markers import Markers
 from server.transactions.transaction_table import TransactionTable
+from server.turns import Turns
 from tests.harness.offsets_disk import SyncAtOnce, topic_of
 from tests.harness.served_broker import NOW_MS
 from tests.harness.topics_world import FixedClock, World
@@ -42,7 +43,9 @@ def coordinator_over(world: World, producer_ids: CountedIds) -> TransactionCoord
     """A coordinator that is not started."""
     topic = topic_of(world, TRANSACTION_STATE_TOPIC)
     syncs = cast("GroupCommit", SyncAtOnce())
-    markers = Markers(world.topics, syncs, now_ms=lambda: NOW_MS, offsets_ended=no_offsets)
+    markers = Markers(
+        world.topics, syncs, now_ms=lambda: NOW_MS, offsets_ended=no_offsets, turns=Turns()
+    )
     table = TransactionTable(topic, FixedClock())
     return TransactionCoordinator(topic, table, markers, producer_ids, SETTINGS)
 

@@ -17,6 +17,7 @@ from server.groups.group_checks import Claim, offset_expiry
 from server.groups.group_entry import AnyGroup
 from server.groups.member import MemberProtocol
 from server.groups.outcome import Beaten
+from server.turns import Pace, Turns
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.group_requests import AT_ONCE
 from tests.harness.offsets_world import commit
@@ -103,7 +104,7 @@ async def test_an_empty_group_changes_its_protocol_and_changes_back(tmp_path: Pa
         busy = await beaten(served, JOIN)
         assert busy.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert "because online upgrade is disabled" in (busy.message or "")
-        left = groups.leave("g", [Leave(member_id="c")])
+        left = await groups.leave("g", [Leave(member_id="c")], Pace(Turns()))
         assert not isinstance(left, ErrorCode)
         await left
 

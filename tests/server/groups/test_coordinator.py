@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import errno
 import logging
-from collections.abc import Awaitable
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,10 @@ from server.groups.coordinator import GroupCoordinator
 from server.groups.events import Join, Leave, Sync
 from server.groups.group import Group, GroupState
 from server.groups.member import MemberProtocol
-from server.groups.outcome import Joined, Left
+from server.groups.outcome import Joined
 from server.http import broker_facts
 from server.tasks import raising
+from server.turns import Pace, Turns
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.served_broker import serving_broker, serving_broker_on
 
@@ -85,7 +85,7 @@ async def test_until_groups_are_read_nobody_is_told_anything_false(tmp_path: Pat
         assert groups.heartbeat("group", "m", None, 1) == ErrorCode.NONE
         assert (await joined(groups, "group", join_of("n"))).error_code == loading
         assert (await groups.sync("group", sync_of("m", 1))).error_code == loading
-        assert groups.leave("group", [Leave(member_id="m")]) == loading
+        assert await groups.leave("group", [Leave(member_id="m")], Pace(Turns())) == loading
         assert groups.describe("group") == groups.groups() == loading
         assert await groups.delete("group") == loading
 
@@ -135,7 +135,7 @@ async def test_the_session_of_a_member_that_is_gone_ends_after_a_restart(tmp_pat
             if described(groups).state is GroupState.EMPTY:
                 break
             await asyncio.sleep(0.01)
-        assert await left(groups.leave("group", [empty])) == (ErrorCode.UNKNOWN_MEMBER_ID,)
+        assert await left(groups, "group", empty) == (ErrorCode.UNKNOWN_MEMBER_ID,)
         assert described(groups).generation == 2
 
 
@@ -182,7 +182,7 @@ async def test_a_deleted_group_is_gone_for_good(tmp_path: Path) -> None:
         groups = served.broker.groups
         await stabilize(groups)
         assert await groups.delete("group") == ErrorCode.NON_EMPTY_GROUP
-        assert await left(groups.leave("group", [Leave(member_id="m")])) == (ErrorCode.NONE,)
+        assert await left(groups, "group", Leave(member_id="m")) == (ErrorCode.NONE,)
         assert await groups.delete("group") == ErrorCode.NONE
         assert await groups.delete("group") == ErrorCode.GROUP_ID_NOT_FOUND
     async with serving_broker(tmp_path, **PROPERTIES) as served:
@@ -191,9 +191,10 @@ async def test_a_deleted_group_is_gone_for_good(tmp_path: Path) -> None:
         assert groups.describe("group") is None
 
 
-async def left(answer: Awaitable[Left] | ErrorCode) -> tuple[ErrorCode, ...]:
-    assert not isinstance(answer, ErrorCode)
-    return (await answer).error_codes
+async def left(groups: GroupCoordinator, group_id: str, *leaving: Leave) -> tuple[ErrorCode, ...]:
+    leave = await groups.leave(group_id, leaving, Pace(Turns()))
+    assert not isinstance(leave, ErrorCode)
+    return (await leave).error_codes
 
 
 async def test_of_a_group_that_nobody_joined_nothing_is_kept(tmp_path: Path) -> None:
@@ -202,9 +203,7 @@ async def test_of_a_group_that_nobody_joined_nothing_is_kept(tmp_path: Path) -> 
         stranger = join_of("stranger", is_new=False)
         assert (await joined(groups, "a", stranger)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         assert groups.heartbeat("a", "m", None, 1) == ErrorCode.UNKNOWN_MEMBER_ID
-        assert await left(groups.leave("a", [Leave(member_id="m")])) == (
-            ErrorCode.UNKNOWN_MEMBER_ID,
-        )
+        assert await left(groups, "a", Leave(member_id="m")) == (ErrorCode.UNKNOWN_MEMBER_ID,)
         unfit = dataclasses.replace(stranger, protocols=(), member_id="")
         answer = await joined(groups, "b", unfit)
         assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL

@@ -18,7 +18,7 @@ from tests.harness.loop_turns import measured_turns
 from tests.harness.served_broker import ServedBroker, serving_broker
 from tests.harness.transaction_requests import TX, init
 
-ELEMENTS = 100_000
+ELEMENTS = 50_000
 LONGEST_TURN_SECONDS = 0.05
 
 COORDINATOR_APIS = (
