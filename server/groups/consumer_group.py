@@ -51,7 +51,7 @@ from server.groups.member import NO_MEMBER, Ticket
 from server.groups.outcome import Beaten, Left, Outcome
 from server.groups.reconciliation import Target, reconciled
 from server.groups.step import Step, some_of
-from server.groups.topic_catalog import TopicCatalog, ids_of, metadata_hash
+from server.groups.topic_catalog import TopicCatalog, existing, ids_of, metadata_hash
 from server.groups.topic_patterns import InvalidPattern, matching
 
 FIRST_EPOCH = 1
@@ -272,9 +272,7 @@ class ConsumerGroup:
     def _assign(self, now_ms: int) -> None:
         """Make a target assignment for the group's epoch."""
         counts = {
-            topic.id: len(topic.partitions)
-            for topic in map(self.topics.get, self.data.topics)
-            if topic is not None
+            topic.id: len(topic.partitions) for topic in existing(self.data.topics, self.topics)
         }
         shares = ASSIGNORS[self.assignor](
             [self._subscriber(member) for member in self.data.members.values()], counts

@@ -37,6 +37,8 @@ from server.groups.assignors import Assignment
 from server.groups.consumer_member import ConsumerMember, Holding, MemberState
 from server.groups.member import ClassicMember, MemberProtocol
 
+NAMES_IN_ORDER = 1_000
+
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
     return GroupRecord(
@@ -71,7 +73,7 @@ def subscription_record(group_id: str, member: ConsumerMember) -> GroupRecord:
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=tuple(sorted(member.topics)),
+        subscribed_topic_names=_in_order(member.topics),
         subscribed_topic_regex=member.regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
@@ -152,6 +154,11 @@ def with_current(
 
 def target_of(value: ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
     return {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions}
+
+
+def _in_order(names: frozenset[str]) -> tuple[str, ...]:
+    """In order as far as somebody may want to read them."""
+    return tuple(sorted(names) if len(names) <= NAMES_IN_ORDER else names)
 
 
 def _metadata(classic: ClassicMember) -> ClassicMemberMetadata:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from protocol.consumer_group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -74,12 +73,13 @@ class ConsumerState:
 
     def subscribed(self, member: ConsumerMember) -> frozenset[str]:
         """The names of the topics that a member wants; not all of them need exist."""
-        return member.topics | self.regexes.get(member.regex, frozenset())
+        matches = self.regexes.get(member.regex)
+        return member.topics | matches if matches else member.topics
 
     @property
     def topics(self) -> frozenset[str]:
         """The same for all members."""
-        return frozenset(chain.from_iterable(map(self.subscribed, self.members.values())))
+        return frozenset[str]().union(*map(self.subscribed, self.members.values()))
 
     # Changed.
 

@@ -155,6 +155,16 @@ class GroupCoordinator:
             return False
         return True
 
+    async def has_room(self, group_id: str, size: int) -> bool:
+        """Whether a record of so many bytes may be written of a group. Tells before it is made, which
+        takes long; True where nobody can say."""
+        try:
+            await self.topic.ensure()
+            log = self.topic.log_of(self.topic.partition_of(group_id))
+        except StorageError:
+            return True
+        return size <= log.config.max_message_bytes
+
     def describe(self, group_id: str) -> AnyGroup | ErrorCode | None:
         """A group as it is now; None if there is none."""
         entry = self.find(group_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from server.groups.assignors import Assignment
@@ -74,7 +75,7 @@ class Beat:
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
     """-1: as it was."""
-    topic_names: tuple[str, ...] | None = None
+    topic_names: Collection[str] | None = None
     topic_regex: str | None = None
     server_assignor: str | None = None
     owned: Assignment | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 from protocol.group_records import MemberMetadata
@@ -46,7 +47,7 @@ class Member:
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: tuple[MemberProtocol, ...]
-    """In the order of preference; at least one."""
+    """In the order of preference; at least one, each name once."""
     session_deadline_ms: int
     """Without a sign of life until then the member is dead."""
     assignment: bytes = b""
@@ -58,6 +59,10 @@ class Member:
     """It was told of the generation and has not asked for its assignment yet."""
     is_new: bool = False
     """It does not know its id yet, so it cannot give a sign of life while it waits."""
+
+    @property
+    def protocol_names(self) -> frozenset[str]:
+        return frozenset(map(itemgetter(0), self.protocols))
 
     @property
     def is_static(self) -> bool:

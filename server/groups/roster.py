@@ -19,8 +19,8 @@ class Roster:
 
     __slots__ = (
         "_by_instance",
+        "_common",
         "_members",
-        "_support",
         "awaiting_join",
         "leader_id",
         "pending",
@@ -30,7 +30,8 @@ class Roster:
     def __init__(self) -> None:
         self._members: dict[str, Member] = {}
         self._by_instance: dict[str, str] = {}
-        self._support: Counter[str] = Counter()
+        self._common: frozenset[str] | None = None
+        """The names of the protocols that all members support; None: to be computed."""
         self.awaiting_join = 0
         """So many have joined and wait for the others."""
         # Changed by the group.
@@ -75,7 +76,8 @@ class Roster:
         if member.instance_id is not None:
             assert member.instance_id not in self._by_instance
             self._by_instance[member.instance_id] = member.member_id
-        self._count(member, 1)
+        if self._common is not None:
+            self._common &= member.protocol_names
         self.pending.pop(member.member_id, None)
         if self.leader_id is None:
             self.leader_id = member.member_id
@@ -87,7 +89,7 @@ class Roster:
         del self._members[member.member_id]
         if member.instance_id is not None:
             del self._by_instance[member.instance_id]
-        self._count(member, -1)
+        self._common = None
         if self.leader_id == member.member_id:
             self.leader_id = next(iter(self._members), None)
 
@@ -102,9 +104,10 @@ class Roster:
 
     def update(self, member: Member, join: Join) -> None:
         """Take over what a member says of itself now."""
-        self._count(member, -1)
+        names_before = member.protocol_names
         member.protocols = join.protocols
-        self._count(member, 1)
+        if member.protocol_names != names_before:
+            self._common = None
         member.session_timeout_ms = join.session_timeout_ms
         member.rebalance_timeout_ms = join.rebalance_timeout_ms
         member.client_id = join.client_id
@@ -122,11 +125,12 @@ class Roster:
         self.awaiting_join -= ticket is not None
         return ticket
 
-    def _count(self, member: Member, one: int) -> None:
-        for name in {protocol.name for protocol in member.protocols}:
-            self._support[name] += one
-            if not self._support[name]:
-                del self._support[name]
+    def _common_names(self) -> frozenset[str]:
+        if self._common is None:
+            # The smallest first: what it does not have none has in common.
+            names = sorted((member.protocol_names for member in self), key=len)
+            self._common = names[0].intersection(*names[1:])
+        return self._common
 
     # The whole of them.
 
@@ -144,14 +148,11 @@ class Roster:
         """Whether a member of these protocols fits in: there is one that all support."""
         if not self._members:
             return protocol_type != "" and any(True for _ in names)
-        count = len(self._members)
-        fits = any(self._support.get(name) == count for name in names)
-        return fits and protocol_type == self.protocol_type
+        return protocol_type == self.protocol_type and not self._common_names().isdisjoint(names)
 
     def select_protocol(self) -> str:
         """The protocol that most members prefer, of those that all support."""
-        count = len(self._members)
-        candidates = {name for name, supporters in self._support.items() if supporters == count}
+        candidates = self._common_names()
         votes = Counter(member.vote(candidates) for member in self)
         ((winner, _),) = votes.most_common(1)
         assert winner is not None, "a member without a common protocol was let in"

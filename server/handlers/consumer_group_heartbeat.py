@@ -29,6 +29,7 @@ from server.groups.outcome import Beaten
 from server.turns import Pace
 
 MEMBER_ID_REQUIRED_SINCE = 1
+TOO_MANY_NAMES = "The names of the subscribed topics do not fit into a record."
 
 
 async def handle(
@@ -48,6 +49,8 @@ async def handle(
         )
         return refuse(request, context, ErrorCode.UNSUPPORTED_ASSIGNOR, text)
     beat = await _beat(request, context)
+    if beat is None:
+        return refuse(request, context, ErrorCode.UNKNOWN_SERVER_ERROR, TOO_MANY_NAMES)
     return _answer(await context.broker.consumer_groups.heartbeat(request.group_id, beat))
 
 
@@ -90,14 +93,18 @@ def _fault_of_joining(request: ConsumerGroupHeartbeatRequest) -> str | None:
     return None
 
 
-async def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Beat:
+async def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Beat | None:
+    """The request as a value; None if its names do not fit into a record of the group."""
+    names, size = await _names(request.subscribed_topic_names, context.pace)
+    if not await context.broker.groups.has_room(request.group_id, size):
+        return None
     return Beat(
         member_id=request.member_id or str(uuid.uuid4()),
         member_epoch=request.member_epoch,
         instance_id=request.instance_id,
         rack_id=request.rack_id,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        topic_names=request.subscribed_topic_names,
+        topic_names=names,
         topic_regex=request.subscribed_topic_regex,
         server_assignor=request.server_assignor,
         owned=await _owned(request.topic_partitions, context.pace),
@@ -105,6 +112,19 @@ async def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext)
         # With a slash, as Java shows an address that has no name; tools know it so.
         client_host=f"/{context.connection.client_host}",
     )
+
+
+async def _names(names: tuple[str, ...] | None, pace: Pace) -> tuple[frozenset[str] | None, int]:
+    """The topics that the member is subscribed to, each once, and how long they are together."""
+    if names is None:
+        return None, 0
+    distinct: set[str] = set()
+    size = 0
+    async for name in pace.paced(names):
+        if name not in distinct:
+            distinct.add(name)
+            size += len(name)
+    return frozenset(distinct), size
 
 
 async def _owned(
@@ -115,6 +135,7 @@ async def _owned(
     return {
         each.topic_id: frozenset({number async for number in pace.paced(each.partitions)})
         async for each in pace.paced(owned)
+        if each.partitions
     }
 
 

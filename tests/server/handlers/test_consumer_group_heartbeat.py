@@ -91,3 +91,17 @@ async def test_a_group_that_is_not_there_has_no_members(tmp_path: Path, epoch: i
         assert refused.error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert refused.error_message == "Group group not found."
         assert served.broker.groups.groups() == []
+
+
+async def test_a_subscription_that_fits_into_no_record_is_refused_before_it_is_made(
+    tmp_path: Path,
+) -> None:
+    names = tuple(f"{number:0200}" for number in range(6_000))
+    async with serving_broker(tmp_path, **AT_ONCE) as served:
+        refused = await beat(served, join_request(subscribed_topic_names=names))
+
+        assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert refused.error_message == (
+            "The names of the subscribed topics do not fit into a record."
+        )
+        assert served.broker.groups.groups() == []

@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
+
+import pytest
 
 from protocol.api_keys import APIS, Api, ApiKey
 from protocol.request import RequestHeader
@@ -18,7 +21,10 @@ from tests.harness.loop_turns import measured_turns
 from tests.harness.served_broker import ServedBroker, serving_broker
 from tests.harness.transaction_requests import TX, init
 
-ELEMENTS = 50_000
+ELEMENTS = 100_000
+FITTING = 40_000
+"""So many names of topics fit into one record, which is not made in slices; more are refused before."""
+
 LONGEST_TURN_SECONDS = 0.05
 
 COORDINATOR_APIS = (
@@ -88,23 +94,30 @@ OF_ONE_API: dict[ApiKey, dict[str, Value]] = {
         "group_instance_id": lambda _: "static",
         "group_id": lambda _: "joined",
     },
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: {"group_id": lambda _: "beaten"},
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {
+        "group_id": lambda _: "beaten",
+        "subscribed_topic_names": lambda number: f"a-topic-of-20-bytes{number:06}",
+    },
 }
 
 
-async def test_no_handler_of_a_coordinator_holds_the_loop(tmp_path: Path) -> None:
-    too_long = {}
+@pytest.mark.parametrize("key", COORDINATOR_APIS, ids=lambda key: APIS[key].name)
+async def test_no_handler_of_a_coordinator_holds_the_loop(tmp_path: Path, key: ApiKey) -> None:
+    took = {}
     config = {"offsets_topic_num_partitions": "1", "group_initial_rebalance_delay_ms": "0"}
     async with serving_broker(tmp_path, **config) as served:
-        world = await world_of(served)
-        for key in COORDINATOR_APIS:
-            values = VALUES | world | OF_ONE_API.get(key, {})
-            for version in versions(APIS[key]):
-                for large in large_requests(APIS[key], version, ELEMENTS, values):
-                    longest_s = await longest_turn(served, large)
-                    if longest_s > LONGEST_TURN_SECONDS:
-                        too_long[large.name] = f"{longest_s * 1000:.0f} ms"
-    assert too_long == {}, "\n".join(f"{name}: {took}" for name, took in too_long.items())
+        values = VALUES | await world_of(served) | OF_ONE_API.get(key, {})
+        for large in requests(APIS[key], values):
+            took[large.name] = await longest_turn(served, large)
+    assert {name: s for name, s in took.items() if s > LONGEST_TURN_SECONDS} == {}
+
+
+def requests(api: Api, values: dict[str, Value]) -> Iterator[LargeRequest]:
+    """All that are sent to one API."""
+    is_recorded = api.key is ApiKey.CONSUMER_GROUP_HEARTBEAT
+    for count in (FITTING, ELEMENTS) if is_recorded else (ELEMENTS,):
+        for version in versions(api):
+            yield from large_requests(api, version, count, values)
 
 
 async def world_of(served: ServedBroker) -> dict[str, Value]:
