@@ -25,6 +25,7 @@ from server.groups.group import GroupSettings
 from server.groups.group_table import GroupTable
 from server.groups.loading import load_partition
 from server.groups.member import MemberProtocol
+from server.turns import Pace, Turns
 from tests.crash.coordinator_sweep import TIMEOUT_SECONDS, CrashStates, Sweep
 from tests.harness.consumer_on_disk import ConsumerGroupOnDisk
 from tests.harness.consumer_world import CONSUMER_SETTINGS, FakeTopics, told_of
@@ -68,7 +69,7 @@ class GroupOnDisk:
         self.members.remove(member)
         if not self.members and self.told is not None:
             self.will_tell = (self.told[0] + 1, {})
-        left = self.groups.leave(GROUP, [Leave(member_id=member)])
+        left = await self.groups.leave(GROUP, [Leave(member_id=member)], Pace(Turns()))
         assert not isinstance(left, ErrorCode)
         assert (await left).error_codes == (ErrorCode.NONE,)
         self.told = self.will_tell
