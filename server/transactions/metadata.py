@@ -95,6 +95,11 @@ class TransactionMetadata:
         return self.producer_epoch >= EPOCH_MAX - 1
 
     @property
+    def has_raised_epoch(self) -> bool:
+        """Its last transaction ended with another epoch than it had."""
+        return self.client_transaction_version >= EPOCH_BUMPED_SINCE
+
+    @property
     def deadline_ms(self) -> int | None:
         """When the transaction is aborted if it is still open; None: none is."""
         is_open = self.state is TransactionState.ONGOING

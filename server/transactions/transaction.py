@@ -259,9 +259,13 @@ class Transaction:
 
     def _has_ended(self, producer: Producer) -> bool:
         """The transaction of this producer has ended with a raised epoch, of which it has not heard:
-        it ended the transaction itself (KIP-890), or its time was up, or another producer came."""
+        it ended the transaction itself (KIP-890), or its time was up, or another producer came.
+
+        Kafka does not ask whether the end raised the epoch. After an end in the old protocol the
+        producer that was replaced would be told the epoch of the one that replaced it.
+        """
         metadata = self.metadata
-        if not metadata.state.is_complete:
+        if not metadata.state.is_complete or not metadata.has_raised_epoch:
             return False
         is_raised = (
             producer.id == metadata.producer_id

@@ -13,7 +13,7 @@ import pytest
 from server.transactions.markers import Marker, Markers
 from server.transactions.metadata import TransactionPartition
 from tests.harness.served_broker import ServedBroker, serving_broker
-from tests.harness.transaction_scenes import matrix, read
+from tests.harness.transaction_scenes import Row, matrix, read
 
 TRANSCRIPT = Path(__file__).with_name("kafka_4_3_1_answers.txt")
 FEW = {
@@ -22,14 +22,25 @@ FEW = {
 }
 
 
-STRICTER = {
-    (f"Ongoing, {protocol}", f"InitProducerId {versions}"): (fenced, answer, fenced, fenced)
-    for protocol in ("v1", "v2")
-    for versions, fenced in (("v3", "INVALID_PRODUCER_EPOCH"), ("v4-5", "PRODUCER_FENCED"))
-    for answer in ("CONCURRENT_TRANSACTIONS",)
+FENCED, OLD_FENCED = "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"
+NOT_OPEN = "INVALID_TXN_STATE"
+BUSY, OTHER = "CONCURRENT_TRANSACTIONS", "INVALID_PRODUCER_ID_MAPPING"
+
+STRICTER: dict[Row, tuple[str, ...]] = {
+    # Kafka looks at the producer id alone, and lets a producer that is fenced abort the transaction
+    # of the one that replaced it.
+    ("Ongoing, v1", "InitProducerId v4-5"): (FENCED, BUSY, FENCED, FENCED),
+    ("Ongoing, v2", "InitProducerId v4-5"): (FENCED, BUSY, FENCED, FENCED),
+    ("Ongoing, v1", "InitProducerId v3"): (OLD_FENCED, BUSY, OLD_FENCED, OLD_FENCED),
+    ("Ongoing, v2", "InitProducerId v3"): (OLD_FENCED, BUSY, OLD_FENCED, OLD_FENCED),
+    # Kafka takes the producer that was replaced for one that repeats its end, though the end did not
+    # raise the epoch, and tells it the epoch of the producer that replaced it.
+    ("CompleteCommit, v1", "EndTxn v5 commit"): (FENCED, NOT_OPEN, FENCED, OTHER),
+    ("CompleteCommit, v1", "EndTxn v5 abort"): (FENCED, "NONE, epoch+1", FENCED, OTHER),
+    ("CompleteAbort, v1", "EndTxn v5 commit"): (FENCED, NOT_OPEN, FENCED, OTHER),
+    ("CompleteAbort, v1", "EndTxn v5 abort"): (FENCED, "NONE, epoch+1", FENCED, OTHER),
 }
-"""Kafka looks at the producer id alone, and lets a producer that is fenced abort the transaction of
-the one that replaced it. Here it is told at once that it is fenced."""
+"""Where two producers could get in each other's way if it were answered as by Kafka."""
 
 
 class HeldMarkers:

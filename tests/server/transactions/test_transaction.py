@@ -339,6 +339,19 @@ def test_who_was_replaced_is_fenced_once_its_transaction_was_aborted_for_another
         assert ended.error_code is ErrorCode.PRODUCER_FENCED
 
 
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_who_was_replaced_is_not_told_of_the_end_of_another(is_commit: bool) -> None:
+    scene = Scene()
+    old = scene.init().producer
+    # The next one speaks the old protocol, so the epoch stays what it is.
+    new = scene.init().producer
+    scene.add(new, A)
+    scene.end(new, is_commit=is_commit)
+    scene.complete()
+    outcome = scene.end(old, is_commit=is_commit, bumps_epoch=True)
+    assert outcome.error_code is ErrorCode.PRODUCER_FENCED
+
+
 def test_who_was_timed_out_is_told_that_its_transaction_is_aborted() -> None:
     scene, producer = begun()
     scene.now_ms += TIMEOUT_MS
