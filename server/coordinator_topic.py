@@ -291,7 +291,8 @@ class Preparing:
 
     def _check(self, size: int) -> None:
         if size > self._bytes_max:
-            raise RecordsTooLarge(f"{self._count} records take {size} bytes or more")
+            records, taken = count_text(self._count, "record"), count_text(size, "byte")
+            raise RecordsTooLarge(f"{records} would take {taken} or more")
 
 
 def _failed(error: StorageError) -> Awaitable[int]:

@@ -146,6 +146,16 @@ SETTLED: dict[str, Any] = {
     "num_partitions": 1,
     "replication_factor": 1,
     "count": 2,
+    "member_id": "",
+    "group_instance_id": None,
+    "instance_id": None,
+    "rack_id": None,
+    "server_assignor": None,
+    "subscribed_topic_regex": None,
+    "verify_only": False,
+    "generation_id": -1,
+    "generation_id_or_member_epoch": -1,
+    "protocol_type": "consumer",
 }
 """What fields are set to, so that a request is carried out and not refused at its first field."""
 
