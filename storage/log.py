@@ -475,9 +475,14 @@ class PartitionLog(ReadableLog):
             self._list.close()
 
     def retire(self) -> None:
-        """Serve no more: the topic is deleted. The files go with the directory."""
+        """Serve no more: the topic is deleted.
+
+        Whoever removes the directory removes the names. The disk gets its space back with the last
+        descriptor, so each file is closed as soon as its last reader lets go.
+        """
         self._list.raise_generation()
         self._service.retire()
+        self._service.remove_in_background(self._list.let_go)
 
 
 def _what_is_kept(config: LogConfig) -> tuple[bool, bool, bool]:

@@ -2,6 +2,7 @@
 
     closed <-> open        opened at the first use; closed when too many are (`storage/open_files.py`)
     retired -> removed     when the last pin goes
+    let go  -> closed      when the last pin goes; its directory goes with the topic
 
 Whoever reads, appends or syncs does so with the file that is open at that moment. It is closed under
 nobody: not while it is pinned, and not while it holds bytes that no sync covers. Writes are counted when
@@ -40,6 +41,7 @@ class SegmentFiles:
         "_fs",
         "_is_retired",
         "_is_sync_ordered",
+        "_keeps_names",
         "_pins",
         "_share",
         "_sync_failure",
@@ -73,6 +75,7 @@ class SegmentFiles:
         self._share = SEALED if is_settled else ACTIVE
         self._pins = 0
         self._is_retired = False
+        self._keeps_names = False
         self._is_sync_ordered = False
         self._sync_lock: threading.Lock | None = None
         self._sync_failure: SyncFailed | None = None
@@ -226,10 +229,15 @@ class SegmentFiles:
 
         Raises:
             SegmentRemoved: as `sync`.
+            DiskError: the file cannot be opened.
         """
         self.pin()
-        file, lock, done = self.open(), self._syncing(), self._writes_done
-        descriptor = file.sync_descriptor()
+        try:
+            file = self.open()
+        except StorageError:
+            self.unpin()
+            raise
+        lock, done, descriptor = self._syncing(), self._writes_done, file.sync_descriptor()
         if descriptor is None or self._sync_failure is not None or not lock.acquire(blocking=False):
             self.unpin()
             return None
@@ -304,12 +312,12 @@ class SegmentFiles:
             self._pins += 1
 
     def unpin(self) -> None:
-        """Let go; the last one to do so removes a retired segment's files."""
+        """Let go; the last one to do so ends a retired segment's files."""
         with _guard:
             self._pins -= 1
             is_last = self._pins == 0 and self._is_retired
         if is_last:
-            self.background(self.remove)
+            self.background(self._end)
 
     @contextmanager
     def pinned(self) -> Iterator[File]:
@@ -325,6 +333,15 @@ class SegmentFiles:
         if self._retire():
             self.background(self.remove)
 
+    def let_go(self) -> None:
+        """Close the file as soon as nobody uses it: its topic is deleted.
+
+        The names stay for whoever removes the directory; by then others may have taken them.
+        """
+        self._keeps_names = True
+        if self._retire():
+            self.close()
+
     def remove_at_once(self) -> None:
         """Remove the files' names now. Who reads goes on; the descriptor is kept for them."""
         is_unused = self._retire()
@@ -336,6 +353,11 @@ class SegmentFiles:
         with _guard:
             self._is_retired = True
             return self._pins == 0
+
+    def _end(self) -> None:
+        self.close()
+        if not self._keeps_names:
+            self.unlink()
 
     def remove(self) -> None:
         """Close, and remove what is there of the files."""

@@ -444,6 +444,14 @@ class SegmentList:
             self.syncs.truncated(kept[-1])
         return gone
 
+    def let_go(self) -> None:
+        """Close every file as soon as nobody uses it: the log is deleted. A worker thread."""
+        # What is being committed may list other segments when it is over; nothing is committed later.
+        with self.commit_lock, self.state_lock:
+            segments = {*self.segments, *self._listed}
+        for segment in segments:
+            segment.files.let_go()
+
     def close(self) -> None:
         """Write down all that the next start would otherwise have to find out, and let go."""
         with self.commit_lock:
