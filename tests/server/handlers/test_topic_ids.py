@@ -44,7 +44,7 @@ from protocol.messages.offset_fetch import (
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.primitives import ZERO_UUID
 from protocol.schema import Message
-from server.transactions import joining
+from server.transactions.joining import Refusals
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import (
     ServedBroker,
@@ -376,11 +376,11 @@ async def test_a_transaction_is_joined_by_the_names_of_the_ids(
 ) -> None:
     joined: list[str] = []
 
-    async def join(transactional_id: str, request: ProduceRequest, context: object) -> None:
+    async def join(_: str, request: ProduceRequest, context: object) -> Refusals:
         joined.extend(topic.name for topic in request.topic_data)
+        return {}
 
     monkeypatch.setattr("server.handlers.produce.join_transaction", join)
-    assert joining.join_transaction is not join
     async with serving_broker(tmp_path) as served:
         topic = await served.create("orders")
         for topic_id in (topic.id, UNKNOWN):
