@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from server.tasks import call_later
+from server.tasks import call_later, call_soon
 from storage.log import PartitionLog
 
 WAKES_A_TURN = 64
@@ -146,7 +146,7 @@ class FetchWaiters:
             if waiting:
                 self._changed.append((log, waiting))
         if self._room < had_room == WAKES_A_TURN:
-            asyncio.get_running_loop().call_soon(self._begin_turn)
+            call_soon("fetch wake-ups", self._begin_turn)
 
     def _begin_turn(self) -> None:
         self._room = WAKES_A_TURN
@@ -159,7 +159,7 @@ class FetchWaiters:
             parked = self._leaving[0]
             while parked.logs:
                 if room == 0:
-                    asyncio.get_running_loop().call_soon(self._forget_some)
+                    call_soon("fetch departures", self._forget_some)
                     return
                 room -= 1
                 self._forget(parked, parked.logs.pop())

@@ -13,7 +13,6 @@ A stall is measured from the moment at which a beat was due, so it is `BEAT_SECO
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 import threading
@@ -23,6 +22,7 @@ from types import FrameType
 
 from metrics.facts import LoopFacts, LoopStall
 from protocol.api_keys import APIS
+from server.tasks import call_later
 
 _log = logging.getLogger("server.loop_watch")
 
@@ -55,7 +55,6 @@ class LoopWatch:
 
     def __init__(self) -> None:
         # Constant after construction
-        self._loop = asyncio.get_running_loop()
         self._watched_id = threading.get_ident()
         self._stopping = threading.Event()
         # State, of the loop's thread
@@ -67,7 +66,7 @@ class LoopWatch:
         self._window_ends_s = now + WINDOW_SECONDS
         self._stalls_by_api: dict[str, int] = {}
         self._samples: deque[tuple[float, float]] = deque([(now, cpu)], maxlen=SHARE_SAMPLES)
-        self._beat_at = self._loop.call_later(BEAT_SECONDS, self._beat)
+        self._beat_at = call_later(BEAT_SECONDS, "loop watch", self._beat)
         # State, of the looking thread: what it saw, and of which beat.
         self._seen: tuple[float, str, str] | None = None
         self._thread = threading.Thread(target=self._look, name="loop-watch", daemon=True)
@@ -105,7 +104,7 @@ class LoopWatch:
             self._samples.append((now, cpu))
         self._cpu_at_beat = cpu
         self._due_s = now + BEAT_SECONDS
-        self._beat_at = self._loop.call_later(BEAT_SECONDS, self._beat)
+        self._beat_at = call_later(BEAT_SECONDS, "loop watch", self._beat)
 
     def _stalled(self, seconds: float, cpu_seconds: float) -> None:
         seen = self._seen

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from server.executors import Executor
+from server.tasks import every, spawn
 
 TICK_SECONDS = 5.0
 
@@ -56,22 +57,20 @@ class MemoryUpkeep:
         # State: what the process had in memory after the last trim.
         self._resident_bytes = resident_bytes()
         gc.set_threshold(*YOUNG_THRESHOLDS)
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="memory-upkeep")
+        self._task = spawn(every(TICK_SECONDS, self._look, "memory upkeep"), "memory upkeep")
 
     async def stop(self) -> None:
         self._task.cancel()
         await asyncio.wait([self._task])
         gc.set_threshold(*self._thresholds)
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            held_bytes = self._held_bytes()
-            if held_bytes < FREED_BYTES_MIN:
-                collect()
-            if is_trim_due(resident_bytes(), self._resident_bytes, held_bytes):
-                await self._executor.run(self._trim, 0)
-                self._resident_bytes = resident_bytes()
+    async def _look(self) -> None:
+        held_bytes = self._held_bytes()
+        if held_bytes < FREED_BYTES_MIN:
+            collect()
+        if is_trim_due(resident_bytes(), self._resident_bytes, held_bytes):
+            await self._executor.run(self._trim, 0)
+            self._resident_bytes = resident_bytes()
 
 
 def is_trim_due(resident: int, after_last_trim: int, held: int) -> bool:

@@ -23,6 +23,7 @@ from typing import Protocol, TypeAlias
 
 from cleaner.text import count_text
 from server.limits import AnswerMemory
+from server.tasks import call_later
 from storage.errors import StorageError
 
 TURN_BYTES_MAX = 4 << 20
@@ -275,7 +276,7 @@ class Outbox:
         try:
             self._duplicate = self._socket.dup()
         except OSError:  # All descriptors are in use.
-            self._retry = self._loop.call_later(RETRY_SECONDS, self._send_again)
+            self._retry = call_later(RETRY_SECONDS, "retried send", self._send_again)
             return
         self._loop.add_writer(self._duplicate.fileno(), self._send)
 

@@ -21,6 +21,7 @@ ALLOWED = {
     "server/connection.py": "once a request: both tasks and the callback answer for themselves",
     "server/turns.py": "once a slice: it only lets a waiting request go on",
     "server/group_commit.py": "once a sync round: each part of it fails those who wait for it",
+    "metrics/http_connections.py": "a leaf, which knows no server; its sweep only closes connections",
     "cleaner/pool.py": "the workers; what one raises is counted, and a dead one is a metric",
 }
 
