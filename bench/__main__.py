@@ -31,6 +31,7 @@ from bench.mostly_clean import mostly_clean_figures
 from bench.recovery import unclean_start_figures
 from bench.startup import many_segments_figures, memory_figures, start_figure
 from bench.throughput import fetch_figures, latency_figures, produce_figures
+from bench.topic_changes import topic_figures
 from bench.verified import verification_figures
 from bench.workers import workers_figures
 
@@ -67,6 +68,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
     "aborted": aborted_figures,
+    "topics": topic_figures,
     "segment_source": _segment_source_figures,
     "distributed": _distributed_figures,
 }

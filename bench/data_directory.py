@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.batches import keyed_batch
 from server.embedded_store import EmbeddedMetadataStore
+from server.executors import Executor
 from server.topic import Topic, TopicDefaults
 from server.topics import Topics
 from storage.local_files import LocalFileSystem
@@ -68,7 +69,10 @@ async def _fill(
 ) -> None:
     store = await EmbeddedMetadataStore.open(files, join(directory.path, METADATA))
     defaults = TopicDefaults(config=LogConfig(), partitions_count=1, partitions_max=partitions_each)
-    topics = Topics(store, [directory], files=files, defaults=defaults)
+    administration = Executor("administration", threads=1)
+    topics = Topics(
+        store, [directory], files=files, defaults=defaults, administration=administration
+    )
     batch = keyed_batch(records=1, value_bytes=100, keys=1, seed=1)
     for number in range(topics_count):
         topic = await topics.create(
@@ -78,6 +82,7 @@ async def _fill(
         for log in topic.logs():
             _roll_often(log, batch, segments_each)
     await topics.close()
+    administration.close()
     await store.close()
 
 

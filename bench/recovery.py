@@ -25,6 +25,7 @@ from bench.startup import milliseconds_to_listen
 from protocol.batch_scan import crc32c
 from server.directories import abandon
 from server.embedded_store import EmbeddedMetadataStore
+from server.executors import Executor
 from server.topic import Topic, TopicDefaults
 from server.topics import Topics
 from storage.log import PartitionLog
@@ -123,12 +124,16 @@ async def write_killed(path: Path, batch: bytes, *, is_idempotent: bool) -> None
     )
     store = await EmbeddedMetadataStore.open(files, join(directory.path, METADATA))
     defaults = TopicDefaults(config=LogConfig(), partitions_count=1, partitions_max=1)
-    topic = await Topics(store, [directory], files=files, defaults=defaults).create("crashed")
+    administration = Executor("administration", threads=1)
+    topic = await Topics(
+        store, [directory], files=files, defaults=defaults, administration=administration
+    ).create("crashed")
     assert isinstance(topic, Topic), topic
     (log,) = topic.logs()
     for number in range(LOG_BYTES // len(batch)):
         _append(log, batch, number if is_idempotent else None)
     log.sync()
+    administration.close()
     await store.close()
     abandon(directory, "killed")
     os.sync()

@@ -247,6 +247,7 @@ class Broker:
         self._state = "stopping"
         if self.has_storage:
             # First, so that no connection waits for an answer of theirs.
+            self.topics.interrupt()
             await self.transactions.stop()
             await self.offsets.stop()
             await self.groups.stop()
@@ -310,6 +311,7 @@ class Broker:
                 partitions_count=self.config.num_partitions,
                 partitions_max=self.config.partitions_max,
             ),
+            administration=self.executors.administration,
             on_removed=self.group_commit.abandon,
             recovery_threads=self.configs.config.num_recovery_threads_per_data_dir,
             progress=self.recovery,

@@ -19,6 +19,7 @@ Source: Apache Kafka, RequestContext.java (unknown versions), KafkaApis.scala (e
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import logging
 import time
@@ -78,7 +79,7 @@ ANY_EPOCH = -1
 class RequestContext:
     """What a handler knows besides its request."""
 
-    __slots__ = ("broker", "connection", "header", "pace")
+    __slots__ = ("_began_s", "broker", "connection", "header", "pace")
 
     def __init__(
         self, broker: Broker, header: RequestHeader, connection: Connection, pace: Pace
@@ -86,8 +87,13 @@ class RequestContext:
         self.broker = broker
         self.header = header
         self.connection = connection
+        self._began_s = asyncio.get_running_loop().time()
         self.pace = pace
         """Loops over what a client may ask for any number of times go by it."""
+
+    def deadline_s(self, timeout_ms: int) -> float:
+        """When a request with that timeout is over, on the loop's clock."""
+        return self._began_s + timeout_ms / 1000
 
     def log_of(
         self, topic_name: str, partition: int, leader_epoch: int = ANY_EPOCH

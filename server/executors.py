@@ -56,9 +56,9 @@ class Executors:
         self.validation = Executor("validation", threads=2)
         """Validate, inflate and recompress what clients produce. Bound by the processor."""
         self.lookups = Executor("lookups", threads=4)
-        """Read indexes and segments for a request: ListOffsets by time, DeleteRecords."""
+        """Read indexes and segments for a request: ListOffsets by time."""
         self.administration = Executor("administration", threads=4)
-        """Create, grow, configure, delete and clean topics on disk for an operator's request."""
+        """Create, grow, configure, delete and clean topics, and delete records, for a request."""
         self.loading = Executor("loading", threads=2)
         """Load a coordinator's partition into memory."""
         self.upkeep = Executor("upkeep", threads=2)

@@ -85,11 +85,22 @@ class TopicRefused:
 
     error_code: ErrorCode
     message: str
+    """Empty where Kafka says nothing."""
 
     @classmethod
     def by_disk(cls, message: str) -> Self:
         """A disk failed."""
         return cls(error_code=ErrorCode.KAFKA_STORAGE_ERROR, message=message)
+
+    @classmethod
+    def by_stop(cls) -> Self:
+        """The broker stops, and begins nothing any more."""
+        return cls(error_code=ErrorCode.REQUEST_TIMED_OUT, message="The broker is stopping.")
+
+    @classmethod
+    def too_late(cls) -> Self:
+        """The request's time was over before its turn came; Kafka says no more of it either."""
+        return cls(error_code=ErrorCode.REQUEST_TIMED_OUT, message="")
 
     @classmethod
     def unknown(cls, name: str) -> Self:

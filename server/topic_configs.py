@@ -23,19 +23,20 @@ class TopicConfigs:
     def of(self, name: str, overrides: Mapping[str, str]) -> LogConfig:
         """The configuration of a topic, without what this release does not know or allow."""
         try:
-            return self._strictly(overrides)
+            return self.strictly(overrides)
         except ConfigError:
             return self._without_faults(name, overrides)
 
     def fault_of(self, overrides: Mapping[str, str]) -> str | None:
         """Why some override cannot hold; None if all can."""
         try:
-            self._strictly(overrides)
+            self.strictly(overrides)
         except ConfigError as error:
             return str(error)
         return None
 
-    def _strictly(self, overrides: Mapping[str, str]) -> LogConfig:
+    def strictly(self, overrides: Mapping[str, str]) -> LogConfig:
+        """The configuration with all these overrides. Raises ConfigError."""
         key = frozenset(overrides.items())
         if key not in self._made:
             self._made[key] = LogConfig.from_overrides(overrides, self._defaults)

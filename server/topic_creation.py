@@ -5,11 +5,13 @@ Messages as Kafka's, where they hold here. Source: Apache Kafka, ReplicationCont
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from protocol.error_codes import ErrorCode
 from server.topic import DEFAULT, Topic, TopicDefaults, TopicRefused
-from server.topic_names import colliding_name, fault_of_name
+from server.topic_configs import TopicConfigs
+from server.topic_names import collision_key, fault_of_name
 from storage.config_property import ConfigError
 from storage.log_config import LogConfig
 
@@ -17,29 +19,54 @@ METADATA_TOPIC = "__cluster_metadata"
 """Kafka keeps its metadata there; clients and tools take the name for that."""
 
 
+PARTITIONS_A_REQUEST_MAX = 10_000
+"""Kafka's MAX_PARTITIONS_PER_BATCH: so many partitions one request may create."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A topic that somebody wants."""
+
+    name: str
+    partitions_count: int = DEFAULT
+    replication_factor: int = DEFAULT
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+def fault_of_request(counts: Iterable[int]) -> TopicRefused | None:
+    """Why a request may not ask for so many new partitions; None if it may.
+
+    Args:
+        counts: of each topic; what is no number of partitions counts as Kafka counts it.
+    """
+    total = 0
+    for count in counts:
+        total += count
+        if total > PARTITIONS_A_REQUEST_MAX:
+            text = "Excessively large number of partitions per request."
+            return TopicRefused(error_code=ErrorCode.POLICY_VIOLATION, message=text)
+    return None
+
+
 def check_creation(
-    name: str,
-    partitions_count: int,
-    replication_factor: int,
-    overrides: Mapping[str, str],
-    *,
-    existing: Collection[str],
-    defaults: TopicDefaults,
+    wish: Wish, *, existing: Mapping[str, str], defaults: TopicDefaults, configs: TopicConfigs
 ) -> tuple[int, LogConfig] | TopicRefused:
     """The number of partitions and the configuration, or what is wrong with the wish.
 
     Args:
-        existing: the names of the topics that are there.
+        existing: the names of the topics that are there, by their collision keys.
+        configs: what overrides come to over the defaults.
     """
-    refusal = _refuse_name(name, existing) or _refuse_replicas(replication_factor)
+    refusal = _refuse_name(wish.name, existing) or _refuse_replicas(wish.replication_factor)
     if refusal is not None:
         return refusal
-    count = defaults.partitions_count if partitions_count == DEFAULT else partitions_count
+    count = wish.partitions_count
+    count = defaults.partitions_count if count == DEFAULT else count
     refusal = _refuse_count(count, defaults.partitions_max)
     if refusal is not None:
         return refusal
     try:
-        return count, LogConfig.from_overrides(overrides, defaults.config)
+        return count, configs.strictly(wish.overrides)
     except ConfigError as error:
         return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))
 
@@ -65,18 +92,18 @@ def fault_of_growth(
     return TopicRefused(error_code=ErrorCode.INVALID_PARTITIONS, message=text)
 
 
-def _refuse_name(name: str, existing: Collection[str]) -> TopicRefused | None:
+def _refuse_name(name: str, existing: Mapping[str, str]) -> TopicRefused | None:
     if name == METADATA_TOPIC:
         text = f"Creation of internal topic {name} is prohibited."
         return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)
     fault = fault_of_name(name)
     if fault is not None:
         return TopicRefused(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, message=fault)
-    if name in existing:
+    other = existing.get(collision_key(name))
+    if other == name:
         return TopicRefused(
             error_code=ErrorCode.TOPIC_ALREADY_EXISTS, message=f"Topic '{name}' already exists."
         )
-    other = colliding_name(name, existing)
     if other is not None:
         return TopicRefused(
             error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -1,8 +1,8 @@
-"""Deletes topics: the store first, then their files in the background.
+"""Deletes topics: the store first, then their files in the background, many topics at a time.
 
-    1  the store: the topic is gone, and may have files left
+    1  the store: the topics are gone, and may have files left
     2  the files, of every directory that is in service
-    3  the store forgets it, once no directory can have any of its files
+    3  the store forgets them, once no directory can have any of their files
 
 What does not come to its end goes on at the next start.
 """
@@ -15,10 +15,11 @@ import logging
 import uuid
 from collections.abc import Sequence
 
+from server.executors import Executor
 from server.metadata_store import Delete, MetadataStore, Put
 from server.tasks import spawn
 from server.topic import Topic
-from server.topic_keys import CREATING, DELETED, TOPICS
+from server.topic_keys import CREATING, DELETED, TOPICS, UNSETTLED
 from server.topic_names import parse_id
 from storage.errors import StorageError
 from storage.files import FileSystem
@@ -27,16 +28,26 @@ from storage.paths import topic_id_text
 
 _log = logging.getLogger("server.topics")
 
+BATCH_TOPICS = 200
+"""So many topics are one transaction, and so many are removed before a stop is looked for."""
+
+Named = tuple[str, uuid.UUID]
+"""A topic that is gone, by its name and id."""
+
 
 class TopicDeletion:
     """Changes store and directories; `Topics`, which owns the topics, calls it. On the event loop."""
 
-    __slots__ = ("_directories", "_files", "_has_all_directories", "_removals", "_store")
+    __slots__ = (
+        "_administration", "_directories", "_files", "_has_all_directories", "_is_stopping",
+        "_removals", "_store",
+    )  # fmt: skip
 
     def __init__(
         self,
         store: MetadataStore,
         directories: Sequence[LogDirectory],
+        administration: Executor,
         *,
         files: FileSystem,
         has_all_directories: bool,
@@ -44,49 +55,72 @@ class TopicDeletion:
         # Constant after construction
         self._store = store
         self._directories = directories
+        self._administration = administration
         self._files = files
         self._has_all_directories = has_all_directories
         # State
         self._removals: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
 
-    async def mark(self, topic: Topic) -> None:
-        """Let the topic be gone; durable when this returns. Raises StorageError."""
-        await self._store.txn(
-            (),
-            [
+    async def mark(self, topics: Sequence[Topic]) -> None:
+        """Let the topics be gone; durable when this returns. Raises StorageError."""
+        operations: list[Put | Delete] = []
+        for topic in topics:
+            topic_id = topic_id_text(topic.id)
+            unsettled = (await self._store.range(f"{UNSETTLED}{topic_id}/")).entries
+            operations += [
                 Delete(key=TOPICS + topic.name),
-                Delete(key=CREATING + topic_id_text(topic.id)),
-                Put(key=DELETED + topic_id_text(topic.id), value=json.dumps({"name": topic.name})),
-            ],
-        )
+                Delete(key=CREATING + topic_id),
+                *(Delete(key=entry.key) for entry in unsettled),
+                Put(key=DELETED + topic_id, value=json.dumps({"name": topic.name})),
+            ]
+        await self._store.txn((), operations)
 
     async def resume(self) -> None:
         """Go on with what earlier runs have left. Raises StorageError."""
-        for entry in (await self._store.range(DELETED)).entries:
-            topic_id = parse_id(entry.key.removeprefix(DELETED))
-            self.remove_later(json.loads(entry.value)["name"], topic_id)
+        self.remove_later(
+            [
+                (json.loads(entry.value)["name"], parse_id(entry.key.removeprefix(DELETED)))
+                for entry in (await self._store.range(DELETED)).entries
+            ]
+        )
 
-    def remove_later(self, name: str, topic_id: uuid.UUID) -> None:
-        """Begin to remove the files of a topic that is marked."""
-        spawn(self._remove(name, topic_id), "topic removal", among=self._removals)
+    def remove_later(self, topics: Sequence[Named]) -> None:
+        """Begin to remove the files of topics that are marked."""
+        if topics and not self._is_stopping:
+            spawn(self._remove(topics), "topic removal", among=self._removals)
 
     async def finish(self) -> None:
         """Wait for the removals under way."""
         while self._removals:
             await asyncio.wait(self._removals)
 
-    async def _remove(self, name: str, topic_id: uuid.UUID) -> None:
-        """Remove a deleted topic's files; what fails or is offline is left to the next start."""
+    async def stop(self) -> None:
+        """End the removals under way soon; the next start goes on with them."""
+        self._is_stopping = True
+        await self.finish()
+
+    async def _remove(self, topics: Sequence[Named]) -> None:
+        """Remove deleted topics' files; what fails or is offline is left to the next start."""
+        for start in range(0, len(topics), BATCH_TOPICS):
+            if not self._is_stopping:
+                await self._remove_some(topics[start : start + BATCH_TOPICS])
+
+    async def _remove_some(self, topics: Sequence[Named]) -> None:
         online = [each for each in self._directories if each.offline_reason is None]
         try:
             for directory in online:
-                await asyncio.to_thread(self._remove_from, directory, name, topic_id)
+                await self._administration.run(self._remove_from, directory, topics)
             if self._has_all_directories and len(online) == len(self._directories):
-                await self._store.txn((), [Delete(key=DELETED + topic_id_text(topic_id))])
+                forgotten = [
+                    Delete(key=DELETED + topic_id_text(topic_id)) for _, topic_id in topics
+                ]
+                await self._store.txn((), forgotten)
         except StorageError as error:
-            _log.warning("%s: not all of its files could be removed yet: %s", name, error)
+            names = ", ".join(name for name, _ in topics)
+            _log.warning("%s: not all files could be removed yet: %s", names, error)
 
-    def _remove_from(self, directory: LogDirectory, name: str, topic_id: uuid.UUID) -> None:
-        directory.delete_topic(name, topic_id)
-        # The store forgets the topic next: nobody would remove files that came back after a crash.
+    def _remove_from(self, directory: LogDirectory, topics: Sequence[Named]) -> None:
+        directory.delete_topics(topics)
+        # The store forgets the topics next: nobody would remove files that came back after a crash.
         self._files.sync_directory(directory.path)

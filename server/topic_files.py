@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -25,6 +25,8 @@ def spread(directories: Sequence[LogDirectory], count: int) -> list[LogDirectory
     Empty if all are out of service. It may run on the loop.
     """
     online = [each for each in directories if each.offline_reason is None]
+    if len(online) == 1:
+        return online * count
     held = {each.directory_id: each.logs_count for each in online}
     chosen: list[LogDirectory] = []
     for _ in range(count if online else 0):
@@ -34,10 +36,37 @@ def spread(directories: Sequence[LogDirectory], count: int) -> list[LogDirectory
     return chosen
 
 
-def create_logs(planned: Topic, directories: Sequence[LogDirectory]) -> Topic:
+class OperationCutShort(StorageError):
+    """The broker stops: what was begun is taken back."""
+
+    def __init__(self) -> None:
+        super().__init__("the broker stops")
+
+
+def create_each(
+    planned: Sequence[Topic],
+    directories: Sequence[Sequence[LogDirectory]],
+    *,
+    is_stopping: Callable[[], bool],
+) -> list[Topic | StorageError]:
+    """Make the logs of each topic, in these directories by partition; each topic whole, or why not."""
+    made: list[Topic | StorageError] = []
+    for topic, its_directories in zip(planned, directories, strict=True):
+        try:
+            made.append(create_logs(topic, its_directories, is_stopping=is_stopping))
+        except StorageError as error:
+            _log.error("%s: cannot be created: %s", topic.name, error)
+            made.append(error)
+    return made
+
+
+def create_logs(
+    planned: Topic, directories: Sequence[LogDirectory], *, is_stopping: Callable[[], bool]
+) -> Topic:
     """Make the logs that a topic has not yet, each in its directory, all or an exception.
 
     Raises:
+        OperationCutShort: the broker stops.
         StorageError: some may have been made.
     """
     first = len(planned.born)
@@ -47,10 +76,19 @@ def create_logs(planned: Topic, directories: Sequence[LogDirectory]) -> Topic:
     logs = [
         log
         for directory, held in numbers.items()
-        for log in directory.create_logs(planned.name, planned.id, planned.config, held)
+        for log in directory.create_logs(
+            planned.name, planned.id, planned.config, _unless(is_stopping, held)
+        )
     ]
     logs.sort(key=lambda log: log.topic_partition.partition)
     return replace(planned, partitions=planned.born + tuple(logs))
+
+
+def _unless(is_stopping: Callable[[], bool], numbers: Iterable[int]) -> Iterator[int]:
+    for number in numbers:
+        if is_stopping():
+            raise OperationCutShort
+        yield number
 
 
 def refuse_strays(topic: Topic, directories: Sequence[LogDirectory]) -> None:

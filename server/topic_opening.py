@@ -40,6 +40,8 @@ class _Plan:
     topic: Topic
     first_unborn: int | None
     """From this partition on nobody was told of it; None: of all of it somebody was."""
+    first_unsettled: int | None
+    """From this partition on a crash may have taken logs that were never written to."""
     logs: dict[int, PartitionLog | OfflineLog] = field(default_factory=dict)
 
 
@@ -50,7 +52,15 @@ Job = tuple[_Plan, int]
 class TopicOpening:
     """One start's opening of all topics; `open` runs in a worker thread."""
 
-    __slots__ = ("_configs", "_directories", "_progress", "_threads", "unclean", "undecided")
+    __slots__ = (
+        "_configs",
+        "_directories",
+        "_progress",
+        "_threads",
+        "unclean",
+        "undecided",
+        "unsettled",
+    )
 
     def __init__(
         self,
@@ -70,8 +80,15 @@ class TopicOpening:
         """Ids of directories with a log that could not be opened."""
         self.undecided: set[str] = set()
         """Ids of topics whose creation looks cut short, but a log of theirs cannot be looked at."""
+        self.unsettled: dict[str, int] = {}
+        """From which partition on the logs of topics are not known to survive a crash, by their ids."""
 
-    def open(self, topics: Mapping[str, Entry], unborn: Mapping[str, int]) -> list[Topic]:
+    def open(
+        self,
+        topics: Mapping[str, Entry],
+        unborn: Mapping[str, int],
+        unsettled: Mapping[str, int],
+    ) -> list[Topic]:
         """Open the logs of the topics, by name; those that nobody was told of are made anew.
 
         A log that cannot be opened is offline with its reason. Where not all logs could be made
@@ -82,12 +99,15 @@ class TopicOpening:
 
         Args:
             unborn: from which partition on nobody was told of a topic, by its id.
+            unsettled: from which one on its logs were not synced; those that a crash has taken
+                are made anew, because nothing was ever written to them.
         """
         plans: list[_Plan] = []
         jobs: dict[str, list[Job]] = {}
         for name, entry in topics.items():
             content = json.loads(entry.value)
-            plan = self._plan(name, content, unborn.get(content["id"]))
+            topic_id = content["id"]
+            plan = self._plan(name, content, unborn.get(topic_id), unsettled.get(topic_id))
             plans.append(plan)
             for number, directory_id in enumerate(content["partitions"]):
                 jobs.setdefault(directory_id, []).append((plan, number))
@@ -95,10 +115,21 @@ class TopicOpening:
         self._open_all(jobs)
         return [_with_logs(plan) for plan in plans]
 
-    def _plan(self, name: str, content: dict[str, Any], first_unborn: int | None) -> _Plan:
+    def _plan(
+        self,
+        name: str,
+        content: dict[str, Any],
+        first_unborn: int | None,
+        first_unsettled: int | None,
+    ) -> _Plan:
         topic_id = parse_id(content["id"])
         if first_unborn is not None:
-            first_unborn = self._clear_unborn(name, topic_id, content["partitions"], first_unborn)
+            first, holders = first_unborn, content["partitions"]
+            first_unborn = self._clear_unborn(name, topic_id, holders, first)
+            if first_unborn is not None or content["id"] not in self.undecided:
+                first_unsettled = first if first_unsettled is None else min(first, first_unsettled)
+        if first_unsettled is not None:
+            self.unsettled[content["id"]] = first_unsettled
         topic = Topic(
             name=name,
             id=topic_id,
@@ -106,7 +137,7 @@ class TopicOpening:
             overrides=content["configs"],
             partitions=(),
         )
-        return _Plan(topic, first_unborn)
+        return _Plan(topic, first_unborn, first_unsettled)
 
     def _clear_unborn(
         self, name: str, topic_id: uuid.UUID, holders: Sequence[str], first: int
@@ -203,7 +234,10 @@ def _open(directory: LogDirectory, plan: _Plan, number: int) -> PartitionLog:
     if plan.first_unborn is not None and number >= plan.first_unborn:
         (log,) = directory.create_logs(topic.name, topic.id, topic.config, [number])
         return log
-    return directory.open_log(TopicPartition(topic.name, number), topic.id, topic.config)
+    partition = TopicPartition(topic.name, number)
+    if plan.first_unsettled is not None and number >= plan.first_unsettled:
+        return directory.open_or_create_log(partition, topic.id, topic.config)
+    return directory.open_log(partition, topic.id, topic.config)
 
 
 def _with_logs(plan: _Plan) -> Topic:

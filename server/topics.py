@@ -1,25 +1,26 @@
 """The topics of the broker: created, deleted and opened; the metadata store says which there are.
 
 The store goes first, the files follow. A crash between the two is healed at the next start: the logs of
-a topic that was being created, or of partitions that were being added, are made anew, those of a
-deleted topic are removed. A log that should be there and is not takes its partition offline, and a
-directory that the store knows nothing of is left alone: nothing is ever deleted, or begun anew,
-because of a fact that is missing.
+a topic that was being created, or of partitions that were being added, are made anew, and so are new
+logs that were never written to nor synced; those of a deleted topic are removed. A log that should be
+there and is not takes its partition offline, and a directory that the store knows nothing of is left
+alone: nothing is ever deleted, or begun anew, because of a fact that is missing.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import uuid
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from cleaner.text import count_text
 from protocol.error_codes import ErrorCode
-from server.metadata_store import Compare, Delete, Entry, MetadataStore, Put, note_if_there_is_space
-from server.tasks import awaited
+from server.executors import Executor
+from server.metadata_store import Compare, Delete, MetadataStore, Put
+from server.names_in_use import FOR_EVER
 from server.topic import (
     DEFAULT,
     INTERNAL_TOPICS,
@@ -29,15 +30,26 @@ from server.topic import (
     TopicRefused,
 )
 from server.topic_configs import TopicConfigs
-from server.topic_creation import check_creation, fault_of_growth
-from server.topic_deletion import TopicDeletion
-from server.topic_files import close_logs, create_logs, spread
+from server.topic_creation import Wish, check_creation, fault_of_growth
+from server.topic_deletion import BATCH_TOPICS, TopicDeletion
+from server.topic_files import close_logs
 from server.topic_growth import TopicGrowth
-from server.topic_keys import CREATING, TOPICS, as_json, topic_json
-from server.topic_names import new_topic_id
+from server.topic_keys import (
+    CREATING,
+    TOPICS,
+    UNSETTLED,
+    as_json,
+    first_unsettled,
+)
+from server.topic_making import TopicMaking, batches
+from server.topic_names import collision_key, new_topic_id, parse_id
 from server.topic_opening import TopicOpening
+from server.topic_settling import TopicSettling
+from server.topic_start import with_progress
+from server.topic_work import TopicWork
+from server.turns import Pace, Turns
 from storage.config_property import ConfigError
-from storage.errors import NoSpace, StorageError
+from storage.errors import NoSpace
 from storage.files import FileSystem
 from storage.log import PartitionLog
 from storage.log_config import LogConfig
@@ -47,16 +59,14 @@ from storage.recovery_progress import RecoveryProgress
 
 _log = logging.getLogger("server.topics")
 
-PROGRESS_SECONDS = 5.0
-"""A start that takes longer says now and then how far it is."""
-
 
 class Topics:
     """The sole owner of which topics exist. Lives on the event loop; disk work runs in threads."""
 
     __slots__ = (
-        "_by_id", "_by_name", "_defaults", "_deletion", "_directories", "_growth", "_lock",
-        "_new_id", "_on_removed", "_progress", "_recovery_threads", "_store", "_unclean", "revision",
+        "_administration", "_by_id", "_by_name", "_defaults", "_deletion", "_directories",
+        "_growth", "_making", "_names_by_key", "_new_id", "_on_removed",
+        "_progress", "_recovery_threads", "_settling", "_store", "_unclean", "_work", "revision",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +76,7 @@ class Topics:
         *,
         files: FileSystem,
         defaults: TopicDefaults,
+        administration: Executor,
         on_removed: Callable[[PartitionLog], None] = lambda _: None,
         new_id: Callable[[], uuid.UUID] = new_topic_id,
         recovery_threads: int = 1,
@@ -75,6 +86,7 @@ class Topics:
         """Begin with no topic; `open` finds those that there are.
 
         Args:
+            administration: where files are made, synced and removed.
             on_removed: told of every log that is not served any more, before its files go.
             recovery_threads: so many logs of a directory are recovered at once.
             progress: told how far the start is; the directories should tell the same one.
@@ -88,12 +100,33 @@ class Topics:
         self._new_id = new_id
         self._recovery_threads = recovery_threads
         self._progress = progress if progress is not None else RecoveryProgress()
+        self._administration = administration
+        # What was checked of a topic stays true until it is written.
+        self._work = TopicWork()
         self._deletion = TopicDeletion(
-            store, directories, files=files, has_all_directories=has_all_directories
+            store,
+            directories,
+            administration,
+            files=files,
+            has_all_directories=has_all_directories,
         )
-        self._growth = TopicGrowth(store, directories, has_all_directories=has_all_directories)
-        # Orders creations and deletions, so that what was checked stays true until it is written.
-        self._lock = asyncio.Lock()
+        self._settling = TopicSettling(store, directories, administration)
+        self._making = TopicMaking(
+            store,
+            directories,
+            administration,
+            self._deletion,
+            self._settling,
+            is_stopping=lambda: self._work.is_stopping,
+        )
+        self._growth = TopicGrowth(
+            store,
+            directories,
+            administration,
+            self._settling,
+            has_all_directories=has_all_directories,
+            is_stopping=lambda: self._work.is_stopping,
+        )
         # State
         self.revision = 0
         """Another one whenever a topic comes, goes or changes; of this run."""
@@ -101,6 +134,7 @@ class Topics:
         # What the store says, with the logs open.
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[uuid.UUID, Topic] = {}
+        self._names_by_key: dict[str, str] = {}
         # Ids of directories with a log that could not be opened.
         self._unclean: set[str] = set()
 
@@ -140,8 +174,17 @@ class Topics:
         known = {entry.key.removeprefix(TOPICS): entry for entry in entries}
         creating = (await self._store.range(CREATING)).entries
         unborn = {entry.key.removeprefix(CREATING): int(entry.value or 0) for entry in creating}
-        topics, undecided = await self._open_all(known, unborn)
-        undone = {CREATING + topic_id for topic_id in undecided}
+        keys = [entry.key for entry in (await self._store.range(UNSETTLED)).entries]
+        opening = TopicOpening(
+            self._directories,
+            self._defaults.config,
+            threads_per_directory=self._recovery_threads,
+            progress=self._progress,
+        )
+        work = partial(opening.open, known, unborn, first_unsettled(keys))
+        topics = await with_progress(self._administration, work, self._progress)
+        self._unclean = opening.unclean
+        undone = {CREATING + topic_id for topic_id in opening.undecided}
         for topic in topics:
             if not topic.is_unborn:
                 told = replace(topic, partitions=topic.born)
@@ -150,56 +193,38 @@ class Topics:
                 undone.add(CREATING + topic_id_text(topic.id))
                 await self._take_back(topic)
         done = [Delete(key=entry.key) for entry in creating if entry.key not in undone]
-        await note_if_there_is_space(self._store, done)
+        first = {parse_id(key): number for key, number in opening.unsettled.items()}
+        opened = [(topic, first[topic.id]) for topic in self.all() if topic.id in first]
+        await self._settling.resume(opened, keys, done)
         await self._deletion.resume()
 
     async def _take_back(self, topic: Topic) -> None:
         """Undo the creation of what nobody was told of, or leave it to the next start."""
         try:
             if topic.is_unborn:
-                await self._deletion.mark(topic)
+                await self._deletion.mark([topic])
             else:
                 await self._growth.undo(replace(topic, partitions=topic.born))
         except NoSpace as error:
             _log.warning("%s: its creation is taken back at the next start: %s", topic.name, error)
 
-    async def _open_all(
-        self, known: Mapping[str, Entry], unborn: Mapping[str, int]
-    ) -> tuple[list[Topic], set[str]]:
-        """Open all logs in threads, and say now and then how far that is.
+    def interrupt(self) -> None:
+        """Begin no changes any more, and end soon what is under way: the broker stops.
 
-        Returns the topics, and the ids of those whose creation the next start has to look at again.
+        Topics and partitions whose logs are not all made are taken back.
         """
-        started, progress = asyncio.get_running_loop().time(), self._progress
-        opening = TopicOpening(
-            self._directories,
-            self._defaults.config,
-            threads_per_directory=self._recovery_threads,
-            progress=progress,
-        )
-        work = awaited(asyncio.to_thread(opening.open, known, unborn))
-        while not (await asyncio.wait([work], timeout=PROGRESS_SECONDS))[0]:
-            _log.info("recovering: %s", progress)
-        self._unclean = opening.unclean
-        if progress.logs_recovered_total:
-            _log.info(
-                "recovered %s in %.1f s: %s scanned, %s cut into %s",
-                count_text(progress.logs_recovered_total, "log"),
-                asyncio.get_running_loop().time() - started,
-                count_text(progress.bytes_scanned_total, "byte"),
-                count_text(progress.bytes_cut_total, "byte"),
-                count_text(progress.files_cut_total, "file"),
-            )
-        return work.result(), opening.undecided
+        self._work.interrupt()
 
     async def close(self) -> set[str]:
-        """Wait for removals under way, then close every log.
+        """End what is under way, then close every log; a later start does the rest.
 
         Returns the ids of the directories of which not all is in order: the next start has to
         recover their logs, so nobody may call their stop a clean one.
         """
-        await self._deletion.finish()
-        return self._unclean | await asyncio.to_thread(close_logs, self.logs())
+        await self._work.stop()
+        await self._settling.stop()
+        await self._deletion.stop()
+        return self._unclean | await self._administration.run(close_logs, self.logs())
 
     # Creating.
 
@@ -212,31 +237,77 @@ class Topics:
         overrides: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> Topic | TopicRefused:
-        """Create a topic; durable when this returns.
+        """Create one topic; as `create_all`."""
+        wish = Wish(
+            name=name,
+            partitions_count=partitions_count,
+            replication_factor=replication_factor,
+            overrides=dict(overrides or {}),
+        )
+        (answer,) = await self.create_all([wish], validate_only=validate_only)
+        return answer
+
+    async def create_all(
+        self,
+        wishes: Sequence[Wish],
+        *,
+        validate_only: bool = False,
+        pace: Pace | None = None,
+        until_s: float = FOR_EVER,
+    ) -> list[Topic | TopicRefused]:
+        """Create topics; those that are returned survive a crash, with all that is written to them.
 
         Args:
-            validate_only: check everything and change nothing; the topic returned has no logs.
+            validate_only: check everything and change nothing; the topics returned have no logs.
+            pace: of the request that asks for them.
+            until_s: when it is too late to begin, on the loop's clock; what was begun is finished.
+
+        Raises:
+            StorageError: the store failed; a start finds out which topics there are.
         """
-        async with self._lock:
-            checked = check_creation(
-                name,
-                partitions_count,
-                replication_factor,
-                overrides or {},
-                existing=self._by_name,
-                defaults=self._defaults,
-            )
+        names = [wish.name for wish in wishes]
+        work = self._create_all(wishes, validate_only, pace or Pace(Turns()))
+        return await self._work.exclusively(names, until_s, work, len(wishes))
+
+    async def _create_all(
+        self, wishes: Sequence[Wish], validate_only: bool, pace: Pace
+    ) -> list[Topic | TopicRefused]:
+        defaults = self._defaults
+        answers = await self._planned(wishes, defaults, pace)
+        if validate_only:
+            return answers
+        made: dict[str, Topic | TopicRefused] = {}
+        for batch in batches([each for each in answers if isinstance(each, Topic)]):
+            results = await self._making.make(batch)
+            made |= zip((topic.name for topic in batch), results, strict=True)
+            async for topic in pace.paced([each for each in results if isinstance(each, Topic)]):
+                made[topic.name] = self._publish_by(defaults, topic)
+        return [made[each.name] if isinstance(each, Topic) else each for each in answers]
+
+    async def _planned(
+        self, wishes: Sequence[Wish], defaults: TopicDefaults, pace: Pace
+    ) -> list[Topic | TopicRefused]:
+        """What is wrong with each wish, or the topic that it would be, without logs."""
+        configs = TopicConfigs(defaults.config)
+        existing = ChainMap[str, str]({}, self._names_by_key)
+        planned: list[Topic | TopicRefused] = []
+        async for wish in pace.paced(wishes):
+            checked = check_creation(wish, existing=existing, defaults=defaults, configs=configs)
             if isinstance(checked, TopicRefused):
-                return checked
-            count, config = checked
-            topic = Topic(
-                name=name,
-                id=self._new_id(),
-                config=config,
-                overrides=dict(overrides or {}),
-                partitions=tuple(OfflineLog.unborn(name, number) for number in range(count)),
-            )
-            return topic if validate_only else await self._create(topic)
+                planned.append(checked)
+                continue
+            existing[collision_key(wish.name)] = wish.name
+            planned.append(self._plan(wish, *checked))
+        return planned
+
+    def _plan(self, wish: Wish, count: int, config: LogConfig) -> Topic:
+        return Topic(
+            name=wish.name,
+            id=self._new_id(),
+            config=config,
+            overrides=dict(wish.overrides),
+            partitions=(OfflineLog.unborn(wish.name, 0),) * count,
+        )
 
     async def create_if_absent(self, name: str) -> Topic | TopicRefused:
         """The topic, created with the defaults if there is none of this name."""
@@ -248,63 +319,43 @@ class Topics:
         created = await self.create(name)
         return self._by_name.get(name) or created
 
-    async def _create(self, planned: Topic) -> Topic | TopicRefused:
-        directories = spread(self._directories, len(planned.partitions))
-        if not directories:
-            return TopicRefused.by_disk("all log directories are offline")
-        result = await self._store.txn(
-            [Compare(key=TOPICS + planned.name, mod_revision=0)],
-            [
-                Put(key=TOPICS + planned.name, value=topic_json(planned, directories)),
-                Put(key=CREATING + topic_id_text(planned.id), value=""),
-            ],
-        )
-        if not result.succeeded:
-            return TopicRefused(
-                error_code=ErrorCode.TOPIC_ALREADY_EXISTS,
-                message=f"Topic '{planned.name}' already exists.",
-            )
-        try:
-            topic = await asyncio.to_thread(create_logs, planned, directories)
-            await self._store.txn((), [Delete(key=CREATING + topic_id_text(topic.id))])
-        except StorageError as error:
-            return await self._undo_creation(planned, error)
-        self._publish(topic)
-        count = len(topic.partitions)
-        _log.info("%s: created with %s", topic.name, count_text(count, "partition"))
-        return topic
-
-    async def _undo_creation(self, planned: Topic, error: StorageError) -> TopicRefused:
-        """Take back a topic whose logs could not all be created."""
-        _log.error("%s: cannot be created: %s", planned.name, error)
-        await self._deletion.mark(planned)
-        self._deletion.remove_later(planned.name, planned.id)
-        return TopicRefused.by_disk(str(error))
-
     # Adding partitions.
 
     async def add_partitions(
-        self, name: str, count: int, *, validate_only: bool = False
+        self,
+        name: str,
+        count: int,
+        *,
+        validate_only: bool = False,
+        until_s: float = FOR_EVER,
     ) -> Topic | TopicRefused:
         """Have a topic have `count` partitions, more than it has; durable when this returns.
 
         Args:
             validate_only: check everything and change nothing; new partitions have no logs.
+            until_s: when it is too late to begin, on the loop's clock.
         """
-        async with self._lock:
-            topic = self._by_name.get(name)
-            if topic is None:
-                return TopicRefused.unknown(name)
-            refusal = fault_of_growth(topic, count, self._defaults.partitions_max)
-            if refusal is not None:
-                return refusal
-            new = range(len(topic.partitions), count)
-            unborn = tuple(OfflineLog.unborn(name, number) for number in new)
-            planned = replace(topic, partitions=topic.partitions + unborn)
-            grown = planned if validate_only else await self._growth.grow(topic, planned)
-            if isinstance(grown, Topic) and not validate_only:
-                self._publish(grown)
-            return grown
+        work = self._add_partitions(name, count, validate_only)
+        (answer,) = await self._work.exclusively([name], until_s, work, 1)
+        return answer
+
+    async def _add_partitions(
+        self, name: str, count: int, validate_only: bool
+    ) -> list[Topic | TopicRefused]:
+        topic = self._by_name.get(name)
+        if topic is None:
+            return [TopicRefused.unknown(name)]
+        defaults = self._defaults
+        refusal = fault_of_growth(topic, count, defaults.partitions_max)
+        if refusal is not None:
+            return [refusal]
+        unborn = (OfflineLog.unborn(name, len(topic.partitions)),)
+        added = unborn * (count - len(topic.partitions))
+        planned = replace(topic, partitions=topic.partitions + added)
+        grown = planned if validate_only else await self._growth.grow(topic, planned)
+        if isinstance(grown, Topic) and not validate_only:
+            grown = self._publish_by(defaults, grown)
+        return [grown]
 
     # Changing.
 
@@ -322,21 +373,31 @@ class Topics:
                 raise ConfigError.
             validate_only: check everything and change nothing.
         """
-        async with self._lock:
-            topic = self._by_name.get(name)
-            if topic is None:
-                return TopicRefused.unknown(name)
-            try:
-                overrides = change(topic.overrides, self._defaults.config)
-                config = LogConfig.from_overrides(overrides, self._defaults.config)
-            except ConfigError as error:
-                return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))
-            altered = replace(topic, overrides=dict(overrides), config=config)
-            if validate_only or altered.overrides == topic.overrides:
-                return altered
-            return await self._alter(altered)
+        work = self._alter(name, change, validate_only)
+        (answer,) = await self._work.exclusively([name], FOR_EVER, work, 1)
+        return answer
 
-    async def _alter(self, altered: Topic) -> Topic | TopicRefused:
+    async def _alter(
+        self,
+        name: str,
+        change: Callable[[Mapping[str, str], LogConfig], Mapping[str, str]],
+        validate_only: bool,
+    ) -> list[Topic | TopicRefused]:
+        topic = self._by_name.get(name)
+        if topic is None:
+            return [TopicRefused.unknown(name)]
+        defaults = self._defaults
+        try:
+            overrides = change(topic.overrides, defaults.config)
+            config = LogConfig.from_overrides(overrides, defaults.config)
+        except ConfigError as error:
+            return [TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))]
+        altered = replace(topic, overrides=dict(overrides), config=config)
+        if validate_only or altered.overrides == topic.overrides:
+            return [altered]
+        return [await self._write_altered(altered, defaults)]
+
+    async def _write_altered(self, altered: Topic, defaults: TopicDefaults) -> Topic | TopicRefused:
         key = TOPICS + altered.name
         entry = await self._store.get(key)
         assert entry is not None, "only this class creates and deletes topics"
@@ -350,8 +411,11 @@ class Topics:
                 error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
                 message=f"The configuration of '{altered.name}' was changed at the same time.",
             )
+        for log in altered.logs():
+            log.update_config(altered.config)
+        altered = self._publish_by(defaults, altered)
         # Nothing goes any more by the configuration from before, once this is answered.
-        await asyncio.to_thread(_settle, self._use(altered))
+        await self._administration.run(_settle, altered.logs())
         _log.info("%s: configured with %s", altered.name, altered.overrides)
         return altered
 
@@ -370,47 +434,84 @@ class Topics:
 
     async def follow_defaults(self, config: LogConfig) -> None:
         """Use other defaults, for topics to come and for what those there are leave to the broker."""
-        async with self._lock:
-            if config == self._defaults.config:
-                return
-            self._defaults = replace(self._defaults, config=config)
-            configs = TopicConfigs(config)
-            followed: list[PartitionLog] = []
-            for topic in self.all():
-                its_config = configs.of(topic.name, topic.overrides)
-                if its_config != topic.config:
-                    followed += self._use(replace(topic, config=its_config))
-            # Nothing goes any more by the configuration from before, once this is answered.
-            await asyncio.to_thread(_settle, followed)
-
-    def _use(self, altered: Topic) -> list[PartitionLog]:
-        """Have a topic's logs follow its configuration."""
-        self._publish(altered)
-        logs = altered.logs()
-        for log in logs:
-            log.update_config(altered.config)
-        return logs
+        if config == self._defaults.config:
+            return
+        self._defaults = replace(self._defaults, config=config)
+        configs = TopicConfigs(config)
+        followed: list[PartitionLog] = []
+        for topic in self.all():
+            its_config = configs.of(topic.name, topic.overrides)
+            if its_config != topic.config:
+                altered = replace(topic, config=its_config)
+                self._publish(altered)
+                for log in altered.logs():
+                    log.update_config(its_config)
+                followed += altered.logs()
+        # Nothing goes any more by the configuration from before, once this is answered.
+        await self._administration.run(_settle, followed)
 
     # Deleting.
 
     async def delete(self, topic: Topic) -> TopicRefused | None:
-        """Delete a topic; None when it is durably gone. Its files are removed in the background."""
-        async with self._lock:
-            if self._by_id.get(topic.id) is None:
-                return TopicRefused.unknown(topic.name)
-            await self._deletion.mark(topic)
+        """Delete one topic; as `delete_all`."""
+        (refused,) = await self.delete_all([topic])
+        return refused
+
+    async def delete_all(
+        self,
+        topics: Sequence[Topic],
+        *,
+        pace: Pace | None = None,
+        until_s: float = FOR_EVER,
+    ) -> list[TopicRefused | None]:
+        """Delete topics; None for each that is durably gone. Files are removed in the background.
+
+        Args:
+            pace: of the request that asks for it.
+            until_s: when it is too late to begin, on the loop's clock; what was begun is finished.
+        """
+        names = [topic.name for topic in topics]
+        work = self._delete_all(topics, pace or Pace(Turns()))
+        return await self._work.exclusively(names, until_s, work, len(topics))
+
+    async def _delete_all(self, topics: Sequence[Topic], pace: Pace) -> list[TopicRefused | None]:
+        # As they are now: they may have grown since they were asked for.
+        there = [found for topic in topics if (found := self._by_id.get(topic.id)) is not None]
+        for start in range(0, len(there), BATCH_TOPICS):
+            await self._delete_some(there[start : start + BATCH_TOPICS], pace)
+        ids = {topic.id for topic in there}
+        return [None if t.id in ids else TopicRefused.unknown(t.name) for t in topics]
+
+    async def _delete_some(self, topics: Sequence[Topic], pace: Pace) -> None:
+        await self._deletion.mark(topics)
+        for topic in topics:
             del self._by_name[topic.name], self._by_id[topic.id]
-            self.revision += 1
-            for log in topic.logs():
-                log.retire()
-                self._on_removed(log)
-            self._deletion.remove_later(topic.name, topic.id)
-            _log.info("%s: deleted", topic.name)
-            return None
+            del self._names_by_key[collision_key(topic.name)]
+        self.revision += 1
+        async for log in pace.paced([log for topic in topics for log in topic.logs()]):
+            log.retire()
+            self._on_removed(log)
+        self._deletion.remove_later([(topic.name, topic.id) for topic in topics])
+        if len(topics) == 1:
+            _log.info("%s: deleted", topics[0].name)
+        else:
+            names = ", ".join(topic.name for topic in topics)
+            _log.info("%d topics were deleted: %s", len(topics), names)
 
     def _publish(self, topic: Topic) -> None:
         self._by_name[topic.name] = self._by_id[topic.id] = topic
+        self._names_by_key[collision_key(topic.name)] = topic.name
         self.revision += 1
+
+    def _publish_by(self, defaults: TopicDefaults, topic: Topic) -> Topic:
+        """Publish a topic that was made by these defaults; others may hold by now."""
+        if self._defaults is not defaults:
+            config = TopicConfigs(self._defaults.config).of(topic.name, topic.overrides)
+            topic = replace(topic, config=config)
+            for log in topic.logs():
+                log.update_config(config)
+        self._publish(topic)
+        return topic
 
 
 def _settle(logs: Sequence[PartitionLog]) -> None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from server.metadata_files import content_of, read_metadata
-from server.topic_keys import CREATING, DELETED, TOPICS
+from server.topic_keys import CREATING, DELETED, TOPICS, UNSETTLED, first_unsettled
 from server.topic_names import parse_id
 from storage.errors import StorageError
 from storage.files import FileSystem
@@ -32,7 +32,7 @@ def verify_topics(files: FileSystem, found: Found) -> tuple[Finding, ...]:
         return ()
     expected = set(_log_paths(content, found.path, meta.directory_id))
     for path in sorted(expected):
-        if not files.exists(path) and not _is_unborn(path, content):
+        if not files.exists(path) and not _may_be_missing(path, content):
             text = "the metadata store has a topic with this log, and it is gone"
             findings.error(Check.METADATA, path, text)
     for log in found.logs:
@@ -59,6 +59,17 @@ def _is_unborn(path: str, content: Mapping[str, str]) -> bool:
     """Whether a log is being created, or is what an attempt to do so has left."""
     first = _mark(CREATING, path, content)
     return first is not None and int(path.rpartition("/")[2]) >= int(first or 0)
+
+
+def _may_be_missing(path: str, content: Mapping[str, str]) -> bool:
+    """Whether the next start makes a log anew if it is not there."""
+    topic_id = parse_topic_directory(path.rpartition("/")[0].rpartition("/")[2])
+    if topic_id is None:
+        return False
+    firsts = first_unsettled(key for key in content if key.startswith(UNSETTLED))
+    first = firsts.get(topic_id_text(topic_id))
+    is_unsettled = first is not None and int(path.rpartition("/")[2]) >= first
+    return is_unsettled or _is_unborn(path, content)
 
 
 def _is_deleted(path: str, content: Mapping[str, str]) -> bool:

@@ -462,6 +462,20 @@ class PartitionLog(ReadableLog):
         with self._service.failing_with_the_disk():
             self._list.truncate(cut, start_offset=start_offset, forget=forget)
 
+    def sync_new_files(self) -> None:
+        """Make the files of a new log safe, but not the names above them. A worker thread.
+
+        Raises:
+            NoSpace: no descriptor is left; nothing has changed.
+            StorageError: the disk failed; the log's directory is offline.
+        """
+        with self._service.failing_with_the_disk(NoSpace):
+            self._list.syncs.new_names.sync_files()
+
+    def is_safe(self) -> None:
+        """Say that the directories above a new log were synced after `sync_new_files`."""
+        self._list.syncs.new_names.directories_above_are_safe()
+
     def go_offline(self, reason: str) -> None:
         """Serve no more until the next start; nothing on disk is touched."""
         self._service.go_offline(reason)

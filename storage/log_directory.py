@@ -12,7 +12,7 @@ import contextlib
 import errno
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from storage.errors import (
     DamagedFile,
@@ -128,7 +128,8 @@ class LogDirectory:
         self._producer_expiration_ms = producer_expiration_ms
         # One for all logs.
         self._on_failure = self.disk_failed
-        self._logs: list[PartitionLog] = []
+        # In the order in which they were opened; any thread adds and removes single ones.
+        self._logs: dict[PartitionLog, None] = {}
 
     @property
     def directory_id(self) -> str:
@@ -154,23 +155,50 @@ class LogDirectory:
     def create_logs(
         self, topic: str, topic_id: uuid.UUID, config: LogConfig, partitions: Iterable[int]
     ) -> list[PartitionLog]:
-        """Make empty logs; their files and all names above them are safe when this returns.
+        """Make empty logs, and sync nothing: `make_safe` does, or each log before its first promise.
 
-        What a crash may have left of an earlier try must have been deleted (`delete_topic`).
+        What a crash may have left of an earlier try must have been deleted (`delete_topic`). Whatever
+        `partitions` raises ends this; the logs that were made by then are there.
 
         Raises:
             DirectoryOffline: the directory is out of service.
             DiskError: the disk failed.
         """
         self._check_present()
+        return [
+            self._create_log(TopicPartition(topic, number), topic_id, config)
+            for number in partitions
+        ]
+
+    def make_safe(self, logs: Sequence[PartitionLog]) -> None:
+        """Let new logs of this directory survive a crash. Those that were deleted since are left out.
+
+        Raises:
+            DirectoryOffline: the directory is out of service.
+            DiskError: the disk failed.
+        """
+        self._check_online()
+        made = [log for log in logs if self._sync_files(log)]
         with self._failed_syncs_are_final():
-            logs = [
-                self._create_log(TopicPartition(topic, number), topic_id, config)
-                for number in partitions
-            ]
-            self._fs.sync_directory(self._topic_path(topic, topic_id))
+            for path in {log.directory.rpartition("/")[0] for log in made}:
+                self._sync_if_there(path)
             self._fs.sync_directory(self.path)
-        return logs
+        for log in made:
+            log.is_safe()
+
+    def _sync_files(self, log: PartitionLog) -> bool:
+        try:
+            if not log.is_retired:
+                log.sync_new_files()
+        except StorageError:
+            if not log.is_retired:
+                raise
+        return not log.is_retired
+
+    def _sync_if_there(self, path: str) -> None:
+        # A topic that is deleted at this moment takes its directory with it.
+        with contextlib.suppress(MissingFile):
+            self._fs.sync_directory(path)
 
     def _create_log(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
@@ -180,9 +208,17 @@ class LogDirectory:
         return self._take(create_log(self._fs, identity, config, self._opening(), self._jitter()))
 
     def open_log(
-        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        *,
+        is_new: bool = False,
     ) -> PartitionLog:
         """Open a log whose creation came to its end.
+
+        Args:
+            is_new: whether its names may not have been synced since it was made.
 
         Raises:
             CorruptLog, LogOffline, DamagedFile, FormatFromTheFuture: it cannot be made whole, or
@@ -192,31 +228,68 @@ class LogDirectory:
         self._check_online()
         identity = self._identity(topic_partition, topic_id)
         with self._failed_syncs_are_final():
-            log = open_log(self._fs, identity, config, self._opening(), self._jitter())
+            log = open_log(
+                self._fs, identity, config, self._opening(), self._jitter(), is_new=is_new
+            )
         return self._take(log)
 
+    def open_or_create_log(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
+    ) -> PartitionLog:
+        """Open a log that was made, but whose files a crash may have taken; then make it anew.
+
+        Only one that was never written to: it was never synced, and there is nothing in it to lose.
+
+        Raises as `open_log`.
+        """
+        path = join(
+            self._topic_path(topic_partition.topic, topic_id), str(topic_partition.partition)
+        )
+        if self._fs.exists(path):
+            try:
+                return self.open_log(topic_partition, topic_id, config, is_new=True)
+            except StorageError:
+                if was_used(self._fs, path):
+                    raise
+        self._check_online()
+        self._fs.remove_tree(path)
+        return self._create_log(topic_partition, topic_id, config)
+
     def _take(self, log: PartitionLog) -> PartitionLog:
-        self._logs.append(log)
+        self._logs[log] = None
         if self.offline_reason is not None:
             # It failed while another thread opened this log.
             log.go_offline(self.offline_reason)
         return log
 
     def delete_topic(self, topic: str, topic_id: uuid.UUID) -> None:
-        """Remove a topic's directory with all its logs, which must be retired. Doing it twice is fine.
+        """Remove a topic's directory with all its logs. Doing it twice is fine.
 
         Raises:
             DiskError: the disk failed; the next start may try again.
         """
-        path = self._topic_path(topic, topic_id)
-        for log in [log for log in self.logs() if log.topic_id == topic_id]:
-            # In place, because another thread may be making the logs of another topic.
-            self._logs.remove(log)
+        self.delete_topics([(topic, topic_id)])
+
+    def delete_topics(self, topics: Sequence[tuple[str, uuid.UUID]]) -> None:
+        """As `delete_topic`, of several topics: the directory is synced once for all of them."""
+        self._forget({topic_id for _, topic_id in topics})
+        paths = [self._topic_path(*topic) for topic in topics]
+        there = [path for path in paths if self._fs.exists(path)]
         with self._failed_syncs_are_final():
-            if self._fs.exists(path):
+            for path in there:
                 self._fs.rename(path, path + DELETED)
+            if there:
                 self._fs.sync_directory(self.path)
-            self._fs.remove_tree(path + DELETED)
+            for path in paths:
+                self._fs.remove_tree(path + DELETED)
+
+    def _forget(self, topic_ids: Collection[uuid.UUID]) -> None:
+        for log in self.logs():
+            if log.topic_id in topic_ids:
+                self._logs.pop(log, None)
+                if not log.is_retired:
+                    # Nobody was told of it: its creation failed.
+                    log.retire()
 
     def expire_producers_after(self, expiration_ms: int) -> None:
         """Have every log, those that are opened later too, forget producers idle for so long."""
@@ -270,7 +343,7 @@ class LogDirectory:
         for log in self.logs():
             if log.topic_id == topic_id and log.topic_partition.partition >= first:
                 log.retire()
-                self._logs.remove(log)
+                self._logs.pop(log, None)
         numbers = [n for n in self.partitions_on_disk(topic, topic_id) if n >= first]
         with self._failed_syncs_are_final():
             for number in numbers:

@@ -53,9 +53,9 @@ def create_log(
     opening: LogOpening,
     jitter: float = 0.0,
 ) -> PartitionLog:
-    """Make an empty log that starts at offset 0, durably but for the names above its directory.
+    """Make an empty log that starts at offset 0, and sync nothing of it.
 
-    Its files are at once as a clean stop would leave them.
+    Its files are at once as a clean stop would leave them. Its first sync makes its names safe.
 
     Raises:
         DiskError: the disk failed, or there is a log in the directory.
@@ -66,8 +66,12 @@ def create_log(
     segment.reopen()
     segment.files.create(reserved_bytes=config.reserved_segment_bytes)
     manifest = _manifest(identity, (row,), version=1)
-    fs.replace_durably(join(identity.directory, MANIFEST), encode(manifest))
-    contents = _contents(manifest, (segment,), is_as_stopped=True)
+    file = fs.open(join(identity.directory, MANIFEST), create=True)
+    try:
+        file.append((encode(manifest),))
+    finally:
+        file.close()
+    contents = _contents(manifest, (segment,), is_as_stopped=True, is_new=True)
     return _open(fs, identity, config, opening, jitter, contents)
 
 
@@ -77,8 +81,13 @@ def open_log(
     config: LogConfig,
     opening: LogOpening,
     jitter: float = 0.0,
+    *,
+    is_new: bool = False,
 ) -> PartitionLog:
     """Open a log as its last stop left it.
+
+    Args:
+        is_new: whether its names may not have been synced since it was made.
 
     Raises:
         CorruptLog, DamagedFile, MissingFile: it cannot be made whole; nothing of it was removed.
@@ -92,7 +101,7 @@ def open_log(
             for row in manifest.segments
         )
         segments[-1].reopen()
-        contents = _contents(manifest, segments, is_as_stopped=True)
+        contents = _contents(manifest, segments, is_as_stopped=True, is_new=is_new)
         return _open(fs, identity, config, opening, jitter, contents)
     recovery = Recovery(
         fs,
@@ -114,6 +123,7 @@ def open_log(
         aborted=None if is_as_stopped else recovery.aborted,
         is_as_stopped=is_as_stopped,
         put_off=tuple(recovery.rolled) if recovery.is_put_off else None,
+        is_new=is_new,
     )
     return _open(fs, identity, config, opening, jitter, contents)
 
@@ -173,6 +183,7 @@ def _contents(
     aborted: AbortedTransactions | None = None,
     is_as_stopped: bool = False,
     put_off: tuple[tuple[Segment, ProducerStates], ...] | None = None,
+    is_new: bool = False,
 ) -> LogContents:
     return LogContents(
         segments=segments,
@@ -182,6 +193,7 @@ def _contents(
         clean_offset=manifest.sound_clean_offset(segments[-1].end_offset),
         recovery_point=manifest.segments[-1],
         is_as_stopped=is_as_stopped,
+        is_new=is_new,
         epochs=epochs,
         producers=producers,
         aborted=aborted,

@@ -173,6 +173,11 @@ class ReadableLog:
         """Why the log is out of service; None while it is in service."""
         return self._service.offline_reason
 
+    @property
+    def is_retired(self) -> bool:
+        """Whether its topic was deleted."""
+        return self._service.is_retired
+
     # ---------------------------------------------------------------- reading
 
     def read(

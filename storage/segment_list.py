@@ -51,6 +51,8 @@ class LogContents:
     """The manifest's last row; it says how far the active segment is safe, if its end is known."""
     is_as_stopped: bool
     """Whether all files are as a clean stop leaves them."""
+    is_new: bool
+    """Whether a crash may take the whole log yet, because its names were never synced."""
     epochs: LeaderEpochs | None
     producers: ProducerStates | None
     aborted: AbortedTransactions | None
@@ -100,7 +102,13 @@ class SegmentList:
         self._service = service
         self.state_lock = threading.Lock()
         self.commit_lock = threading.Lock()
-        self.syncs = LogSyncs(fs, identity.directory, contents.segments[-1], self.state_lock)
+        self.syncs = LogSyncs(
+            fs,
+            identity.directory,
+            contents.segments[-1],
+            self.state_lock,
+            is_new=contents.is_new,
+        )
         # State, changed under `state_lock`. `segments` is in offset order, the last one active.
         self.segments: tuple[Segment, ...] = contents.segments
         self.generation = contents.generation
@@ -262,6 +270,7 @@ class SegmentList:
                 has, by default.
         """
         self._is_as_stopped = False
+        self.syncs.new_names.make_safe()
         self._states.write_epochs()
         start_offset = self.log_start_offset if log_start_offset is None else log_start_offset
         clean_offset = self._committed_clean_offset if clean_offset is None else clean_offset

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue
@@ -93,10 +94,14 @@ class CommittedOffsets:
         held = [(topic, each) for topic, found in self._by_topic.items() for each in found]
         return [*held, *(place for place in self._pending if self.get(*place) is None)]
 
-    def places_of(self, topic: str) -> list[Place]:
-        """Those of one topic."""
-        waiting = (partition for name, partition in self._pending if name == topic)
-        return [(topic, partition) for partition in {*self._by_topic.get(topic, ()), *waiting}]
+    def places_of(self, topics: AbstractSet[str]) -> set[Place]:
+        """Those of some topics."""
+        waiting = {(topic, partition) for topic, partition in self._pending if topic in topics}
+        return waiting | {
+            (topic, partition)
+            for topic in self._by_topic.keys() & topics
+            for partition in self._by_topic[topic]
+        }
 
     def producers(self) -> Iterator[int]:
         """The producers whose open transactions have offsets of the group."""

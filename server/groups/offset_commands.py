@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -194,8 +195,10 @@ class OffsetCommands:
             async for place in pace.paced(places)
         }
 
-    async def topic_deleted(self, topic: str) -> None:
-        """Forget all that was committed for a topic that is gone, once all of it is known."""
+    async def topics_deleted(self, topics: AbstractSet[str]) -> None:
+        """Forget all that was committed for topics that are gone, once all of it is known."""
+        if not topics:
+            return
         await self._table.loads.loaded()
         async for entry in self._entries():
             try:
@@ -203,7 +206,7 @@ class OffsetCommands:
             except StorageError as error:
                 _log.warning("group %r keeps its offsets: %s", entry.group.group_id, error)
                 continue
-            await self._forget(entry, entry.offsets.places_of(topic))
+            await self._forget(entry, entry.offsets.places_of(topics))
 
     # Caused by time.
 

@@ -2,14 +2,18 @@
 
 Behaviour: each topic succeeds or fails on its own; a name that a request has twice fails. -1
 partitions or replicas stand for the broker's defaults. There is one broker, so a replication factor
-above 1 gets Kafka's INVALID_REPLICATION_FACTOR, and an assignment may name this broker only. A
-topic is durable and can be used once it is answered; the timeout is not needed.
+above 1 gets Kafka's INVALID_REPLICATION_FACTOR, and an assignment may name this broker only. More than
+10,000 partitions in a request are refused as a whole, also where topics are only checked. A topic is
+durable and can be used once it is answered. `timeout_ms` bounds the wait for others who change the same
+topics; what was begun is finished, as in Kafka.
+Source: Apache Kafka, ControllerApis.scala `createTopics`, ReplicationControlManager.java.
 Versions: v4 defaults (KIP-464) · v5 configurations in the answer (KIP-525) · v7 topic_id.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from protocol.error_codes import ErrorCode
 from protocol.messages.create_topics import (
@@ -24,19 +28,35 @@ from server.config_rows import topic_rows
 from server.dispatch import RequestContext
 from server.replica_assignment import fault_of_replicas
 from server.topic import DEFAULT, Topic, TopicRefused
+from server.topic_creation import Wish, fault_of_request
+
+DUPLICATE = TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
+
+
+Configs = tuple[CreatableTopicConfigs, ...]
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """Create the topics one by one."""
+    """Create the topics, all that can be at once."""
+    wishes: dict[str, Wish] = {}
+    refused: dict[str, TopicRefused] = {}
     times = Counter(topic.name for topic in request.topics)
-    results = []
-    for topic in {topic.name: topic for topic in request.topics}.values():
-        if times[topic.name] > 1:
-            text = "Duplicate topic name."
-            results.append(_refused(topic.name, ErrorCode.INVALID_REQUEST, text))
+    once = [topic for topic in request.topics if times[topic.name] == 1]
+    too_many = fault_of_request(_counts(once, context))
+    async for asked in context.pace.paced(request.topics):
+        refusal = too_many or (DUPLICATE if times[asked.name] > 1 else _fault_of(asked, context))
+        if refusal is None:
+            wishes[asked.name] = _wish(asked)
         else:
-            results.append(await _create(topic, request, context))
-    return CreateTopicsResponse(topics=tuple(results))
+            refused[asked.name] = refusal
+    created = await context.broker.topics.create_all(
+        list(wishes.values()),
+        validate_only=request.validate_only,
+        pace=context.pace,
+        until_s=context.deadline_s(request.timeout_ms),
+    )
+    answers = refused | dict(zip(wishes, created, strict=True))
+    return CreateTopicsResponse(topics=await _results(answers, times, request, context))
 
 
 def refuse(
@@ -47,22 +67,47 @@ def refuse(
     )
 
 
-async def _create(
-    asked: CreatableTopic, request: CreateTopicsRequest, context: RequestContext
-) -> CreatableTopicResult:
-    refusal = _refuse_assignments(asked, context.broker.node.node_id) or _refuse_nulls(asked)
-    if refusal is not None:
-        return _refused(asked.name, refusal.error_code, refusal.message)
-    topic = await context.broker.topics.create(
-        asked.name,
+def _counts(topics: Sequence[CreatableTopic], context: RequestContext) -> Iterator[int]:
+    """How many partitions each topic asks for, as Kafka counts them."""
+    default = context.broker.config.num_partitions
+    for topic in topics:
+        count = len(topic.assignments) or topic.num_partitions
+        yield default if count == DEFAULT else count
+
+
+def _fault_of(asked: CreatableTopic, context: RequestContext) -> TopicRefused | None:
+    return _refuse_assignments(asked, context.broker.node.node_id) or _refuse_nulls(asked)
+
+
+def _wish(asked: CreatableTopic) -> Wish:
+    return Wish(
+        name=asked.name,
         partitions_count=len(asked.assignments) or asked.num_partitions,
         replication_factor=asked.replication_factor,
         overrides={config.name: config.value or "" for config in asked.configs},
-        validate_only=request.validate_only,
     )
-    if isinstance(topic, TopicRefused):
-        return _refused(asked.name, topic.error_code, topic.message)
-    return _created(topic, request, context)
+
+
+async def _results(
+    answers: Mapping[str, Topic | TopicRefused],
+    names: Iterable[str],
+    request: CreateTopicsRequest,
+    context: RequestContext,
+) -> tuple[CreatableTopicResult, ...]:
+    """What became of each topic, in the order of the names."""
+    # Topics that are configured alike share the rows that say so.
+    configs: dict[frozenset[tuple[str, str]], Configs] = {}
+    results = []
+    async for name in context.pace.paced(names):
+        answer = answers[name]
+        if isinstance(answer, TopicRefused):
+            results.append(_refused(name, answer.error_code, answer.message or None))
+            continue
+        key = frozenset(answer.overrides.items())
+        if key not in configs:
+            configs[key] = _configs(answer, context)
+        results.append(_created(answer, configs[key], request))
+    return tuple(results)
 
 
 def _refuse_assignments(asked: CreatableTopic, node_id: int) -> TopicRefused | None:
@@ -100,9 +145,7 @@ def _refuse_nulls(asked: CreatableTopic) -> TopicRefused | None:
     return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=text)
 
 
-def _created(
-    topic: Topic, request: CreateTopicsRequest, context: RequestContext
-) -> CreatableTopicResult:
+def _created(topic: Topic, configs: Configs, request: CreateTopicsRequest) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
         # A topic that was only checked has no id yet.
@@ -111,18 +154,22 @@ def _created(
         error_message=None,
         num_partitions=len(topic.partitions),
         replication_factor=1,
-        configs=tuple(
-            CreatableTopicConfigs(
-                name=row.name,
-                value=row.value,
-                read_only=row.read_only,
-                config_source=row.source,
-                is_sensitive=row.is_sensitive,
-            )
-            for row in topic_rows(topic.config, topic.overrides, context.broker.configs)
-        ),
+        configs=configs,
     )
 
 
-def _refused(name: str, error_code: ErrorCode, message: str) -> CreatableTopicResult:
+def _configs(topic: Topic, context: RequestContext) -> Configs:
+    return tuple(
+        CreatableTopicConfigs(
+            name=row.name,
+            value=row.value,
+            read_only=row.read_only,
+            config_source=row.source,
+            is_sensitive=row.is_sensitive,
+        )
+        for row in topic_rows(topic.config, topic.overrides, context.broker.configs)
+    )
+
+
+def _refused(name: str, error_code: ErrorCode, message: str | None) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=error_code, error_message=message, configs=())

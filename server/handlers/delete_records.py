@@ -3,7 +3,8 @@
 Behaviour: the log start of each partition moves up to the offset, -1 standing for the high watermark;
 what lies below cannot be read any more, and segments wholly below go. An offset below the log start
 changes nothing. A topic that is only compacted has to keep its last values: POLICY_VIOLATION; one whose
-cleanup.policy is empty allows it (KIP-1161). The answer's low watermark is the log start, durable.
+cleanup.policy is empty allows it (KIP-1161). A partition that a request has twice is answered once, by
+the last offset that is said for it. The answer's low watermark is the log start, durable.
 The timeout is for followers, so it is not needed.
 Source: KIP-107; Apache Kafka, Partition.scala `deleteRecordsOnLeader`, ReplicaManager.scala.
 """
@@ -18,7 +19,6 @@ from protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
-    DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
 from server.dispatch import RequestContext
@@ -28,17 +28,35 @@ from storage.log import PartitionLog
 
 HIGH_WATERMARK = -1
 NO_WATERMARK = -1
-PARTITIONS_AT_ONCE = 4
-"""Each waits for the disk in a worker thread; the others are for those who read and write."""
+PARTITIONS_AT_ONCE = 2
+"""Each waits for the disk in a thread of the pool; the others are for other requests."""
+
+Wanted = dict[str, dict[int, DeleteRecordsPartition]]
+"""What is to be deleted, by topic and partition."""
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
     """Delete from each partition on its own, a few at a time."""
-    gate = asyncio.Semaphore(PARTITIONS_AT_ONCE)
-    topics = await asyncio.gather(
-        *(_delete_from_topic(topic, context, gate) for topic in request.topics)
+    wanted = await _wanted(request, context)
+    rest = ((name, asked) for name, partitions in wanted.items() for asked in partitions.values())
+    results: dict[tuple[str, int], DeleteRecordsPartitionResult] = {}
+
+    async def delete_rest() -> None:
+        # They share one iterator, because some partitions take much longer than others.
+        async for name, asked in context.pace.paced(rest):
+            results[name, asked.partition_index] = await _delete(name, asked, context)
+
+    await asyncio.gather(*(delete_rest() for _ in range(PARTITIONS_AT_ONCE)))
+    return DeleteRecordsResponse(
+        topics=tuple(
+            [
+                DeleteRecordsTopicResult(
+                    name=name, partitions=tuple(results[name, number] for number in partitions)
+                )
+                async for name, partitions in context.pace.paced(wanted.items())
+            ]
+        )
     )
-    return DeleteRecordsResponse(topics=tuple(topics))
 
 
 def refuse(
@@ -55,15 +73,14 @@ def refuse(
     )
 
 
-async def _delete_from_topic(
-    asked: DeleteRecordsTopic, context: RequestContext, gate: asyncio.Semaphore
-) -> DeleteRecordsTopicResult:
-    async def delete(partition: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-        async with gate:
-            return await _delete(asked.name, partition, context)
-
-    results = await asyncio.gather(*(delete(partition) for partition in asked.partitions))
-    return DeleteRecordsTopicResult(name=asked.name, partitions=tuple(results))
+async def _wanted(request: DeleteRecordsRequest, context: RequestContext) -> Wanted:
+    """What the request asks for; of a partition that it has twice, what it says last."""
+    wanted: Wanted = {}
+    async for topic in context.pace.paced(request.topics):
+        partitions = wanted.setdefault(topic.name, {})
+        async for asked in context.pace.paced(topic.partitions):
+            partitions[asked.partition_index] = asked
+    return wanted
 
 
 async def _delete(
@@ -92,7 +109,7 @@ async def _delete(
 async def _move_start(log: PartitionLog, offset: int, context: RequestContext) -> ErrorCode:
     if offset == HIGH_WATERMARK:
         offset = log.high_watermark
-    deleted = await asyncio.to_thread(log.delete_records, offset)
+    deleted = await context.broker.executors.administration.run(log.delete_records, offset)
     if isinstance(deleted, ErrorCode):
         return deleted
     for each in deleted:

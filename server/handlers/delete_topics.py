@@ -1,8 +1,9 @@
 """DeleteTopics (key 20), v1-v6.
 
-Behaviour: each topic is deleted on its own, by name or, from v6, by id. The topic is gone when it
-is answered; its files go in the background. Fetches that wait on it are woken and told.
-What groups have committed for it goes, too.
+Behaviour: each topic is deleted on its own, by name or, from v6, by id; one that a request has twice is
+refused. The topic is gone when it is answered; its files go in the background. Fetches that wait on it
+are woken and told. `timeout_ms` bounds the wait for others who change the same topics. What groups
+have committed for it goes, too.
 With `delete.topic.enable=false` everything is refused. The topics that hold what groups have committed
 and where transactions stand are always refused; Kafka would delete them.
 Versions: v5 error_message · v6 topic_id (KIP-516).
@@ -11,6 +12,7 @@ Versions: v5 error_message · v6 topic_id (KIP-516).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from uuid import UUID
 
 from protocol.error_codes import ErrorCode
@@ -34,21 +36,27 @@ KEPT = {
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete the topics one by one."""
+    """Delete the topics, all that can be at once."""
     if not context.broker.config.delete_topic_enable:
         disabled = ErrorCode.TOPIC_DELETION_DISABLED
         return refuse(request, context, disabled, "Topic deletion is disabled.")
-    asked = _asked(request, context)
-    times = Counter(asked)
+    times = Counter(_asked(request, context))
+    ids = {asked.topic_id for asked in times if asked.name is None}
+    named = {t.id for asked in times if asked.name and (t := context.broker.topics.get(asked.name))}
+    results: dict[DeleteTopicState, DeletableTopicResult] = {}
+    found: dict[DeleteTopicState, Topic] = {}
+    async for asked in context.pace.paced(times):
+        if asked.name is None and asked.topic_id in named:
+            # The answer to its name says so.
+            continue
+        judged = _judge(asked, times[asked], ids, context)
+        if isinstance(judged, Topic):
+            found[asked] = judged
+        else:
+            results[asked] = judged
+    results |= await _delete(found, request, context)
     return DeleteTopicsResponse(
-        responses=tuple(
-            [
-                await _delete(topic, context)
-                if times[topic] == 1
-                else _result(topic, ErrorCode.INVALID_REQUEST, _said_twice(topic))
-                for topic in times
-            ]
-        )
+        responses=tuple(results[asked] for asked in times if asked in results)
     )
 
 
@@ -66,23 +74,52 @@ def _asked(request: DeleteTopicsRequest, context: RequestContext) -> tuple[Delet
     return tuple(DeleteTopicState(name=name) for name in request.topic_names)
 
 
-async def _delete(asked: DeleteTopicState, context: RequestContext) -> DeletableTopicResult:
-    fault = _fault_of(asked)
+def _judge(
+    asked: DeleteTopicState, times: int, ids: Collection[UUID], context: RequestContext
+) -> Topic | DeletableTopicResult:
+    """The topic to delete, or the answer that refuses it.
+
+    Args:
+        times: how often the request says just this.
+        ids: all ids that the request names.
+    """
+    fault = _fault_of(asked) or (_said_twice(asked) if times > 1 else None)
     if fault is not None:
         return _result(asked, ErrorCode.INVALID_REQUEST, fault)
     topic = _find(asked, context)
     if isinstance(topic, ErrorCode):
         return _result(asked, topic)
+    if asked.name is not None and topic.id in ids:
+        text = "The provided topic name maps to an ID that was already supplied."
+        return _result(asked, ErrorCode.INVALID_REQUEST, text, topic_id=topic.id)
     if topic.name in KEPT:
         text = f"{topic.name} {KEPT[topic.name]}."
         return _result(asked, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
-    refused = await context.broker.topics.delete(topic)
-    if refused is not None:
-        return _result(asked, refused.error_code, refused.message)
-    await context.broker.offsets.topic_deleted(topic.name)
-    context.broker.probe.topic_deleted(topic.name)
-    context.broker.cleaner_counts.topic_deleted(topic.name)
-    return _result(asked, ErrorCode.NONE, name=topic.name, topic_id=topic.id)
+    return topic
+
+
+async def _delete(
+    found: Mapping[DeleteTopicState, Topic], request: DeleteTopicsRequest, context: RequestContext
+) -> dict[DeleteTopicState, DeletableTopicResult]:
+    """Delete the topics; what each is answered."""
+    outcomes = await context.broker.topics.delete_all(
+        list(found.values()), pace=context.pace, until_s=context.deadline_s(request.timeout_ms)
+    )
+    gone = {
+        topic.name
+        for topic, refused in zip(found.values(), outcomes, strict=True)
+        if refused is None
+    }
+    await context.broker.offsets.topics_deleted(gone)
+    async for name in context.pace.paced(gone):
+        context.broker.probe.topic_deleted(name)
+        context.broker.cleaner_counts.topic_deleted(name)
+    return {
+        asked: _result(asked, ErrorCode.NONE, name=topic.name, topic_id=topic.id)
+        if refused is None
+        else _result(asked, refused.error_code, refused.message)
+        for (asked, topic), refused in zip(found.items(), outcomes, strict=True)
+    }
 
 
 def _fault_of(asked: DeleteTopicState) -> str | None:
@@ -119,5 +156,5 @@ def _result(
         name=name or asked.name,
         topic_id=topic_id if topic_id.int else asked.topic_id,
         error_code=error_code,
-        error_message=message,
+        error_message=message or None,
     )

@@ -13,14 +13,17 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from server import metadata_log
 from server.embedded_store import EmbeddedMetadataStore
 from server.metadata_store import RangeResult
-from server.topic_keys import CREATING, DELETED
+from server.topic_keys import CREATING, DELETED, UNSETTLED
+from storage.log import PartitionLog
 from storage.log_directory import LogDirectory
+from storage.new_names import NewNames
 from tests.crash.topic_workload import CrashState, TopicWorkload, check_state
 from tests.harness.memory_fs import MemoryFileSystem
 
@@ -82,7 +85,29 @@ def new_topic_acknowledged_before_its_names_are_safe(patch: Patch) -> None:
 
 
 def files_of_a_deleted_topic_forgotten(patch: Patch) -> None:
-    patch.setattr(LogDirectory, "delete_topic", lambda *_: None)
+    patch.setattr(LogDirectory, "delete_topics", lambda *_: None)
+
+
+def new_log_that_is_written_to_is_not_made_safe(patch: Patch) -> None:
+    patch.setattr(NewNames, "make_safe", lambda _: None)
+
+
+def new_logs_taken_for_safe_without_a_sync(patch: Patch) -> None:
+    patch.setattr(NewNames, "sync_files", lambda _: None)
+
+
+def new_logs_that_a_crash_has_taken_not_made_again(patch: Patch) -> None:
+    forget_at_the_start(patch, UNSETTLED)
+
+
+def new_logs_made_again_though_they_hold_records(patch: Patch) -> None:
+    def careless(directory: LogDirectory, *wanted: Any) -> PartitionLog:
+        partition, topic_id, _ = wanted
+        path = directory._topic_path(partition.topic, topic_id)
+        directory._fs.remove_tree(f"{path}/{partition.partition}")
+        return directory._create_log(*wanted)
+
+    patch.setattr(LogDirectory, "open_or_create_log", careless)
 
 
 def creation_cut_short_taken_for_whole(patch: Patch) -> None:
@@ -108,6 +133,10 @@ def forget_at_the_start(patch: Patch, prefix: str) -> None:
     [
         new_topic_acknowledged_before_its_names_are_safe,
         files_of_a_deleted_topic_forgotten,
+        new_log_that_is_written_to_is_not_made_safe,
+        new_logs_taken_for_safe_without_a_sync,
+        new_logs_that_a_crash_has_taken_not_made_again,
+        new_logs_made_again_though_they_hold_records,
         creation_cut_short_taken_for_whole,
         deletion_cut_short_not_finished,
     ],

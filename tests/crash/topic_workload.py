@@ -1,8 +1,9 @@
 """A random history of topics over two log directories, and what a crash may leave of them.
 
-Topics are created, written to, synced, configured, deleted and created again under the same name; the
-broker stops and starts. After each operation of the disk a crash state is taken, with what must be
-there: it is opened later, because opening needs the loop that the history runs on.
+Topics are created and deleted, several at a time, written to, synced, configured and created again
+under the same name; the broker stops and starts. After each operation of the disk a crash state is
+taken, with what must be there: it is opened later, because opening needs the loop that the history runs
+on.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from server.topic import OfflineLog, Topic
+from server.topic_creation import Wish
 from storage.log import Appended
 from storage.paths import topic_id_text
 from tests.harness.log_builder import batch_of, valid
@@ -45,8 +47,8 @@ class Expected:
     """What there is of topics, as clients were told."""
 
     topics: dict[str, Known] = field(default_factory=dict)
-    under_way: str = ""
-    """The topic whose creation or deletion was not answered yet: it is there or not, but whole."""
+    under_way: set[str] = field(default_factory=set)
+    """Topics whose creation or deletion was not answered yet: each is there or not, but whole."""
 
 
 @dataclass(slots=True)
@@ -101,24 +103,34 @@ class TopicWorkload:
     # ---------------------------------------------------------------- steps
 
     async def create(self) -> None:
-        name, count = self.random.choice(NAMES), self.random.randrange(1, 4)
-        if name in self.expected.topics:
-            return
-        known = Known(None, [[] for _ in range(count)], [0] * count)
-        self.expected.topics[name], self.expected.under_way = known, name
-        known.id = (await self.world.create(name, count)).id
-        self.expected.under_way = ""
+        names = self.random.sample(NAMES, self.random.randrange(1, 4))
+        new = [name for name in names if name not in self.expected.topics]
+        for name in new:
+            count = self.random.randrange(1, 4)
+            self.expected.topics[name] = Known(None, [[] for _ in range(count)], [0] * count)
+        self.expected.under_way = set(new)
+        if self.random.random() < 0.5:
+            # Until the history comes to rest: what happens meanwhile finds logs that are not safe.
+            self.world.administration.may_settle.clear()
+        counts = {name: len(self.expected.topics[name].partitions) for name in new}
+        wishes = [Wish(name=name, partitions_count=count) for name, count in counts.items()]
+        for topic in await self.world.topics.create_all(wishes):
+            assert isinstance(topic, Topic), topic
+            self.expected.topics[topic.name].id = topic.id
+        self.expected.under_way = set()
+        if self.random.random() < 0.3:
+            await at_rest(self.world)
 
     async def delete(self) -> None:
-        topic = self._any_topic()
-        if topic is None:
-            return
-        self.expected.under_way = topic.name
-        assert await self.world.topics.delete(topic) is None
-        del self.expected.topics[topic.name]
-        self.expected.under_way = ""
+        topics = self.world.topics.all()
+        topics = self.random.sample(topics, self.random.randrange(len(topics) + 1))
+        self.expected.under_way = {topic.name for topic in topics}
+        assert not any(await self.world.topics.delete_all(topics))
+        for topic in topics:
+            del self.expected.topics[topic.name]
+        self.expected.under_way = set()
         if self.random.random() < 0.5:
-            await removals(self.world)
+            await at_rest(self.world)
 
     async def append(self) -> None:
         topic = self._any_topic()
@@ -160,7 +172,7 @@ class TopicWorkload:
 
     async def crash_and_go_on(self) -> None:
         """Live on with a state that a crash has left, as a broker does."""
-        await removals(self.world)
+        await at_rest(self.world)
         await self.world.store.close()
         await self._reopen(self.disk.after_crash(Loss.TORN, self.crash_random))
         for name, known in self.expected.topics.items():
@@ -181,8 +193,10 @@ class TopicWorkload:
         return self.random.choice(topics) if topics else None
 
 
-async def removals(world: World) -> None:
-    """Wait until the files of deleted topics are gone."""
+async def at_rest(world: World) -> None:
+    """Wait until new logs are durable and the files of deleted topics are gone."""
+    world.administration.may_settle.set()
+    await world.topics._settling.finish()
     await world.topics._deletion.finish()
 
 
@@ -207,8 +221,8 @@ async def check_world(world: World, disk: MemoryFileSystem, expected: Expected) 
         if name in found:
             check_topic(found[name], known)
         else:
-            assert name == expected.under_way, f"{name} is gone"
-    await removals(world)
+            assert name in expected.under_way, f"{name} is gone"
+    await at_rest(world)
     ids = {topic_id_text(topic.id) for topic in found.values()}
     for path in DIRECTORIES:
         there = {entry.split(".")[1] for entry in disk.list(path) if entry.startswith(NAMES)}

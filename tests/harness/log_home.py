@@ -85,14 +85,17 @@ class LogHome:
         )
 
     def create(self, *, epoch: int = 1, now_ms: int = 0) -> PartitionLog:
-        """Make the log, its directory's name durable as well."""
+        """Make the log durably."""
         self.fs.make_directory(self.identity.directory)
         path = ""
         for name in self.identity.directory.strip("/").split("/"):
             self.fs.sync_directory(path or "/")
             path = f"{path}/{name}"
         opening = self.opening(epoch=epoch, is_clean=False, now_ms=now_ms)
-        return create_log(self.fs, self.identity, self.config, opening)
+        log = create_log(self.fs, self.identity, self.config, opening)
+        log.sync_new_files()
+        log.is_safe()
+        return log
 
     def open(self, *, epoch: int = 2, is_clean: bool = False, now_ms: int = 0) -> PartitionLog:
         """Open the log as it was left."""

@@ -63,12 +63,13 @@ class ServedBroker:
             return await client.call(request, version, response_type)
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> Topic:
-        """Create a topic; `cleanup_policy="compact"` sets `cleanup.policy`."""
+        """Create a topic, its files durable; `cleanup_policy="compact"` sets `cleanup.policy`."""
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
         topic = await self.broker.topics.create(
             name, partitions_count=partitions, overrides=overrides
         )
         assert isinstance(topic, Topic), topic
+        await self.broker.topics._settling.finish()
         return topic
 
     def log(self, name: str, partition: int = 0) -> PartitionLog:

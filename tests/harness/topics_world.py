@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from server.config import BrokerConfig
 from server.directories import abandon, any_topic_in, keep_reserves, open_directories
 from server.embedded_store import EmbeddedMetadataStore
+from server.executors import Executor, P, R
 from server.topic import Topic, TopicDefaults
 from server.topics import Topics
 from storage.files import FileSystem
@@ -35,6 +37,20 @@ def run_inline(job: Callable[[], None]) -> None:
     job()
 
 
+class SteeredExecutor(Executor):
+    """Lets a test hold back the syncs of new logs."""
+
+    def __init__(self) -> None:
+        super().__init__("administration", threads=4)
+        self.may_settle = asyncio.Event()
+        self.may_settle.set()
+
+    async def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        if getattr(work, "__name__", "") == LogDirectory.make_safe.__name__:
+            await self.may_settle.wait()
+        return await super().run(work, *args, **kwargs)
+
+
 class World:
     """Topics with the store and the directories beneath them."""
 
@@ -45,15 +61,19 @@ class World:
         directories: tuple[LogDirectory, ...],
         removed: list[PartitionLog],
         progress: RecoveryProgress,
+        administration: SteeredExecutor,
     ) -> None:
         self.topics = topics
         self.store = store
         self.directories = directories
         self.removed = removed
         self.progress = progress
+        self.administration = administration
 
     async def close(self) -> None:
+        self.administration.may_settle.set()
         unclean = await self.topics.close()
+        self.administration.close()
         await self.store.close()
         for directory in self.directories:
             if directory.directory_id in unclean:
@@ -81,10 +101,12 @@ async def open_world(files: FileSystem, paths: str, **texts: str) -> World:
         any_topic=lambda: any_topic_in(directories),
     )
     removed: list[PartitionLog] = []
+    administration = SteeredExecutor()
     topics = Topics(
         store,
         directories,
         files=files,
+        administration=administration,
         defaults=TopicDefaults(
             config=LogConfig(retention_ms=77), partitions_count=3, partitions_max=100
         ),
@@ -95,7 +117,7 @@ async def open_world(files: FileSystem, paths: str, **texts: str) -> World:
     )
     await topics.open()
     keep_reserves(directories)
-    return World(topics, store, directories, removed, progress)
+    return World(topics, store, directories, removed, progress, administration)
 
 
 @asynccontextmanager

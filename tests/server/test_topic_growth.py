@@ -182,7 +182,7 @@ async def test_where_the_remains_cannot_be_removed_the_next_start_does_it(tmp_pa
     disk = MemoryFileSystem()
     world = await open_world(disk, "/metadata,/logs")
     topic = await world.create("orders", 1)
-    disk.faults.fail("write", errno.EIO, path="/2/")
+    disk.faults.fail("open", errno.EIO, path="/2/")
     disk.faults.fail("remove", errno.EIO, times=FOR_EVER)
     await refused(world, 3)
     disk.faults.heal()

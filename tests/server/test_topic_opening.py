@@ -120,7 +120,7 @@ async def test_a_long_start_says_how_far_it_is(
 ) -> None:
     await crashed(tmp_path, "data")
     caplog.set_level("INFO")
-    monkeypatch.setattr("server.topics.PROGRESS_SECONDS", 0.01)
+    monkeypatch.setattr("server.topic_start.PROGRESS_SECONDS", 0.01)
     said = threading.Event()
     original = LogDirectory.open_log
 

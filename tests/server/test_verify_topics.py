@@ -7,7 +7,7 @@ import json
 import pytest
 
 from server.metadata_log import MetadataLog
-from server.topic_keys import CREATING, DELETED, TOPICS
+from server.topic_keys import CREATING, DELETED, TOPICS, UNSETTLED
 from server.verify_topics import verify_topics
 from storage.findings import Severity
 from storage.paths import topic_directory, topic_id_text
@@ -51,6 +51,7 @@ HERE, ELSEWHERE = META.directory_id, "e" * 22
         pytest.param(topic(HERE, HERE), True, [Severity.ERROR], id="a_log_is_gone"),
         pytest.param(topic(HERE), False, [Severity.ERROR], id="the_only_log_is_gone"),
         pytest.param(topic(HERE) | {CREATING + ID: ""}, False, [], id="being_created"),
+        pytest.param(topic(HERE) | {f"{UNSETTLED}{ID}/0": ""}, False, [], id="never_synced"),
         pytest.param({}, True, [Severity.WARNING], id="no_topic"),
         pytest.param(topic(ELSEWHERE), True, [Severity.WARNING], id="log_of_another_directory"),
         pytest.param({DELETED + ID: '{"name":"orders"}'}, True, [], id="being_deleted"),

@@ -214,6 +214,7 @@ def test_deleted_topic_is_gone_after_a_crash_and_never_meets_its_successor() -> 
     directory.delete_topic("orders", TOPIC_ID)
     assert directory.logs() == ()
     successor = create_log(directory, uuid.UUID(int=4))
+    directory.make_safe([successor])
     assert successor.log_end_offset == 0
     disk = disk.after_crash(Loss.EVERYTHING, Random(0))
     names = opened(disk)._fs.list("/data")
@@ -282,13 +283,21 @@ def test_after_a_failed_sync_the_next_start_believes_only_the_disk() -> None:
     assert left.open_log(log.topic_partition, TOPIC_ID, SMALL).log_end_offset == 1
 
 
-@pytest.mark.parametrize("path", ["/data", "manifest.tmp", "/data/orders"])
-def test_sync_that_fails_in_a_creation_takes_the_directory_offline(path: str) -> None:
+@pytest.mark.parametrize("path", ["/data", "manifest", "/data/orders"])
+@pytest.mark.parametrize(
+    "is_first_use", [True, False], ids=["by_its_first_sync", "behind_the_answer"]
+)
+def test_sync_of_a_new_log_that_fails_takes_the_directory_offline(
+    path: str, is_first_use: bool
+) -> None:
     disk = MemoryFileSystem()
     directory = opened(disk)
+    log = create_log(directory)
+    append(log)
     disk.faults.fail("sync", errno.EIO, path=path)
+    make_safe = log.sync if is_first_use else lambda: directory.make_safe([log])
     with pytest.raises(SyncFailed):
-        create_log(directory)
+        make_safe()
     assert directory.offline_reason is not None
 
 

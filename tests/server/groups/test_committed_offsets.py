@@ -172,7 +172,7 @@ def test_a_tombstone_takes_what_waits_before_it_and_not_what_comes_after() -> No
     offsets.appended(1000, [commit(0, 5), commit(1, 5)], 0)
     offsets.appended(1001, [commit(0, 6)], 3)
     offsets.applied(tombstones("g", [("t", 0)]), 2)
-    assert offsets.places() == [("t", 0), ("t", 1)] == offsets.places_of("t")
+    assert offsets.places() == [("t", 0), ("t", 1)] == sorted(offsets.places_of({"t"}))
     for producer_id in (1000, 1001):
         offsets.transaction_ended(producer_id, is_commit=True)
     assert held(offsets) == {0: 6, 1: 5}

@@ -105,7 +105,7 @@ async def test_expired_offsets_go_and_so_does_a_group_of_which_nothing_is_left(
 async def test_offsets_of_a_deleted_topic_are_forgotten(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 5), commit(0, 6, topic="u")])
-        await served.broker.offsets.topic_deleted("t")
+        await served.broker.offsets.topics_deleted({"t"})
         assert await committed(served) == {("u", 0): 6}
 
 
@@ -114,7 +114,7 @@ async def test_what_is_being_committed_for_a_topic_goes_with_it(tmp_path: Path) 
         offsets = served.broker.offsets
         await served.broker.groups.topic.ensure()
         await asyncio.gather(
-            offsets.commit("g", OUTSIDE, [commit(0, 5)]), offsets.topic_deleted("t")
+            offsets.commit("g", OUTSIDE, [commit(0, 5)]), offsets.topics_deleted({"t"})
         )
         assert await committed(served) == {}
 
@@ -124,7 +124,7 @@ async def test_offsets_that_are_still_being_read_go_with_their_topic_too(tmp_pat
         await served.broker.offsets.commit("g", OUTSIDE, [commit(0, 5)])
 
     async with serving_broker(tmp_path) as served:
-        await served.broker.offsets.topic_deleted("t")
+        await served.broker.offsets.topics_deleted({"t"})
         assert await committed(served) == {}
 
 
@@ -133,7 +133,7 @@ async def test_more_offsets_than_a_batch_takes_are_forgotten(tmp_path: Path) -> 
         for start in (0, 1000, 2000):
             records = [commit(n, 5) for n in range(start, start + 1000)]
             await served.broker.offsets.commit("g", OUTSIDE, records)
-        await served.broker.offsets.topic_deleted("t")
+        await served.broker.offsets.topics_deleted({"t"})
         assert await committed(served) == {}
 
 
@@ -296,7 +296,7 @@ async def test_what_waits_for_a_transaction_is_deleted_with_the_rest(
             case "group":
                 assert await broker.groups.delete("g") == ErrorCode.NONE
             case "topic":
-                await broker.offsets.topic_deleted("t")
+                await broker.offsets.topics_deleted({"t"})
             case _:
                 await broker.offsets.delete("g", [("t", 0), ("t", 1)])
         await end_transaction(broker, "g", PRODUCER, is_commit=True)

@@ -31,8 +31,11 @@ async def ask(
     *wishes: CreatePartitionsTopic,
     version: int = 3,
     validate_only: bool = False,
+    timeout_ms: int = 60_000,
 ) -> list[CreatePartitionsTopicResult]:
-    request = CreatePartitionsRequest(topics=wishes, timeout_ms=1000, validate_only=validate_only)
+    request = CreatePartitionsRequest(
+        topics=wishes, timeout_ms=timeout_ms, validate_only=validate_only
+    )
     return list((await served.call(request, version, CreatePartitionsResponse)).results)
 
 
@@ -68,8 +71,8 @@ async def test_new_partitions_take_records_at_once(tmp_path: Path, version: int)
         (wish("nowhere", 3), 3, "The topic 'nowhere' does not exist."),
         (
             wish("orders", 2**31 - 1),
-            37,
-            "2147483647 partitions: a topic has at most 100000 (max.topic.partitions).",
+            44,
+            "Excessively large number of partitions per request.",
         ),
         (
             wish("orders", 4, ((1,),)),
@@ -144,3 +147,39 @@ async def test_groups_keep_their_places_in_the_topic_of_their_offsets(tmp_path: 
         (result,) = await ask(served, wish("__consumer_offsets", 3))
         assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert count_of(served, "__consumer_offsets") == 2
+
+
+async def test_more_than_ten_thousand_new_partitions_in_a_request_are_refused_as_a_whole(
+    tmp_path: Path,
+) -> None:
+    """Kafka 4.3.1 makes 10,000 of them, and answers UNKNOWN_SERVER_ERROR."""
+    too_many = (44, "Excessively large number of partitions per request.")
+    async with serving_broker(tmp_path) as served:
+        for name in ("one", "two"):
+            await served.create(name)
+        for wishes in (
+            [wish("one", 10_002)],
+            [wish("one", 6_001), wish("two", 4_002)],
+            [wish("one", 2**31 - 1), wish("two", 2**31 - 1)],
+        ):
+            for validate_only in (True, False):
+                results = await ask(served, *wishes, validate_only=validate_only)
+                answers = {(r.error_code, r.error_message) for r in results}
+                assert answers == {too_many}
+                assert (count_of(served, "one"), count_of(served, "two")) == (1, 1)
+        results = await ask(
+            served, wish("nope", 20_000), wish("one", 10_001), wish("two", 0), validate_only=True
+        )
+        assert [r.error_code for r in results] == [3, 0, 37]
+
+
+@pytest.mark.parametrize(("timeout_ms", "code"), [(0, 7), (-1, 7), (60_000, 0)])
+async def test_a_growth_whose_time_is_over_is_not_begun(
+    tmp_path: Path, timeout_ms: int, code: int
+) -> None:
+    """What Kafka 4.3.1 answers, without a message."""
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        (result,) = await ask(served, wish("orders", 3), timeout_ms=timeout_ms)
+        assert (result.error_code, result.error_message) == (code, None)
+        assert count_of(served) == (1 if code else 3)

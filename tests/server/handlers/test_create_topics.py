@@ -49,7 +49,8 @@ def assigned(*partitions: tuple[int, tuple[int, ...]], **counts: int) -> Creatab
 async def create(
     served: ServedBroker, *topics: CreatableTopic, version: int = 7, **settings: Any
 ) -> list[CreatableTopicResult]:
-    request = CreateTopicsRequest(topics=topics, timeout_ms=1000, **settings)
+    fields: dict[str, Any] = {"topics": topics, "timeout_ms": 60_000}
+    request = CreateTopicsRequest(**fields | settings)
     return list((await served.call(request, version, CreateTopicsResponse)).topics)
 
 
@@ -97,8 +98,8 @@ async def test_minus_one_leaves_it_to_the_broker(tmp_path: Path) -> None:
         ),
         pytest.param(
             topic(partitions=2**31 - 1),
-            ErrorCode.INVALID_PARTITIONS,
-            "at most 100000",
+            ErrorCode.POLICY_VIOLATION,
+            "Excessively large",
             id="partitions_2_31",
         ),
         pytest.param(topic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "a b", id="space"),
@@ -206,3 +207,74 @@ async def test_a_topic_is_there_after_a_restart(tmp_path: Path) -> None:
         assert kept is not None
         assert (kept.id, len(kept.partitions)) == (result.topic_id, 2)
         assert kept.config.is_compacted
+
+
+TOO_MANY = (44, "Excessively large number of partitions per request.")
+FINE = (0, None)
+TWICE = (42, "Duplicate topic name.")
+
+
+@pytest.mark.parametrize("validate_only", [True, False])
+@pytest.mark.parametrize(
+    ("wishes", "answers"),
+    [
+        pytest.param([topic("a", 10_001)], {"a": TOO_MANY}, id="one"),
+        pytest.param(
+            [topic("b", 6_000), topic("c", 6_000)], {"b": TOO_MANY, "c": TOO_MANY}, id="sum"
+        ),
+        pytest.param(
+            [topic("b", 10_001), topic("d")], {"b": TOO_MANY, "d": TOO_MANY}, id="with_a_small_one"
+        ),
+        pytest.param(
+            [topic("b", 6_000), topic("b", 6_000), topic("d")],
+            {"b": TWICE, "d": FINE},
+            id="duplicates_do_not_count",
+        ),
+        pytest.param(
+            [topic("b!", 10_001), topic("d")], {"b!": TOO_MANY, "d": TOO_MANY}, id="a_bad_name"
+        ),
+        pytest.param(
+            [topic("b", -1), topic("d", 10_000)],
+            {"b": TOO_MANY, "d": TOO_MANY},
+            id="the_default_counts",
+        ),
+        pytest.param(
+            [assigned(*((index, (1,)) for index in range(10_001))), topic("d")],
+            {"orders": TOO_MANY, "d": TOO_MANY},
+            id="assignments_count",
+        ),
+        pytest.param(
+            [topic("taken", 10_001), topic("d")],
+            {"taken": TOO_MANY, "d": TOO_MANY},
+            id="a_topic_that_exists",
+        ),
+    ],
+)
+async def test_more_than_ten_thousand_partitions_in_a_request_are_refused_as_a_whole(
+    tmp_path: Path,
+    wishes: list[CreatableTopic],
+    answers: dict[str, tuple[int, str | None]],
+    validate_only: bool,
+) -> None:
+    """What Kafka 4.3.1 answers to the same requests."""
+    async with serving_broker(tmp_path) as served:
+        await served.create("taken")
+        results = await create(served, *wishes, validate_only=validate_only)
+        assert {r.name: (r.error_code, r.error_message) for r in results} == answers
+        there = {each.name for each in served.broker.topics.all()}
+        made = {name for name, answer in answers.items() if answer == FINE}
+        assert there == {"taken"} | (set() if validate_only else made)
+
+
+@pytest.mark.parametrize(("timeout_ms", "code"), [(0, 7), (-1, 7), (60_000, 0)])
+async def test_a_creation_whose_time_is_over_is_not_begun(
+    tmp_path: Path, timeout_ms: int, code: int
+) -> None:
+    """What Kafka 4.3.1 answers: the topic is not there later either. Duplicates it refuses first."""
+    async with serving_broker(tmp_path) as served:
+        results = await create(served, topic("t"), topic("q"), topic("q"), timeout_ms=timeout_ms)
+        assert [(r.name, r.error_code, r.error_message) for r in results] == [
+            ("t", code, None),
+            ("q", *TWICE),
+        ]
+        assert (served.broker.topics.get("t") is None) is (code == 7)

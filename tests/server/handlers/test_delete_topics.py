@@ -102,3 +102,50 @@ async def test_a_topic_created_again_has_a_new_id_and_is_empty(tmp_path: Path) -
         second = await served.create("orders")
         assert second.id != first.id
         assert (await served.produce("orders", batch_of(1))).base_offset == 0
+
+
+async def test_a_topic_that_is_named_twice_in_whatever_way_is_refused(tmp_path: Path) -> None:
+    """What Kafka 4.3.1 answers to the same requests."""
+    async with serving_broker(tmp_path) as served:
+        orders = await served.create("orders")
+        by_name, by_id = DeleteTopicState(name="orders"), DeleteTopicState(topic_id=orders.id)
+        unknown = DeleteTopicState(name="zz"), DeleteTopicState(topic_id=uuid.uuid4())
+        for asked, messages in (
+            ((by_name, by_name), {"Duplicate topic name."}),
+            ((by_id, by_id), {"Duplicate topic id."}),
+            ((*unknown, *unknown), {"Duplicate topic name.", "Duplicate topic id."}),
+        ):
+            results = await delete_v6(served, *asked)
+            assert {(r.error_code, r.error_message) for r in results} == {
+                (42, message) for message in messages
+            }
+        results = await delete_v6(served, by_name, DeleteTopicState(name="zz"))
+        assert [r.error_code for r in results] == [0, 3]
+
+
+async def test_a_topic_that_is_named_and_whose_id_is_there_too_is_refused_once(
+    tmp_path: Path,
+) -> None:
+    """What Kafka 4.3.1 answers."""
+    async with serving_broker(tmp_path) as served:
+        orders = await served.create("orders")
+        (named,) = await delete_v6(
+            served, DeleteTopicState(name="orders"), DeleteTopicState(topic_id=orders.id)
+        )
+        text = "The provided topic name maps to an ID that was already supplied."
+        assert (named.error_code, named.error_message) == (42, text)
+        assert (named.name, named.topic_id) == ("orders", orders.id)
+        assert served.broker.topics.get("orders") is orders
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1])
+async def test_a_deletion_whose_time_is_over_is_not_begun(tmp_path: Path, timeout_ms: int) -> None:
+    """What Kafka 4.3.1 answers, without a message."""
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        request = DeleteTopicsRequest(
+            topics=(DeleteTopicState(name="orders"),), timeout_ms=timeout_ms
+        )
+        (result,) = (await served.call(request, 6, DeleteTopicsResponse)).responses
+        assert (result.error_code, result.error_message) == (7, None)
+        assert served.broker.topics.get("orders") is not None
