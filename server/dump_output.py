@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -153,8 +152,11 @@ class TableOutput:
 
 
 def line_width() -> int:
-    """How long a line may be: as wide as the terminal; what is no terminal takes any."""
-    if "COLUMNS" in os.environ or sys.stdout.isatty():
+    """How long a line may be: as wide as the terminal. In a pipe or a file a row is one line.
+
+    `COLUMNS` only says how wide a terminal is: a shell may export it, and CI sets it.
+    """
+    if sys.stdout.isatty():
         return shutil.get_terminal_size().columns
     return WIDTH
 

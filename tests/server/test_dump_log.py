@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -140,6 +141,15 @@ def test_a_segment_is_one_line_a_batch(journal: Path, capsys: pytest.CaptureFixt
     assert "\x1b" not in "".join(lines), "colours are for terminals"
 
 
+def dump_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: object
+) -> str:
+    """The same as `dump` prints, on a terminal, but without its colours."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.stdout, "isatty", lambda: True)
+        return re.sub(r"\x1b\[[\d;]*m", "", dump(capsys, *arguments))
+
+
 @pytest.mark.parametrize("columns", [80, 140])
 def test_on_a_terminal_rows_break_between_columns_and_a_batch_fits_140(
     stopped: Path,
@@ -153,12 +163,23 @@ def test_on_a_terminal_rows_break_between_columns_and_a_batch_fits_140(
     monkeypatch.setenv("COLUMNS", str(columns))
 
     for path, text in whole.items():
-        narrow = dump(capsys, path)
+        narrow = dump_on_a_terminal(capsys, monkeypatch, path)
         assert narrow.split() == text.split()
         facts = {line for line in text.splitlines() if len(line.split("  ")) <= 2}
         rows = [line for line in narrow.splitlines() if line not in facts]
         assert max(map(len, rows), default=0) <= columns, path
-    assert (dump(capsys, segment) == whole[segment]) == (columns == 140)
+    narrow = dump_on_a_terminal(capsys, monkeypatch, segment)
+    assert (narrow == whole[segment]) == (columns == 140)
+
+
+def test_in_a_pipe_a_row_is_one_line_whatever_columns_says(
+    journal: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    whole = {path: dump(capsys, path) for path in journal.iterdir()}
+    monkeypatch.setenv("COLUMNS", "40")
+
+    assert {path: dump(capsys, path) for path in whole} == whole
 
 
 def test_a_cleaned_batch_shows_its_delete_horizon_and_its_producer(
