@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -28,6 +29,8 @@ from protocol.error_codes import ErrorCode
 from protocol.messages import (
     add_partitions_to_txn,
     alter_configs,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
     create_partitions,
     create_topics,
     delete_records,
@@ -35,7 +38,9 @@ from protocol.messages import (
     describe_configs,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
+    elect_leaders,
     incremental_alter_configs,
     list_offsets,
     list_partition_reassignments,
@@ -62,6 +67,7 @@ TOPIC_RESOURCE, SET = 2, 0
 KEPT = frozenset({"__consumer_offsets", "__transaction_state"})
 STATES = ("online", "offline", "paused", "being deleted")
 PARTITIONS = 2
+NODE_ID = 1
 
 
 def configs_of(module: Any, name: str, config: Any) -> Any:
@@ -70,6 +76,15 @@ def configs_of(module: Any, name: str, config: Any) -> Any:
     )
     return (resource,)
 
+
+BY_ID: dict[ApiKey, Callable[[UUID], Message]] = {
+    ApiKey.PRODUCE: lambda topic_id: produce_request("", batch_of(1), topic_id=topic_id),
+    ApiKey.FETCH: lambda topic_id: fetch_request([("", 0, 0)], topic_id=topic_id),
+}
+"""The APIs whose highest version names a topic by its id, with that request."""
+
+LAST_BY_NAME = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}
+"""The last version of each that names a topic by its name."""
 
 REQUESTS: dict[ApiKey, Callable[[str], Message]] = {
     ApiKey.PRODUCE: lambda name: produce_request(name, batch_of(1)),
@@ -192,6 +207,16 @@ REQUESTS: dict[ApiKey, Callable[[str], Message]] = {
         ),
         validate_only=False,
     ),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: lambda name: alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+        dirs=(
+            alter_replica_log_dirs.AlterReplicaLogDir(
+                path="/not/one/of/ours",
+                topics=(
+                    alter_replica_log_dirs.AlterReplicaLogDirTopic(name=name, partitions=(0,)),
+                ),
+            ),
+        )
+    ),
     ApiKey.DESCRIBE_LOG_DIRS: lambda name: describe_log_dirs.DescribeLogDirsRequest(
         topics=(describe_log_dirs.DescribableLogDirTopic(topic=name, partitions=(0,)),)
     ),
@@ -199,6 +224,9 @@ REQUESTS: dict[ApiKey, Callable[[str], Message]] = {
         topics=(create_partitions.CreatePartitionsTopic(name=name, count=9, assignments=None),),
         timeout_ms=1000,
         validate_only=False,
+    ),
+    ApiKey.ELECT_LEADERS: lambda name: elect_leaders.ElectLeadersRequest(
+        topic_partitions=(elect_leaders.TopicPartitions(topic=name, partitions=(0,)),)
     ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (
         lambda name: incremental_alter_configs.IncrementalAlterConfigsRequest(
@@ -210,6 +238,20 @@ REQUESTS: dict[ApiKey, Callable[[str], Message]] = {
                 ),
             ),
             validate_only=False,
+        )
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (
+        lambda name: alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+            topics=(
+                alter_partition_reassignments.ReassignableTopic(
+                    name=name,
+                    partitions=(
+                        alter_partition_reassignments.ReassignablePartition(
+                            partition_index=0, replicas=(NODE_ID + 1,)
+                        ),
+                    ),
+                ),
+            )
         )
     ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (
@@ -230,6 +272,13 @@ REQUESTS: dict[ApiKey, Callable[[str], Message]] = {
             ),
         ),
     ),
+    ApiKey.DESCRIBE_QUORUM: lambda name: describe_quorum.DescribeQuorumRequest(
+        topics=(
+            describe_quorum.AskedTopic(
+                topic_name=name, partitions=(describe_quorum.AskedPartition(partition_index=0),)
+            ),
+        )
+    ),
     ApiKey.DESCRIBE_PRODUCERS: lambda name: describe_producers.DescribeProducersRequest(
         topics=(describe_producers.TopicRequest(name=name, partition_indexes=(0,)),)
     ),
@@ -241,7 +290,12 @@ REQUESTS: dict[ApiKey, Callable[[str], Message]] = {
 }
 """One request for each API that can name a topic; sent in the version of `VERSIONS`."""
 
-VERSIONS = {ApiKey.ADD_PARTITIONS_TO_TXN: 3, ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
+VERSIONS = {
+    ApiKey.ADD_PARTITIONS_TO_TXN: 3,
+    ApiKey.OFFSET_COMMIT: 9,
+    ApiKey.OFFSET_FETCH: 9,
+    **LAST_BY_NAME,
+}
 """Where it is not the highest; from the next one on these speak of topics otherwise."""
 
 NAMES_NO_TOPIC = frozenset(
@@ -252,10 +306,14 @@ NAMES_NO_TOPIC = frozenset(
         ApiKey.DELETE_GROUPS, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
         ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS,
         ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE,
-        ApiKey.LIST_CONFIG_RESOURCES,
+        ApiKey.LIST_CONFIG_RESOURCES, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE,
+        ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.UPDATE_FEATURES,
     }
 )  # fmt: skip
-"""They name groups, transactional ids or nothing; a subscription only waits for a topic."""
+"""They name groups, transactional ids or nothing; a subscription only waits for a topic. Those of ACLs
+may name one that they never look for: there is no authorizer."""
 
 
 def test_every_api_says_whether_it_can_name_a_topic() -> None:
@@ -279,17 +337,25 @@ def codes(response: object) -> Iterator[ErrorCode]:
 
 async def answer(served: ServedBroker, key: ApiKey, name: str) -> str:
     """The errors that an API answers with, "NONE" if there are none."""
-    api = APIS[key]
-    version = VERSIONS.get(key, api.version_max)
-    response = await served.call(REQUESTS[key](name), version, api.response_type)
+    version = VERSIONS.get(key, APIS[key].version_max)
+    return await answer_to(served, key, REQUESTS[key](name), version)
+
+
+async def answer_by_id(served: ServedBroker, key: ApiKey, topic_id: UUID) -> str:
+    """The same for a topic that is named by its id."""
+    return await answer_to(served, key, BY_ID[key](topic_id), APIS[key].version_max)
+
+
+async def answer_to(served: ServedBroker, key: ApiKey, request: Message, version: int) -> str:
+    response = await served.call(request, version, APIS[key].response_type)
     return " ".join(sorted({code.name for code in codes(response) if code})) or "NONE"
 
 
 @asynccontextmanager
 async def topic_in(
     state: str, name: str, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[ServedBroker]:
-    """A broker with an internal topic in one state; it is what it was before once this is over."""
+) -> AsyncIterator[tuple[ServedBroker, UUID]]:
+    """A broker with an internal topic in one state, and the topic's id."""
     counts = dict.fromkeys(
         ("offsets_topic_num_partitions", "transaction_state_log_num_partitions"), str(PARTITIONS)
     )
@@ -310,7 +376,7 @@ async def topic_in(
             )
             assert await served.broker.topics.delete(topic) is None
         try:
-            yield served
+            yield served, topic.id
         finally:
             may_remove.set()
             monkeypatch.undo()
@@ -328,6 +394,9 @@ STORAGE, UNKNOWN = "KAFKA_STORAGE_ERROR", "UNKNOWN_TOPIC_OR_PARTITION"
 INVALID, NO_LEADER = "INVALID_TOPIC_EXCEPTION", "LEADER_NOT_AVAILABLE"
 NO_PRODUCER, NO_GROUP = "INVALID_PRODUCER_ID_MAPPING", "GROUP_ID_NOT_FOUND"
 FORBIDDEN = "TOPIC_AUTHORIZATION_FAILED"
+NO_DIRECTORY, NO_REPLICA = "LOG_DIR_NOT_FOUND", "INVALID_REPLICA_ASSIGNMENT"
+NOT_NEEDED, NO_PREFERRED_LEADER = "ELECTION_NOT_NEEDED", "PREFERRED_LEADER_NOT_AVAILABLE"
+UNKNOWN_ID = "UNKNOWN_TOPIC_ID"
 EXISTS, NO_COORDINATOR = "TOPIC_ALREADY_EXISTS", "COORDINATOR_NOT_AVAILABLE"
 
 ANSWERS: dict[ApiKey, tuple[str, str, str]] = {
@@ -347,11 +416,15 @@ ANSWERS: dict[ApiKey, tuple[str, str, str]] = {
     ApiKey.TXN_OFFSET_COMMIT: (NO_PRODUCER, NO_PRODUCER, UNKNOWN),
     ApiKey.DESCRIBE_CONFIGS: (NONE, NONE, UNKNOWN),
     ApiKey.ALTER_CONFIGS: (NONE, NONE, UNKNOWN),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (NO_DIRECTORY, NO_DIRECTORY, NO_DIRECTORY),
     ApiKey.DESCRIBE_LOG_DIRS: (NONE, NONE, NONE),
     ApiKey.CREATE_PARTITIONS: (INVALID, INVALID, UNKNOWN),
+    ApiKey.ELECT_LEADERS: (NOT_NEEDED, NO_PREFERRED_LEADER, UNKNOWN),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (NONE, NONE, UNKNOWN),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (NO_REPLICA, NO_REPLICA, UNKNOWN),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: (NONE, NONE, NONE),
     ApiKey.OFFSET_DELETE: (NO_GROUP, NO_GROUP, NO_GROUP),
+    ApiKey.DESCRIBE_QUORUM: (UNKNOWN, UNKNOWN, UNKNOWN),
     ApiKey.DESCRIBE_PRODUCERS: (NONE, STORAGE, UNKNOWN),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (NONE, NO_LEADER, UNKNOWN),
 }
@@ -375,6 +448,13 @@ def expected(name: str, state: str) -> dict[str, str]:
     }
 
 
+def expected_by_id(state: str) -> dict[str, str]:
+    """As by its name; an id that is not there has an error of its own."""
+    column = min(STATES.index("online" if state == "paused" else state), 2)
+    gone = {key.name: UNKNOWN_ID for key in BY_ID}
+    return gone if state == "being deleted" else {key.name: ANSWERS[key][column] for key in BY_ID}
+
+
 def test_every_api_that_can_name_a_topic_is_in_the_table() -> None:
     assert ANSWERS.keys() == REQUESTS.keys()
 
@@ -390,8 +470,10 @@ async def test_what_every_api_answers_for_an_internal_topic(
     else:
         order += LAST
     found: dict[str, str] = {}
-    async with topic_in(state, name, tmp_path, monkeypatch) as served:
+    async with topic_in(state, name, tmp_path, monkeypatch) as (served, topic_id):
         before = served.broker.topics.get(name)
+        found_by_id = {key.name: await answer_by_id(served, key, topic_id) for key in BY_ID}
+        assert is_same(before, served.broker.topics.get(name))
         for key in order:
             found[key.name] = await answer(served, key, name)
             if key not in LAST:
@@ -399,6 +481,7 @@ async def test_what_every_api_answers_for_an_internal_topic(
         if name in KEPT and before is not None:
             assert is_same(before, served.broker.topics.get(name))
     assert found == expected(name, state)
+    assert found_by_id == expected_by_id(state)
 
 
 @pytest.mark.parametrize("name", sorted(KEPT))
