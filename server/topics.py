@@ -158,7 +158,7 @@ class Topics:
 
     def logs(self) -> list[PartitionLog]:
         """Every log that could be opened. Any thread."""
-        return [log for topic in tuple(self._by_name.values()) for log in topic.logs()]
+        return [log for topic in list(self._by_name.values()) for log in topic.logs()]
 
     # Starting and stopping.
 

@@ -121,7 +121,7 @@ class ProducerStates:
 
     def items(self) -> Iterable[tuple[int, ProducerState]]:
         """Every producer id with what is known of it, in the order of the ids."""
-        return sorted(self._states.items())
+        return sorted(self._copied().items())
 
     def judge(
         self, header: BatchHeader, marker: TransactionMarker | None = None
@@ -203,8 +203,7 @@ class ProducerStates:
                 first_offset=state.current_txn_first_offset,
                 last_append_ms=state.last_timestamp,
             )
-            # A copy: producers append meanwhile, if another thread asks.
-            for producer_id, state in list(self._states.items())
+            for producer_id, state in self._copied().items()
             if state.current_txn_first_offset >= 0
         ]
         return tuple(sorted(found, key=lambda each: each.first_offset))
@@ -265,18 +264,25 @@ class ProducerStates:
 
     def last_data_offsets(self) -> tuple[int, ...]:
         """The last offset of each producer's last batch: the cleaner keeps those batches."""
-        states = tuple(self._states.values())
+        states = self._copied().values()
         return tuple(state.batches[-1].last_offset for state in states if state.batches)
 
     def marker_epochs(self) -> dict[int, int]:
         """The epoch of each producer that has only markers: the cleaner keeps those of the epoch."""
-        # A copy: producers append meanwhile, if another thread asks.
-        states = list(self._states.items())
+        states = self._copied().items()
         return {key: state.producer_epoch for key, state in states if not state.batches}
 
     def copy(self) -> ProducerStates:
         """The states of this moment, for a snapshot that is written later."""
         return ProducerStates(self._states)
+
+    def _copied(self) -> dict[int, ProducerState]:
+        """A copy to iterate over: producers append meanwhile, if another thread asks.
+
+        A dict copies a dict in one step. A list of its items does not: it makes a tuple for each, the
+        collector may run at any of them, and then another thread.
+        """
+        return dict(self._states)
 
     def clear(self) -> None:
         """Forget all producers."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +19,11 @@ ROUNDS = 300
 
 @contextmanager
 def changing(change: Callable[[int], None]) -> Iterator[None]:
-    """Change something in another thread, as often as it can, until the block ends."""
+    """Change something in another thread, as often as it can, until the block ends.
+
+    The collector runs at almost every allocation and lets the other thread go on, as a callback or a
+    finalizer in Python may: `list(a_dict.items())`, which makes a tuple for each item, is no one step.
+    """
     is_over = threading.Event()
 
     def run() -> None:
@@ -26,8 +32,13 @@ def changing(change: Callable[[int], None]) -> Iterator[None]:
             change(number)
             number += 1
 
-    interval = sys.getswitchinterval()
+    def let_others_go_on(*_: object) -> None:
+        time.sleep(0)
+
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(1e-6)
+    gc.set_threshold(20, 1_000, 1_000)
+    gc.callbacks.append(let_others_go_on)
     thread = threading.Thread(target=run)
     thread.start()
     try:
@@ -35,6 +46,8 @@ def changing(change: Callable[[int], None]) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
+        gc.callbacks.remove(let_others_go_on)
+        gc.set_threshold(*thresholds)
         sys.setswitchinterval(interval)
 
 
