@@ -27,6 +27,7 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from cleaner.text import count_text
 from protocol.api_keys import Api, ApiKey
 from protocol.dismantle import dismantle
 from protocol.error_codes import ErrorCode
@@ -203,7 +204,8 @@ class Dispatcher:
         if key not in self._with_surplus:
             self._with_surplus.add(key)
             name = f"{request.api.name} v{request.header.api_version}"
-            _log.debug("%s: %s, %d bytes too many", connection, name, request.surplus_bytes)
+            surplus = count_text(request.surplus_bytes, "byte")
+            _log.debug("%s: %s, %s too many", connection, name, surplus)
 
     async def _handled(self, request: Request, context: RequestContext) -> Answer:
         """What the handler answers, or the refusal that its exception becomes."""

@@ -131,7 +131,7 @@ class TopicMaking:
             _log.info("%s: created with %s", topics[0].name, count)
         else:
             names = ", ".join(topic.name for topic in topics)
-            _log.info("%d topics were created: %s", len(topics), names)
+            _log.info("%s created: %s", count_text(len(topics), "topic"), names)
 
     async def _undo(self, failed: Sequence[Topic]) -> None:
         """Take back topics whose logs could not all be made."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from cleaner.text import count_text
 from protocol.error_codes import ErrorCode
 from server.executors import Executor
 from server.metadata_store import Compare, Delete, MetadataStore, Put
@@ -496,7 +497,7 @@ class Topics:
             _log.info("%s: deleted", topics[0].name)
         else:
             names = ", ".join(topic.name for topic in topics)
-            _log.info("%d topics were deleted: %s", len(topics), names)
+            _log.info("%s deleted: %s", count_text(len(topics), "topic"), names)
 
     def _publish(self, topic: Topic) -> None:
         self._by_name[topic.name] = self._by_id[topic.id] = topic

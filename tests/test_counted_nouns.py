@@ -29,8 +29,8 @@ NO_PLURALS = frozenset(
 """Words that end in s and say nothing of a number."""
 BOUNDS = re.compile(r"(?:_max|_MAX|size_max)$")
 """The names of values that are never 1."""
-NEVER_ONE = frozenset({"partitions_count partitions"})
-"""Said of a count that is more than a bound."""
+NEVER_ONE = frozenset({"partitions_count partitions", "controller_id only supports"})
+"""Said of a count that is more than a bound; and of an id, which is no count."""
 
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -40,9 +40,14 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     if not context.broker.config.delete_topic_enable:
         disabled = ErrorCode.TOPIC_DELETION_DISABLED
         return refuse(request, context, disabled, "Topic deletion is disabled.")
-    times = Counter(_asked(request, context))
-    ids = {asked.topic_id for asked in times if asked.name is None}
-    named = {t.id for asked in times if asked.name and (t := context.broker.topics.get(asked.name))}
+    times: Counter[DeleteTopicState] = Counter()
+    ids, named = set[UUID](), set[UUID]()
+    async for asked in context.pace.paced(_asked(request, context)):
+        times[asked] += 1
+        if asked.name is None:
+            ids.add(asked.topic_id)
+        elif (topic := context.broker.topics.get(asked.name)) is not None:
+            named.add(topic.id)
     results: dict[DeleteTopicState, DeletableTopicResult] = {}
     found: dict[DeleteTopicState, Topic] = {}
     async for asked in context.pace.paced(times):
@@ -55,9 +60,8 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         else:
             results[asked] = judged
     results |= await _delete(found, request, context)
-    return DeleteTopicsResponse(
-        responses=tuple(results[asked] for asked in times if asked in results)
-    )
+    answered = [results[asked] async for asked in context.pace.paced(times) if asked in results]
+    return DeleteTopicsResponse(responses=tuple(answered))
 
 
 def refuse(

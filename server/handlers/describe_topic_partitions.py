@@ -37,8 +37,10 @@ async def handle(
     """Describe what fits, from the cursor on."""
     cursor = request.cursor or START
     if cursor.partition_index < 0 or not await _is_asked(cursor.topic_name, request, context):
-        text = "The cursor is not a partition of a topic that is asked for."
-        return refuse(request, context, ErrorCode.INVALID_REQUEST, text)
+        # The cursor is not a partition of a topic that is asked for.
+        paced = context.pace.paced(request.topics)
+        refused = [_refused(topic.name, ErrorCode.INVALID_REQUEST) async for topic in paced]
+        return DescribeTopicPartitionsResponse(topics=tuple(refused))
     topics = request.topics or context.broker.topics.all()
     names = (topic.name for topic in topics)
     return await _describe(names, cursor, request.response_partition_limit, context)

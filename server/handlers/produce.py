@@ -39,6 +39,7 @@ from server.topic_ids import fault_of_id, with_names
 from server.transactions.errors import produce_error
 from server.transactions.joining import Refusals, join_transaction
 from server.transactions.metadata import TransactionPartition
+from server.turns import Pace
 from storage.errors import StorageError
 from storage.log import Appended, PartitionLog
 from storage.validate import Refused, ValidBatch, validate_at_once, validate_batch
@@ -91,8 +92,8 @@ async def handle(
         return None
     if request.acks == ACKS_ALL:
         context.broker.group_commit.hurry()
-        return _answer_when_durable(outcome)
-    return _response(outcome)
+        return _answer_when_durable(outcome, context.pace)
+    return await _answer(outcome, context.pace)
 
 
 def refuse(
@@ -211,27 +212,41 @@ async def _validated(
     return answer
 
 
-async def _answer_when_durable(outcome: _Outcome) -> ProduceResponse:
+async def _answer_when_durable(outcome: _Outcome, pace: Pace) -> ProduceResponse:
     """Wait until everything appended is durable; what never will be is an error."""
     for _, partitions in outcome:
         for position, done in enumerate(partitions):
+            if pace.is_over:
+                await pace.rest()
             if done.is_durable is None or await done.is_durable:
                 continue
             error = ErrorCode.KAFKA_STORAGE_ERROR
             partitions[position] = _refused(done.response.index, error)
-    return _response(outcome)
+    return await _answer(outcome, pace)
+
+
+async def _answer(outcome: _Outcome, pace: Pace) -> ProduceResponse:
+    """The answer, whose outcome is empty afterwards: to free it at once would take long, too."""
+    responses = []
+    for asked, partitions in outcome:
+        if pace.is_over:
+            await pace.rest()
+        responses.append(_of_topic(asked, partitions))
+    if len(outcome) > 1:
+        await pace.empty(outcome)
+    return ProduceResponse(responses=tuple(responses))
 
 
 def _response(outcome: _Outcome) -> ProduceResponse:
-    return ProduceResponse(
-        responses=tuple(
-            TopicProduceResponse(
-                name=name,
-                topic_id=topic_id,
-                partition_responses=tuple(done.response for done in partitions),
-            )
-            for (name, topic_id), partitions in outcome
-        )
+    return ProduceResponse(responses=tuple(_of_topic(*each) for each in outcome))
+
+
+def _of_topic(asked: tuple[str, UUID], partitions: list[_Done]) -> TopicProduceResponse:
+    name, topic_id = asked
+    return TopicProduceResponse(
+        name=name,
+        topic_id=topic_id,
+        partition_responses=tuple(done.response for done in partitions),
     )
 
 

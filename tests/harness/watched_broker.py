@@ -7,6 +7,7 @@ same time does not change it, nor do clients that the test runs on its own loop.
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
@@ -72,6 +73,9 @@ def watched_broker(directory: Path, **properties: str) -> Iterator[WatchedBroker
             is_ready.set()
             loop.close()
 
+    # A broker of its own process has only its own objects for the collector to look at.
+    gc.collect()
+    gc.freeze()
     thread = threading.Thread(target=run, name="watched-broker")
     thread.start()
     try:

@@ -66,9 +66,13 @@ async def test_what_a_task_raises_is_logged_counted_and_told(
     assert "RuntimeError: a mistake" in caplog.text
 
 
+async def wait_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
 async def test_a_task_that_is_cancelled_has_not_failed() -> None:
     before, held = failures("task"), set[asyncio.Task[None]]()
-    task = spawn(asyncio.sleep(60), "task", among=held)
+    task = spawn(wait_for_ever(), "task", among=held)
     assert held == {task}
     task.cancel()
     await asyncio.wait([task])

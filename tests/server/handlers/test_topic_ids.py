@@ -191,7 +191,7 @@ async def settled(
     code_in: Callable[[Any], int],
 ) -> Any:
     """The answer once the group coordinator has loaded its partition."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while True:
             response = await served.call(request, version, response_type)
             groups = getattr(response, "groups", ())
@@ -307,7 +307,7 @@ async def test_no_version_can_be_mixed_into_a_session_because_there_are_none(
 
 
 async def until_parked(served: ServedBroker) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while served.broker.fetch_waiters.parked_count == 0:  # noqa: ASYNC110
             await asyncio.sleep(0.002)
 
