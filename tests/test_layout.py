@@ -84,3 +84,24 @@ def test_the_imports_point_one_way() -> None:
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nothing_uses_the_shared_threads_of_the_loop() -> None:
+    """Each pool of threads has a name, a purpose and a bound (`server/executors.py`)."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in modules("server", "cleaner", "metrics", "storage")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (
+            node.func.attr == "to_thread"
+            or (
+                node.func.attr == "run_in_executor"
+                and isinstance(node.args[0], ast.Constant)
+                and node.args[0].value is None
+            )
+        )
+    ]
+
+    assert not found

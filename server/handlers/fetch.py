@@ -58,7 +58,8 @@ UNKNOWN_TOPIC = frozenset(
 
 COPIED_BYTES_MAX = 32 << 10
 """Up to so much of a partition is copied: that costs less than a region's own system call, and an
-answer from hundreds of partitions does not hold hundreds of descriptors until it is sent."""
+answer from hundreds of partitions does not hold hundreds of descriptors until it is sent. Copies count
+as answers do; where memory for them is short, nothing is copied."""
 
 
 async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
@@ -128,6 +129,7 @@ class _Fetch:
     __slots__ = (
         "_bytes_max",
         "_context",
+        "_copied_bytes",
         "_isolation",
         "_partitions",
         "_pinned",
@@ -153,8 +155,10 @@ class _Fetch:
         self._topics: dict[str | UUID, _AskedTopic] = {}
         self._partitions: list[_AskedPartition] = []
         self._watched: dict[PartitionLog, _AskedPartition] = {}
-        # State: bytes is the sum over the partitions; pinned are those that hold a pin.
+        # State: bytes is the sum over the partitions, and so are the copied ones, which the bound on
+        # answers counts; pinned are those that hold a pin.
         self.bytes = 0
+        self._copied_bytes = 0
         self.has_fault = False
         """Whether a partition had an error or diverged."""
         self._pinned: set[_AskedPartition] = set()
@@ -217,10 +221,13 @@ class _Fetch:
                 await pace.rest()
             if (partitions := by_topic.pop(topic, None)) is not None:
                 responses.append(topic.response(partitions))
+        # From here on the connection counts them.
+        self._count_copies(-self._copied_bytes)
         return FetchResponse(responses=tuple(responses))
 
     def release(self) -> None:
         """Drop the pins of what was read."""
+        self._count_copies(-self._copied_bytes)
         for asked in self._pinned:
             asked.release()
         self._pinned.clear()
@@ -263,6 +270,7 @@ class _Fetch:
         """Read what the page cache has, on the loop, and what it has not, in a thread."""
         if asked.bytes:
             self.bytes -= asked.bytes
+            self._count_copies(-asked.copied_bytes)
             asked.release()
             self._pinned.discard(asked)
         topic, wanted = asked.topic, asked.wanted
@@ -289,7 +297,7 @@ class _Fetch:
                 found = await self._context.broker.cold_reads.run(read)
                 self._context.pace.begin()
             if not isinstance(found, ErrorCode):
-                asked.take(log, found)
+                asked.take(log, found, may_copy=self._context.broker.answers.has_room)
         except StorageError as error:
             found = self._context.code_of(error)
         if isinstance(found, ErrorCode):
@@ -298,8 +306,18 @@ class _Fetch:
         elif found.diverging_epoch is not None:
             self.has_fault = True
         self.bytes += asked.bytes
-        if asked.bytes > COPIED_BYTES_MAX:
+        if asked.copied_bytes:
+            self._count_copies(asked.copied_bytes)
+        elif asked.bytes:
             self._pinned.add(asked)
+
+    def _count_copies(self, change: int) -> None:
+        """Count copies in, or out, in the memory for answers."""
+        self._copied_bytes += change
+        if change > 0:
+            self._context.broker.answers.hold(change)
+        elif change < 0:
+            self._context.broker.answers.give_back(-change)
 
     def _log_by_id(self, topic_id: UUID, asked: _AskedPartition) -> PartitionLog | ErrorCode:
         name, wanted = asked.topic.name, asked.wanted
@@ -362,13 +380,18 @@ class _AskedPartition:
             return False
         return log.high_watermark != read.high_watermark or log.offline_reason is not None
 
-    def take(self, log: PartitionLog, read: ReadResult) -> None:
+    @property
+    def copied_bytes(self) -> int:
+        """What was copied of it into memory."""
+        return 0 if self._copy is None else len(self._copy)
+
+    def take(self, log: PartitionLog, read: ReadResult, *, may_copy: bool) -> None:
         """Keep what was read; nothing that was read before may be pinned."""
         self.log = log
         self._read = read
         self._copy = None
         size = sum(region.size for region in read.regions)
-        if size <= COPIED_BYTES_MAX:
+        if size <= COPIED_BYTES_MAX and (may_copy or not size):
             self._copy = b"".join(region.read_bytes() for region in read.regions)
             read.release()
         self.bytes = size

@@ -472,3 +472,21 @@ async def test_a_batch_whose_length_is_damaged_is_an_error(tmp_path: Path) -> No
         flip_in_segment(tmp_path, 8)
         answer = await served.fetch("orders", 0)
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_copies_count_as_answers_and_nothing_is_copied_where_memory_is_short(
+    tmp_path: Path,
+) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        await served.produce("orders")
+        answers = served.broker.answers
+        whole = await served.fetch("orders", 0)
+        assert answers.held_bytes == 0
+
+        answers.hold(1 << 30)
+        pinned = await served.fetch("orders", 0)
+        answers.give_back(1 << 30)
+
+    assert records_in(pinned) == records_in(whole)
+    assert answers.held_bytes == 0
