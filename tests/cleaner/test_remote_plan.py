@@ -121,7 +121,10 @@ def changed(change: Callable[[Any], Any]) -> str:
         (lambda raw: raw["groups"][0].update(attempt="a" * 32 + "\n"), "attempt is not 32"),
         (lambda raw: raw["groups"][0].update(outputs=[]), "a group has no outputs"),
         (lambda raw: raw["groups"][0]["sources"][0].update(base_offset=-1), "is negative"),
-        (lambda raw: raw["groups"][0]["account"].update(digest="1"), "is not 32 hexadecimal"),
+        (
+            lambda raw: raw["groups"][0]["account"].update(digest="1"),
+            "is not a hexadecimal number of length 32",
+        ),
         (lambda raw: raw["groups"][0]["account"].update(rebuilt="%"), "rebuilt is not base64"),
         (
             lambda raw: raw["groups"][0]["account"].update(records_by_verdict={"kept": 1}),

@@ -81,8 +81,11 @@ class Sweep(Generic[Told]):
         if len(states) > states_max:
             states = Random(seed).sample(states, states_max)
         for number, state in enumerate(states):
-            found = await self.found_on(state.disk)
             text = f"seed {seed}, state {number}: {state.what}"
+            try:
+                found = await self.found_on(state.disk)
+            except AssertionError as error:
+                raise AssertionError(f"{text}: {error}") from error
             assert found in (state.before, state.after), text
         return len(states)
 

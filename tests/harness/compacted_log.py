@@ -143,6 +143,8 @@ class CompactedLog:
         self.log = create_log(self.fs, identity(), config, opening(background=background))
         for path in ("/", "data", "data/orders"):
             self.fs.sync_directory(path)
+        self.log.sync_new_files()
+        self.log.is_safe()
         self.settings = settings
         self.now_ms = START_MS
         self.remainder: Remainder | None = None

@@ -66,7 +66,7 @@ def test_jars_are_fetched_once_with_a_line_that_says_so(path: Path, pins: Path) 
     assert first == second
     assert first.read_bytes() == CONTENT
     assert runs(path) == 1
-    assert said[0].startswith("Fetching 1 jars (pins) through Maven, once")
+    assert said[0].startswith("Fetching 1 jar (pins) through Maven, once")
 
 
 def test_a_jar_that_was_damaged_on_disk_is_fetched_again(path: Path, pins: Path) -> None:

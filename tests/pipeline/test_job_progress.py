@@ -48,7 +48,7 @@ def test_a_stream_says_its_batch_its_rate_and_how_far_it_is_behind() -> None:
 def test_a_stream_without_a_rate_gives_no_time() -> None:
     kafka = source("KafkaV2[Subscribe[t]]", '{"t":{"0":5}}', '{"t":{"0":6}}')
 
-    assert stream_text(progress(kafka, rate=0)) == "Batch 7, 0 records/s, 1 offsets behind"
+    assert stream_text(progress(kafka, rate=0)) == "Batch 7, 0 records/s, 1 offset behind"
 
 
 def test_other_sources_are_not_behind() -> None:

@@ -249,4 +249,6 @@ def test_files_of_a_deleted_log_are_not_remembered(home: LogHome) -> None:
     log = filled(home)
     assert (len(ACTIVE), len(SEALED)) > before
     topic_deleted(log)
-    assert (len(ACTIVE), len(SEALED)) == before
+    # Files of other tests' logs may be forgotten meanwhile.
+    assert len(ACTIVE) <= before[0]
+    assert len(SEALED) <= before[1]

@@ -55,7 +55,7 @@ def test_invariant_16_a_batch_larger_than_the_buffer_grows_it_and_a_lying_size_i
     path, size = log.log.segments[0].path(LOG), log.log.segments[0].size
     length = log.fs.read_bytes(path)[8:12]
     log.fs.overwrite(path, 8, struct.pack(">i", size))
-    with pytest.raises(CorruptBatch, match=f"batch claims {size + 12} bytes"):
+    with pytest.raises(CorruptBatch, match=f"batch claims {size + 12:,} bytes"):
         log.execute(log.plan())
 
     log.fs.overwrite(path, 8, length)
