@@ -27,12 +27,14 @@ test: $(VENV)/.installed-dev  ## Run every test; what the machine lacks is skipp
 
 # Protocol, storage and server without what starts processes or takes seconds by itself.
 NOT_QUICK := protocol/fuzz server/test_broker.py server/test_cli.py server/test_disk_faults.py \
-    server/test_descriptor_bound.py server/test_history_probe.py
-QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics tests/test_layout.py \
+    server/test_descriptor_bound.py server/test_history_probe.py server/test_dump_log.py \
+    server/test_policy_changes.py server/test_topic_growth.py server/groups/test_consumer_group_model.py \
+    storage/test_log_threads.py storage/test_recompress.py storage/test_segment_files.py
+QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \
     $(addprefix --ignore=tests/,$(NOT_QUICK))
 
-quick: $(VENV)/.installed-dev  ## The unit tests that need no process of a broker, no JVM: under a minute
-	$(PYTEST) -n $(TEST_PROCESSES) -q $(QUICK_TESTS) $(PYTEST_ARGS)
+quick: $(VENV)/.installed-dev  ## Unit tests of protocol, storage and server that need no process and few examples: under a minute
+	KOMPAKT_QUICK=1 $(PYTEST) -n auto -q $(QUICK_TESTS) $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, spelling
 	$(BIN)/ruff check .

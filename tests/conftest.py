@@ -19,7 +19,10 @@ settings.register_profile(
     max_examples=5_000,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("soak" if os.environ.get("KOMPAKT_SOAK") else "ci")
+settings.register_profile("quick", deadline=None, print_blob=True, max_examples=20)
+settings.load_profile(
+    next((name for name in ("soak", "quick") if os.environ.get(f"KOMPAKT_{name.upper()}")), "ci")
+)
 
 # Every Spark here runs cold code on little data: the optimizing compiler would cost more than it saves.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
