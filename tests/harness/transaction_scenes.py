@@ -75,8 +75,8 @@ verifies transactions of several requests together, in the words of one of their
 
 SHORT_TIMEOUT_MS = 300
 PATIENCE_SECONDS = 20.0
-SOMEBODY = Producer(1_000_000_000, 5)
-"""Names an id that nobody has."""
+STRANGERS = 1_000_000_000
+"""From here on nobody has a producer id."""
 
 RELATIONS = ("epoch-1", "epoch", "epoch+1", "other id")
 
@@ -494,10 +494,12 @@ async def _cell(
     key: tuple[Row, int, str],
 ) -> None:
     async with await RawClient.connect(*asked.address) as client:
-        each = Id(client, f"scene-{_RUN}-{next(_numbers)}")
+        number = next(_numbers)
+        each = Id(client, f"scene-{_RUN}-{number}")
         await scene.set_up(each)
         title, now = await each.state()
-        found[key] = await probe(each, _related(now if title else SOMEBODY, relation))
+        named = now if title else Producer(STRANGERS + number, 5)
+        found[key] = await probe(each, _related(named, relation))
 
 
 def _related(now: Producer, relation: str) -> Producer:
