@@ -1,7 +1,7 @@
 """The one place where background work begins on the event loop, and where its mistakes end.
 
 Work that nobody awaits must not fail in silence: what it raises unexpectedly is logged with its
-traceback, counted (`kompakt_background_failures_total`), and told to whoever must answer for it.
+traceback, counted (`kompakt_background_failures_total`), and passed to what must answer for it.
 Errors that are expected are handled by the work itself, and never come here.
 
     spawn(work, name)            a task that is kept until it ends
