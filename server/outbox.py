@@ -213,6 +213,8 @@ class Outbox:
             on_error = self._on_error
             self.close()
             on_error(failure)
+            # Its traceback holds this frame, and the frame must not hold it: that is a cycle.
+            del failure
             return
         self._watch(wanted=bool(self._queue))
         self._tell_waiters()

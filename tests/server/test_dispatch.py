@@ -158,4 +158,4 @@ async def test_bytes_behind_a_requests_end_are_ignored_and_told_once(
             assert isinstance(answer, api.response_type)
     told = [each.message for each in caplog.records if each.name == "server.dispatch"]
     assert len(told) == 1
-    assert f"{api.name} v{version}, 1 bytes too many" in told[0]
+    assert f"{api.name} v{version}, 1 byte too many" in told[0]
