@@ -61,7 +61,7 @@ def _take_arrays(element: Any, stack: list[list[Any]]) -> None:
 
 
 def _array_names(declared: type) -> tuple[str, ...]:
-    """The fields of a class that hold arrays or structures."""
+    """The fields of a declared class that hold arrays."""
     names = _arrays.get(declared)
     if names is None:
         names = ()

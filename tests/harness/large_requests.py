@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import random
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.api_keys import APIS, Api
+from protocol.api_keys import Api
 from protocol.schema import Kind, Message, NamedField, WireType, fields_of
 from tests.harness.messages import MessageGenerator
 from tests.harness.raw_client import encode_request
@@ -37,17 +37,6 @@ class LargeRequest:
     """`same` or `distinct` elements."""
     frame: bytes
     """Without its size in front."""
-
-    def __str__(self) -> str:
-        return f"{self.api.name}-{self.array}-{self.kind}"
-
-
-def large_requests(elements: int, apis: Sequence[Api] | None = None) -> Iterator[LargeRequest]:
-    """One for each API, array and kind, in the API's newest version."""
-    for api in APIS.values() if apis is None else apis:
-        for path in array_paths(api.request_type, api.version_max):
-            for kind in ("same", "distinct"):
-                yield large_request(api, path, kind, elements)
 
 
 def large_request(api: Api, path: tuple[str, ...], kind: str, elements: int) -> LargeRequest:
