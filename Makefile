@@ -1,39 +1,39 @@
-# Two commands do all the set-up: `make run` starts a broker, `make test` runs every test.
+# Each target installs what it needs: `make run` starts a broker, `make test` runs every test.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES_BUILT := pyproject.toml setup.py $(wildcard $(foreach folder,protocol storage cleaner,$(addprefix $(folder)/*.,pyx pxd pxi h)))
+SOURCES_BUILT := pyproject.toml setup.py $(wildcard $(foreach room,protocol/records storage/files cleaner/kernel,$(addprefix $(room)/*.,pyx pxd pxi h)))
 
 .PHONY: help run pipeline test quick lint demo bench soak differential wheel clean
 
-help:  ## What can be made here
+help:  ## List the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
 run: $(VENV)/.installed  ## Start a broker on 127.0.0.1:9092, its HTTP endpoint on 127.0.0.1:9644, its data in ./data
 	$(BIN)/kompakt serve
 
-# A run starts hundreds of Python processes: without bytecode kept, each would compile all that it imports.
+# A test run starts hundreds of Python processes: without cached bytecode, each would compile its imports.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 
-pipeline: $(VENV)/.installed-pipeline  ## Install what `kompakt pipeline` needs: PySpark, and once the jars for it
+pipeline: $(VENV)/.installed-pipeline  ## Install PySpark for `kompakt pipeline`, and fetch its jars once
 	$(BIN)/kompakt pipeline jars
 
-# Processes that share the test files out among them; 0 runs them in this one, with files by name. A fifth of
-# the time tests wait for others: three keep two cores busy.
+# Number of processes that share the test files; 0 runs them in this process, sorted by name. Tests spend a
+# fifth of the time waiting for other processes, so three keep two cores busy.
 TEST_PROCESSES ?= 3
 
-test: $(VENV)/.installed-dev  ## Run every test; what the machine lacks is skipped with its reason
+test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing are skipped with the reason
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-# Protocol, storage and server without what starts processes or takes seconds by itself.
+# Protocol, storage and server without the tests that start processes or take seconds each.
 NOT_QUICK := protocol/fuzz server/test_broker.py server/test_cli.py server/test_disk_faults.py \
     server/test_descriptor_bound.py server/test_history_probe.py server/test_dump_log.py \
-    server/test_policy_changes.py server/test_topic_growth.py server/groups/test_consumer_group_model.py \
+    server/test_policy_changes.py server/test_topic_growth.py server/coordination/groups/test_consumer_group_model.py \
     storage/test_log_threads.py storage/test_recompress.py storage/test_segment_files.py
 QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \
     $(addprefix --ignore=tests/,$(NOT_QUICK))
 
-quick: $(VENV)/.installed-dev  ## Unit tests of protocol, storage and server that need no process and few examples: under a minute
+quick: $(VENV)/.installed-dev  ## Unit tests of protocol, storage and server without processes and with few examples: under a minute
 	KOMPAKT_QUICK=1 $(PYTEST) -n auto -q $(QUICK_TESTS) $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, spelling
@@ -46,7 +46,7 @@ lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, spel
 demo: $(VENV)/.installed-demo  ## Real flights through real clients, the cleaner and Spark; compared with pandas
 	$(BIN)/python -m demo
 
-bench: $(VENV)/.installed-dev  ## Figures beside the machine's own limit, as ratios
+bench: $(VENV)/.installed-dev  ## Measure figures as ratios to the machine's own limit
 	$(BIN)/python -m bench
 
 SOAK_KILLS ?= 500
@@ -59,28 +59,29 @@ SOAK_CLEAN_KILLS ?= 30
 SOAK_TABLE_HISTORIES ?= 50
 SOAK_STREAMS_KILLS ?= 40
 
-soak: $(VENV)/.installed-dev  ## The long forms of the crash, kill, fuzz and property tests; into bench/results/soak.txt
+soak: $(VENV)/.installed-dev  ## Run the long crash, kill, fuzz and property tests; writes bench/results/soak.txt
 	KOMPAKT_SOAK=1 KOMPAKT_ATTACK_SOAK=1 KOMPAKT_KILLS=$(SOAK_KILLS) KOMPAKT_CRASH_STATES=$(SOAK_CRASH_STATES) \
 	KOMPAKT_FAULTS=$(SOAK_FAULTS) KOMPAKT_FUZZ_RUNS=$(SOAK_FUZZ_RUNS) KOMPAKT_SOAK_RECORDS=$(SOAK_RECORDS) \
 	KOMPAKT_TRANSACTION_HISTORIES=$(SOAK_TRANSACTION_HISTORIES) KOMPAKT_CLEAN_KILLS=$(SOAK_CLEAN_KILLS) \
 	KOMPAKT_TABLE_HISTORIES=$(SOAK_TABLE_HISTORIES) KOMPAKT_STREAMS_KILLS=$(SOAK_STREAMS_KILLS) $(PYTEST) -v -rP --show-capture=stdout --timeout=7200 --color=no --durations=20 \
 	    tests/crash tests/cleaner/fuzz tests/cleaner/test_races.py tests/protocol/fuzz tests/properties \
-	    tests/pipeline/test_clean_kills.py tests/pipeline/test_table_histories.py \
+	    tests/pipeline/test_clean_kills.py tests/pipeline/tables/test_table_histories.py \
 	    tests/pipeline/test_delta_upkeep.py tests/pipeline/test_pipeline_page.py \
 	    tests/conformance/test_streams.py $(PYTEST_ARGS) > bench/results/soak.txt; \
 	    status=$$?; tail -40 bench/results/soak.txt; exit $$status
 
 DIFFERENTIAL_SEEDS ?= 5
 
-differential: $(VENV)/.installed-dev  ## Apache Kafka's own cleaner against ours, over generated workloads; into bench/results/differential.json
+differential: $(VENV)/.installed-dev  ## Compare Apache Kafka's own cleaner with ours over generated workloads; writes bench/results/differential.json
 	$(BIN)/python -m tests.differential --seeds $(DIFFERENTIAL_SEEDS) $(if $(DIFFERENTIAL_SEED),--seed $(DIFFERENTIAL_SEED)) --json > bench/results/differential.json; \
 	    status=$$?; cat bench/results/differential.json; exit $$status
 
 wheel: $(VENV)/.installed-dev  ## Build the wheel into dist/
 	$(BIN)/python -m build --wheel
 
-clean:  ## Remove what was built; ./data stays
-	rm -rf $(VENV) build dist *.egg-info protocol/*.so protocol/*.c storage/*.so storage/*.c cleaner/*.so cleaner/*.c
+clean:  ## Remove build products; ./data stays
+	rm -rf $(VENV) build dist *.egg-info
+	find protocol storage cleaner \( -name '*.so' -o -name '*.c' \) -delete
 
 $(VENV)/bin/python:
 	@sh .ci/check-machine "$(PYTHON)"
@@ -89,8 +90,8 @@ $(VENV)/bin/python:
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 REQUIREMENTS := $(BIN)/python .ci/requirements
 
-# The one place that builds. distutils keeps what it made in build/, so a change compiles what it touches.
-# With the modules in place, pip only registers the checkout.
+# Only this rule builds. distutils keeps its products in build/, so a change compiles only the modules it
+# touches. With the modules in place, pip only registers the checkout.
 $(VENV)/.installed: $(VENV)/bin/python $(SOURCES_BUILT)
 	@sh .ci/check-machine "$(PYTHON)"
 	@echo "Installing what Kompakt needs into $(VENV) ..."
@@ -100,7 +101,7 @@ $(VENV)/.installed: $(VENV)/bin/python $(SOURCES_BUILT)
 	@KOMPAKT_MODULES=in-place $(PIP_INSTALL) --no-build-isolation --no-deps -e .
 	@touch $@
 
-# What an extra needs beside that: packages only.
+# The additional packages of an extra.
 $(VENV)/.installed-pipeline: EXTRA := spark
 $(VENV)/.installed-demo: EXTRA := demo
 $(VENV)/.installed-dev: EXTRA := dev

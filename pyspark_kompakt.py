@@ -1,10 +1,10 @@
-"""Where Spark finds the source by itself: it looks for `DefaultSource` in modules named pyspark_*.
+"""Lets Spark find the source of segment files: it looks for `DefaultSource` in modules named pyspark_*.
 
-Every session of an environment imports it, also those that never read segment files: where something is
-missing that the source needs, Spark finds none, and nothing else fails.
+Every session of an environment imports this module, also sessions that never read segment files: if a
+dependency of the source is missing, Spark finds no source, and nothing else fails.
 """
 
 import contextlib
 
 with contextlib.suppress(ImportError):
-    from pipeline.segment_source import SegmentSource as DefaultSource  # noqa: F401
+    from pipeline.source.segment_source import SegmentSource as DefaultSource  # noqa: F401

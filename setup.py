@@ -12,28 +12,28 @@ from setuptools.command.build_ext import build_ext
 from setuptools.modified import newer_group
 
 MODULES = (
-    "protocol.batch_scan",
-    "protocol.batch_tally",
-    "protocol.offset_commits",
-    "protocol.record_columns",
-    "protocol.record_walk",
-    "storage.sync_threads",
-    "cleaner.kernel",
-    "cleaner.verify_output",
-    "cleaner.find_key",
-    "cleaner.row_hashes",
+    "protocol.records.batch_scan",
+    "protocol.records.batch_tally",
+    "protocol.records.offset_commits",
+    "protocol.records.record_columns",
+    "protocol.records.record_walk",
+    "storage.files.sync_threads",
+    "cleaner.kernel.kernel",
+    "cleaner.kernel.verify_output",
+    "cleaner.kernel.find_key",
+    "cleaner.kernel.row_hashes",
 )
 
-# What is said here comes behind CFLAGS and would win over them. As to -g0: Python's own -g would cost a
-# quarter of the time and make the files five times as large.
+# These options come after CFLAGS and would override them. -g0 overrides Python's own -g, which would add
+# a quarter to the build time and make the files five times as large.
 OPTIMIZATION = () if "-O" in os.environ.get("CFLAGS", "") else ("-O3",)
 
-# gcc cannot see that a record is filled before it is read where a function says so by its result.
+# gcc warns although a function's result says that it has filled the record before the record is read.
 WARNINGS = ("-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-maybe-uninitialized")
 
 
 class BuildCompiled(build_ext):
-    """Build them, two or more at a time, or say in one sentence what the machine lacks."""
+    """Builds the modules in parallel, or exits with one sentence about what the machine lacks."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -61,17 +61,17 @@ def extension(module: str) -> Extension:
     return Extension(
         module,
         [module.replace(".", "/") + ".pyx"],
-        include_dirs=["protocol", "cleaner"],
+        include_dirs=["protocol/records", "cleaner/kernel"],
         depends=[
             str(path)
-            for pattern in ("*/*.h", "*/*.pxd", "*/*.pxi", "setup.py")
+            for pattern in ("*/*/*.h", "*/*/*.pxd", "*/*/*.pxi", "setup.py")
             for path in Path().glob(pattern)
         ],
         extra_compile_args=[*OPTIMIZATION, "-g0", *WARNINGS],
     )
 
 
-# Set once `build_ext --inplace` has built them: pip then registers the checkout without a second build.
+# The Makefile sets it after `build_ext --inplace`, so that pip does not build a second time.
 are_in_place = os.environ.get("KOMPAKT_MODULES") == "in-place"
 found = [extension(module) for module in MODULES if Path(extension(module).sources[0]).exists()]
 

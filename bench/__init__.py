@@ -1,1 +1,1 @@
-"""Benchmarks: each figure beside a probe of the machine's own limit in the same run, as a ratio."""
+"""Benchmarks: each figure is compared with a probe of the machine's own limit in the same run."""

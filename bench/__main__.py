@@ -1,7 +1,7 @@
 """`python -m bench [GROUP ...]`: measure, print tables, write bench/results/<group>.json.
 
-KOMPAKT_BENCH_PAIRS says how often each figure and its probe are taken, KOMPAKT_BENCH_NOTE what a
-reader of the results should know of the machine at that time.
+KOMPAKT_BENCH_PAIRS is the number of measurements of each figure and its probe, KOMPAKT_BENCH_NOTE a
+note about the state of the machine for readers of the results.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from bench.workers import workers_figures
 
 
 def _distributed_figures(pairs: int) -> list[Figure]:
-    # Spark is imported only where it is measured.
+    # Spark is imported only by groups that measure it.
     from bench.distributed import distributed_figures
 
     return distributed_figures(pairs)
@@ -113,14 +113,14 @@ def show(console: Console, group: str, figures: list[Figure]) -> None:
 
 
 def main(groups: list[str]) -> int:
-    """Run the named groups, or all of them; 2 for a name that is none."""
+    """Run the named groups, or all of them. Returns the exit code: 2 for an unknown name."""
     console = Console(width=160)
     unknown = [group for group in groups if group not in GROUPS]
     if unknown:
         console.print(f"No such group: {', '.join(unknown)}. There are: {', '.join(GROUPS)}.")
         return 2
     RESULTS.mkdir(exist_ok=True)
-    # Ended in good order, so that no server stays behind.
+    # SIGTERM raises, so that every server process is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     for group in groups or GROUPS:
         before = machine()

@@ -1,4 +1,4 @@
-"""What it costs a reader of committed records that very many transactions were aborted."""
+"""The cost of very many aborted transactions for a read_committed reader."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 from bench.cleaned_log import CONFIG, identity, now_ms, opening
 from bench.figure import Figure, interleaved
-from protocol.error_codes import ErrorCode
-from protocol.record_batch import Record, build_batch, read_header
-from storage.local_files import LocalFileSystem
-from storage.log import PartitionLog
-from storage.log_opening import create_log
-from storage.reader import Isolation
-from storage.validate import ValidBatch
+from protocol.records.record_batch import Record, build_batch, read_header
+from protocol.wire.error_codes import ErrorCode
+from storage.batches.validate import ValidBatch
+from storage.files.local_files import LocalFileSystem
+from storage.log.log import PartitionLog
+from storage.log.opening import create_log
+from storage.segment.reader import Isolation
 
 TRANSACTIONS = 100_000
 READ_BYTES = 64 << 10
@@ -24,7 +24,7 @@ READS = 500
 
 
 def aborted_figures(pairs: int) -> list[Figure]:
-    """A read of 64 KiB, in the middle of a log of aborted transactions and nothing else."""
+    """Measure a read of 64 KiB in the middle of a log that holds only aborted transactions."""
     with aborted_log() as log:
         return [
             interleaved(
@@ -34,14 +34,14 @@ def aborted_figures(pairs: int) -> list[Figure]:
                 lambda: microseconds_of_a_read(log, Isolation.READ_UNCOMMITTED),
                 limit_is="the same read of uncommitted records",
                 pairs=pairs,
-                note=f"each is told of {told_of(log)} of them",
+                note=f"each returns {aborted_in_a_read(log)} of them",
             )
         ]
 
 
 @contextmanager
 def aborted_log() -> Iterator[PartitionLog]:
-    """A log of transactions with one record of 1 KB each."""
+    """Build a log of transactions with one record of 1 KB each."""
     with tempfile.TemporaryDirectory() as folder:
         place = identity(Path(folder) / "log")
         log = create_log(LocalFileSystem(), place, CONFIG, opening(is_clean=True))
@@ -71,8 +71,8 @@ def microseconds_of_a_read(log: PartitionLog, isolation: Isolation) -> float:
     return 1e6 * (time.perf_counter() - started) / READS
 
 
-def told_of(log: PartitionLog) -> int:
-    """How many aborted transactions one read is told of."""
+def aborted_in_a_read(log: PartitionLog) -> int:
+    """Returns the number of aborted transactions in the result of one read."""
     return _read(log, log.log_end_offset // 2, Isolation.READ_COMMITTED)
 
 

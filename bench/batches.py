@@ -1,4 +1,4 @@
-"""Record batches for load: built once, sent many times."""
+"""Record batches as load: built once, sent many times."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import struct
 from array import array
 from collections.abc import Sequence
 
-from protocol.batch_scan import crc32c
-from protocol.record_batch import Codec, Record, build_batch
+from protocol.records.batch_scan import crc32c
+from protocol.records.record_batch import Codec, Record, build_batch
 
 KEY_BYTES = 16
 CRC_AT, CRC_FROM = 17, 21
 SHORT_DELTAS = 64
-"""So many records of a batch have an offset delta of one byte; up to 8192 have one of two."""
+"""The first records of a batch have an offset delta of one byte, those up to 8192 of two bytes."""
 
 
 def keyed_batch(*, records: int, value_bytes: int, keys: int, seed: int) -> bytes:
-    """An uncompressed batch of records with random keys out of `keys` and incompressible values."""
+    """Build an uncompressed batch with random keys out of `keys` and incompressible values."""
     source = random.Random(seed)
     made = [
         Record(
@@ -33,7 +33,7 @@ def keyed_batch(*, records: int, value_bytes: int, keys: int, seed: int) -> byte
 
 
 def tombstone_batch(*, records: int, value_bytes: int, keys: int, seed: int, codec: Codec) -> bytes:
-    """A batch with random keys out of `keys`: a tenth are tombstones, half of each value is noise."""
+    """Build a batch with random keys out of `keys`; a tenth are tombstones, half of a value is noise."""
     source = random.Random(seed)
     noise = value_bytes // 2
     made = [
@@ -50,9 +50,9 @@ def tombstone_batch(*, records: int, value_bytes: int, keys: int, seed: int, cod
 
 
 class NumberedBatch:
-    """A batch of which only the keys change, eight bytes each: millions of keys a second.
+    """A batch in which only the keys change, eight bytes each: it makes millions of keys a second.
 
-    Its records lie at two strides, so that a byte of all keys is one slice.
+    Its records have two strides, so that one byte of all keys is one slice.
     """
 
     def __init__(self, *, records: int, value_bytes: int) -> None:
@@ -69,7 +69,7 @@ class NumberedBatch:
         self._runs = (places[:SHORT_DELTAS], places[SHORT_DELTAS:])
 
     def with_keys(self, numbers: Sequence[int]) -> bytes:
-        """The batch with these numbers as its records' keys, one each."""
+        """Returns the batch with these numbers as the keys of its records."""
         assert len(numbers) == self._records
         keys = array("Q", numbers).tobytes()
         for places in self._runs:

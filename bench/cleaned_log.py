@@ -1,4 +1,4 @@
-"""A log on the real disk to clean again and again: built once, copied for each measurement."""
+"""A log on the real disk for repeated cleaning: built once, copied for each measurement."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cleaner.clean import clean
-from cleaner.cleaning_plan import CleaningPlan, plan_pass
-from cleaner.index import SegmentIndex
-from cleaner.meter import PassMeter
-from cleaner.pick import assess
-from cleaner.probe import SilentProbe
-from cleaner.report import PassReport
-from cleaner.settings import CleanerSettings
-from cleaner.throttle import Throttle
-from protocol.record_batch import stamp
-from server.background import Background
-from server.run import KEPT_BYTES
-from storage.local_files import LocalFileSystem
-from storage.log import PartitionLog
-from storage.log_config import LogConfig
-from storage.log_identity import LogIdentity
-from storage.log_opening import LogOpening, create_log, open_log
-from storage.topic_partition import TopicPartition
-from storage.validate import Refused, validate_batch
+from cleaner.pacing.meter import PassMeter
+from cleaner.pacing.probe import SilentProbe
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.pacing.throttle import Throttle
+from cleaner.passes.clean import clean
+from cleaner.passes.index import SegmentIndex
+from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass
+from cleaner.rules.pick import assess
+from cleaner.rules.report import PassReport
+from protocol.records.record_batch import stamp
+from server.run import HEAP_BLOCK_BYTES_MAX
+from server.runtime.background import Background
+from storage.batches.validate import Refused, validate_batch
+from storage.files.local_files import LocalFileSystem
+from storage.formats.log_config import LogConfig
+from storage.formats.log_identity import LogIdentity
+from storage.formats.topic_partition import TopicPartition
+from storage.log.log import PartitionLog
+from storage.log.opening import LogOpening, create_log, open_log
 
 SEGMENT_BYTES = 128 << 20
 CONFIG = LogConfig(cleanup_policy=("compact",), segment_bytes=SEGMENT_BYTES)
 TOPIC = TopicPartition("bench", 0)
 TOPIC_ID = uuid.UUID(int=1)
 BACKGROUND = Background()
-"""Where replaced segments are removed, as in the broker: beside the pass."""
+"""Removes replaced segments beside the pass, as the broker does."""
 
 
 def now_ms() -> int:
@@ -69,12 +69,12 @@ def build_log(directory: Path, batches: Iterable[bytes]) -> None:
 
 
 def extend_log(directory: Path, batches: Iterable[bytes]) -> None:
-    """Write more behind what a log has, rolled and closed cleanly."""
+    """Append batches to a log, rolled and closed cleanly."""
     _write(opened(directory), batches)
 
 
 def opened(directory: Path) -> PartitionLog:
-    """A log that was closed cleanly."""
+    """Open a log that was closed cleanly."""
     return open_log(LocalFileSystem(), identity(directory), CONFIG, opening(is_clean=True))
 
 
@@ -92,7 +92,7 @@ def _write(log: PartitionLog, batches: Iterable[bytes]) -> None:
 
 @contextmanager
 def fresh_copy(directory: Path, number: int = 0) -> Iterator[Path]:
-    """A copy of a log, in the page cache and on disk; it is gone afterwards."""
+    """Copy a log, in the page cache and on disk, and remove the copy afterwards."""
     copy = directory.with_name(f"{directory.name}-copy-{number}")
     shutil.copytree(directory, copy)
     os.sync()
@@ -104,7 +104,7 @@ def fresh_copy(directory: Path, number: int = 0) -> Iterator[Path]:
 
 @contextmanager
 def copy_of(directory: Path, number: int = 0) -> Iterator[PartitionLog]:
-    """A fresh copy of a log, open and ready to be cleaned."""
+    """Open a fresh copy of a log for cleaning."""
     with fresh_copy(directory, number) as copy:
         log = opened(copy)
         try:
@@ -114,11 +114,11 @@ def copy_of(directory: Path, number: int = 0) -> Iterator[PartitionLog]:
 
 
 def clean_whole(log: PartitionLog, *, verify: bool = True) -> PassReport:
-    """One pass over all that is dirty, in this thread, at no throttle.
+    """Run one pass over everything dirty, in this thread, without a throttle.
 
-    It is over when what it has replaced is removed, too.
+    Returns when the replaced segments are removed, too.
     """
-    bytes(KEPT_BYTES)  # the allocator as in the broker, see server/run.py
+    bytes(HEAP_BLOCK_BYTES_MAX)  # the allocator as in the broker, see server/run.py
     settings = CleanerSettings(verify=verify)
     report = clean(log, whole_plan(log), settings, meter=free_meter(), monotonic=time.monotonic)
     BACKGROUND.drain()
@@ -133,23 +133,23 @@ def clean_at(directory: Path) -> None:
 
 
 def index_at(directory: Path) -> None:
-    """Give a log's segments their key sidecars, as a pass does that finds nothing to rewrite."""
+    """Make the key sidecars of a log's segments, like a pass that rewrites nothing."""
     log = opened(directory)
     segments = whole_plan(log).segments_from(log.log_start_offset)
     with SegmentIndex(log.identity.hash_key, CleanerSettings(), free_meter()) as index:
-        index.of(segments)
+        index.index_segments(segments)
     log.close()
 
 
 def whole_plan(log: PartitionLog) -> CleaningPlan:
-    """A pass over all that is dirty."""
+    """Returns the plan of a pass over everything dirty."""
     view = log.cleaning_view()
     assessment = assess(view, view.config, now_ms(), requested=True)
     return plan_pass(view, assessment, now_ms=now_ms(), stamp_ms=now_ms())
 
 
 def free_meter() -> PassMeter:
-    """A meter that never holds a pass and never ends it."""
+    """Returns a meter that never throttles or aborts a pass."""
     return PassMeter(
         throttle=Throttle(clock=time.monotonic),
         probe=SilentProbe(),

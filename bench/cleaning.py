@@ -1,8 +1,8 @@
-"""Cleaning passes over logs on the disk: their CPU time, and their time beside the disk's.
+"""Cleaning passes over logs on the disk: their CPU time, and their time compared with the disk's.
 
 A log that was never cleaned has no key sidecars: its first pass reads it twice, once to make them. A
-segment that has one is read only to be rewritten. Both are measured, and the probe reads as often, a
-fresh copy as the pass does: pages that were never used cost this kind of machine more than the disk.
+segment with a sidecar is read only to be rewritten. Both are measured. The probe reads as often, and
+also from a fresh copy: on this kind of machine, fresh pages cost more than the disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bench.pass_shapes import LARGE, SMALL, Shape, log_of
 
 
 class Start(NamedTuple):
-    """What a pass finds."""
+    """The state in which a pass finds its log."""
 
     shape: Shape
     source: Path
@@ -35,7 +35,7 @@ class Start(NamedTuple):
 
     @contextmanager
     def copy(self) -> Iterator[Path]:
-        """A copy of the log, in the page cache or not."""
+        """Copy the log, into the page cache or not."""
         with fresh_copy(self.source) as copy:
             if not self.is_cached:
                 drop_from_cache(copy)
@@ -43,7 +43,7 @@ class Start(NamedTuple):
 
 
 def pass_figures(pairs: int) -> list[Figure]:
-    """Goals: 3 M records a CPU-second at 100 B values, 0.6 of the disk at 1 KB."""
+    """Measure passes. Goals: 3 M records a CPU-second with 100 B values, 0.6 of the disk with 1 KB."""
     with log_of(SMALL) as source:
         figures = pass_figure(Start(SMALL, source), pairs)
         index_at(source)
@@ -59,7 +59,7 @@ def pass_figures(pairs: int) -> list[Figure]:
 
 
 def pass_figure(start: Start, pairs: int) -> list[Figure]:
-    """A whole pass: its rate beside the disk's, and records by CPU-second."""
+    """Measure a whole pass: its rate compared with the disk's, and records per CPU-second."""
     size = size_of(start.source)
     survivors: list[int] = []
     rates: list[float] = []

@@ -1,4 +1,4 @@
-"""A blocking connection that sends frames and reads answers, with many requests under way."""
+"""A blocking connection that sends frames and reads answers, with many requests in flight."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SIZE = struct.Struct(">i")
 
 
 class Connection:
-    """One client connection; answers are read into one buffer that is used again."""
+    """One client connection; it reads all answers into the same buffer."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
@@ -51,7 +51,7 @@ class Connection:
 
 @contextmanager
 def connected(port: int) -> Iterator[Connection]:
-    """A connection to a broker on this machine, closed at the end."""
+    """Open a connection to a broker on this machine, and close it at the end."""
     with closing(Connection(port)) as connection:
         yield connection
 
@@ -59,7 +59,7 @@ def connected(port: int) -> Iterator[Connection]:
 def is_listening_within(
     seconds: float, port: int, is_alive: Callable[[], bool] = lambda: True
 ) -> bool:
-    """Whether something accepts connections on `port` before the time is over or it has died."""
+    """Returns whether the server accepts connections on `port` before the time is over or it dies."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and is_alive():
         try:

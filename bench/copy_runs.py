@@ -1,7 +1,7 @@
-"""How untouched batches get into another file: copy_file_range, or written from where they were read.
+"""Two ways to copy untouched batches into another file: copy_file_range, or a write of the read bytes.
 
-A pass reads every byte of a segment that it rewrites, for its CRCs and its keys, so only the way out
-is in question. Neither side syncs; CPU time is told, because a busy disk holds up both.
+A pass reads every byte of a segment that it rewrites, for its CRCs and its keys, so only the writing
+differs. Neither way syncs; the figure is CPU time, because a busy disk slows both.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from bench.figure import Figure, interleaved
 FILE_BYTES = 128 << 20
 CHUNK_BYTES = 1 << 20
 RUNS = (16 << 10, 128 << 10, CHUNK_BYTES)
-"""How long a run of batches is that stays."""
+"""Lengths of runs of untouched batches."""
 
 Write = Callable[[int, int, memoryview, int], None]
 
 
 def copy_figures(pairs: int) -> list[Figure]:
-    """MB a CPU-second of reading chunks, and copying each run in them, in the two ways."""
+    """Measure MB per CPU-second of reading chunks and copying their runs, in both ways."""
     return [copy_figure(run_bytes, pairs) for run_bytes in RUNS]
 
 
@@ -44,7 +44,7 @@ def copy_figure(run_bytes: int, pairs: int) -> Figure:
 
 
 def target_of(source: Path) -> Path:
-    """Where the copy goes: a file that has its pages, whose cost would hide that of the copying."""
+    """Returns the target: a file with allocated pages, whose cost would hide that of the copying."""
     return source.with_name("target")
 
 

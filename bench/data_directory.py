@@ -1,4 +1,4 @@
-"""A data directory with many segments, written by storage's own classes as a clean stop leaves it."""
+"""Builds a data directory with many segments, with storage's own classes, as a clean stop leaves it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import uuid
 from pathlib import Path
 
 from bench.batches import keyed_batch
-from server.embedded_store import EmbeddedMetadataStore
-from server.executors import Executor
-from server.topic import Topic, TopicDefaults
-from server.topics import Topics
-from storage.local_files import LocalFileSystem
-from storage.log import PartitionLog
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.meta_properties import MetaProperties
-from storage.paths import METADATA, join, topic_id_text
-from storage.validate import Refused, validate_batch
+from server.metadata.embedded_store import EmbeddedMetadataStore
+from server.runtime.executors import Executor
+from server.topics.topic import Topic, TopicDefaults
+from server.topics.topics import Topics
+from storage.batches.validate import Refused, validate_batch
+from storage.files.local_files import LocalFileSystem
+from storage.files.paths import METADATA, join, topic_id_text
+from storage.formats.log_config import LogConfig
+from storage.formats.meta_properties import MetaProperties
+from storage.log.directory import LogDirectory
+from storage.log.log import PartitionLog
 
 CONFIGS = {"cleanup.policy": "compact"}
 
 
 class UnsyncedFileSystem(LocalFileSystem):
-    """Leaves it to the system when names reach the disk: what is built here may be built again."""
+    """Does not sync directories: a data directory that is lost can be built again."""
 
     def sync_directory(self, path: str) -> None:
         pass
@@ -34,7 +34,7 @@ class UnsyncedFileSystem(LocalFileSystem):
 def build_data_directory(
     path: Path, *, topics_count: int, partitions_each: int, segments_each: int
 ) -> None:
-    """Make a directory that a broker with node.id 1 starts from; each segment holds one batch.
+    """Make a data directory for a broker with node.id 1; each segment holds one batch.
 
     With `segments_each` 1 the partitions are empty.
     """

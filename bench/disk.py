@@ -1,4 +1,4 @@
-"""What the disk and the page cache take for the least that a cleaning pass must do with them."""
+"""Measures the disk and the page cache with the least I/O that a cleaning pass must do."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import os
 import time
 from pathlib import Path
 
-from storage.cleaned_segment import WRITE_BACK_BEHIND_BYTES, WRITE_BACK_BYTES
-from storage.cleaning_view import READ_AHEAD_BYTES, window_ahead
-from storage.local_files import LocalFileSystem
+from storage.files.local_files import LocalFileSystem
+from storage.log.cleaning_view import READ_AHEAD_BYTES, window_ahead
+from storage.segment.cleaned_segment import WRITE_BACK_BEHIND_BYTES, WRITE_BACK_BYTES
 
 CHUNK_BYTES = 1 << 20
 
 
 def segment_files(log: Path) -> list[Path]:
-    """The segments of a log, oldest first."""
+    """Returns the segments of a log, oldest first."""
     return sorted(log.glob("*.log"))
 
 
 def size_of(log: Path) -> int:
-    """Bytes in a log's segments."""
+    """Returns the bytes in a log's segments."""
     return sum(path.stat().st_size for path in segment_files(log))
 
 
 def drop_from_cache(log: Path) -> None:
-    """Have a log's files, which are on the disk, read from there the next time."""
+    """Drop a log's synced files from the page cache, so that the next read comes from the disk."""
     for path in log.iterdir():
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -35,7 +35,7 @@ def drop_from_cache(log: Path) -> None:
 
 
 def read_and_write(log: Path, survivor_bytes: int, *, reads: int = 2) -> float:
-    """Seconds to read a log so often, and to write and sync so many bytes, as a pass does it."""
+    """Returns the seconds to read a log `reads` times and to write and sync the survivors."""
     started = time.perf_counter()
     for path in segment_files(log) * reads:
         _read(path)
@@ -47,7 +47,7 @@ def read_and_write(log: Path, survivor_bytes: int, *, reads: int = 2) -> float:
 
 
 def _read(path: Path) -> None:
-    """In chunks, of which the disk reads the next ones meanwhile."""
+    """Read in chunks, while the disk reads ahead."""
     file, chunk = LocalFileSystem().open(str(path)), memoryview(bytearray(CHUNK_BYTES))
     for position in range(0, file.size, CHUNK_BYTES):
         ahead = window_ahead(position, position + file.read_into(position, chunk))
@@ -57,7 +57,7 @@ def _read(path: Path) -> None:
 
 
 def _write(target: Path, size: int) -> None:
-    """In chunks that the disk writes meanwhile; that is faster than to sync each of them."""
+    """Write in chunks, while the disk writes back; that is faster than syncing each chunk."""
     file, chunk = LocalFileSystem().open(str(target), create=True), os.urandom(CHUNK_BYTES)
     for position in range(0, size, CHUNK_BYTES):
         file.append((chunk,))

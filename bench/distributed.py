@@ -1,9 +1,9 @@
 """Cleaning with Spark as the executor (local[2], one machine) beside the local cleaner, one thread.
 
 Both clean copies of one log: five codecs, one record in ten a tombstone, keys written about five times.
-Both copies are compared afterwards, batch for batch; a difference is an error, not a figure. Spark is
-up and has cleaned a small log before, so that neither its start nor its compilation of the first query
-counts; the note says what the start took.
+The copies are compared afterwards, batch for batch; a difference is an error, not a figure. Spark is
+already running and has cleaned a small log, so that neither its start nor its compilation of the first
+query counts; the note has the duration of the start.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from bench.batches import tombstone_batch
 from bench.cleaned_log import BACKGROUND, build_log, free_meter, identity, opened
 from bench.figure import Figure, of_pairs
 from bench.processes import tree_cpu_seconds
-from cleaner.clean import clean
-from cleaner.cleaning_plan import CleaningPlan, plan_pass
-from cleaner.pick import assess
-from cleaner.remote_commit import commit
-from cleaner.settings import CleanerSettings
-from cleaner.travelling_plan import remote_plan
-from pipeline.distributed_cleaning import execute
-from pipeline.spark import start_session
-from protocol.record_batch import Codec
-from storage.local_files import LocalFileSystem
-from storage.log import PartitionLog
-from storage.paths import HASH_KEY, LEASES
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.passes.clean import clean
+from cleaner.remote.commit import commit
+from cleaner.remote.travelling_plan import remote_plan
+from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass
+from cleaner.rules.pick import assess
+from pipeline.cleaning.execute import execute
+from pipeline.spark.session import start_session
+from protocol.records.record_batch import Codec
+from storage.files.local_files import LocalFileSystem
+from storage.files.paths import HASH_KEY, LEASES
+from storage.log.log import PartitionLog
 
 SIZES = tuple(
     int(size) for size in os.environ.get("KOMPAKT_BENCH_RECORDS", "1000000,10000000").split(",")
@@ -48,17 +48,17 @@ LEASE = "0" * 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What a cleaning took."""
+    """The cost of a cleaning."""
 
     seconds: float
     cpu_seconds: float
-    """Of this process and all below it."""
+    """CPU time of this process and all its children."""
     commit_cpu_seconds: float = 0.0
-    """Of them what a broker has to do for what others cleaned."""
+    """The part of it that the broker spends on a remote cleaning."""
 
 
 def distributed_figures(pairs: int) -> list[Figure]:
-    """No goal: on one machine the local cleaner is the better one, and this says by how much."""
+    """Measure by how much the local cleaner is better on one machine; there is no goal."""
     started = time.perf_counter()
     session = start_session("bench", pins=())
     start_seconds = time.perf_counter() - started
@@ -142,7 +142,7 @@ def _clean_locally(directory: Path, now_ms: int) -> float:
 
 
 def _clean_with_spark(session: SparkSession, directory: Path, now_ms: int) -> float:
-    """The CPU seconds of the commit."""
+    """Clean with Spark. Returns the CPU seconds of the commit."""
     log = opened(directory)
     settings = CleanerSettings()
     plan = _plan(log, now_ms)
@@ -176,14 +176,14 @@ def _clean_with_spark(session: SparkSession, directory: Path, now_ms: int) -> fl
 
 
 def _plan(log: PartitionLog, now_ms: int) -> CleaningPlan:
-    """A pass over all that is dirty, at a moment that both have."""
+    """Returns the plan of a pass over everything dirty, at the same time for both."""
     view = log.cleaning_view()
     assessment = assess(view, view.config, now_ms, requested=True)
     return plan_pass(view, assessment, now_ms=now_ms, stamp_ms=now_ms)
 
 
 def _compare(one: Path, other: Path) -> None:
-    """See that two logs hold the same batches, to the byte. Raises AssertionError."""
+    """Check that two logs hold the same batches, to the byte. Raises AssertionError."""
     logs = [opened(each) for each in (one, other)]
     views = [log.cleaning_view() for log in logs]
     try:
@@ -197,7 +197,7 @@ def _compare(one: Path, other: Path) -> None:
 
 
 def _batches(records: int) -> Iterator[bytes]:
-    """Drawn from a fifth as many distinct ones, whose keys are in other batches, too."""
+    """Yields batches from a fifth as many distinct ones, whose keys also occur in other batches."""
     source = random.Random(records)
     keys = records // TIMES_WRITTEN
     codecs = list(Codec)

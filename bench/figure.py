@@ -1,4 +1,4 @@
-"""A figure: what was measured, the machine's limit measured beside it, and their ratio."""
+"""A figure: a measured value, the machine's limit measured beside it, and their ratio."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Figure:
     measured: float
     limit: float
     limit_is: str
-    """What the probe of the machine's limit did."""
+    """A description of the probe that measured the machine's limit."""
     ratio: float
     """The median of the pairs' own ratios, measured / limit."""
     pairs: int
@@ -36,7 +36,7 @@ def interleaved(
     pairs: int,
     note: str = "",
 ) -> Figure:
-    """Measure and probe by turns, because this kind of machine changes its speed by the minute."""
+    """Measure and probe in turn, because this kind of machine changes its speed by the minute."""
     taken = [(measure(), probe()) for _ in range(pairs)]
     return of_pairs(name, unit, taken, limit_is=limit_is, note=note)
 
@@ -44,7 +44,7 @@ def interleaved(
 def of_pairs(
     name: str, unit: str, taken: Sequence[tuple[float, float]], *, limit_is: str, note: str = ""
 ) -> Figure:
-    """What was measured and its limit, several times, as a figure."""
+    """Returns the figure for several pairs of a measured value and its limit."""
     return Figure(
         name=name,
         unit=unit,

@@ -1,9 +1,9 @@
-"""acks=all over many partitions, beside the sync ceiling of the same pattern.
+"""acks=all over many partitions, compared with the sync ceiling of the same pattern.
 
-Each request carries one 64 KiB batch for each of up to 16 partitions, which is as much as Kafka's
-clients put into one (max.request.size), and the requests take turns over all partitions. The ceiling
-is a null broker that receives the same frames, sums them, writes them to as many files and answers
-when all files that it wrote to are synced, as many threads at a time as the broker uses.
+Each request carries one 64 KiB batch for each of up to 16 partitions, which is the maximum of Kafka's
+clients (max.request.size), and the requests take turns over all partitions. The ceiling is a null
+broker that receives the same frames, checksums them, writes them to as many files and answers
+when all files that it wrote to are synced, with the same number of sync threads as the broker.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BATCHES_A_REQUEST = 16
 
 
 def group_commit_figures(pairs: int) -> list[Figure]:
-    """acks=all with 64 KiB batches over few and many partitions."""
+    """Measure acks=all with 64 KiB batches over few and many partitions."""
     batch = keyed_batch(records=600, value_bytes=85, keys=100_000, seed=5)
     return [group_commit_figure(batch, partitions, pairs) for partitions in PARTITIONS]
 
@@ -61,7 +61,7 @@ def group_commit_figure(batch: bytes, partitions: int, pairs: int) -> Figure:
 
 
 def spread_rate(port: int, topic: str, batch: bytes, partitions: int, count: int) -> float:
-    """MB/s of sending `count` requests, with a batch for each of the partitions whose turn it is."""
+    """Returns MB/s of `count` requests, each with a batch for every partition whose turn it is."""
     each = min(partitions, BATCHES_A_REQUEST)
     frames = [
         produce_to_many_request(topic, range(first, first + each), batch, acks=-1)

@@ -1,8 +1,8 @@
-"""What groups cost: a restart with a million committed offsets, and 10,000 members that only beat.
+"""The cost of groups: a restart with a million committed offsets, and 10,000 idle members.
 
-The offsets are 1,000 groups' with 1,000 partitions each, committed `COMMITS_EACH` times; they are read
-back before and after our cleaner has compacted them. The members are in 1,000 groups of ten and send
-a heartbeat every three seconds, as clients do by default.
+The offsets belong to 1,000 groups with 1,000 partitions each, committed `COMMITS_EACH` times; a broker
+loads them before and after our cleaner has compacted them. The members are in 1,000 groups of ten and
+send a heartbeat every three seconds, as clients do by default.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from bench.connection import Connection, connected
 from bench.figure import Figure, interleaved, of_pairs
 from bench.processes import broker_command, cpu_seconds, free_port, resident_bytes, running
 from bench.raw_protocol import api_versions_request, framed, text
-from cleaner.pool import CleanerPool
-from cleaner.probe import Probes
-from protocol.coordinator_records import write_key, write_value
-from protocol.group_records import OffsetCommitKey, OffsetCommitValue
-from protocol.record_batch import Record, build_batch, read_header
+from cleaner.pacing.probe import Probes
+from cleaner.pool.pool import CleanerPool
+from protocol.internal_topics.coordinator_records import write_key, write_value
+from protocol.internal_topics.group_records import OffsetCommitKey, OffsetCommitValue
+from protocol.records.record_batch import Record, build_batch, read_header
 from server.broker import Broker
-from server.clock import SystemClock
-from server.config import BrokerConfig
-from storage.local_files import LocalFileSystem
-from storage.validate import ValidBatch
+from server.config.config import BrokerConfig
+from server.runtime.clock import SystemClock
+from storage.batches.validate import ValidBatch
+from storage.files.local_files import LocalFileSystem
 
 GROUPS, PARTITIONS, COMMITS_EACH = 1_000, 1_000, 3
 MEMBERS_EACH = 10
 HEARTBEAT_SECONDS = 3.0
 BEATING_SECONDS = 9.0
 LOADING = 14
-"""COORDINATOR_LOAD_IN_PROGRESS."""
+"""The error code COORDINATOR_LOAD_IN_PROGRESS."""
 MEMBER_KIBIBYTES = 4.0
 
 
 def group_figures(pairs: int) -> list[Figure]:
-    """All of them."""
+    """Measure loading and idle groups."""
     return [*load_figures(pairs), *idle_figures()]
 
 
@@ -48,7 +48,7 @@ def group_figures(pairs: int) -> list[Figure]:
 
 
 def load_figures(pairs: int) -> list[Figure]:
-    """From fork to all groups served."""
+    """Measure the time from fork until all groups are served."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         asyncio.run(_fill(data))
@@ -85,7 +85,7 @@ def milliseconds_to_load(command: Sequence[str], port: int) -> float:
 
 
 def _wait_until_loaded(port: int) -> None:
-    """Ask for the list of groups until there is one."""
+    """Request the list of groups until the broker returns one."""
     with connected(port) as connection:
         while struct.unpack_from(">h", connection.ask(framed(16, 0, 1, b"")), 4)[0] == LOADING:
             time.sleep(0.005)
@@ -107,7 +107,7 @@ def _broker(data: Path) -> Broker:
 
 
 async def _fill(data: Path) -> None:
-    """Commit everything, a batch a group, several times."""
+    """Commit all offsets several times, one batch per group."""
     broker = _broker(data)
     await broker.start()
     topic = broker.groups.topic
@@ -150,11 +150,11 @@ async def _compact(data: Path) -> None:
     await broker.stop()
 
 
-# Members that only beat.
+# Members that only send heartbeats.
 
 
 def idle_figures() -> list[Figure]:
-    """Processor and memory for members that beat."""
+    """Measure processor time and memory for members that only send heartbeats."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         port = free_port()
         settings = ("group.initial.rebalance.delay.ms=1000", "log.cleaner.enable=false")
@@ -185,7 +185,7 @@ def idle_figures() -> list[Figure]:
 
 
 def _join_all(members: Sequence[Connection]) -> list[list[bytes]]:
-    """Let everybody join and get an assignment; each connection's heartbeats."""
+    """Let all members join and get an assignment. Returns each connection's heartbeats."""
     groups = [f"group-{number}" for number in range(GROUPS)]
     for connection in members:
         connection.send(b"".join(map(_join, groups)))
@@ -202,7 +202,7 @@ def _join_all(members: Sequence[Connection]) -> list[list[bytes]]:
 
 
 def _join(group: str) -> bytes:
-    """JoinGroup v2: session and rebalance timeout a minute."""
+    """Returns a JoinGroup v2 with session and rebalance timeouts of a minute."""
     body = text(group) + struct.pack(">ii", 60_000, 60_000) + text("") + text("consumer")
     subscription = struct.pack(">hi", 0, 1) + text("orders") + struct.pack(">i", -1)
     body += (
@@ -212,7 +212,7 @@ def _join(group: str) -> bytes:
 
 
 def _member_of(answer: memoryview) -> tuple[int, str]:
-    """The generation and the member id of a JoinGroup v2 answer."""
+    """Returns the generation and the member id in a JoinGroup v2 answer."""
     _, error_code, generation = struct.unpack_from(">ihi", answer, 4)
     assert error_code == 0, error_code
     position = 14
@@ -225,20 +225,20 @@ def _member_of(answer: memoryview) -> tuple[int, str]:
 
 
 def _sync(group: str, generation: int, member_id: str) -> bytes:
-    """SyncGroup v1; everybody gives everybody nothing, the leader's counts."""
+    """Returns a SyncGroup v1 with an empty assignment for each member; only the leader's counts."""
     body = text(group) + struct.pack(">i", generation) + text(member_id) + struct.pack(">i", 0)
     return framed(14, 1, 1, body)
 
 
 def _heartbeat(group: str, generation: int, member_id: str) -> bytes:
-    """Heartbeat v1."""
+    """Returns a Heartbeat v1."""
     return framed(12, 1, 1, text(group) + struct.pack(">i", generation) + text(member_id))
 
 
 def _core_share(
     pid: int, connections: Sequence[Connection], requests: Sequence[Sequence[bytes]]
 ) -> float:
-    """Percent of a core while each connection sends all of its requests every three seconds."""
+    """Returns percent of a core while each connection sends all its requests every three seconds."""
     slices = 100
     started, used = time.monotonic(), cpu_seconds(pid)
     turns = int(BEATING_SECONDS / HEARTBEAT_SECONDS) * slices

@@ -1,4 +1,4 @@
-"""The cleaner's kernel in records per CPU-second, and the memory of its map by key."""
+"""The cleaner's kernel in records per CPU-second, and the memory of its map per key."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from functools import partial
 from bench.batches import keyed_batch
 from bench.figure import Figure, interleaved
 from bench.processes import resident_bytes
-from cleaner.kernel import BatchFilter, KeyIndexer, OffsetMap, map_keys, mark_keys
-from cleaner.settings import MAP_ENTRY_BYTES
-from protocol.batch_scan import crc32c
-from protocol.record_batch import stamp
+from cleaner.kernel.kernel import BatchFilter, KeyIndexer, OffsetMap, map_keys, mark_keys
+from cleaner.pacing.settings import MAP_ENTRY_BYTES
+from protocol.records.batch_scan import crc32c
+from protocol.records.record_batch import stamp
 
 HASH_KEY = bytes(range(16))
 RECORDS_EACH_BATCH = 1000
@@ -26,14 +26,14 @@ MAP_BYTES = 128 << 20
 
 
 def kernel_figures(pairs: int) -> list[Figure]:
-    """All steps of the kernel over 10 M records of 100 B, at two counts of keys; the map's size."""
+    """Measure the kernel's steps over 10 M records of 100 B, with two numbers of keys, and the map."""
     figures = [kernel_figure(keys, pairs) for keys in (200_000, 1_000_000)]
     return [*figures, map_figure(pairs)]
 
 
 def kernel_figure(keys: int, pairs: int) -> Figure:
-    """Index, map, mark and filter, on one thread, from memory; the probe checksums and copies the
-    bytes twice."""
+    """Measure index, map, mark and filter on one thread, from memory; the probe checksums and copies
+    the bytes twice."""
     templates = [
         keyed_batch(records=RECORDS_EACH_BATCH, value_bytes=VALUE_BYTES, keys=keys, seed=seed)
         for seed in range(DIFFERENT_BATCHES)
@@ -74,7 +74,7 @@ def kernel_figure(keys: int, pairs: int) -> Figure:
 
 
 def chunked(templates: list[bytes], *, repeats: int) -> Iterator[bytes]:
-    """The templates, again and again, with growing offsets, in chunks as a segment file gives them."""
+    """Yields the templates repeatedly, with growing offsets, in chunks like those of a segment file."""
     offset, chunk = 0, bytearray()
     for template in templates * repeats:
         batch = bytearray(template)
@@ -87,7 +87,7 @@ def chunked(templates: list[bytes], *, repeats: int) -> Iterator[bytes]:
 
 
 def kernel_seconds(chunks: list[bytes], offset_map: OffsetMap, *, records: int) -> dict[str, float]:
-    """CPU seconds of each step over the chunks, which are one segment's."""
+    """Returns the CPU seconds of each step over the chunks of one segment."""
     seconds: dict[str, float] = {}
     blocks: list[bytes] = []
     marks = bytearray(records // 8 + 1)
@@ -147,7 +147,7 @@ def filter_chunks(chunks: list[bytes], blocks: list[bytes], marks: bytearray, re
 
 
 def map_figure(pairs: int) -> Figure:
-    """What a map with as many keys as it takes has in memory, by key; at most 27 bytes is the goal."""
+    """Measure the memory per key of a full map. The goal is at most 27 bytes."""
 
     def measure() -> float:
         before = resident_bytes(os.getpid())

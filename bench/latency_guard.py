@@ -1,8 +1,8 @@
-"""What the cleaner costs a producer: p99 of one produce at a time while it cleans, and while it rests.
+"""The cleaner's cost for a producer: p99 of one produce at a time beside a busy and an idle cleaner.
 
-One broker has more to clean than the measurement takes. The cleaner's I/O budget, changed live, holds it
-still for the probe and lets it go for the measurement, so both are taken by turns on the same broker and
-disk, the latency guard (`cleaner/latency_guard.py`) in between as it is by default.
+One broker has more to clean than the measurement takes. The cleaner's I/O budget, changed live, stops
+it for the probe and releases it for the measurement, so both alternate on the same broker and disk, with
+the latency guard (`cleaner/pacing/latency_guard.py`) at its defaults.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ RATE = "log.cleaner.io.max.bytes.per.second"
 HELD, LET_GO = "1", "1.7976931348623157E308"
 NODE_ID = "1"
 PARTITIONS, PARTITION_BYTES = 12, 256 << 20
-"""As many as a cleaner without a guard does not finish meanwhile."""
+"""More data than a cleaner without a guard can finish during the measurement."""
 LEG_SECONDS = 3.0
 SETTLE_SECONDS = 0.5
 ACKS = ((1, "acks=1"), (-1, "acks=all, synced"))
 
 
 def latency_guard_figures(pairs: int) -> list[Figure]:
-    """Guard on, as by default, with acks=1 and acks=all; then acks=all with the guard off."""
+    """Measure with the guard on, as by default, with acks=1 and acks=all; then acks=all without it."""
     on = [guard_figure(acks, label, pairs, guard=True) for acks, label in ACKS]
     return [*on, guard_figure(*ACKS[1], pairs, guard=False)]
 
@@ -57,7 +57,7 @@ def guard_figure(acks: int, label: str, pairs: int, *, guard: bool) -> Figure:
 def measured(
     connection: Connection, http_port: int, acks: int, label: str, pairs: int, *, guard: bool
 ) -> tuple[Figure, list[float]]:
-    """The figure, and how fast the cleaner was in each leg."""
+    """Returns the figure, and the cleaner's rate in each leg."""
     frame = produce_request(
         "small", 0, keyed_batch(records=1, value_bytes=84, keys=1, seed=4), acks=acks
     )
@@ -91,7 +91,7 @@ def measured(
 
 
 def fill(connection: Connection) -> None:
-    """Two topics: one to be cleaned, with half of its records superseded, and one to produce to."""
+    """Make two topics: one to clean, with half of its records superseded, and one to produce to."""
     connection.ask(
         create_topic_request(
             "table", PARTITIONS, {"cleanup.policy": "compact", "segment.bytes": str(64 << 20)}
@@ -102,7 +102,7 @@ def fill(connection: Connection) -> None:
 
 
 def refill(connection: Connection) -> None:
-    """More to clean than one leg takes; on the disk, so that its write-back is not measured."""
+    """Add more to clean than one leg takes, and sync it, so that its write-back is not measured."""
     keys = PARTITION_BYTES // 1000 // 2
     batches = [
         keyed_batch(records=250, value_bytes=1000, keys=keys, seed=each) for each in range(200)
@@ -114,7 +114,7 @@ def refill(connection: Connection) -> None:
 
 
 def p99_ms(connection: Connection, frame: bytes) -> float:
-    """p99 of one produce at a time, for `LEG_SECONDS`."""
+    """Returns the p99 of one produce at a time, for `LEG_SECONDS`."""
     seconds: list[float] = []
     end = time.perf_counter() + LEG_SECONDS
     while (started := time.perf_counter()) < end:
@@ -124,7 +124,7 @@ def p99_ms(connection: Connection, frame: bytes) -> float:
 
 
 def cleaned_bytes(http_port: int) -> float:
-    """What the cleaner has read and written so far."""
+    """Returns the bytes that the cleaner has read and written so far."""
     with urllib.request.urlopen(f"http://127.0.0.1:{http_port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
     names = ("kompakt_cleaner_read_bytes_total ", "kompakt_cleaner_written_bytes_total ")

@@ -1,9 +1,9 @@
-"""50 million keys through a map of 128 MiB: in how many rewrites, and in how much memory.
+"""Cleans 50 million keys with a map of 128 MiB: the number of rewrites, and the memory.
 
-One run, whatever the pairs: what it is about is counted and not timed. The log has no key sidecars
-before, so the pass makes them, too.
+There is one run for any number of pairs, because its results are counted, not timed. The log has no
+key sidecars before, so the pass also makes them.
 
-Run as a program it is one cleaning of a log, in a process of its own, whose memory is then told:
+Run as a program it cleans a log once, in its own process, so that its memory can be measured:
 
     python -m bench.many_keys <log>
 """
@@ -26,42 +26,42 @@ from bench.cleaned_log import build_log, clean_whole, opened
 from bench.disk import read_and_write, size_of
 from bench.figure import Figure, of_pairs
 from bench.processes import resident_bytes
-from cleaner.report import PassReport
-from cleaner.settings import CleanerSettings
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.rules.report import PassReport
 
 KEYS = 50_000_000
 REWRITTEN_EACH = 5
-"""Every fifth key is written once more, so that records die in every segment."""
+"""Every fifth key is written once more, so that every segment has superseded records."""
 RECORDS_EACH_BATCH = 1000
 VALUE_BYTES = 100
 MAP_BYTES_A_KEY = 27
-"""What the map takes by key where all keys are in it at once."""
+"""Bytes per key of a map that holds all keys at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaning:
-    """What it took to clean a log to its end."""
+    """The cost of cleaning a log to its end."""
 
     passes: int
     parts: int
     seconds: float
     cpu_seconds: float
     peak_bytes: int
-    """Memory in RAM at the worst, beyond what the process had before."""
+    """Peak resident memory, beyond that of the process before."""
     bytes_read: int
     bytes_written: int
     bytes_left: int
-    """In segments and key sidecars."""
+    """Bytes in segments and key sidecars."""
     bytes_untouched: int
 
 
 def many_keys_figures(_: int) -> list[Figure]:
-    """Goals: one pass, within the setting, each byte written once."""
+    """Measure one cleaning. Goals: one pass, within the setting, each byte written once."""
     return figures_of(*cleaned())
 
 
 def cleaned() -> tuple[Cleaning, float, int]:
-    """How a log was cleaned, the probe's seconds, and the bytes that it had."""
+    """Clean a log. Returns the cost, the probe's seconds, and the log's size in bytes."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         log.mkdir()
@@ -113,7 +113,7 @@ def figures_of(taken: Cleaning, probe_seconds: float, size: int) -> list[Figure]
 
 
 def batches() -> Iterator[bytes]:
-    """Every key once, then every fifth once more."""
+    """Yields every key once, then every fifth once more."""
     batch = NumberedBatch(records=RECORDS_EACH_BATCH, value_bytes=VALUE_BYTES)
     for step in (1, REWRITTEN_EACH):
         for start in range(0, KEYS, RECORDS_EACH_BATCH * step):
@@ -129,7 +129,7 @@ def cleaned_in_a_process(log: Path) -> Cleaning:
 def clean_to_the_end(directory: Path) -> Cleaning:
     """Clean a log, pass after pass, until nothing is dirty."""
     log = opened(directory)
-    Path("/proc/self/clear_refs").write_text("5")  # begin the peak anew
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = resident_bytes(os.getpid())
     started, cpu_started = time.perf_counter(), time.process_time()
     reports: list[PassReport] = []

@@ -1,7 +1,6 @@
-"""What it costs to clean a topic that is 95 % clean, beside a rewrite of all of it.
+"""The cost of cleaning a topic that is 95 % clean, compared with a full rewrite.
 
-Its clean segments have their key sidecars, as the pass that cleaned them left them; the dirty ones have
-none yet.
+Its clean segments have key sidecars from the pass that cleaned them; the dirty ones have none yet.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ BATCHES = 1200
 DIRTY_BATCHES = BATCHES // 20
 CLEAN_RECORDS = (BATCHES - DIRTY_BATCHES) * RECORDS_EACH_BATCH
 SPREAD = CLEAN_RECORDS // (DIRTY_BATCHES * RECORDS_EACH_BATCH)
-"""The dirty records are of every so manyth key where they are of all."""
+"""If the dirty records are of all keys, they are of every SPREAD-th one."""
 
 
 def mostly_clean_figures(pairs: int) -> list[Figure]:
-    """The goal: at most 0.2 of a full rewrite where the dirty 5 % are of hot keys."""
+    """Measure both shapes. Goal: at most 0.2 of a full rewrite if the dirty 5 % are of hot keys."""
     with tempfile.TemporaryDirectory() as folder:
         hot, spread = Path(folder) / "hot", Path(folder) / "spread"
         build_clean(hot)
@@ -71,7 +70,7 @@ def probe_seconds(source: Path, bytes_written: int) -> float:
 
 
 def build_clean(directory: Path) -> None:
-    """A log that a pass has cleaned; the values of the keys that will be hot came last."""
+    """Build a log that a pass has cleaned; the values of the keys that will be hot came last."""
     directory.mkdir()
     build_log(directory, batches(cold_keys()))
     log = opened(directory)
@@ -85,7 +84,7 @@ def batches(keys: Iterable[range]) -> Iterator[bytes]:
 
 
 def cold_keys() -> Iterator[range]:
-    """Each key once; those of the last batch are the hot ones."""
+    """Yields each key once; those of the last batch are the hot ones."""
     for start in range(0, CLEAN_RECORDS, RECORDS_EACH_BATCH):
         yield range(start, start + RECORDS_EACH_BATCH)
 

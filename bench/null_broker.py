@@ -1,13 +1,13 @@
-"""The machine's own limit: servers that do the least a broker could do with the same bytes.
+"""The machine's own limit: servers that do only the minimum that a broker must do with the same bytes.
 
     produce     receive the frame, CRC-32C it, write it to a file, answer
-    synced      the same, but answer when an fdatasync that began after the write is over; with FILES
-                and BATCHES, each frame goes to the next BATCHES of FILES files in equal parts
-    fetch       receive a Fetch v11, sendfile whole batches of a file behind a header, as it asks
+    synced      the same, but answer after an fdatasync that began after the write; with FILES and
+                BATCHES, each frame goes to the next BATCHES of FILES files in equal parts
+    fetch       receive a Fetch v11, sendfile the requested batches of a file after a header
     ping        receive a frame, answer 64 bytes
 
-They are asked by the same client code, for answers of the same size, as the broker. Each runs in a
-process of its own, as the broker does: `python -m bench.null_broker MODE PORT FILE [FILES BATCHES]`.
+The same client code requests answers of the same size from them and from the broker. Like the broker,
+each runs in its own process: `python -m bench.null_broker MODE PORT FILE [FILES BATCHES]`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from bench.raw_protocol import asked_of_fetch, fetch_answer_head
-from protocol.batch_scan import crc32c
-from protocol.record_batch import read_header
+from protocol.records.batch_scan import crc32c
+from protocol.records.record_batch import read_header
 
 SIZE = struct.Struct(">i")
 PRODUCE_ANSWER = SIZE.pack(60) + bytes(60)
@@ -38,7 +38,7 @@ BATCH_HEADER_BYTES = 61
 
 
 def read_exactly(connection: socket.socket, view: memoryview) -> bool:
-    """Fill `view`; False when the peer has closed."""
+    """Fill `view`. Returns False when the client has closed."""
     received = 0
     while received < len(view):
         count = connection.recv_into(view[received:])
@@ -56,7 +56,7 @@ class Frames:
         self._buffer = memoryview(bytearray(FRAME_BYTES_MAX))
 
     def next(self) -> memoryview | None:
-        """The next frame without its size, until the next call; None when the peer has closed."""
+        """Returns the next frame without its size, valid until the next call; None at the end."""
         if not read_exactly(self._connection, self._buffer[: SIZE.size]):
             return None
         (size,) = SIZE.unpack_from(self._buffer)
@@ -65,7 +65,7 @@ class Frames:
 
 
 def serve_produce(connection: socket.socket, path: Path) -> None:
-    """Write every frame to the file, and say so."""
+    """Write every frame to the file, and answer."""
     frames = Frames(connection)
     with path.open("wb", buffering=0) as target:
         while (frame := frames.next()) is not None:
@@ -78,7 +78,7 @@ def serve_produce(connection: socket.socket, path: Path) -> None:
 def serve_synced(
     connection: socket.socket, path: Path, files: str = "1", batches: str = "1"
 ) -> None:
-    """Group commit at its least: one thread writes, another has what is written synced, and answers."""
+    """Serve a minimal group commit: one thread writes, another syncs the written data and answers."""
     frames, count = Frames(connection), int(files)
     written: SimpleQueue[list[int] | None] = SimpleQueue()
     with ExitStack() as stack:
@@ -98,13 +98,13 @@ def serve_synced(
             written.put(touched)
         written.put(None)
         syncer.join()
-    # As a deleted topic, so that both sides leave the page cache to the other.
+    # Like a deleted topic, so that each side leaves the page cache to the other.
     for number in range(count):
         Path(f"{path}.{number}").unlink()
 
 
 def sync_and_answer(connection: socket.socket, written: SimpleQueue[list[int] | None]) -> None:
-    """Sync all that is written at the same time, then answer all of it."""
+    """Sync everything written so far at once, then answer all of it."""
     with ThreadPoolExecutor(SYNC_THREADS) as threads:
         while (touched := written.get()) is not None:
             dirty, answers = set(touched), 1
@@ -119,7 +119,7 @@ def sync_and_answer(connection: socket.socket, written: SimpleQueue[list[int] | 
 
 
 def serve_fetch(connection: socket.socket, path: Path) -> None:
-    """Serve a file of batches that have all the same size and count of records."""
+    """Serve a file of batches that all have the same size and number of records."""
     frames = Frames(connection)
     with path.open("rb", buffering=0) as source:
         header = read_header(source.read(BATCH_HEADER_BYTES))

@@ -17,7 +17,7 @@ TEMPLATES = 1000
 
 
 class Shape(NamedTuple):
-    """What the records of a measured log look like."""
+    """The records of a measured log."""
 
     label: str
     value_bytes: int
@@ -28,12 +28,12 @@ class Shape(NamedTuple):
 SMALL = Shape("100 B values", 100, 10_000_000, 1_000_000)
 LARGE = Shape("1 KB values", 1000, 1_000_000, 250_000)
 MOSTLY_KEPT = Shape("1 KB values, most kept", 1000, 1_000_000, 2_000_000)
-"""What a pass over a topic of mostly different keys must write, it must also verify."""
+"""A pass over a topic of mostly different keys must write, and therefore verify, most of it."""
 
 
 @contextmanager
 def log_of(shape: Shape) -> Iterator[Path]:
-    """A closed log of such records, with room for other files beside it."""
+    """Build a closed log of such records, in a folder with room for other files."""
     templates = [
         keyed_batch(
             records=RECORDS_EACH_BATCH, value_bytes=shape.value_bytes, keys=shape.keys, seed=seed

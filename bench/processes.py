@@ -24,14 +24,14 @@ REPOSITORY = Path(__file__).parent.parent
 
 
 class StartFailed(Exception):
-    """A server did not come up; the message ends with what it said."""
+    """A server did not start. The message ends with its output."""
 
 
 _given: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that nothing listens on now, and that was not given before."""
+    """Returns an unused port that was not returned before."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -42,33 +42,33 @@ def free_port() -> int:
 
 
 def broker_command(port: int, data: Path, *overrides: str) -> list[str]:
-    """The command line of a broker on `port` with its data in `data` and no HTTP endpoint."""
+    """Returns the command line of a broker on `port` with its data in `data` and no HTTP endpoint."""
     settings = [
         f"listeners=PLAINTEXT://127.0.0.1:{port}",
         f"log.dirs={data}",
         "http.listener=",
         *overrides,
     ]
-    command = [sys.executable, "-m", "server", "serve"]
+    command = [sys.executable, "-m", "cli", "serve"]
     for setting in settings:
         command += ["--override", setting]
     return command
 
 
 def null_broker_command(mode: str, port: int, path: Path, *arguments: int) -> list[str]:
-    """The command line of a null broker (`bench/null_broker.py`) that writes to or reads `path`."""
+    """Returns the command line of a null broker (`bench/null_broker.py`) that uses `path`."""
     command = [sys.executable, "-m", "bench.null_broker", mode, str(port), str(path)]
     return command + [str(each) for each in arguments]
 
 
 @contextmanager
 def running(command: Sequence[str], port: int) -> Iterator[int]:
-    """Start `command`, wait until it listens on `port`, give its process id, stop it at the end.
+    """Start `command`, wait until it listens on `port`, yield its process id, stop it at the end.
 
     Raises:
         StartFailed: it ended, or did not listen in time.
     """
-    # A file, because nobody would empty a pipe while the server runs.
+    # A file, because nothing reads a pipe while the server runs.
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=errors
@@ -101,18 +101,18 @@ def _failure(
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory of a process that is in RAM now."""
+    """Returns the resident memory of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time that a process has used."""
+    """Returns the user and system time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """The same of a process and all below it, also of those that were waited for."""
+    """Returns the same for a process and all its descendants, including ended ones."""
     below: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):

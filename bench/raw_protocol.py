@@ -2,7 +2,7 @@
 
     Produce v8, Fetch v11, CreateTopics v4, Metadata v1: the newest versions without tagged fields.
 
-The generator packs its frames once and then only copies bytes, so that what is measured is the
+The generator packs its frames once and then only copies bytes, so that the benchmark measures the
 broker. Source: https://kafka.apache.org/protocol#protocol_messages
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 CLIENT_ID = b"bench"
 
 PARTITION_PRODUCED_BYTES = 4 + 2 + 8 + 8 + 8 + 4 + 2
-"""Of a partition without an error in a Produce v8 answer: no record errors, no message."""
+"""The end of a partition without an error in a Produce v8 answer: no record errors, no message."""
 
 
 def text(value: str) -> bytes:
@@ -29,14 +29,14 @@ def framed(api_key: int, api_version: int, correlation_id: int, body: bytes) -> 
 
 
 def produce_request(topic: str, partition: int, batch: bytes, *, acks: int) -> bytes:
-    """One batch to one partition (Produce v8)."""
+    """Returns a request with one batch for one partition (Produce v8)."""
     return produce_to_many_request(topic, [partition], batch, acks=acks)
 
 
 def produce_to_many_request(
     topic: str, partitions: Sequence[int], batch: bytes, *, acks: int
 ) -> bytes:
-    """The same batch to each of some partitions (Produce v8)."""
+    """Returns a request with the same batch for several partitions (Produce v8)."""
     body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic)
     body += struct.pack(">i", len(partitions))
     body += b"".join(struct.pack(">ii", each, len(batch)) + batch for each in partitions)
@@ -44,7 +44,7 @@ def produce_to_many_request(
 
 
 def fetch_request(topic: str, partition: int, offset: int, *, bytes_max: int) -> bytes:
-    """Read one partition from `offset` without waiting (Fetch v11)."""
+    """Returns a request to read one partition from `offset` without waiting (Fetch v11)."""
     body = struct.pack(">iiiibiii", -1, 0, 1, bytes_max, 0, 0, -1, 1) + text(topic)
     body += struct.pack(">iiiqqi", 1, partition, -1, offset, -1, bytes_max)
     body += struct.pack(">i", 0) + text("")
@@ -52,9 +52,9 @@ def fetch_request(topic: str, partition: int, offset: int, *, bytes_max: int) ->
 
 
 def asked_of_fetch(frame: bytes | memoryview) -> tuple[int, int]:
-    """The offset and the limit in bytes of a `fetch_request`, without its size."""
+    """Returns the offset and the limit in bytes of a `fetch_request`, given without its size."""
     (client_bytes,) = struct.unpack_from(">h", frame, 8)
-    position = 10 + client_bytes + 29  # header; up to and with the count of topics
+    position = 10 + client_bytes + 29  # header; up to and including the count of topics
     (topic_bytes,) = struct.unpack_from(">h", frame, position)
     position += 2 + topic_bytes + 4 + 4 + 4  # count of partitions, partition, leader epoch
     offset, _, bytes_max = struct.unpack_from(">qqi", frame, position)
@@ -62,19 +62,19 @@ def asked_of_fetch(frame: bytes | memoryview) -> tuple[int, int]:
 
 
 def fetch_answer_head(topic: str, records_bytes: int) -> bytes:
-    """What stands before the records of one partition in a Fetch v11 answer, with its size."""
+    """Returns the bytes before the records of one partition in a Fetch v11 answer, with its size."""
     head = struct.pack(">iihii", 1, 0, 0, 0, 1) + text(topic)
     head += struct.pack(">iihqqqiii", 1, 0, 0, 0, 0, 0, -1, -1, records_bytes)
     return struct.pack(">i", len(head) + records_bytes) + head
 
 
 def delete_topic_request(topic: str) -> bytes:
-    """Delete one topic (DeleteTopics v1)."""
+    """Returns a request to delete one topic (DeleteTopics v1)."""
     return framed(20, 1, 1, struct.pack(">i", 1) + text(topic) + struct.pack(">i", 30_000))
 
 
 def create_topic_request(topic: str, partitions: int, configs: dict[str, str]) -> bytes:
-    """Create one topic (CreateTopics v4)."""
+    """Returns a request to create one topic (CreateTopics v4)."""
     body = struct.pack(">i", 1) + text(topic) + struct.pack(">ihi", partitions, 1, 0)
     body += struct.pack(">i", len(configs))
     body += b"".join(text(name) + text(value) for name, value in configs.items())
@@ -82,19 +82,19 @@ def create_topic_request(topic: str, partitions: int, configs: dict[str, str]) -
 
 
 def alter_broker_request(node_id: str, name: str, value: str) -> bytes:
-    """Set one dynamic property of a broker (IncrementalAlterConfigs v0)."""
+    """Returns a request to set one dynamic property of a broker (IncrementalAlterConfigs v0)."""
     change = text(name) + struct.pack(">b", 0) + text(value)
     resource = struct.pack(">ib", 1, 4) + text(node_id) + struct.pack(">i", 1) + change
     return framed(44, 0, 1, resource + b"\x00")
 
 
 def api_versions_request() -> bytes:
-    """Ask which APIs there are (ApiVersions v0): the first sign that a broker serves."""
+    """Returns a request for the served APIs (ApiVersions v0): its answer shows that a broker serves."""
     return framed(18, 0, 1, b"")
 
 
 def produce_errors(response: bytes | memoryview) -> set[int]:
-    """The error codes in a Produce v8 answer for one topic, other than 0."""
+    """Returns the error codes other than 0 in a Produce v8 answer for one topic."""
     position = 4 + 4  # correlation id, count of topics
     (length,) = struct.unpack_from(">h", response, position)
     position += 2 + length
@@ -109,7 +109,7 @@ def produce_errors(response: bytes | memoryview) -> set[int]:
 
 
 def fetch_head(response: bytes | memoryview) -> tuple[int, int, int]:
-    """The error code, the size of the records and their position in a Fetch v11 answer."""
+    """Returns the error code, the size of the records and their position in a Fetch v11 answer."""
     position = (
         4 + 4 + 2 + 4 + 4
     )  # correlation id, throttle, error code, session id, count of topics

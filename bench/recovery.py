@@ -1,8 +1,8 @@
-"""How long a start after a crash takes, beside reading and checksumming the same bytes.
+"""The duration of a start after a crash, compared with reading and checksumming the same bytes.
 
-A log is written as a broker that is killed leaves it: all synced, no checkpoint made, no orderly stop.
-Before each start it is put back to that state; its bytes stay in the page cache. What an empty start
-takes is measured each time as well, and taken off.
+A log is written in the state that a killed broker leaves: everything synced, no checkpoint, no clean
+stop. Before each start that state is restored; its bytes stay in the page cache. The duration of an
+empty start is measured each time as well, and subtracted.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from bench.data_directory import UnsyncedFileSystem, now_ms
 from bench.figure import Figure, interleaved
 from bench.processes import REPOSITORY, broker_command, free_port
 from bench.startup import milliseconds_to_listen
-from protocol.batch_scan import crc32c
-from server.directories import abandon
-from server.embedded_store import EmbeddedMetadataStore
-from server.executors import Executor
-from server.topic import Topic, TopicDefaults
-from server.topics import Topics
-from storage.log import PartitionLog
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.meta_properties import MetaProperties
-from storage.paths import LOG, METADATA, join, topic_id_text
-from storage.validate import Refused, validate_batch
+from protocol.records.batch_scan import crc32c
+from server.durability.directories import abandon
+from server.metadata.embedded_store import EmbeddedMetadataStore
+from server.runtime.executors import Executor
+from server.topics.topic import Topic, TopicDefaults
+from server.topics.topics import Topics
+from storage.batches.validate import Refused, validate_batch
+from storage.files.paths import LOG, METADATA, join, topic_id_text
+from storage.formats.log_config import LogConfig
+from storage.formats.meta_properties import MetaProperties
+from storage.log.directory import LogDirectory
+from storage.log.log import PartitionLog
 
 LOG_BYTES = 768 << 20
 CRC_AT, ATTRIBUTES_AT, PRODUCER_AT = 17, 21, 43
 PRODUCER = struct.Struct(">qhi")
-"""Producer id, epoch and base sequence, as they stand in a batch's header."""
+"""Layout of producer id, epoch and base sequence in a batch's header."""
 
 READER = """
 import os, sys, time
-from protocol.batch_scan import crc32c
+from protocol.records.batch_scan import crc32c
 
 buffer, summed, position = memoryview(bytearray(1 << 20)), 0, 0
 descriptor = os.open(sys.argv[1], os.O_RDONLY)
@@ -54,7 +54,7 @@ print(1e3 * (time.perf_counter() - started))
 
 
 def unclean_start_figures(pairs: int) -> list[Figure]:
-    """Starts that must scan one log of large and one of small batches."""
+    """Measure starts that must scan one log of large and one of small batches."""
     return [
         unclean_start(pairs, "64 KiB batches", records=512, value_bytes=100, is_idempotent=False),
         unclean_start(
@@ -96,7 +96,7 @@ def milliseconds_to_read(path: Path) -> float:
 
 
 def put_back(killed: Path, data: Path) -> None:
-    """Make `data` as it was when the broker was killed; segments, which nobody changes, are shared."""
+    """Restore `data` to its state when the broker was killed, with hard links to the segments."""
     shutil.rmtree(data, ignore_errors=True)
     shutil.copytree(killed, data, copy_function=_link_segments)
 
@@ -109,7 +109,7 @@ def _link_segments(source: str, target: str) -> None:
 
 
 async def write_killed(path: Path, batch: bytes, *, is_idempotent: bool) -> None:
-    """Make a data directory with one log of LOG_BYTES, and leave it without an orderly stop."""
+    """Make a data directory with one log of LOG_BYTES, and leave it without a clean stop."""
     files = UnsyncedFileSystem()
     meta = MetaProperties(
         cluster_id=topic_id_text(uuid.uuid4()), node_id=1, directory_id=topic_id_text(uuid.uuid4())

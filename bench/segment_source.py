@@ -1,8 +1,9 @@
-"""Segment files as a source of Spark (`pipeline/segment_source.py`) beside Spark's Kafka source.
+"""Segment files as a Spark source (`pipeline/source/segment_source.py`), compared with Spark's Kafka
+source.
 
-Both read the same topics of one running broker into Spark's rows, which nobody keeps (`noop`), in the
-same session (local[2]), by turns. Below it: the same ranges as Arrow's batches in this process, in one
-thread and without Spark, beside what this machine needs to read and checksum the same bytes.
+Both read the same topics of one running broker into Spark rows, which are dropped (`noop`), in the
+same session (local[2]), in turn. Also without Spark: the same ranges as Arrow batches, in one thread of
+this process, compared with reading and checksumming the same bytes.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.figure import Figure, interleaved
 from bench.processes import broker_command, free_port, running
-from pipeline.segment_filters import RowFilter
-from pipeline.segment_options import parse_options
-from pipeline.segment_plan import plan
-from pipeline.segment_read import CHUNK_BYTES, record_batches
-from pipeline.segment_source import register
-from pipeline.spark import start_session
-from protocol.batch_scan import crc32c
-from storage.local_files import ReadOnlyFileSystem
+from pipeline.source.filters import RowFilter
+from pipeline.source.options import parse_options
+from pipeline.source.plan import plan
+from pipeline.source.read import CHUNK_BYTES, record_batches
+from pipeline.source.segment_source import register
+from pipeline.spark.session import start_session
+from protocol.records.batch_scan import crc32c
+from storage.files.local_files import ReadOnlyFileSystem
 
 RECORDS = int(os.environ.get("KOMPAKT_BENCH_RECORDS", "1000000"))
 PARTITIONS = 4
 SHAPES = (("100-bytes", 100, "none", 1), ("1-kilobyte", 1000, "none", 5), ("zstd", 100, "zstd", 1))
-"""Topic, bytes of a value, codec, and by how much there are fewer records."""
+"""Topic, bytes of a value, codec, and the divisor of the number of records."""
 SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
@@ -48,7 +49,7 @@ SCHEMA = pa.schema(
 
 
 def segment_source_figures(pairs: int) -> list[Figure]:
-    """Rows per second of each shape, twice: through Spark and below it."""
+    """Measure rows per second of each shape, with Spark and without it."""
     with tempfile.TemporaryDirectory() as folder:
         port, data = free_port(), Path(folder) / "data"
         # Eight segments a topic, so that both sources have tasks for both cores.
@@ -106,7 +107,7 @@ def spark_rate(frame: DataFrame, records: int) -> float:
 
 
 def arrow_rate(data: Path, topic: str) -> float:
-    """Megabytes of segment files that become Arrow's batches in a second."""
+    """Returns the megabytes of segment files that become Arrow batches in a second."""
     fs = ReadOnlyFileSystem()
     ranges = plan(fs, parse_options({"path": str(data), "subscribe": topic}), RowFilter())
     started = time.perf_counter()
@@ -136,7 +137,7 @@ def log_bytes(data: Path, topic: str) -> int:
 
 
 def fill(bootstrap: str, topic: str, records: int, value_bytes: int, codec: str) -> None:
-    """Produce; half of a value is random, half is not."""
+    """Produce records with half-random values."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
         future.result(30)

@@ -1,4 +1,4 @@
-"""How long a broker takes to open its listener, and how much memory it holds when idle."""
+"""The time that a broker takes to open its listener, and its memory when idle."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ EMPTY_PARTITION_KIBIBYTES = 4.0
 
 
 def bare_command(port: int, *data: Path) -> list[str]:
-    """A uvloop server that does nothing: the floor of any broker in Python.
+    """Returns the command line of a uvloop server that does nothing: the floor of any Python broker.
 
-    With `data` it first reads the manifests there, and checks their sums.
+    With `data` it first reads the manifests there and verifies their checksums.
     """
     return [sys.executable, "-c", BARE_SERVER, str(port), *map(str, data)]
 
@@ -53,7 +53,7 @@ def milliseconds_to_listen(command: Sequence[str], port: int) -> float:
 
 
 def start_figure(pairs: int) -> Figure:
-    """From fork to an accepted connection, with an empty data directory."""
+    """Measure the time from fork to an accepted connection, with an empty data directory."""
     with tempfile.TemporaryDirectory() as folder:
         port, bare_port = free_port(), free_port()
         return interleaved(
@@ -67,7 +67,7 @@ def start_figure(pairs: int) -> Figure:
 
 
 def many_segments_figures(pairs: int) -> list[Figure]:
-    """A start after a clean stop with 10,000 segments, in few partitions and in many."""
+    """Measure a start after a clean stop with 10,000 segments, in few partitions and in many."""
     return [
         started_with(pairs, partitions_each=1, segments_each=100),
         started_with(pairs, partitions_each=100, segments_each=1),
@@ -94,7 +94,7 @@ def started_with(pairs: int, *, partitions_each: int, segments_each: int) -> Fig
 
 
 def memory_figures(pairs: int) -> list[Figure]:
-    """Resident memory when idle, and what an empty partition adds."""
+    """Measure the resident memory when idle, and the addition by an empty partition."""
     with tempfile.TemporaryDirectory() as folder:
         port, bare_port = free_port(), free_port()
         idle = interleaved(
@@ -124,7 +124,7 @@ def memory_figures(pairs: int) -> list[Figure]:
 
 def settled_megabytes(command: Sequence[str], port: int) -> float:
     with running(command, port) as pid:
-        if command[2] == "server":
+        if command[2] == "cli":
             with connected(port) as connection:
                 connection.ask(api_versions_request())
         time.sleep(SETTLE_SECONDS)

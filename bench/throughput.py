@@ -1,7 +1,7 @@
-"""Produce and fetch in MB/s, and the latency of one produce, each beside its probe.
+"""Produce and fetch in MB/s, and the latency of one produce, each compared with its probe.
 
-The probes are null brokers (`bench/null_broker.py`) that the same client code asks for answers of
-the same size, with as many requests under way.
+The probes are null brokers (`bench/null_broker.py`) from which the same client code requests answers
+of the same size, with as many requests in flight.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bench.raw_protocol import (
     produce_errors,
     produce_request,
 )
-from protocol.record_batch import read_header, stamp
+from protocol.records.record_batch import read_header, stamp
 
 MEGABYTE = 1e6
 IN_FLIGHT = 8
@@ -43,7 +43,7 @@ topic_numbers = itertools.count()
 
 
 class Commit(NamedTuple):
-    """When a broker answers a produce, and the probe that does the same."""
+    """The time at which a broker answers a produce, and the probe that does the same."""
 
     label: str
     acks: int
@@ -71,7 +71,7 @@ COMMITS = (
 
 
 class CpuMeter:
-    """The CPU time that a server process took for the bytes that went through it."""
+    """Measures the CPU time of a server process per byte of traffic."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -89,7 +89,7 @@ class CpuMeter:
 
 
 def pump(connection: Connection, frames: Sequence[bytes], count: int) -> float:
-    """Send `count` frames by turns with several under way; the seconds until the last answer."""
+    """Send `count` frames in turn with several in flight. Returns the seconds until the last answer."""
     started = time.perf_counter()
     for sent in range(count + IN_FLIGHT):
         if sent < count:
@@ -101,7 +101,7 @@ def pump(connection: Connection, frames: Sequence[bytes], count: int) -> float:
 
 @contextmanager
 def topic_on(port: int, policy: str, partitions: int = 1) -> Iterator[str]:
-    """A new topic, deleted at the end, so that the page cache stays small."""
+    """Create a topic and delete it at the end, so that the page cache stays small."""
     topic = f"load-{next(topic_numbers)}"
     with connected(port) as connection:
         connection.ask(create_topic_request(topic, partitions, {"cleanup.policy": policy}))
@@ -110,7 +110,7 @@ def topic_on(port: int, policy: str, partitions: int = 1) -> Iterator[str]:
 
 
 def produce_figures(pairs: int) -> list[Figure]:
-    """Produce, synced and not, on a plain and on a compacted topic."""
+    """Measure produce, synced and not, on a plain and on a compacted topic."""
     batches = {
         "64 KiB batches": keyed_batch(records=600, value_bytes=85, keys=100_000, seed=1),
         "1000 x 100 B": keyed_batch(records=1000, value_bytes=84, keys=100_000, seed=2),
@@ -154,14 +154,14 @@ def produce_figure(label: str, batch: bytes, kind: str, commit: Commit, pairs: i
 
 
 def produced_rate(port: int, topic: str, batch: bytes, count: int, acks: int) -> float:
-    """MB/s of producing a batch `count` times."""
+    """Returns MB/s of producing a batch `count` times."""
     frame = produce_request(topic, 0, batch, acks=acks)
     with connected(port) as connection:
         return count * len(batch) / MEGABYTE / pump(connection, [frame], count)
 
 
 def fetch_figures(pairs: int) -> list[Figure]:
-    """Fetch from the page cache, about 1 MiB an answer, on a plain and on a compacted topic."""
+    """Measure fetch from the page cache, about 1 MiB an answer, on a plain and a compacted topic."""
     batch = keyed_batch(records=600, value_bytes=85, keys=100_000, seed=3)
     count = PRODUCED_BYTES // len(batch)
     with tempfile.TemporaryDirectory() as folder:
@@ -177,7 +177,7 @@ def fetch_figures(pairs: int) -> list[Figure]:
 
 
 def write_batches(path: Path, batch: bytes, count: int) -> None:
-    """Write the batch `count` times with growing offsets, as a segment file has them."""
+    """Write the batch `count` times with growing offsets, like a segment file."""
     copy, records = bytearray(batch), read_header(batch).record_count
     with path.open("wb") as file:
         for number in range(count):
@@ -215,7 +215,7 @@ def fetch_figure(
 
 
 def fetched_rate(port: int, topic: str, size: int) -> float:
-    """MB/s of reading a topic of `size` bytes from its start to its end."""
+    """Returns MB/s of reading a topic of `size` bytes from its start to its end."""
     received, offset = 0, 0
     with connected(port) as connection:
         started = time.perf_counter()
@@ -232,13 +232,13 @@ def fetched_rate(port: int, topic: str, size: int) -> float:
 
 
 def offset_after(records: memoryview) -> int:
-    """The offset that follows the last batch; all batches of the load have one size."""
+    """Returns the offset after the last batch; all batches of the load have the same size."""
     size = 12 + int.from_bytes(records[8:12], "big")
     return read_header(records[len(records) - size :]).next_offset
 
 
 def latency_figures(pairs: int) -> list[Figure]:
-    """p99 of one produce at a time, beside a loopback ping-pong (and fdatasync for acks=all)."""
+    """Measure p99 of one produce at a time; the limit is a ping-pong (plus fdatasync for acks=all)."""
     batch = keyed_batch(records=1, value_bytes=84, keys=1, seed=4)
     figures = []
     with tempfile.TemporaryDirectory() as folder:
@@ -268,13 +268,13 @@ def latency_figures(pairs: int) -> list[Figure]:
 
 
 def p99_ms(port: int, frame: bytes) -> float:
-    """p99 of one request at a time."""
+    """Returns the p99 of one request at a time."""
     with connected(port) as connection:
         return p99_of(lambda: connection.ask(frame))
 
 
 def p99_of(action: Callable[[], object]) -> float:
-    """p99 of an action's duration, in ms."""
+    """Returns the p99 of an action's duration, in ms."""
     seconds = []
     for _ in range(LATENCY_REQUESTS):
         started = time.perf_counter()
@@ -284,7 +284,7 @@ def p99_of(action: Callable[[], object]) -> float:
 
 
 def probe_p99_ms(port: int, frame: bytes, folder: str, *, synced: bool) -> float:
-    """p99 of a ping-pong with the same frame, and with `synced` that of a small fdatasync."""
+    """Returns the p99 of a ping-pong with the same frame, with `synced` plus that of an fdatasync."""
     total = p99_ms(port, frame)
     return total + (fdatasync_p99_ms(Path(folder), len(frame)) if synced else 0.0)
 

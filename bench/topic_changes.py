@@ -1,6 +1,6 @@
-"""How long CreateTopics and DeleteTopics of many topics take, beside making the same files alone.
+"""The duration of CreateTopics and DeleteTopics for many topics, compared with making the same files.
 
-A new log is a directory with two files. The limit makes them without a broker, and without a sync.
+A new log is a directory with two files. The limit makes them without a broker and without a sync.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.figure import Figure, of_pairs
 from bench.processes import broker_command, free_port, running
-from protocol.error_codes import ErrorCode
+from cli.base.broker_client import BrokerClient, connected
 from protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -24,20 +24,20 @@ from protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from server.broker_client import BrokerClient, connected
+from protocol.wire.error_codes import ErrorCode
 
 SHAPES = ((100, 4), (1_000, 1))
 """Topics in one request, and partitions of each."""
 TIMEOUT_MS = 60_000
 MANIFEST_BYTES = 200
 SETTLE_SECONDS = 1.5
-"""Files are synced, or removed, behind the answer."""
+"""Wait between measurements: the broker syncs, or removes, files after its answer."""
 
 _numbers = itertools.count()
 
 
 def topic_figures(pairs: int) -> list[Figure]:
-    """Of each shape, both."""
+    """Measure creation and deletion for each shape."""
     return [figure for shape in SHAPES for figure in shape_figures(*shape, pairs=pairs)]
 
 
@@ -66,7 +66,7 @@ def shape_figures(topics: int, partitions: int, *, pairs: int) -> list[Figure]:
 
 
 async def milliseconds_of_changes(port: int, topics: int, partitions: int) -> tuple[float, float]:
-    """Of one creation and one deletion."""
+    """Returns the milliseconds of one creation and one deletion."""
     run = next(_numbers)
     names = [f"many-{run}-{number}" for number in range(topics)]
     async with connected(f"127.0.0.1:{port}") as client:

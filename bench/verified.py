@@ -1,4 +1,4 @@
-"""What it costs to verify a cleaning pass."""
+"""The cost of verifying a cleaning pass."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.pass_shapes import LARGE, MOSTLY_KEPT, SMALL, Shape, log_of
 
 
 def verification_figures(pairs: int) -> list[Figure]:
-    """A pass's time beside that of one that is not verified; at most 1.15 of it is the goal."""
+    """Compare a pass's time with that of an unverified one. Goal: at most 1.15 of it."""
     return [verification_figure(shape, pairs) for shape in (SMALL, LARGE, MOSTLY_KEPT)]
 
 

@@ -14,13 +14,13 @@ from bench.pass_shapes import LARGE, SMALL, Shape, log_of
 
 SHAPES = (SMALL._replace(records=4_000_000, keys=400_000), LARGE)
 PAIRS_MAX = 3
-"""One takes eight passes and as many copies."""
+"""Fewer pairs than elsewhere, because one pair takes eight passes and as many copies."""
 START_SECONDS = 0.5
-"""Longer than a process takes to be ready."""
+"""Longer than a process takes to start."""
 
 
 def workers_figures(pairs: int) -> list[Figure]:
-    """The goal: two workers are 1.6 times as fast as one."""
+    """Measure two workers. Goal: they are 1.6 times as fast as one."""
     return [workers_figure(shape, pairs) for shape in SHAPES]
 
 
@@ -42,7 +42,7 @@ def processes(count: int) -> Executor:
 
 
 def gain(source: Path, workers: Callable[[int], Executor]) -> float:
-    """How much faster two workers clean two logs than one does."""
+    """Returns how much faster two workers clean two logs than one does."""
     return seconds(source, workers(1)) / seconds(source, workers(2))
 
 
@@ -56,5 +56,5 @@ def seconds(source: Path, workers: Executor) -> float:
 
 
 def be_ready() -> None:
-    """Keeps a worker until the other one is there, too."""
+    """Occupy a worker until the other one has started, too."""
     time.sleep(START_SECONDS)

@@ -1,1 +1,1 @@
-"""Log compaction: pick, map, recopy, swap. Start reading in `cleaner/clean.py`."""
+"""Log compaction: pick, map, recopy, swap. Start reading in `cleaner/passes/clean.py`."""

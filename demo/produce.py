@@ -1,4 +1,4 @@
-"""confluent-kafka, with its defaults, sends the changelog."""
+"""Produces the changelog with confluent-kafka and its defaults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from cleaner.text import count_text
+from cleaner.rules.text import count_text
 
 Advance = Callable[[int], None]
 DELIVERY_SECONDS_MAX = 60.0
@@ -16,13 +16,13 @@ DELIVERY_SECONDS_MAX = 60.0
 
 @dataclass(slots=True)
 class Delivered:
-    """What the broker said of the records of one producer; filled by its callbacks."""
+    """The broker's answers for the records of one producer; filled by its callbacks."""
 
     acknowledged: int = 0
     refused: Counter[int] = field(default_factory=Counter)
-    """Error code -> records."""
+    """Number of refused records by error code."""
     reason: str = ""
-    """What the broker said of the first refused one."""
+    """The broker's message for the first refused record."""
 
     def on_delivery(self, error: KafkaError | None, _: Message) -> None:
         if error is None:
@@ -38,7 +38,7 @@ def produce(
     records: Iterable[tuple[bytes | None, bytes | None]],
     advance: Advance,
 ) -> Delivered:
-    """Send all records with a producer of their own and wait for every answer."""
+    """Send all records with a new producer and wait for every answer."""
     producer = Producer({"bootstrap.servers": bootstrap})
     delivered = Delivered()
     for key, value in records:
@@ -57,7 +57,7 @@ def produce(
 def taken(
     producer: Producer, topic: str, key: bytes | None, value: bytes | None, delivered: Delivered
 ) -> bool:
-    """Whether the producer's queue had room for the record."""
+    """Returns whether the producer's queue had room for the record."""
     try:
         producer.produce(topic, key=key, value=value, on_delivery=delivered.on_delivery)
     except BufferError:

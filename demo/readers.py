@@ -20,11 +20,11 @@ SPARK_MODES = ("batch", "stream")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one reader found."""
+    """The result of one reader."""
 
     reader: str
     records: int | None
-    """How many records it got; None for Spark, whose job shows its result only."""
+    """Number of records that it received; None for Spark, whose job shows only its result."""
     last_values: dict[bytes, bytes]
     """Key -> last value; keys whose last record is a tombstone are absent."""
     seconds: float
@@ -43,7 +43,7 @@ def read_with_client(name: str, bootstrap: str, topic: str) -> Reading:
 
 
 def last_values(records: Iterable[ConsumedRecord]) -> dict[bytes, bytes]:
-    """A key's records all lie in one partition, where they come in offset order."""
+    """Returns the last values. A key's records are all in one partition and arrive in offset order."""
     found: dict[bytes, bytes] = {}
     for _, _, _, key, value in records:
         assert key is not None
@@ -55,14 +55,14 @@ def last_values(records: Iterable[ConsumedRecord]) -> dict[bytes, bytes]:
 
 
 def read_with_spark(mode: str, bootstrap: str, topic: str, folder: Path) -> Reading:
-    """Run the pipeline's job as a user does, and read the table it wrote.
+    """Run the pipeline's job as a user does, and read the table that it wrote.
 
     Raises:
-        RuntimeError: the job failed; the message is its own.
+        RuntimeError: the job failed; the message is the job's.
     """
     started = time.monotonic()
     output = folder / f"spark-{mode}"
-    command = [sys.executable, "-m", "server", "pipeline", "table", mode, "-b", bootstrap]
+    command = [sys.executable, "-m", "cli", "pipeline", "table", mode, "-b", bootstrap]
     options = ["--topic", topic, "--table", str(output), "--format", "parquet"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     if done.returncode != 0:
@@ -77,7 +77,7 @@ def read_with_spark(mode: str, bootstrap: str, topic: str, folder: Path) -> Read
 
 
 def differences(found: dict[bytes, bytes], expected: dict[bytes, bytes]) -> dict[str, int]:
-    """How many keys are missing, unexpected, or have another value than the expected one."""
+    """Returns the numbers of keys that are missing, unexpected, or have an unexpected value."""
     return {
         "missing": len(expected.keys() - found.keys()),
         "unexpected": len(found.keys() - expected.keys()),

@@ -1,10 +1,10 @@
-"""Start the broker in a container: Kafka's image's habits become the broker's own arguments.
+"""Start the broker in a container: turn the conventions of Kafka's image into the broker's arguments.
 
-    /mnt/shared/config/server.properties   read if it is there
-    KAFKA_...                              properties, as in the official image; win over the file
-    KAFKA_ADVERTISED_LISTENERS             where clients outside the container reach it
+    /mnt/shared/config/server.properties   read if it exists
+    KAFKA_...                              properties, as in the official image; override the file
+    KAFKA_ADVERTISED_LISTENERS             the address at which clients outside the container reach it
 
-It replaces itself by the broker, which so gets the container's signals.
+The process replaces itself with the broker, so that the broker receives the container's signals.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ DEFAULTS = {
     "KAFKA_LOG_DIRS": "/var/lib/kafka/data",
     "KAFKA_HTTP_LISTENER": "0.0.0.0:9644",
 }
-"""What a container needs otherwise than a laptop; what anybody sets wins."""
+"""Defaults that a container needs and a laptop does not; a user's settings override them."""
 
 WARNING = """\
 kompakt: KAFKA_ADVERTISED_LISTENERS is not set.
-  Clients connect once, are told the broker's advertised address, and connect to that from then on.
-  Without it they are told {told}, which only works on this machine's own
-  network. Set it to what your clients can reach, for example:
+  Clients connect once, receive the broker's advertised address, and use that from then on.
+  Without the setting they receive {advertised}, which only works on this machine's own
+  network. Set it to an address that your clients can reach, for example:
       from the host:             -e KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092
       from the same network:     -e KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://<container name>:9092
 """
 
 
 def settings(environment: Mapping[str, str], given_in_file: Sequence[str]) -> dict[str, str]:
-    """The defaults that nobody has set, neither by a variable nor in the file."""
+    """Returns the defaults that are set neither by a variable nor in the file."""
     return {
         name: value
         for name, value in DEFAULTS.items()
@@ -42,33 +42,33 @@ def settings(environment: Mapping[str, str], given_in_file: Sequence[str]) -> di
 
 
 def variables_of_file(text: str) -> list[str]:
-    """The variables that would set the properties of a file."""
+    """Returns the names of the variables that would set the properties of a file."""
     lines = (line.strip() for line in text.splitlines())
     names = [line.partition("=")[0].strip() for line in lines if line and line[0] not in "#!"]
     return ["KAFKA_" + name.upper().replace(".", "_") for name in names]
 
 
 def warning(environment: Mapping[str, str], given_in_file: Sequence[str], host: str) -> str | None:
-    """What to tell about the advertised listener; None if it is set."""
+    """Returns the warning about a missing advertised listener; None if it is set."""
     name = "KAFKA_ADVERTISED_LISTENERS"
     if name in environment or name in given_in_file:
         return None
-    return WARNING.format(told=f"PLAINTEXT://{host}:9092")
+    return WARNING.format(advertised=f"PLAINTEXT://{host}:9092")
 
 
 def command(arguments: Sequence[str], has_file: bool) -> list[str]:
-    """The broker's command line."""
+    """Returns the broker's command line."""
     file = ["--config", str(CONFIG)] if has_file else []
-    return [sys.executable, "-m", "server", "serve", *file, *arguments]
+    return [sys.executable, "-m", "cli", "serve", *file, *arguments]
 
 
 def main() -> None:
-    """Become the broker."""
+    """Replace this process with the broker."""
     has_file = CONFIG.is_file()
     given = variables_of_file(CONFIG.read_text("utf-8")) if has_file else []
-    told = warning(os.environ, given, os.uname().nodename)
-    if told is not None:
-        sys.stderr.write(told)
+    text = warning(os.environ, given, os.uname().nodename)
+    if text is not None:
+        sys.stderr.write(text)
         sys.stderr.flush()
     os.environ.update(settings(os.environ, given))
     arguments = command(sys.argv[1:], has_file)

@@ -1,7 +1,7 @@
-"""Whether the broker of this container serves: ends with 0 if it does, else with 1 and the reason.
+"""Check whether the broker of this container serves: exit with 0 if so, else with 1 and the reason.
 
-It asks /health/ready where the broker listens for HTTP: `http.listener` of the command line, else
-KAFKA_HTTP_LISTENER, else the mounted server.properties, else the container's own. Without an HTTP
+It requests /health/ready from the broker's HTTP listener: `http.listener` of the command line, else
+KAFKA_HTTP_LISTENER, else the mounted server.properties, else the container's default. Without an HTTP
 listener it connects to the first of `listeners`. It runs every few seconds, so it imports little.
 """
 
@@ -18,16 +18,16 @@ from pathlib import Path
 CONFIG = Path("/mnt/shared/config/server.properties")
 BROKER = Path("/proc/1/cmdline")
 DEFAULTS = {"http.listener": "0.0.0.0:9644", "listeners": "PLAINTEXT://:9092"}
-"""As in the entry point, which sets them where nobody else does."""
+"""The same defaults as in the entry point."""
 TIMEOUT_SECONDS = 2.0
-EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what is listened on
+EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on
 ADDRESS = re.compile(r"(?:\w+://)?(.*):(\d+)")
 
 
 def configured(
     name: str, arguments: Sequence[str], environment: Mapping[str, str], file: str
 ) -> str:
-    """The value that a property has for the broker; the later source wins."""
+    """Returns the value that the broker uses for a property; the later source wins."""
     value = DEFAULTS[name]
     given = re.findall(rf"^\s*{re.escape(name)}\s*[=:]\s*(.*?)\s*$", file, re.MULTILINE)
     value = given[-1] if given else value
@@ -40,10 +40,10 @@ def configured(
 
 
 def address_in(text: str) -> tuple[str, int] | None:
-    """Where to connect to reach what listens on `[NAME://]host:port`; None for an empty text.
+    """Returns the address to connect to for a listener `[NAME://]host:port`; None for an empty text.
 
     Raises:
-        ValueError: it is not that.
+        ValueError: the text does not have that form.
     """
     first = text.split(",")[0].strip()
     if not first:
@@ -55,12 +55,12 @@ def address_in(text: str) -> tuple[str, int] | None:
     return EVERYWHERE.get(host, host), int(found[2])
 
 
-def wrong(arguments: Sequence[str], environment: Mapping[str, str], file: str) -> str | None:
-    """Why the broker does not serve, None if it does."""
+def failure(arguments: Sequence[str], environment: Mapping[str, str], file: str) -> str | None:
+    """Returns the reason why the broker does not serve, None if it does."""
     try:
-        asked = address_in(configured("http.listener", arguments, environment, file))
-        if asked is not None:
-            return _not_ready(*asked)
+        http_listener = address_in(configured("http.listener", arguments, environment, file))
+        if http_listener is not None:
+            return _not_ready(*http_listener)
         listener = address_in(configured("listeners", arguments, environment, file))
         if listener is not None:
             socket.create_connection(listener, TIMEOUT_SECONDS).close()
@@ -81,10 +81,10 @@ def _not_ready(host: str, port: int) -> str | None:
 
 
 def main() -> int:
-    """Ask the broker of this container."""
+    """Check the broker of this container."""
     arguments = BROKER.read_bytes().decode(errors="replace").split("\0") if BROKER.exists() else []
     file = CONFIG.read_text("utf-8", errors="replace") if CONFIG.is_file() else ""
-    reason = wrong(arguments, os.environ, file)
+    reason = failure(arguments, os.environ, file)
     if reason is not None:
         sys.stdout.write(reason + "\n")
     return int(reason is not None)

@@ -1,1 +1,1 @@
-"""Every metric's name in one table, probes with verbs, and the HTTP endpoint."""
+"""The table of all metrics, the probes that count events, and the HTTP endpoint."""

@@ -1,7 +1,8 @@
-"""The broker as a whole at scrape time: its partitions, its event loop, and what is so with one broker.
+"""Metrics of the whole broker at scrape time: its partitions, its event loop, and constants.
 
-Dashboards that were made for Kafka ask for the names of its JMX exporter and of kafka_exporter. Those
-whose value is known are served, constants too: an empty panel looks like a fault.
+Dashboards made for Kafka use the names of its JMX exporter and of kafka_exporter. The broker exports
+all of them whose value it knows, also those that are constant with one broker: an empty panel looks
+like a fault.
 
 Source: Strimzi's examples/metrics (strimzi-kafka.json, strimzi-kafka-exporter.json, kafka-metrics.yaml),
 Kafka's ReplicaManager.scala, KafkaController metrics, LinuxIoMetricsCollector.
@@ -20,7 +21,7 @@ from metrics.process_io import disk_bytes
 
 
 def collect_broker(facts: BrokerFacts) -> Iterator[Family]:
-    """Everything about the broker that is not traffic, partitions, groups or the cleaner."""
+    """Yields the broker's metrics except traffic, partitions, groups and the cleaner."""
     yield gauge(names.BUILD_INFO, [((facts.version,), 1)])
     yield gauge(names.BROKERS, [((), 1)])
     yield gauge(names.BROKER_INFO, [((str(facts.node_id), facts.address), 1)])

@@ -1,10 +1,10 @@
-"""The cleaner as a whole at scrape time: our names, and Kafka's with Kafka's meanings.
+"""Metrics of the whole cleaner at scrape time: our names, and Kafka's with Kafka's meanings.
 
-What Kafka's gauges tell is of the last pass of each cleaner thread, or of the last time a thread
-looked for work; ours of logs is of the scrape's own moment, so that a cleaner that hangs cannot hide
-what waits for it. (Kafka's `max-buffer-utilization-percent` was always 0, KAFKA-18597, and its gauges
-were gone or read while threads were replaced, KAFKA-16574, KAFKA-20346; here no gauge has an owner
-that comes and goes.)
+Kafka's gauges describe the last pass of each cleaner thread, or the last time a thread looked for
+work. Our values for logs are computed at the scrape, so that a hanging cleaner cannot hide its
+backlog. (Kafka's `max-buffer-utilization-percent` was always 0, KAFKA-18597, and its gauges
+disappeared or were read while threads were replaced, KAFKA-16574, KAFKA-20346; here no gauge belongs
+to a thread.)
 
 Source: Apache Kafka, LogCleaner.java l.110-192, LogCleanerManager.java l.140-197.
 """
@@ -24,7 +24,7 @@ from metrics.families import counter, gauge, histogram
 def collect_cleaner(
     cleaner: CleanerCounts, broker: BrokerFacts, partitions: Sequence[PartitionFacts]
 ) -> Iterator[Family]:
-    """Everything about the cleaner that is not about one partition or topic."""
+    """Yields the cleaner's metrics except those of single partitions or topics."""
     yield from _collect_passes(cleaner)
     yield from _collect_budgets(cleaner)
     yield from _collect_threads(cleaner, broker)

@@ -1,4 +1,4 @@
-"""What the cleaner tells its observers (the protocol of `cleaner/probe.py`), counted."""
+"""Counts the cleaner's events (implements the protocol of `cleaner/pacing/probe.py`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from metrics.histogram import LONG_SECONDS, Histogram
 
 
 class CompletedPass(Protocol):
-    """The part of a `cleaner.report.PassReport` that is counted."""
+    """The counted part of a `cleaner.report.PassReport`."""
 
     @property
     def topic(self) -> str: ...
@@ -54,7 +54,7 @@ class Partition(Protocol):
 
 
 class QuarantineEntry(Protocol):
-    """The part of a `cleaner.quarantine.Quarantined` that is shown."""
+    """The exported part of a `cleaner.quarantine.Quarantined`."""
 
     @property
     def topic_partition(self) -> Partition: ...
@@ -71,16 +71,16 @@ NO_PASSES: dict[Result, int] = {"completed": 0, "aborted": 0, "failed": 0}
 
 @dataclass(slots=True)
 class PartitionCounts:
-    """The passes over one partition since the start."""
+    """Counts of the passes over one partition since the start."""
 
     passes_by_result: dict[Result, int] = field(default_factory=lambda: dict(NO_PASSES))
     bytes_reclaimed: int = 0
     completed_at: float | None = None
-    """Monotonic seconds; None before the first one."""
+    """Monotonic seconds of the last completed pass; None before the first one."""
 
 
 class CleanerCounts:
-    """Counts what the cleaner says. Owned by the broker; read by the collector."""
+    """Counts the cleaner's events. Owned by the broker; read by the collector."""
 
     __slots__ = (
         "_clock",
@@ -112,10 +112,10 @@ class CleanerCounts:
     )  # fmt: skip
 
     def __init__(self, *, threads: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
-        """`threads` passes run at the same time."""
+        """Up to `threads` passes run at the same time."""
         # Constant after construction
         self._clock = clock
-        # Covers the counts of the verbs that workers call, several threads at a time.
+        # Guards the counts of the methods that several worker threads call at the same time.
         self._lock = threading.Lock()
         # State
         self.threads = threads
@@ -131,55 +131,55 @@ class CleanerCounts:
         self.records_by_verdict: defaultdict[str, int] = defaultdict(int)
         self.pass_seconds = Histogram(LONG_SECONDS)
         self.last_passes: deque[CompletedPass] = deque(maxlen=max(threads, 1))
-        """Completed, one for each thread: Kafka shows what each thread did last."""
+        """The last completed passes, one per thread: Kafka's gauges show each thread's last pass."""
         self.partitions: dict[tuple[str, int], PartitionCounts] = {}
-        """Those over which a pass has ended and whose topics are there."""
+        """Partitions of existing topics over which a pass has ended."""
         self.worker_failures = 0
         self.leases = 0
-        """Logs that other processes have to clean."""
+        """Number of logs that other processes have leased."""
         self.free_bytes_by_directory: dict[str, int] = {}
         self.directories_short_of_space = 0
         self.quarantine: dict[tuple[str, int], QuarantineEntry] = {}
         self.guard_bytes_per_second = math.inf
         self.guard_quiet_p99 = 0.0
         self._picked_at: float | None = None
-        # Of each running pass.
+        # The start time of each running pass.
         self._started_at: dict[tuple[str, int], float] = {}
-        # Of all passes that have ended.
+        # The time that ended passes took in total.
         self._ended_seconds = 0.0
 
     def set_leases(self, count: int) -> None:
-        """So many logs are others' to clean from now on."""
+        """Set the number of logs that other processes have leased."""
         self.leases = count
 
     def set_threads(self, threads: int) -> None:
-        """So many passes run at the same time from now on."""
+        """Set the number of passes that may run at the same time."""
         self.threads = threads
         self.last_passes = deque(self.last_passes, maxlen=max(threads, 1))
 
     @property
     def seconds_since_picked(self) -> float | None:
-        """How long ago logs were last looked at; None before the first time."""
+        """Time since a worker last looked for work; None before the first time."""
         return None if self._picked_at is None else self._clock() - self._picked_at
 
     def seconds_since_pass(self, counts: PartitionCounts) -> float | None:
-        """How long ago a partition's last completed pass ended; None before the first one."""
+        """Returns the time since a partition's last completed pass; None before the first one."""
         return None if counts.completed_at is None else self._clock() - counts.completed_at
 
     @property
     def running(self) -> int:
-        """How many passes run."""
+        """Number of running passes."""
         return len(self._started_at)
 
     @property
     def oldest_pass_seconds(self) -> float:
-        """How long the oldest of the running passes has been running; 0 where none is."""
+        """Age of the oldest running pass; 0 if none runs."""
         started = list(self._started_at.values())
         return self._clock() - min(started) if started else 0.0
 
     @property
     def busy_seconds(self) -> float:
-        """Time spent in passes, as far as the running ones are. Any thread."""
+        """Time spent in passes, including the running ones so far. Any thread."""
         with self._lock:
             now = self._clock()
             return self._ended_seconds + sum(now - each for each in self._started_at.values())
@@ -217,7 +217,7 @@ class CleanerCounts:
         self.quarantine.pop((topic, partition), None)
 
     def topic_deleted(self, topic: str) -> None:
-        """A topic is gone, and the counts of its partitions with it."""
+        """Forget the counts of a deleted topic's partitions."""
         for key in [each for each in self.partitions if each[0] == topic]:
             self.partitions.pop(key, None)
 
@@ -240,19 +240,22 @@ class CleanerCounts:
             self.throttled_seconds += seconds
 
     def space_checked(self, free_bytes_by_directory: dict[str, int], *, short_count: int) -> None:
-        """The disks were asked; so many have less than log.cleaner.disk.pressure.free.bytes."""
+        """Store each directory's free space, and the number of directories under disk pressure.
+
+        Disk pressure means less free space than log.cleaner.disk.pressure.free.bytes.
+        """
         self.free_bytes_by_directory = free_bytes_by_directory
         self.directories_short_of_space = short_count
 
     def guarded(self, bytes_per_second: float, quiet_p99: float | None) -> None:
-        """The latency guard has decided how fast the cleaner may go, by that p99 of quiet time."""
+        """Store the rate that the latency guard has chosen, and the quiet time's p99 that it used."""
         self.guard_bytes_per_second = bytes_per_second
         self.guard_quiet_p99 = quiet_p99 or 0.0
 
     def _pass_ended(self, result: Result, topic: str, partition: int) -> PartitionCounts:
         self.passes_by_result[result] += 1
         with self._lock:
-            # A scrape must not find the pass in both, or in neither: its sum would fall.
+            # A scrape must not find the pass in both or in neither: the sum would decrease.
             now = self._clock()
             self._ended_seconds += now - self._started_at.pop((topic, partition), now)
         counts = self.partitions.setdefault((topic, partition), PartitionCounts())

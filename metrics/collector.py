@@ -1,8 +1,8 @@
-"""Turn the probes' counts and the logs' offsets into Prometheus' text, at scrape time.
+"""Turns the probes' counts and the logs' offsets into Prometheus' text, at scrape time.
 
-Nothing here is kept between scrapes but the last text, for `CACHE_SECONDS`, and the counts of
-requests (`request_times.py`): twenty gauges of prometheus-client's for each partition would cost 18 KiB
-a partition for good.
+Between scrapes it keeps only the last text, for `CACHE_SECONDS`, and the counts of requests
+(`request_times.py`): twenty permanent gauges of prometheus-client for each partition would cost
+18 KiB a partition.
 """
 
 from __future__ import annotations
@@ -38,11 +38,14 @@ from metrics.server_probe import ServerProbe
 
 CACHE_SECONDS = 1.0
 GZIP_LEVEL = 1
-"""A scrape shrinks to a twelfth with the fastest level."""
+"""The fastest level already compresses a scrape to a twelfth."""
 
 
 class BrokerCollector(Collector):
-    """Collects one broker. Runs in the scrape's thread; what it reads may be torn, never wrong."""
+    """Collects one broker's metrics. Runs in the scrape's thread, while other threads count.
+
+    Values that it reads may therefore belong to slightly different moments.
+    """
 
     def __init__(
         self,
@@ -55,7 +58,7 @@ class BrokerCollector(Collector):
         groups: Callable[[], Iterable[GroupFacts]] = tuple,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`partitions_listed_max` bounds how many partitions, topics and groups a metric shows."""
+        """`partitions_listed_max` bounds the partitions, topics and groups that a metric lists."""
         self._server = server
         self._cleaner = cleaner
         self._broker = broker
@@ -68,7 +71,7 @@ class BrokerCollector(Collector):
     def collect(self) -> Iterator[Family]:
         for family in self._families():
             yield family
-            # Let the event loop have the interpreter, if it waits for it.
+            # Release the interpreter to the event loop, if it waits for it.
             time.sleep(0)
 
     def _families(self) -> Iterator[Family]:
@@ -161,7 +164,7 @@ class BrokerCollector(Collector):
 
 
 class Scraper:
-    """The text of `/metrics`. Any thread; one collects at a time, others wait for its text."""
+    """Makes the text of `/metrics`. Any thread; one collects at a time, others wait for its text."""
 
     def __init__(
         self, collector: Collector, *, clock: Callable[[], float] = time.monotonic
@@ -177,13 +180,13 @@ class Scraper:
         self._text_at = float("-inf")
 
     def scrape(self) -> bytes:
-        """The text."""
+        """Returns the text."""
         with self._lock:
             self._collect()
             return self._text
 
     def scrape_gzip(self) -> bytes:
-        """The text, compressed: once for all who ask within `CACHE_SECONDS`."""
+        """Returns the text compressed; all requests within `CACHE_SECONDS` share it."""
         with self._lock:
             self._collect()
             if self._packed is None:

@@ -1,4 +1,4 @@
-"""Whether a client takes gzip, by its Accept-Encoding (RFC 9110, 12.5.3)."""
+"""Parses Accept-Encoding: does the client accept gzip? (RFC 9110, 12.5.3)"""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 
 
 def accepts_gzip(accept_encoding: str | None) -> bool:
-    """True if gzip, or anything, is among the codings and its weight is above 0. Pure.
+    """Returns whether gzip, or `*`, is among the codings with a weight above 0. Pure.
 
-    A weight that is no number counts as 0: plain text is right for everybody.
+    A weight that is not a number counts as 0: every client accepts plain text.
     """
     weights = dict(map(_coding, (accept_encoding or "").lower().split(",")))
     return weights.get("gzip", weights.get("*", 0.0)) > 0

@@ -1,4 +1,4 @@
-"""What a scrape asks of the broker: plain values, read at that moment."""
+"""Values that a scrape reads from the broker, as plain data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Backlog(Protocol):
-    """The part of a `cleaner.backlog.Backlog` that is shown."""
+    """The exported part of a `cleaner.backlog.Backlog`."""
 
     @property
     def dirty_bytes(self) -> int: ...
@@ -28,12 +28,12 @@ class Backlog(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """A partition as a scrape shows it."""
+    """One partition's values for a scrape."""
 
     topic: str
     partition: int
     log_directory: str
-    """The path of the log directory that holds it."""
+    """The path of its log directory."""
     log_start_offset: int
     last_stable_offset: int
     high_watermark: int
@@ -41,84 +41,84 @@ class PartitionFacts:
     size_bytes: int
     segments_count: int
     clean_offset: int | None = None
-    """None where the topic is not compacted."""
+    """None if the topic is not compacted."""
     backlog: Backlog | None = None
-    """None where the topic is not compacted."""
+    """None if the topic is not compacted."""
     overdue_ms: int = 0
-    """By how much max.compaction.lag.ms has been missed."""
+    """The time by which its oldest dirty record has outlived max.compaction.lag.ms."""
     is_internal: bool = False
-    """Whether it belongs to a topic that the broker made for itself."""
+    """Whether its topic is an internal one of the broker."""
 
     @property
     def is_unused(self) -> bool:
-        """Whether it is one of the many that the broker made ahead and has never written to."""
+        """Whether it belongs to an internal topic and was never written to."""
         return self.is_internal and self.log_end_offset == 0
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTopicFacts:
-    """What a group has committed for one topic."""
+    """A group's committed offsets for one topic."""
 
     topic: str
     offsets: list[tuple[int, int, int | None]]
-    """Partition, offset, and how many records behind the high watermark that is; None where the
-    partition is not served."""
+    """Partition, offset, and the lag behind the high watermark; the lag is None if the partition is
+    not served."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """A consumer group as a scrape shows it."""
+    """One consumer group's values for a scrape."""
 
     group_id: str
     state: str
-    """Kafka's word for it."""
+    """The group's state in Kafka's words."""
     members_count: int
     protocol: str
-    """classic or consumer."""
+    """`classic` or `consumer`."""
     topics: Iterable[GroupTopicFacts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionFacts:
-    """The transactions that the broker coordinates, as a scrape shows them."""
+    """Values for a scrape about the transactions that the broker coordinates."""
 
     ids_by_state: Mapping[str, int] = field(default_factory=dict)
-    """Transactional ids by Kafka's word for their state."""
+    """Numbers of transactional ids by state, in Kafka's words."""
     oldest_open_ms: int = 0
-    """How long the one has been open that was opened first; 0: none is."""
+    """Age of the oldest open transaction; 0 if none is open."""
     ended_by_outcome: Mapping[str, int] = field(default_factory=dict)
-    """Since the start: commit, abort."""
+    """Ended transactions since the start, by outcome: commit, abort."""
     timed_out: int = 0
-    """Of the aborted ones, those that were open for longer than they may be."""
+    """Transactions aborted since the start because they exceeded their timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopStall:
-    """A time in which the event loop served nobody, and what held it."""
+    """A stall of the event loop, and the request that held it."""
 
     seconds: float = 0.0
     cpu_seconds: float = 0.0
-    """How much of it the loop's thread had the processor; the rest it waited, for a disk perhaps."""
+    """Processor time of the loop's thread in the stall; the rest it waited, for a disk perhaps."""
     api: str = "other"
-    """The API of the request that held it; "other" if none did."""
+    """The API of the request that held the loop; "other" if no request did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopFacts:
-    """How the event loop spends its time."""
+    """Values for a scrape about the event loop's time."""
 
     busy_seconds: float = 0.0
-    """The processor time of its thread since it started."""
+    """Processor time of its thread since the start."""
     idle_share: float = 1.0
-    """The part of the last minute in which it did not use the processor."""
+    """Fraction of the last minute in which it did not use the processor."""
     longest_stall: LoopStall = LoopStall()
-    """Of the last one to two minutes."""
+    """The longest stall of the last one to two minutes."""
     stalls_by_api: Mapping[str, int] = field(default_factory=dict)
-    """How many were long enough to be logged, since the start."""
+    """Numbers of logged stalls since the start."""
 
 
 class RecoveryFacts(Protocol):
-    """What the recovery of logs has done since the start."""
+    """Counts of the recovery of logs since the start."""
 
     @property
     def logs_recovered_total(self) -> int: ...
@@ -132,21 +132,21 @@ class RecoveryFacts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
-    """The broker as a whole, as a scrape shows it."""
+    """Values for a scrape about the whole broker."""
 
     version: str
     is_ready: bool
     partitions_by_topic: dict[str, int]
     partitions_offline: int
     log_directories: tuple[str, ...]
-    """The paths of those in service."""
+    """The paths of the log directories in service."""
     directories_offline: int
     recovery: RecoveryFacts
     dead_cleaner_workers: int = 0
     coordinator_partitions: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Of each coordinator's topic how many are loading, active and failed."""
+    """By coordinator's topic and state (loading, active, failed), the number of partitions."""
     transactions: TransactionFacts = TransactionFacts()
     loop: LoopFacts = LoopFacts()
     node_id: int = 0
     address: str = ""
-    """host:port that clients are told, of the first listener."""
+    """The advertised host:port of the first listener."""

@@ -1,4 +1,4 @@
-"""A metric of the table with its samples, as prometheus-client wants it."""
+"""Builds prometheus-client's families from a metric of the table and its samples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from metrics.histogram import Histogram
 from metrics.names import Metric
 
 Samples: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
-"""The values of the labels, in the order of `Metric.labels`, and the value."""
+"""Each sample: the values of the labels, in the order of `Metric.labels`, and the value."""
 
 
 def gauge(metric: Metric, samples: Samples) -> Family:

@@ -1,7 +1,7 @@
-"""Consumer groups at scrape time, under the names of kafka_exporter and of Kafka's own gauges.
+"""Metrics of consumer groups at scrape time, with the names of kafka_exporter and of Kafka's gauges.
 
-So many offsets, topics of groups, and groups at most: those that lag most, and those with the most
-members. Sums and numbers leave nothing out.
+Each metric lists a bounded number of offsets, topics of groups, and groups: those with the largest
+lag, or with the most members. Sums and counts include all.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from metrics.facts import GroupFacts, GroupTopicFacts
 from metrics.families import gauge
 
 UNKNOWN_LAG = -1
-"""Of a partition that is not served; less than any."""
+"""The lag for a partition that is not served; less than any lag."""
 
 _Offset: TypeAlias = tuple[int, int, str, str, int]
 """Lag, offset, group, topic, partition."""
@@ -29,8 +29,8 @@ _Topic: TypeAlias = tuple[int, int, str, str]
 
 
 @dataclass(slots=True)
-class _Seen:
-    """What one walk over all groups keeps."""
+class _Totals:
+    """What one walk over all groups collects."""
 
     listed_max: int
     states: Counter[str] = field(default_factory=Counter)
@@ -40,9 +40,9 @@ class _Seen:
     members: list[tuple[int, str]] = field(default_factory=list)
     topics: list[_Topic] = field(default_factory=list)
     laggards: list[_Offset] = field(default_factory=list)
-    """A heap of the offsets that lag most."""
+    """A heap of the offsets with the largest lag."""
 
-    def take(self, group: GroupFacts) -> None:
+    def add(self, group: GroupFacts) -> None:
         self.states[group.state] += 1
         self.kinds[group.protocol, group.state] += 1
         self.members.append((group.members_count, group.group_id))
@@ -51,31 +51,31 @@ class _Seen:
             lag = sum(lag for _, _, lag in topic.offsets if lag is not None)
             offset = sum(offset for _, offset, _ in topic.offsets)
             self.topics.append((lag, offset, group.group_id, topic.topic))
-            self._take_laggards(group.group_id, topic)
+            self._add_laggards(group.group_id, topic)
 
-    def _take_laggards(self, group_id: str, topic: GroupTopicFacts) -> None:
+    def _add_laggards(self, group_id: str, topic: GroupTopicFacts) -> None:
         for partition, offset, lag in topic.offsets:
             known = UNKNOWN_LAG if lag is None else lag
-            one = (known, offset, group_id, topic.topic, partition)
+            entry = (known, offset, group_id, topic.topic, partition)
             if len(self.laggards) < self.listed_max:
-                heapq.heappush(self.laggards, one)
+                heapq.heappush(self.laggards, entry)
             elif self.laggards and known > self.laggards[0][0]:
-                heapq.heapreplace(self.laggards, one)
+                heapq.heapreplace(self.laggards, entry)
 
 
 def collect_groups(groups: Iterable[GroupFacts], *, listed_max: int) -> Iterator[Family]:
-    """Everything about groups; of each metric, `listed_max` of each."""
-    seen = _Seen(listed_max)
+    """Yields the metrics of groups; each lists at most `listed_max` of them."""
+    totals = _Totals(listed_max)
     for group in groups:
-        seen.take(group)
-    yield gauge(names.GROUPS, [((), sum(seen.states.values()))])
+        totals.add(group)
+    yield gauge(names.GROUPS, [((), sum(totals.states.values()))])
     for state, metric in names.GROUPS_BY_STATE.items():
-        yield gauge(metric, [((), seen.states[state])])
-    yield from _by_protocol(seen.kinds)
-    yield gauge(names.COMMITTED_OFFSETS, [((), seen.offsets_count)])
-    members = heapq.nlargest(listed_max, seen.members)
+        yield gauge(metric, [((), totals.states[state])])
+    yield from _by_protocol(totals.kinds)
+    yield gauge(names.COMMITTED_OFFSETS, [((), totals.offsets_count)])
+    members = heapq.nlargest(listed_max, totals.members)
     yield gauge(names.GROUP_MEMBERS, [((group,), count) for count, group in members])
-    listed = sorted(seen.laggards, reverse=True)
+    listed = sorted(totals.laggards, reverse=True)
     yield gauge(
         names.GROUP_OFFSET,
         [((group, topic, str(part)), offset) for _, offset, group, topic, part in listed],
@@ -88,7 +88,7 @@ def collect_groups(groups: Iterable[GroupFacts], *, listed_max: int) -> Iterator
             if lag != UNKNOWN_LAG
         ],
     )
-    topics = heapq.nlargest(listed_max, seen.topics)
+    topics = heapq.nlargest(listed_max, totals.topics)
     yield gauge(
         names.GROUP_OFFSET_SUM,
         [((group, topic), offset) for _, offset, group, topic in topics],

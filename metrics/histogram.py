@@ -1,4 +1,4 @@
-"""A histogram that costs one binary search and two additions an observation."""
+"""A histogram that costs one binary search and two additions per observation."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
-"""Bounds for requests and syncs: from a tenth of a millisecond on."""
+"""Bounds for requests and syncs, from a tenth of a millisecond up."""
 
 
 def _subdivided(bounds: tuple[float, ...], ratio: float) -> tuple[float, ...]:
-    """The bounds, and between two of them as many more as leave no step above `ratio`."""
+    """Returns the bounds with more bounds in between, so that no step exceeds `ratio`."""
     finer = [bounds[0]]
     for lower, upper in pairwise(bounds):
         steps = math.ceil(math.log(upper / lower) / math.log(ratio) - 1e-9)
@@ -22,27 +22,27 @@ def _subdivided(bounds: tuple[float, ...], ratio: float) -> tuple[float, ...]:
 
 
 REQUEST_SECONDS = _subdivided((*SECONDS, 60), 1.25)
-"""Bounds for requests: a quantile is right within a quarter, and a scrape shows those of `SECONDS`."""
+"""Bounds for requests: a quantile has an error of at most a quarter; a scrape shows only `SECONDS`."""
 
 FINE_SECONDS = tuple(0.00002 * 1.15**power for power in range(96))
-"""Bounds for a quantile that is to be right within a seventh: 20 us to 12 s."""
+"""Bounds for quantiles with an error of at most a seventh: 20 us to 12 s."""
 
 LONG_SECONDS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 1800, 7200)
 """Bounds for cleaning passes."""
 
 
 class Histogram:
-    """Counts of observations by upper bound. One thread writes; what another reads may be torn."""
+    """Counts observations by upper bound. One thread writes; another may read an inconsistent state."""
 
     __slots__ = ("_shown", "bounds", "counts", "total")
 
     def __init__(
         self, bounds: tuple[float, ...] = SECONDS, *, shown: tuple[float, ...] | None = None
     ) -> None:
-        """`shown` are those of the bounds that a scrape shows; by default all."""
+        """`shown` is the subset of the bounds that a scrape shows; by default all."""
         self.bounds = bounds
         self._shown = frozenset((*(bounds if shown is None else shown), float("inf")))
-        # One more than bounds: the last counts what exceeds them all.
+        # One more than bounds: the last counts the observations above all bounds.
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
@@ -51,7 +51,7 @@ class Histogram:
         self.total += value
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """Prometheus' buckets: how many observations were at most each bound shown, `+Inf` last."""
+        """Returns Prometheus' buckets: the observations up to each shown bound, `+Inf` last."""
         buckets: list[tuple[str, float]] = []
         count = 0
         for bound, number in zip((*self.bounds, float("inf")), self.counts, strict=True):
@@ -62,10 +62,10 @@ class Histogram:
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float:
-    """The bound that at least `share` of the observations do not exceed; 0 if there are none.
+    """Returns the least bound that at least `share` of the observations do not exceed; 0 without any.
 
     Args:
-        counts: by upper bound, as `Histogram.counts`, or the difference of two such.
+        counts: by upper bound, as `Histogram.counts`, or the difference of two of these.
     """
     wanted = share * sum(counts)
     seen = 0

@@ -1,12 +1,12 @@
-"""The connections of the HTTP endpoint: how many there may be, and how long one may send nothing.
+"""The connections of the HTTP endpoint, with bounds on their number and their idle time.
 
     opened --(head within HEAD_SECONDS)--> answering --> idle --(IDLE_SECONDS)--> closed
                                               ^            |
                                               +------------+   the next request
 
-A peer that sends half a request, or none, holds its connection for `HEAD_SECONDS` at most. Where
-there are `CONNECTIONS_MAX`, a new connection takes the place of the one that has been idle longest, so
-no number of silent peers keeps Prometheus or a supervisor out.
+A client that sends half a request, or none, holds its connection for at most `HEAD_SECONDS`. If there
+are `CONNECTIONS_MAX` connections, a new one replaces the one that has been idle longest, so that no
+number of silent clients keeps Prometheus or a supervisor out.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import asyncio
 from aiohttp import web
 
 HEAD_SECONDS = 10.0
-"""How soon the first request's head has to be complete."""
+"""Time limit for the head of the first request."""
 IDLE_SECONDS = 75.0
-"""How long a connection may be kept between requests, and its peer may take to read an answer."""
+"""Time limit between two requests of a connection, and for its client to read an answer."""
 CONNECTIONS_MAX = 200
 SWEEP_SECONDS = 1.0
 
 
 class HttpConnections:
-    """Bounds the connections of one server. On the event loop."""
+    """Bounds the connections of one server. Lives on the event loop."""
 
     __slots__ = ("_answering", "_idle_since", "_served", "_server", "_sweep")
 
@@ -33,15 +33,15 @@ class HttpConnections:
         self._server = server
         # State
         self._answering: set[web.RequestHandler] = set()
-        """Those whose request a handler has."""
+        """Connections whose request a handler is answering."""
         self._served: set[web.RequestHandler] = set()
-        """Those that have had an answer."""
+        """Connections that have received an answer."""
         self._idle_since: dict[web.RequestHandler, float] = {}
         self._sweep: asyncio.TimerHandle | None = None
         self._sweep_later()
 
     def accept(self) -> asyncio.Protocol:
-        """The protocol of a new connection."""
+        """Returns the protocol for a new connection."""
         if self.open_count >= CONNECTIONS_MAX:
             oldest = min(self._idle_since, key=self._idle_since.__getitem__, default=None)
             if oldest is None:
@@ -52,23 +52,23 @@ class HttpConnections:
         return protocol
 
     def begin(self, request: web.BaseRequest) -> None:
-        """A request's head is there; its connection is busy until `end`."""
+        """Mark a connection as busy, from a request's head until `end`."""
         self._answering.add(request.protocol)
         self._idle_since.pop(request.protocol, None)
 
     def end(self, request: web.BaseRequest) -> None:
-        """The answer to a request is made; it is still to be sent."""
+        """Mark a connection as idle when its answer is ready; the answer is still to be sent."""
         self._answering.discard(request.protocol)
         self._served.add(request.protocol)
         self._idle_since[request.protocol] = asyncio.get_running_loop().time()
 
     @property
     def open_count(self) -> int:
-        """How many connections are open."""
+        """Number of open connections."""
         return len(self._server.connections)
 
     def stop(self) -> None:
-        """Close no connection any more."""
+        """Stop closing idle connections."""
         if self._sweep is not None:
             self._sweep.cancel()
 
@@ -77,7 +77,7 @@ class HttpConnections:
         self._sweep = loop.call_later(SWEEP_SECONDS, self._close_silent)
 
     def _close_silent(self) -> None:
-        """Close the connections that were idle for too long; forget those that are gone."""
+        """Close the connections that were idle for too long; forget closed ones."""
         now = asyncio.get_running_loop().time()
         open_ones = set(self._server.connections)
         self._answering &= open_ones
@@ -91,7 +91,7 @@ class HttpConnections:
         self._sweep_later()
 
     def _close(self, connection: web.RequestHandler) -> None:
-        """Close now: a peer that does not read must not hold what is left to send."""
+        """Close at once: unsent data must not wait for a client that does not read."""
         del self._idle_since[connection]
         transport = connection.transport
         connection.force_close()
@@ -100,7 +100,7 @@ class HttpConnections:
 
 
 class _Refused(asyncio.Protocol):
-    """A connection beyond the bound, while all others are being answered."""
+    """A connection beyond the bound while all others are busy: closed at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "abort")

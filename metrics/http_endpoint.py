@@ -1,13 +1,12 @@
-"""The HTTP endpoint: `/metrics` for Prometheus, `/health/...` for supervisors, and what it is given.
+"""The HTTP endpoint: `/metrics` for Prometheus, `/health/...` for supervisors, and the given routes.
 
-GET /                    200, what is served here, a line each
+GET /                    200, the list of all routes, a line each
 GET /metrics             200, Prometheus' text; with gzip for a client that accepts it
 GET /health/live         200 while the process answers at all
 GET /health/ready        200 while the broker serves, else 503 with the reason
-GET /v1/status/ready     the same, where Redpanda has it
+GET /v1/status/ready     the same, at Redpanda's path
 
-Before any of it, and before the answer that there is no such path, the guard is asked whether the
-client may be answered (403).
+The guard checks each request before its route is looked up and may refuse it (403).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _log = logging.getLogger("metrics.http_endpoint")
 _library_log = logging.getLogger("metrics.http_endpoint.library")
 _library_log.addHandler(logging.NullHandler())
 _library_log.propagate = False
-"""aiohttp writes a traceback for each malformed request. The peer has its 400; nobody else needs it."""
+"""aiohttp logs a traceback for each malformed request. The client gets its 400, which is enough."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SHUTDOWN_SECONDS = 1.0
@@ -35,7 +34,7 @@ CONTINUE = "100-continue"
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Guard = Callable[[web.BaseRequest], str | None]
-"""Says why a request is refused, in one sentence; None if it is not."""
+"""Returns the reason to refuse a request, in one sentence; None to accept it."""
 RunInThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 
@@ -53,10 +52,10 @@ class HttpEndpoint:
     ) -> None:
         """
         Args:
-            not_ready: says why the broker does not serve, None while it does.
+            not_ready: returns the reason why the broker does not serve, None while it does.
             run_in_thread: runs a scrape off the loop.
-            guard: asked about every request.
-            routes: what else is served here.
+            guard: checks every request.
+            routes: further routes to serve.
         """
         # Constant after construction
         self._scraper = scraper
@@ -71,10 +70,10 @@ class HttpEndpoint:
         self._listening: asyncio.Server | None = None
 
     async def open(self, host: str, port: int) -> int:
-        """Listen; the port, which the system chose if `port` is 0.
+        """Listen. Returns the port, which the system chose if `port` is 0.
 
         Raises:
-            OSError: the address is in use or not ours.
+            OSError: the address is in use or is not of this machine.
         """
         app = web.Application()
         app.router.add_get("/", self._index)
@@ -91,7 +90,7 @@ class HttpEndpoint:
         assert server is not None
         self._connections = HttpConnections(server)
         self._answer_by_route = server.request_handler
-        # Around the router instead of in it: what is wrong with a request shows before its route.
+        # Wraps the router, so that the guard refuses a bad request before its route is looked up.
         server.request_handler = self._answer
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(
@@ -102,7 +101,7 @@ class HttpEndpoint:
         return bound_port
 
     async def close(self) -> None:
-        """Accept no more, and end the connections."""
+        """Stop listening, and close the connections."""
         if self._listening is not None:
             self._listening.close()
             self._listening = None
@@ -113,7 +112,7 @@ class HttpEndpoint:
             self._runner = None
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer any request: guarded, its connection timed, and a mistake of ours logged."""
+        """Answer a request: check it with the guard, time its connection, log our own failures."""
         assert self._connections is not None
         self._connections.begin(request)
         try:

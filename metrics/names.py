@@ -1,8 +1,8 @@
-"""Every metric's name, in one table. The probes count under these, the collector shows them.
+"""The table of all metrics: names, kinds, help texts and labels.
 
 Names that begin with `kafka_` are those of kafka_exporter and of Kafka's JMX exporter, so that
-dashboards made for Kafka show a Kompakt broker too; the others are ours. Sizes are bytes, times
-seconds, as Prometheus has it, except where a Kafka name says otherwise.
+dashboards made for Kafka also show a Kompakt broker; the others are ours. Sizes are in bytes and times
+in seconds, as Prometheus recommends, except where a Kafka name says otherwise.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One metric: `name` is what a scrape shows, but for the suffixes of histograms."""
+    """One metric: `name` is the name in a scrape, without the suffixes of histograms."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -66,11 +66,11 @@ CONNECTIONS_OPENED = _counter(
     "kompakt_connections_opened_total", "Connections accepted.", "listener"
 )
 CONNECTIONS_REFUSED = _counter(
-    "kompakt_connections_refused_total", "Connections closed because a limit was met.", "listener"
+    "kompakt_connections_refused_total", "Connections closed because of a limit.", "listener"
 )
 PROTOCOL_ERRORS = _counter(
     "kompakt_protocol_errors_total",
-    "Connections closed because the peer broke the protocol.",
+    "Connections closed because the client violated the protocol.",
     "listener",
 )
 NETWORK_RECEIVED = _counter("kompakt_network_received_bytes_total", "Bytes of requests.")
@@ -91,7 +91,7 @@ CONNECTION_COUNT = _gauge(
 )
 PRODUCES = _counter(
     "kafka_server_brokertopicmetrics_totalproducerequests_total",
-    "Batches that produce requests brought, appended or refused.",
+    "Batches in produce requests, appended or refused.",
     "topic",
 )
 PRODUCES_FAILED = _counter(
@@ -101,20 +101,20 @@ PRODUCES_FAILED = _counter(
 )
 FETCHES = _counter(
     "kafka_server_brokertopicmetrics_totalfetchrequests_total",
-    "Partitions that fetch requests asked for and were answered for.",
+    "Partitions in answered fetch requests.",
     "topic",
 )
 FETCHES_FAILED = _counter(
     "kafka_server_brokertopicmetrics_failedfetchrequests_total",
-    "Partitions that fetch requests asked for and that were answered with an error.",
+    "Partitions in fetch requests that were answered with an error.",
     "topic",
 )
 
 # The event loop: it is the network processor and the request handler.
 LOOP_STALL = _gauge(
     "kompakt_loop_longest_stall_seconds",
-    "Longest time of the last one to two minutes in which the event loop served nobody: on the wall,"
-    " and how much of it was spent on the processor. The API names the request that held it.",
+    "Longest stall of the event loop in the last one to two minutes, by the wall clock and by the"
+    " processor time of its thread. The API names the request that held the loop.",
     "api",
     "clock",
 )
@@ -124,7 +124,7 @@ LOOP_STALLS = _counter(
 LOOP_BUSY = _counter(
     "kompakt_loop_busy_seconds_total", "Processor time of the event loop's thread."
 )
-_IDLE = "The part of the last minute, from 0 to 1, in which the event loop's thread was idle."
+_IDLE = "Fraction of the last minute, from 0 to 1, in which the event loop's thread was idle."
 IDLE_NAMES = (
     _gauge("kafka_network_socketserver_networkprocessoravgidle_percent", _IDLE),
     _gauge("kafka_network_socketserver_networkprocessoravgidlepercent", _IDLE),
@@ -135,22 +135,23 @@ IDLE_NAMES = (
 
 BACKGROUND_FAILURES = _counter(
     "kompakt_background_failures_total",
-    "Unexpected failures of background work: mistakes to report.",
+    "Unexpected failures of background work: bugs to report.",
     "work",
 )
 
 # The disk.
 DISK_READ = _gauge(
     "kafka_server_kafkaserver_linux_disk_read_bytes",
-    "Bytes that this process had read from disks (/proc/self/io).",
+    "Bytes that this process has read from disks (/proc/self/io).",
 )
 DISK_WRITTEN = _gauge(
     "kafka_server_kafkaserver_linux_disk_write_bytes",
-    "Bytes that this process had written to disks (/proc/self/io).",
+    "Bytes that this process has written to disks (/proc/self/io).",
 )
-SYNC_SECONDS = _histogram("kompakt_sync_round_seconds", "Time of a sync round.")
+SYNC_SECONDS = _histogram("kompakt_sync_round_seconds", "Duration of a sync round.")
 COLD_READS = _counter(
-    "kompakt_cold_reads_total", "Reads that the page cache could not answer at once."
+    "kompakt_cold_reads_total",
+    "Reads that the page cache could not serve, so that a thread read the disk.",
 )
 LOGS_SYNCED = _counter("kompakt_logs_synced_total", "Logs that sync rounds made durable.")
 FREE_BYTES = _gauge(
@@ -167,13 +168,13 @@ RECOVERY_SCANNED = _counter(
 )
 RECOVERY_CUT = _counter(
     "kompakt_recovery_cut_bytes_total",
-    "Bytes that the start took out of logs, because they were not sound or lay behind such.",
+    "Unsound bytes, and the bytes after them, that the start cut off logs.",
 )
 RECOVERY_CUT_FILES = _counter(
-    "kompakt_recovery_cut_files_total", "Files that keep what the start took out of logs."
+    "kompakt_recovery_cut_files_total", "Files that keep the bytes that the start cut off logs."
 )
 
-# Consumer groups: kafka_exporter's names, and Kafka's of the coordinator.
+# Consumer groups: kafka_exporter's names, and Kafka's names for the coordinator.
 GROUP_OFFSET = _gauge(
     "kafka_consumergroup_current_offset",
     "Offset that a group has committed.",
@@ -183,7 +184,7 @@ GROUP_OFFSET = _gauge(
 )
 GROUP_LAG = _gauge(
     "kafka_consumergroup_lag",
-    "Records between what a group has committed and the high watermark.",
+    "Records between a group's committed offset and the high watermark.",
     "consumergroup",
     "topic",
     "partition",
@@ -214,7 +215,7 @@ GROUPS_PREPARING = _gauge(
 )
 GROUPS_COMPLETING = _gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance",
-    "Groups that wait for their leader's assignment.",
+    "Groups that wait for the assignment of their leader.",
 )
 GROUPS_STABLE = _gauge(
     "kafka_coordinator_group_groupmetadatamanager_numgroupsstable", "Groups with an assignment."
@@ -225,7 +226,7 @@ GROUPS_BY_STATE = {
     "CompletingRebalance": GROUPS_COMPLETING,
     "Stable": GROUPS_STABLE,
 }
-"""By the state."""
+"""The metrics of classic groups by state."""
 GROUPS_BY_PROTOCOL = _gauge(
     "kafka_server_group_coordinator_metrics_group_count", "Groups by protocol.", "protocol"
 )
@@ -236,7 +237,7 @@ CONSUMER_GROUPS_BY_STATE = _gauge(
 )
 COORDINATOR_PARTITIONS = _gauge(
     "kompakt_coordinator_partitions",
-    "Partitions of a coordinator's topic: not read yet, served, or not to be read.",
+    "Partitions of a coordinator's topic, by state: loading, active, or failed to load.",
     "topic",
     "state",
 )
@@ -249,17 +250,18 @@ TRANSACTIONAL_IDS = _gauge(
 )
 OLDEST_TRANSACTION = _gauge(
     "kompakt_transaction_oldest_open_seconds",
-    "How long the oldest open transaction has been open; 0 if none is.",
+    "Age of the oldest open transaction; 0 if none is open.",
 )
 TRANSACTIONS_ENDED = _counter(
     "kompakt_transactions_ended_total", "Transactions that were committed or aborted.", "outcome"
 )
 TRANSACTIONS_TIMED_OUT = _counter(
-    "kompakt_transactions_timed_out_total", "Transactions aborted because they took too long."
+    "kompakt_transactions_timed_out_total",
+    "Transactions aborted because they exceeded their timeout.",
 )
 
 # Partitions.
-BROKERS = _gauge("kafka_brokers", "Brokers of the cluster: this one.")
+BROKERS = _gauge("kafka_brokers", "Brokers of the cluster: 1, this one.")
 TOPIC_PARTITIONS = _gauge("kafka_topic_partitions", "Partitions of a topic.", "topic")
 OLDEST_OFFSET = _gauge(
     "kafka_topic_partition_oldest_offset", "Log start offset.", "topic", "partition"
@@ -273,14 +275,14 @@ LOG_SIZE = _gauge("kafka_log_log_size", "Bytes of a log's segments.", "topic", "
 LOG_SEGMENTS = _gauge("kafka_log_log_numlogsegments", "Segments of a log.", "topic", "partition")
 LAST_STABLE_LAG = _gauge(
     "kafka_cluster_partition_laststableoffsetlag",
-    "Offsets below the high watermark that readers of committed records, and the cleaner, wait for:"
-    " a transaction there is open. kompakt transactions tells which.",
+    "Offsets below the high watermark that read_committed consumers and the cleaner cannot pass"
+    " because a transaction is open. kompakt transactions lists it.",
     "topic",
     "partition",
 )
 CLEAN_OFFSET = _gauge(
     "kompakt_log_clean_offset",
-    "Everything below was cleaned at least once.",
+    "Clean offset: a pass has cleaned everything below it at least once.",
     "topic",
     "partition",
 )
@@ -295,7 +297,7 @@ LEADERS = _gauge(
     "kafka_server_replicamanager_leadercount", "Partitions in service, all led by this broker."
 )
 
-# What is constant with one broker, which leads all partitions and has their only replicas.
+# Constants of a single broker, which leads all partitions and has their only replicas.
 ONE_BROKER: tuple[tuple[Metric, float], ...] = (
     (_gauge("kafka_controller_kafkacontroller_activecontrollercount", "1: it controls itself."), 1),
     (_gauge("kafka_controller_kafkacontroller_activebrokercount", "1: this broker."), 1),
@@ -317,14 +319,14 @@ ONE_BROKER: tuple[tuple[Metric, float], ...] = (
     (
         _gauge(
             "kafka_server_replicamanager_underreplicatedpartitions",
-            "0: every partition has the one replica that it is to have.",
+            "0: every partition has the one replica that it should have.",
         ),
         0,
     ),
     (
         _gauge(
             "kafka_server_replicamanager_underminisrpartitioncount",
-            "0: with one replica one in sync is enough, whatever min.insync.replicas says.",
+            "0: with one replica, one in sync is enough, whatever min.insync.replicas says.",
         ),
         0,
     ),
@@ -358,13 +360,13 @@ BROKER_INFO = _gauge(
 )
 PARTITIONS_UNLISTED = _gauge(
     "kompakt_partitions_unlisted",
-    "Partitions in use beyond metrics.partitions.max, which Kafka's metrics by partition leave out.",
+    "Partitions in use beyond metrics.partitions.max, which Kafka's metrics by partition do not list.",
 )
 
-# Compacted partitions, and their topics: sums, or the worst partition's value.
+# Compacted partitions, and their topics: a sum, or the value of the worst partition.
 DIRTY_BYTES = _gauge(
     "kompakt_log_dirty_bytes",
-    "Bytes that no pass has cleaned, the active segment's included.",
+    "Bytes that no pass has cleaned, including the active segment's.",
     "topic",
     "partition",
 )
@@ -377,7 +379,8 @@ TOPIC_CLEANABLE_BYTES = _gauge(
 )
 DIRTY_RATIO = _gauge(
     "kompakt_log_dirty_ratio",
-    "Cleanable bytes over clean and cleanable ones; min.cleanable.dirty.ratio is compared with it.",
+    "Cleanable bytes over clean plus cleanable bytes; the cleaner compares it with"
+    " min.cleanable.dirty.ratio.",
     "topic",
     "partition",
 )
@@ -391,26 +394,28 @@ OFFSET_LAG = _gauge(
     "partition",
 )
 TOPIC_OFFSET_LAG = _gauge(
-    "kompakt_topic_clean_offset_lag", "Clean offset lag of a topic's partitions together.", "topic"
+    "kompakt_topic_clean_offset_lag", "Clean offset lag, summed over a topic's partitions.", "topic"
 )
 OVERDUE = _gauge(
     "kompakt_log_overdue_seconds",
-    "By how much the oldest dirty record has outlived max.compaction.lag.ms.",
+    "Time by which the oldest dirty record has outlived max.compaction.lag.ms.",
     "topic",
     "partition",
 )
 TOPIC_OVERDUE = _gauge(
-    "kompakt_topic_overdue_seconds_max", "Overdue seconds of a topic's latest partition.", "topic"
+    "kompakt_topic_overdue_seconds_max",
+    "Overdue seconds of a topic's most overdue partition.",
+    "topic",
 )
 SINCE_PASS = _gauge(
     "kompakt_log_seconds_since_pass",
-    "Since the last completed pass; none before the first one after a start.",
+    "Time since the last completed pass; absent until the first pass after a start.",
     "topic",
     "partition",
 )
 TOPIC_SINCE_PASS = _gauge(
     "kompakt_topic_seconds_since_pass_max",
-    "Seconds since the last pass of the topic's partition that has waited longest.",
+    "Time since the last completed pass over the topic's partition that has waited longest.",
     "topic",
 )
 TOMBSTONES = _gauge(
@@ -422,7 +427,7 @@ TOMBSTONES = _gauge(
 TOPIC_TOMBSTONES = _gauge("kompakt_topic_tombstones", "Tombstones of a topic.", "topic")
 SIDECAR_BYTES = _gauge(
     "kompakt_log_key_sidecar_bytes",
-    "Bytes of the key sidecars beside a log's segments, which kafka_log_log_size does not count.",
+    "Bytes of the key sidecars beside a log's segments, which kafka_log_log_size does not include.",
     "topic",
     "partition",
 )
@@ -437,12 +442,12 @@ DELETE_HORIZON = _gauge(
 )
 TOPIC_HORIZON = _gauge(
     "kompakt_topic_delete_horizon_timestamp_seconds_min",
-    "The earliest delete horizon of a topic.",
+    "Earliest delete horizon of a topic.",
     "topic",
 )
 RECLAIMED = _counter(
     "kompakt_log_reclaimed_bytes_total",
-    "Bytes that completed passes made room for.",
+    "Bytes that completed passes freed.",
     "topic",
     "partition",
 )
@@ -451,20 +456,20 @@ TOPIC_RECLAIMED = _counter(
 )
 PARTITION_PASSES = _counter(
     "kompakt_log_passes_total",
-    "Passes over a log, by how they ended.",
+    "Passes over a log, by result.",
     "topic",
     "partition",
     "result",
 )
 TOPIC_PASSES = _counter(
     "kompakt_topic_passes_total",
-    "Passes over a topic's logs, by how they ended.",
+    "Passes over a topic's logs, by result.",
     "topic",
     "result",
 )
 QUARANTINE_FAILURES = _gauge(
     "kompakt_log_quarantine_failures",
-    "Passes that failed in a row over a log in quarantine; the reason is the error's name.",
+    "Passes over a log in quarantine that failed in a row; the reason is the kind of error.",
     "topic",
     "partition",
     "reason",
@@ -477,76 +482,78 @@ TOPIC_QUARANTINED = _gauge(
 PASSES = _counter(
     "kompakt_cleaner_passes_total", "Cleaning passes: completed, aborted, failed.", "result"
 )
-PASS_SECONDS = _histogram("kompakt_cleaner_pass_seconds", "Time of a completed pass.")
-PASSES_RUNNING = _gauge("kompakt_cleaner_passes_running", "Cleaning passes that run now.")
+PASS_SECONDS = _histogram("kompakt_cleaner_pass_seconds", "Duration of a completed pass.")
+PASSES_RUNNING = _gauge("kompakt_cleaner_passes_running", "Cleaning passes that are running.")
 CLEANER_LEASES = _gauge(
-    "kompakt_cleaner_leases", "Logs that other processes have taken to clean them."
+    "kompakt_cleaner_leases", "Logs that other processes have leased for cleaning."
 )
 OLDEST_PASS = _gauge(
     "kompakt_cleaner_oldest_pass_seconds",
-    "How long the oldest running pass has been running; one that grows for hours is stuck or starved.",
+    "Age of the oldest running pass; a pass that runs for hours is stuck or starved.",
 )
 CLEANER_BUSY = _counter(
     "kompakt_cleaner_busy_seconds_total",
-    "Time that cleaner threads have spent in passes, so far as these are; throttled time included.",
+    "Time that cleaner threads have spent in passes, including running ones and throttled time.",
 )
 CLEANER_THREADS = _gauge("kompakt_cleaner_threads", "Passes that may run at the same time.")
 CLEANER_READ = _counter(
     "kompakt_cleaner_read_bytes_total",
-    "Bytes that passes read: segments, key sidecars, and outputs to verify them.",
+    "Bytes that passes read: segments, key sidecars, and the outputs that they verify.",
 )
 CLEANER_WRITTEN = _counter(
     "kompakt_cleaner_written_bytes_total", "Bytes of segments and key sidecars that passes wrote."
 )
 CLEANER_RECORDS = _counter(
-    "kompakt_cleaner_records_total", "Records that passes kept or dropped, and why.", "verdict"
+    "kompakt_cleaner_records_total", "Records that passes kept or dropped, by reason.", "verdict"
 )
 CLEANER_RECLAIMED = _counter(
-    "kompakt_cleaner_reclaimed_bytes_total", "Bytes that completed passes made room for."
+    "kompakt_cleaner_reclaimed_bytes_total", "Bytes that completed passes freed."
 )
 CLEANER_UNTOUCHED_BYTES = _counter(
     "kompakt_cleaner_untouched_bytes_total",
-    "Bytes of segments that passes left as they were, because nothing in them changes.",
+    "Bytes of segments that passes left untouched, because nothing in them changes.",
 )
 CLEANER_UNTOUCHED_SEGMENTS = _counter(
-    "kompakt_cleaner_untouched_segments_total", "Segments that passes left as they were."
+    "kompakt_cleaner_untouched_segments_total", "Segments that passes left untouched."
 )
 CLEANER_SIDECARS = _counter(
     "kompakt_cleaner_key_sidecars_made_total",
-    "Key sidecars that passes made by reading a segment that had none, or one that was no good.",
+    "Key sidecars that passes made by reading a segment that had none or an unusable one.",
 )
 CLEANER_MAP_PARTS = _gauge(
     "kompakt_cleaner_map_parts_max",
-    "The most parts in which one of the threads' last passes mapped its keys; 1: they fit at once.",
+    "Largest number of parts in which a thread's last pass mapped its keys; 1: they fit at once.",
 )
 CLEANER_VERIFIED = _counter(
-    "kompakt_cleaner_verify_seconds_total", "Time in which passes proved what they had written."
+    "kompakt_cleaner_verify_seconds_total", "Time that passes spent verifying their output."
 )
 CLEANER_THROTTLED = _counter(
-    "kompakt_cleaner_throttled_seconds_total", "Time that workers slept for the I/O budget."
+    "kompakt_cleaner_throttled_seconds_total", "Time that workers slept because of the I/O budget."
 )
 CLEANER_GUARD_RATE = _gauge(
     "kompakt_cleaner_guard_bytes_per_second",
-    "What the latency guard lets passes read and write; +Inf while nobody produces.",
+    "Rate at which the latency guard lets passes read and write; +Inf while it does not limit them.",
 )
 CLEANER_GUARD_QUIET = _gauge(
     "kompakt_cleaner_guard_quiet_p99_seconds",
-    "The produces' 99th percentile in quiet time, by which the latency guard judges.",
+    "99th percentile of produce times in quiet time, with which the latency guard compares.",
 )
 CLEANER_WORKER_FAILURES = _counter(
-    "kompakt_cleaner_worker_failures_total", "Exceptions that no pass was to blame for."
+    "kompakt_cleaner_worker_failures_total",
+    "Exceptions in cleaner workers outside of any pass.",
 )
 # Kafka's names for the cleaner, with Kafka's meanings.
 MAX_BUFFER_UTILIZATION = _gauge(
     "kafka_log_logcleaner_max_buffer_utilization_percent",
-    "How full the fullest offset map of the threads' last passes was, of its memory.",
+    "Fill level of the fullest offset map of the threads' last passes, in percent of its memory.",
 )
 RECOPY_PERCENT = _gauge(
     "kafka_log_logcleaner_cleaner_recopy_percent",
-    "Of the bytes that the threads' last passes recopied, how many were written again.",
+    "Percentage of the bytes recopied by the threads' last passes that were written again.",
 )
 MAX_CLEAN_TIME = _gauge(
-    "kafka_log_logcleaner_max_clean_time_secs", "The longest of the threads' last passes."
+    "kafka_log_logcleaner_max_clean_time_secs",
+    "Duration of the longest of the threads' last passes.",
 )
 DEAD_THREADS = _gauge("kafka_log_logcleaner_deadthreadcount", "Cleaner workers that have ended.")
 UNCLEANABLE_PARTITIONS = _gauge(
@@ -560,27 +567,29 @@ UNCLEANABLE_BYTES = _gauge(
     "logDirectory",
 )
 MAX_DIRTY_PERCENT = _gauge(
-    "kafka_log_logcleanermanager_max_dirty_percent", "The dirtiest log's dirty ratio, in percent."
+    "kafka_log_logcleanermanager_max_dirty_percent", "Dirty ratio of the dirtiest log, in percent."
 )
 MAX_COMPACTION_DELAY = _gauge(
     "kafka_log_logcleaner_max_compaction_delay_secs",
-    "By how much the oldest dirty record of all logs has outlived max.compaction.lag.ms.",
+    "Time by which the oldest dirty record of all logs has outlived max.compaction.lag.ms.",
 )
 DISK_PRESSURE = _gauge(
     "kompakt_cleaner_directories_short_of_space",
-    "Log directories with less than log.cleaner.disk.pressure.free.bytes; the cleaner hurries.",
+    "Log directories with less free space than log.cleaner.disk.pressure.free.bytes, for which the"
+    " cleaner hurries.",
 )
 OVERDUE_PARTITIONS = _gauge(
     "kompakt_cleaner_overdue_partitions",
     "Partitions with a dirty record that has outlived max.compaction.lag.ms.",
 )
 TIME_SINCE_LAST_RUN = _gauge(
-    "kafka_log_logcleanermanager_time_since_last_run_ms", "Since logs were last looked at, in ms."
+    "kafka_log_logcleanermanager_time_since_last_run_ms",
+    "Time since the cleaner last looked for work, in ms.",
 )
 
 # The broker.
-BUILD_INFO = _gauge("kompakt_build_info", "1; the labels say what runs.", "version")
-IS_READY = _gauge("kompakt_ready", "Whether the broker serves: recovered, listening, not ending.")
+BUILD_INFO = _gauge("kompakt_build_info", "1; the label is the version that runs.", "version")
+IS_READY = _gauge("kompakt_ready", "Whether the broker serves: recovered, listening, not stopping.")
 
 METRICS: tuple[Metric, ...] = (
     *(value for value in list(globals().values()) if isinstance(value, Metric)),

@@ -1,9 +1,9 @@
-"""Partitions and topics at scrape time: so many of each at most, so that no number of them is dear.
+"""Metrics of partitions and topics at scrape time, with a bound on how many each metric lists.
 
-Kafka's own names are shown of the largest partitions by bytes, the same for all of those names, so
-that what dashboards add and subtract belongs together. Ours are shown of the partitions, and of
-the topics, with the largest values of each metric: those an operator asks for. Of topics, sums over
-all their partitions are shown, or the worst one's value; no partition is left out of these.
+Metrics with Kafka's names list the largest partitions by bytes, the same partitions for all of these
+names, so that dashboards can add and subtract their values. Our metrics list the partitions, and the
+topics, with the largest values: those an operator looks for. A topic's value is the sum over all its
+partitions, or the worst one's value; it includes all partitions.
 
 Partitions of internal topics that were never written to have no series of their own: a broker with
 one group has 49 of `__consumer_offsets`, and their values, all 0, were half of a scrape.
@@ -27,7 +27,7 @@ from metrics.names import Metric
 
 @dataclass(frozen=True, slots=True)
 class CompactedPartition:
-    """A compacted partition, and what the cleaner has told of it."""
+    """A compacted partition with the cleaner's counts for it."""
 
     facts: PartitionFacts
     backlog: Backlog
@@ -49,12 +49,12 @@ Combine: TypeAlias = Callable[[Iterable[float]], float]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One value of compacted partitions, shown by partition and by topic."""
+    """One value of compacted partitions, exported by partition and by topic."""
 
     by_partition: Metric
     by_topic: Metric
     combine: Combine
-    """How a topic's value comes from those of its partitions."""
+    """Combines the values of a topic's partitions into the topic's value."""
     value: Callable[[CompactedPartition], float | None]
 
 
@@ -102,12 +102,12 @@ def collect_partitions(
     node_id: int,
     listed_max: int,
 ) -> Iterator[Family]:
-    """Everything about partitions and topics; of each metric, `listed_max` of each."""
+    """Yields the metrics of partitions and topics; each lists at most `listed_max` of them."""
     used = [each for each in partitions if not each.is_unused]
     listed = heapq.nlargest(listed_max, used, key=lambda each: each.size_bytes)
     yield gauge(names.PARTITIONS_UNLISTED, [((), len(used) - len(listed))])
-    for metric, of in KAFKA_COLUMNS:
-        values = ((_labels(each), of(each)) for each in listed)
+    for metric, value_of in KAFKA_COLUMNS:
+        values = ((_labels(each), value_of(each)) for each in listed)
         yield gauge(metric, ((labels, value) for labels, value in values if value is not None))
     for metric, constant in ((names.PARTITION_LEADER, node_id), *names.ONE_REPLICA):
         yield gauge(metric, ((_labels(each), constant) for each in listed))
@@ -133,7 +133,7 @@ def _collect_column(
     column: Column, partitions: Sequence[CompactedPartition], listed_max: int
 ) -> Iterator[Family]:
     show = counter if column.by_partition.kind == "counter" else gauge
-    # Of horizons the earliest ones matter, which is what `min` says.
+    # The earliest horizons matter, and only their column combines with `min`.
     pick = heapq.nsmallest if column.combine is min else heapq.nlargest
     valued = [(v, each) for each in partitions if (v := column.value(each)) is not None]
     used = [(value, each) for value, each in valued if not each.facts.is_unused]
@@ -178,18 +178,18 @@ def _collect_quarantine(
     partitions: Sequence[CompactedPartition], cleaner: CleanerCounts, listed_max: int
 ) -> Iterator[Family]:
     entries = cleaner.quarantine
-    resting = [
+    quarantined = [
         (entry, each.facts)
         for each in partitions
         if (entry := entries.get((each.facts.topic, each.facts.partition))) is not None
     ]
-    listed = heapq.nlargest(listed_max, resting, key=lambda each: each[0].failures)
+    listed = heapq.nlargest(listed_max, quarantined, key=lambda each: each[0].failures)
     yield gauge(
         names.QUARANTINE_FAILURES,
         (((*_labels(facts), entry.kind), entry.failures) for entry, facts in listed),
     )
     by_topic: dict[str, int] = {}
-    for _entry, facts in resting:
+    for _entry, facts in quarantined:
         by_topic[facts.topic] = by_topic.get(facts.topic, 0) + 1
     topics = heapq.nlargest(listed_max, by_topic.items(), key=lambda each: each[1])
     yield gauge(names.TOPIC_QUARANTINED, (((topic,), count) for topic, count in topics))

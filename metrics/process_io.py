@@ -1,4 +1,4 @@
-"""What this process has had its disks do, as the kernel counts it (proc(5), /proc/pid/io)."""
+"""Reads the kernel's count of this process's disk I/O (proc(5), /proc/pid/io)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PROC_IO = Path("/proc/self/io")
 
 
 def disk_bytes(path: Path = PROC_IO) -> tuple[int, int] | None:
-    """Bytes read from and written to disks; None where the kernel does not tell. Any thread."""
+    """Returns bytes read from and written to disks; None if the kernel has no counts. Any thread."""
     try:
         lines = path.read_text("ascii").splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""How long requests took lately, by API: quantiles, as Kafka's request metrics have them.
+"""Quantiles of recent request times by API, as in Kafka's request metrics.
 
-Histograms count from the start of the broker. What the last minutes were like is the difference to
-what they counted then, so a scrape leaves its counts for those of the next five minutes.
+Histograms count from the start of the broker. The requests of the last minutes are the difference
+between two counts, so each scrape leaves its counts for the scrapes of the next five minutes.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from metrics.histogram import Histogram, quantile
 
 WINDOW_SECONDS = 300.0
 SAMPLE_SECONDS = 15.0
-"""Scrapes that follow sooner leave no counts of their own."""
+"""A scrape that follows sooner than this leaves no counts."""
 QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
-"""As Kafka's percentiles are named by the JMX exporter's rules."""
+"""Kafka's percentiles, as the rules of the JMX exporter name them."""
 
 Counts = Mapping[str, tuple[int, ...]]
 
 
 class RequestTimes:
-    """The counts that scrapes of the last five minutes left. One thread at a time."""
+    """Keeps the counts that the scrapes of the last five minutes left. One thread at a time."""
 
     __slots__ = ("_samples",)
 
@@ -31,7 +31,7 @@ class RequestTimes:
     def quantiles(
         self, requests: Mapping[str, Histogram], now_s: float
     ) -> Iterator[tuple[str, str, float]]:
-        """API, quantile and milliseconds, of each API that was asked lately.
+        """Yields API, quantile and milliseconds for each API with requests in the window.
 
         Args:
             now_s: the moment of this scrape, on any clock that only goes forward.
@@ -43,8 +43,8 @@ class RequestTimes:
         if now_s - self._samples[-1][0] >= SAMPLE_SECONDS:
             self._samples.append((now_s, counts))
         for api, now in counts.items():
-            lately = [a - b for a, b in zip(now, before.get(api, (0,) * len(now)), strict=True)]
-            if any(lately):
+            recent = [a - b for a, b in zip(now, before.get(api, (0,) * len(now)), strict=True)]
+            if any(recent):
                 for share in QUANTILES:
-                    seconds = quantile(requests[api].bounds, lately, float(share))
+                    seconds = quantile(requests[api].bounds, recent, float(share))
                     yield api, share, seconds * 1000

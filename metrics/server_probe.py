@@ -1,6 +1,6 @@
-"""What the server tells its observers, as verbs; plain counts that a scrape reads.
+"""Counts the server's events, with one method per event; a scrape reads the counts.
 
-All verbs are called on the event loop and cost well under a microsecond: a dictionary look-up and
+All methods run on the event loop and cost well under a microsecond: a dictionary look-up and
 an addition. Prometheus' own objects exist at scrape time only (`metrics/collector.py`).
 """
 
@@ -12,7 +12,7 @@ from metrics.histogram import FINE_SECONDS, REQUEST_SECONDS, SECONDS, Histogram
 
 
 class TopicCounts:
-    """What was appended to and read from one topic."""
+    """Counts of appends to and reads from one topic."""
 
     __slots__ = (
         "bytes_in",
@@ -41,7 +41,7 @@ class TopicCounts:
 
 
 class ListenerCounts:
-    """The connections of one listener."""
+    """Counts of the connections of one listener."""
 
     __slots__ = ("opened", "protocol_errors", "refused", "unclosed")
 
@@ -53,7 +53,7 @@ class ListenerCounts:
 
 
 class ServerProbe:
-    """Counts what the server says. Owned by the broker; read by the collector."""
+    """Counts the server's events. Owned by the broker; read by the collector."""
 
     __slots__ = (
         "bytes_received_total", "bytes_sent_total", "cold_reads", "listeners", "logs_synced",
@@ -67,7 +67,7 @@ class ServerProbe:
             lambda: Histogram(REQUEST_SECONDS, shown=SECONDS)
         )
         self.produce_seconds = Histogram(FINE_SECONDS)
-        """Of produces again, finely, for the latency guard."""
+        """Times of produces once more, with finer bounds, for the latency guard."""
         self.bytes_received_total = 0
         self.bytes_sent_total = 0
         self.sync_seconds = Histogram()
@@ -75,73 +75,73 @@ class ServerProbe:
         self.cold_reads = 0
 
     def connection_opened(self, listener: str) -> None:
-        """A connection was accepted."""
+        """Count an accepted connection."""
         counts = self.listeners[listener]
         counts.opened += 1
         counts.unclosed += 1
 
     def connection_closed(self, listener: str) -> None:
-        """A connection that was accepted is gone."""
+        """Count the end of an accepted connection."""
         self.listeners[listener].unclosed -= 1
 
     def connection_refused(self, listener: str) -> None:
-        """A connection met a limit and was closed at once; it does not count as opened."""
+        """Count a connection that was closed at once because of a limit; it is not counted as opened."""
         self.listeners[listener].refused += 1
 
     def protocol_error(self, listener: str) -> None:
-        """A connection is closed because its peer broke the protocol."""
+        """Count a connection that is closed because its client violated the protocol."""
         self.listeners[listener].protocol_errors += 1
 
     def bytes_received(self, count: int) -> None:
-        """Bytes of requests came in."""
+        """Count received bytes of requests."""
         self.bytes_received_total += count
 
     def bytes_sent(self, count: int) -> None:
-        """Bytes of responses went out."""
+        """Count sent bytes of responses."""
         self.bytes_sent_total += count
 
     def request_completed(self, api: str, seconds: float) -> None:
-        """A response is ready to be sent, so long after its request was there."""
+        """Count a request whose response was ready `seconds` after the request's frame was complete."""
         self.requests[api].observe(seconds)
         if api == "Produce":
             self.produce_seconds.observe(seconds)
 
     def batch_appended(self, topic: str, records: int, bytes_: int) -> None:
-        """A batch was appended."""
+        """Count an appended batch."""
         counts = self.topics[topic]
         counts.produces += 1
         counts.records_in += records
         counts.bytes_in += bytes_
 
     def batch_refused(self, topic: str, reason: str, records: int) -> None:
-        """A batch was refused with the error code `reason`, for a topic that exists."""
+        """Count a batch that was refused with the error code `reason`, for a topic that exists."""
         counts = self.topics[topic]
         counts.produces += 1
         counts.produces_failed += 1
         counts.refused_by_reason[reason] += records
 
     def partition_fetched(self, topic: str, bytes_: int, *, is_failed: bool) -> None:
-        """A fetch is answered for a partition of a topic that exists."""
+        """Count a partition in a fetch's answer, of a topic that exists."""
         counts = self.topics[topic]
         counts.fetches += 1
         counts.fetches_failed += is_failed
         counts.bytes_out += bytes_
 
     def segment_deleted(self, topic: str, reason: str, bytes_: int) -> None:
-        """A segment was deleted, by retention or because DeleteRecords moved the log start."""
+        """Count a segment deleted by retention or because DeleteRecords moved the log start."""
         counts = self.topics[topic]
         counts.deleted_segments_by_reason[reason] += 1
         counts.deleted_bytes_by_reason[reason] += bytes_
 
     def sync_round_completed(self, seconds: float, logs: int) -> None:
-        """A sync round made `logs` logs durable."""
+        """Count a sync round that made `logs` logs durable."""
         self.sync_seconds.observe(seconds)
         self.logs_synced += logs
 
     def topic_deleted(self, topic: str) -> None:
-        """A topic is gone, and its counts with it: their number stays bounded by the topics."""
+        """Forget a deleted topic's counts: the number of topics bounds the number of counts."""
         self.topics.pop(topic, None)
 
     def cold_read(self) -> None:
-        """A read has to wait for the disk, in a thread."""
+        """Count a read that has to wait for the disk, in a thread."""
         self.cold_reads += 1

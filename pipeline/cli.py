@@ -1,14 +1,17 @@
 """`kompakt pipeline ...`: the jobs on Spark. The broker's command line loads this module by name.
 
-A `<noun>_command.py` says what may be typed. Nothing here and nothing there imports Spark before a
-job runs, so that `kompakt --help` costs nothing and a machine without Spark is told what to install.
+A `<noun>/command.py` declares a command's arguments. Neither this module nor these import Spark before
+a job runs, so that `kompakt --help` stays fast and a machine without Spark can say what to install.
 """
 
 from __future__ import annotations
 
 import typer
 
-from pipeline import audit_command, clean_command, jars_command, table_command
+from pipeline.audit import command as audit_command
+from pipeline.cleaning import command as clean_command
+from pipeline.spark import jars_command
+from pipeline.tables import command as table_command
 
 app = typer.Typer(
     name="pipeline",

@@ -1,10 +1,10 @@
-"""The composition root: what a broker is made of, in which order it starts and in which it stops.
+"""The composition root: creates the parts of a broker, starts them in order and stops them in order.
 
     start   directories -> metadata store -> topics (recovery) -> listeners -> HTTP, cleaner, log clock
     stop    listeners (drain) -> log clock, cleaner -> sync rounds -> logs -> directories -> HTTP
 
-Clients are served as soon as the logs are open: what they don't need, and its libraries, comes
-after.
+The broker serves clients as soon as the logs are open. Whatever clients do not need starts later, and
+its libraries are imported only then.
 """
 
 from __future__ import annotations
@@ -16,64 +16,64 @@ from typing import TYPE_CHECKING
 from metrics.cleaner_probe import CleanerCounts
 from metrics.facts import LoopFacts
 from metrics.server_probe import ServerProbe
-from server.background import Background
-from server.broker_configs import BrokerConfigs
-from server.clock import Clock
-from server.cold_reads import ColdReads
-from server.compaction_pauses import CompactionPauses
-from server.config import BrokerConfig
-from server.connection import Connection, Shared
-from server.directories import abandon, any_topic_in, keep_reserves, open_directories
-from server.directory_watch import DirectoryWatch
+from server.admin.compaction_pauses import CompactionPauses
+from server.admin.latency_watch import LatencyWatch
+from server.config.broker_configs import BrokerConfigs
+from server.config.config import BrokerConfig
+from server.config.group_overrides import GroupConfigs
+from server.coordination.groups.consumer_commands import ConsumerCommands
+from server.coordination.groups.coordinator import GroupCoordinator, coordinator_of
+from server.coordination.groups.offset_commands import OffsetCommands
+from server.coordination.transactions.coordinator import TransactionCoordinator, transactions_of
 from server.dispatch import Dispatcher
-from server.embedded_store import EmbeddedMetadataStore
-from server.executors import Executors
-from server.features import Features
-from server.fetch_waiters import FetchWaiters
-from server.group_commit import GroupCommit
-from server.group_configs import GroupConfigs
-from server.groups.consumer_commands import ConsumerCommands
-from server.groups.coordinator import GroupCoordinator, coordinator_of
-from server.groups.offset_commands import OffsetCommands
-from server.latency_watch import LatencyWatch
-from server.limits import AnswerMemory, ConnectionLimits, DecodedMemory, RequestMemory
-from server.listener import Listeners, SocketOptions
-from server.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, roll_duty
-from server.loop_watch import LoopWatch
-from server.memory_upkeep import MemoryUpkeep
-from server.node import Node
-from server.producer_ids import ProducerIds
-from server.space_watch import SpaceWatch
-from server.sparing_log import SparingLog
-from server.tasks import awaited
-from server.topic import TopicDefaults
-from server.topics import Topics
-from server.transactions.coordinator import TransactionCoordinator, transactions_of
-from server.turns import Turns
-from storage.errors import StorageError
-from storage.files import FileSystem
-from storage.log_directory import LogDirectory
-from storage.pass_history import PassHistory
-from storage.paths import METADATA, join
-from storage.recovery_progress import RecoveryProgress
-from storage.wal import Wal
+from server.durability.directories import abandon, any_topic_in, keep_reserves, open_directories
+from server.durability.directory_watch import DirectoryWatch
+from server.durability.fetch_waiters import FetchWaiters
+from server.durability.group_commit import GroupCommit
+from server.durability.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, roll_duty
+from server.durability.space_watch import SpaceWatch
+from server.metadata.embedded_store import EmbeddedMetadataStore
+from server.metadata.features import Features
+from server.metadata.node import Node
+from server.metadata.producer_ids import ProducerIds
+from server.net.connection import Connection, Shared
+from server.net.limits import AnswerMemory, ConnectionLimits, DecodedMemory, RequestMemory
+from server.net.listener import Listeners, SocketOptions
+from server.net.sparing_log import SparingLog
+from server.runtime.background import Background
+from server.runtime.clock import Clock
+from server.runtime.cold_reads import ColdReads
+from server.runtime.executors import Executors
+from server.runtime.loop_watch import LoopWatch
+from server.runtime.memory_upkeep import MemoryUpkeep
+from server.runtime.tasks import awaited
+from server.runtime.turns import Turns
+from server.topics.topic import TopicDefaults
+from server.topics.topics import Topics
+from storage.files.errors import StorageError
+from storage.files.files import FileSystem
+from storage.files.paths import METADATA, join
+from storage.log.directory import LogDirectory
+from storage.log.pass_history import PassHistory
+from storage.log.wal import Wal
+from storage.recovery.progress import RecoveryProgress
 
 if TYPE_CHECKING:
-    from cleaner.pool import CleanerPool
+    from cleaner.pool.pool import CleanerPool
     from metrics.http_endpoint import HttpEndpoint
-    from server.compaction import Compaction
+    from server.admin.compaction import Compaction
 
 _log = logging.getLogger("server.broker")
 
 STARTING = "starting"
 DECODED_BYTES_MAX = 512 << 20
-"""What all large requests may take at a time once they are decoded; one above it runs alone."""
+"""Bound on the decoded bytes of all large requests at a time; a request above it runs alone."""
 HTTP_PATIENCE_SECONDS = 1.0
-"""If recovery takes longer, HTTP opens meanwhile, so that supervisors see the broker alive."""
+"""If recovery takes longer, HTTP opens before it ends, so that supervisors see the broker alive."""
 
 
 class Broker:
-    """One broker. Handlers see `config` to `warnings`; the rest is start and stop."""
+    """One broker. Handlers use the attributes `config` to `warnings`; the rest is start and stop."""
 
     __slots__ = (
         "_background",
@@ -172,23 +172,23 @@ class Broker:
             connections_per_ip_max=config.max_connections_per_ip,
         )
         self._failed = asyncio.Event()
-        # State: why it does not serve now, None while it does.
+        # State: why the broker does not serve clients now; None while it serves them.
         self._state: str | None = STARTING
         self.failure: str | None = None
-        """What ended the broker though nobody asked it to; None as long as nothing did."""
-        # Made by `start`, in this order; `stop` ends those that are there.
+        """Why the broker ended without a request to stop; None unless it did."""
+        # Created by `start` in this order; `stop` ends those that exist.
         self.directories: tuple[LogDirectory, ...] = ()
         self.directories_left_out: tuple[str, ...] = ()
         """The paths of `log.dirs` that could not be opened."""
         self.has_storage = False
-        """Whether the topics are there; from then on `configs` to `group_commit` are, too."""
+        """Whether the topics are open. If so, everything that `_open_storage` creates is set."""
         self._store: EmbeddedMetadataStore | None = None
         self._listeners: Listeners | None = None
         self._log_clock: LogClock | None = None
         self._watch: DirectoryWatch | None = None
         self._cleaner: CleanerPool | None = None
         self.compaction: Compaction | None = None
-        """What steers the cleaner; None where it is off, or not yet there."""
+        """Controls the cleaner; None if the cleaner is disabled or has not started."""
         self._latency_watch: LatencyWatch | None = None
         self._space_watch: SpaceWatch | None = None
         self._memory_upkeep: MemoryUpkeep | None = None
@@ -196,36 +196,36 @@ class Broker:
         self._http: HttpEndpoint | None = None
         self._http_opening: asyncio.Task[None] | None = None
         self.addresses: dict[str, tuple[str, int]] = {}
-        """Host and port that clients are told, by listener; once it has started."""
+        """The advertised host and port of each open listener, by its name."""
         self.http_port: int | None = None
 
     @property
     def not_ready(self) -> str | None:
-        """Why clients are not served at the moment; None while they are."""
+        """Why the broker does not serve clients at the moment; None while it does."""
         if self._state == STARTING and self.recovery.logs_to_open:
             return f"{STARTING}: {self.recovery}"
         return self._state
 
     @property
     def loop_facts(self) -> LoopFacts:
-        """How the event loop spends its time, since the broker serves. Any thread."""
+        """How the event loop has spent its time since the broker began to serve. Any thread."""
         return LoopFacts() if self._loop_watch is None else self._loop_watch.facts()
 
     @property
     def metadata_revision(self) -> int:
-        """How many changes the metadata store has made durable."""
+        """Number of changes that the metadata store has made durable."""
         return 0 if self._store is None else self._store.revision
 
     @property
     def dead_cleaner_workers(self) -> int:
-        """Cleaner workers that ended though nobody asked them to."""
+        """Number of cleaner workers that ended unexpectedly."""
         return 0 if self._cleaner is None else self._cleaner.dead_workers
 
     async def start(self) -> None:
-        """Recover and serve; returns when every listener is open.
+        """Recover the logs and serve clients; returns when every listener is open.
 
         Raises:
-            StorageError: a directory is locked, foreign or damaged.
+            StorageError: a directory is locked, belongs to another broker, or is damaged.
             ListenError: an address is in use.
         """
         if self.config.resolved_http_listener() is not None:
@@ -239,14 +239,14 @@ class Broker:
         self._loop_watch = LoopWatch()
 
     async def wait_failed(self) -> None:
-        """Return when the broker cannot go on; `failure` says why."""
+        """Wait until the broker cannot go on; `failure` then says why."""
         await self._failed.wait()
 
     async def stop(self) -> None:
-        """Drain, make everything durable and give everything back; also after a failed start."""
+        """Drain, make everything durable and release all resources; also after a failed start."""
         self._state = "stopping"
         if self.has_storage:
-            # First, so that no connection waits for an answer of theirs.
+            # Before the listeners drain, so that no connection waits for an answer from these.
             self.topics.interrupt()
             await self.transactions.stop()
             await self.offsets.stop()
@@ -357,7 +357,7 @@ class Broker:
         self.has_storage = True
 
     async def _close_storage(self) -> None:
-        """Close what was opened, the directories last; those with all in order are marked clean."""
+        """Close what was opened, the directories last; mark those clean whose logs closed properly."""
         unclean = {directory.directory_id for directory in self.directories}
         if self.has_storage:
             await self.group_commit.stop()
@@ -401,16 +401,16 @@ class Broker:
             ),
         )
         for listener in self.config.resolved_listeners():
-            told = await self._listeners.open(listener)
-            self.addresses[told.name] = (told.host, told.port)
+            advertised = await self._listeners.open(listener)
+            self.addresses[advertised.name] = (advertised.host, advertised.port)
 
     def _start_cleaner(self) -> None:
         if not self.config.cleans:
             return
-        from cleaner.pool import CleanerPool
-        from cleaner.probe import Probes
-        from server.compaction import Compaction
-        from server.history_probe import HistoryProbe
+        from cleaner.pacing.probe import Probes
+        from cleaner.pool.pool import CleanerPool
+        from server.admin.compaction import Compaction
+        from server.admin.pass_history import HistoryProbe
 
         self._cleaner = CleanerPool(
             self.topics.logs,
@@ -441,7 +441,7 @@ class Broker:
             administration=self.executors.administration,
         )
         if self.config.log_cleaner_remote_enable:
-            self._let_others_clean(self.compaction, self._cleaner)
+            self._enable_remote_cleaning(self.compaction, self._cleaner)
         self._space_watch = SpaceWatch(
             self.directories,
             self.files,
@@ -451,9 +451,9 @@ class Broker:
             upkeep=self.executors.upkeep,
         )
 
-    def _let_others_clean(self, compaction: Compaction, pool: CleanerPool) -> None:
-        from server.cleaning_leases import CleaningLeases
-        from server.remote_token import remote_token
+    def _enable_remote_cleaning(self, compaction: Compaction, pool: CleanerPool) -> None:
+        from server.admin.leases import CleaningLeases
+        from server.admin.remote_token import remote_token
 
         compaction.remote_token = remote_token(self.files, self.config.metadata_directory)
         compaction.leases = CleaningLeases(
@@ -462,12 +462,12 @@ class Broker:
             compaction.jobs,
             seconds=self.config.log_cleaner_remote_lease_ms / 1000,
             decompressed_bytes_max=self.config.log_cleaner_decompressed_batch_bytes_max,
-            tell_count=self.cleaner_counts.set_leases,
+            report_count=self.cleaner_counts.set_leases,
             administration=self.executors.administration,
         )
 
     async def _reconfigure(self, config: BrokerConfig) -> None:
-        """Follow a change of the dynamic properties; returns when nothing goes by the old ones."""
+        """Apply changed dynamic properties; returns when no part uses the old values."""
         if self._cleaner is not None:
             self._cleaner.configure(config.cleaner_settings())
             self.cleaner_counts.set_threads(config.log_cleaner_threads)
@@ -499,11 +499,11 @@ class Broker:
         )
 
     def _held_bytes(self) -> int:
-        """What requests and answers take of memory now."""
+        """Returns the bytes that requests and answers hold in memory now."""
         return self.requests.held_bytes + self.answers.held_bytes + self.decoded.held_bytes
 
     def _duties(self) -> list[Duty]:
-        """What time causes in every log."""
+        """Returns the duties that the log clock performs on every log."""
         duties = [
             roll_duty(self.config.log_roll_check_interval_ms),
             checkpoint_duty(self.config.log_flush_offset_checkpoint_interval_ms),
@@ -516,7 +516,7 @@ class Broker:
         return duties
 
     def _fail(self, reason: str) -> None:
-        """End the broker: it cannot go on."""
+        """End the broker because it cannot go on."""
         _log.critical("%s", reason)
         self.failure = reason
         self._failed.set()
@@ -534,7 +534,7 @@ class Broker:
         await self._http_opening
 
     async def _open_http(self) -> None:
-        """Open the HTTP endpoint; its libraries, which take longer than a start, come with it."""
+        """Open the HTTP endpoint; its libraries are imported here, as that takes longer than a start."""
         from server.http import open_http
 
         self._http, self.http_port = await open_http(self)
@@ -543,8 +543,8 @@ class Broker:
 def _close_directory(directory: LogDirectory, is_unclean: bool) -> None:
     try:
         if is_unclean:
-            abandon(directory, "not all of its logs were closed in order")
+            abandon(directory, "not all of its logs closed cleanly")
         else:
             directory.close()
     except StorageError:
-        _log.exception("%s: could not be closed in order", directory.path)
+        _log.exception("%s: could not close the directory cleanly", directory.path)

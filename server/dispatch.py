@@ -1,4 +1,4 @@
-"""One request from its frame to its response: version gate, handler, exception -> error code.
+"""Turns one request frame into its response: version check, handler, exception -> error code.
 
     frame -> header -> served? -> body -> handler -> response -> parts
                         |no                  |raises
@@ -10,9 +10,10 @@ A handler is a module `server/handlers/<name of the API>.py` with
     async def handle(request, context) -> Response | Awaitable[Response | None] | None
     def refuse(request, context, error_code, message) -> Response | None
 
-The next request of the connection starts when `handle` returns. What need not hold it up, such as
-the wait for a sync, is returned as an awaitable of the response. None is no response. `refuse`
-makes the response in which every element that was asked for has the same error; None closes.
+The connection starts its next request when `handle` returns. Work that must not delay the next
+request, such as the wait for a sync, is returned as an awaitable of the response. None means that
+no response is sent. `refuse` returns the response in which every requested element has the same
+error, or None to close the connection.
 
 Source: Apache Kafka, RequestContext.java (unknown versions), KafkaApis.scala (errors).
 """
@@ -27,11 +28,11 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from cleaner.text import count_text
-from protocol.api_keys import Api, ApiKey
-from protocol.dismantle import dismantle
-from protocol.error_codes import ErrorCode
-from protocol.errors import (
+from cleaner.rules.text import count_text
+from protocol.wire.api_keys import Api, ApiKey
+from protocol.wire.dismantle import dismantle
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.errors import (
     CorruptBatch,
     DecompressionTooLarge,
     EncodeError,
@@ -39,10 +40,10 @@ from protocol.errors import (
     UnsupportedCodec,
     UnsupportedMagic,
 )
-from protocol.request import Request, RequestHeader, parse_request, parse_request_in_steps
-from protocol.response import encode_response, encode_response_in_steps
-from protocol.schema import Message
-from server.connection import (
+from protocol.wire.request import Request, RequestHeader, parse_request, parse_request_in_steps
+from protocol.wire.response import encode_response, encode_response_in_steps
+from protocol.wire.schema import Message
+from server.net.connection import (
     DECODED_FACTOR,
     LARGE_FRAME_BYTES,
     CloseConnection,
@@ -50,11 +51,11 @@ from server.connection import (
     Reply,
     api_key_of,
 )
-from server.outbox import Part
-from server.turns import Pace
-from storage.config_property import ConfigError
-from storage.errors import StorageError
-from storage.log import PartitionLog
+from server.net.outbox import Part
+from server.runtime.turns import Pace
+from storage.files.errors import StorageError
+from storage.formats.config_property import ConfigError
+from storage.log.log import PartitionLog
 
 if TYPE_CHECKING:
     from server.broker import Broker
@@ -63,22 +64,25 @@ if TYPE_CHECKING:
 _log = logging.getLogger("server.dispatch")
 
 INLINE_FRAME_BYTES_MAX = 4 << 10
-"""A request of so few bytes is decoded at once: it has a few hundred elements at most."""
+"""Requests up to this size are decoded in one go: they have a few hundred elements at most."""
 
-NOT_HELD = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""Large requests of other APIs wait for their share of the memory for decoded requests. A Produce
-takes no more decoded than encoded, and the rest may wait for other clients, whom they must not hold
-up: a Fetch counts with all that it takes in the memory of its connection."""
+EXEMPT_FROM_DECODED_LIMIT = frozenset(
+    {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
+)
+"""Large requests of all other APIs wait for a share of the memory for decoded requests. A decoded
+Produce is no larger than its frame. The others may wait for other clients, and must not hold memory
+that those clients need; a Fetch is counted with its decoded size in the memory of its connection."""
 
 INLINE_ANSWERS = frozenset({ApiKey.PRODUCE, ApiKey.HEARTBEAT, ApiKey.API_VERSIONS})
-"""Their answers to such a request are encoded at once; those of others may be much larger."""
+"""APIs whose answer to a small request is encoded in one go. Other answers may be much larger than
+their request."""
 
 ANY_EPOCH = -1
-"""A client that does not know the leader epoch, or does not care."""
+"""The client does not know the leader epoch, or does not want it checked."""
 
 
 class RequestContext:
-    """What a handler knows besides its request."""
+    """The broker, connection, header and pace of a request, for its handler."""
 
     __slots__ = ("_began_s", "broker", "connection", "header", "pace")
 
@@ -90,20 +94,20 @@ class RequestContext:
         self.connection = connection
         self._began_s = asyncio.get_running_loop().time()
         self.pace = pace
-        """Loops over what a client may ask for any number of times go by it."""
+        """Paces loops over elements whose number the client chooses."""
 
     def deadline_s(self, timeout_ms: int) -> float:
-        """When a request with that timeout is over, on the loop's clock."""
+        """Returns when the request times out, in seconds on the loop's clock."""
         return self._began_s + timeout_ms / 1000
 
     def log_of(
         self, topic_name: str, partition: int, leader_epoch: int = ANY_EPOCH
     ) -> PartitionLog | ErrorCode:
-        """The log of a partition, if it is served and the client's idea of its leader is right.
+        """Returns the log of a partition, or the error code if it cannot be served.
 
         Args:
-            leader_epoch: what the client believes it to be; an older one means that the client's
-                metadata are stale, a newer one that ours are (KIP-320).
+            leader_epoch: the epoch that the client expects. An older one than the log's means that
+                the client's metadata are stale, a newer one that ours are (KIP-320).
         """
         topic = self.broker.topics.get(topic_name)
         if topic is None:
@@ -118,8 +122,8 @@ class RequestContext:
             return ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
         return log
 
-    def code_of(self, error: StorageError) -> ErrorCode:
-        """What the client is told of a partition whose disk or log failed; the operator too."""
+    def log_failure(self, error: StorageError) -> ErrorCode:
+        """Log the failure of a partition's disk or log. Returns its error code for the client."""
         self.broker.warnings.say(self.connection, str(error))
         return error_code_of(error)
 
@@ -138,7 +142,7 @@ class Handler(Protocol):
 
 
 def error_code_of(error: Exception) -> ErrorCode:
-    """What a client is told about an exception. The one place that decides it."""
+    """Returns the error code that a client gets for an exception. Only this function decides it."""
     match error:
         case CorruptBatch():
             return ErrorCode.CORRUPT_MESSAGE
@@ -157,31 +161,31 @@ def error_code_of(error: Exception) -> ErrorCode:
 
 
 class Dispatcher:
-    """Carries out requests for one broker; `server/connection.py` calls it in order."""
+    """Runs the requests of one broker; each connection calls it for its requests in order."""
 
     __slots__ = ("_broker", "_handlers", "_with_surplus")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._handlers: dict[int, Handler] = {}
-        # Keys and versions of requests that came with bytes behind their end.
+        # (key, version) of requests that had bytes left after their last field.
         self._with_surplus: set[tuple[int, int]] = set()
 
     async def __call__(self, frame: bytearray, connection: Connection) -> Reply:
-        """Carry out the request in `frame`.
+        """Run the request in `frame`. Returns its reply.
 
         Raises:
-            ProtocolError: it is not a request that we serve; nothing was done.
-            CloseConnection: its answer is to close the connection.
+            ProtocolError: the broker does not serve this request; nothing was done.
+            CloseConnection: the connection must be closed instead of a reply.
         """
         size = len(frame)
-        if size <= LARGE_FRAME_BYTES or api_key_of(frame) in NOT_HELD:
-            return await self._carried_out(frame, connection)
+        if size <= LARGE_FRAME_BYTES or api_key_of(frame) in EXEMPT_FROM_DECODED_LIMIT:
+            return await self._run(frame, connection)
         async with self._broker.decoded.held(size * DECODED_FACTOR):
-            reply = await self._carried_out(frame, connection)
+            reply = await self._run(frame, connection)
             return await reply if isinstance(reply, Awaitable) else reply
 
-    async def _carried_out(self, frame: bytearray, connection: Connection) -> Reply:
+    async def _run(self, frame: bytearray, connection: Connection) -> Reply:
         start_s = time.perf_counter()
         pace = Pace(self._broker.turns)
         is_small = len(frame) <= INLINE_FRAME_BYTES_MAX
@@ -189,31 +193,31 @@ class Dispatcher:
             parse_request(frame) if is_small else await pace.run(parse_request_in_steps(frame))
         )
         if request.surplus_bytes:
-            self._note_surplus(request, connection)
+            self._log_surplus(request, connection)
         context = RequestContext(self._broker, request.header, connection, pace)
-        answer = await self._handled(request, context)
+        answer = await self._call_handler(request, context)
         if is_small and request.api.key in INLINE_ANSWERS and isinstance(answer, Message):
-            return self._completed(request, context, answer, start_s)
+            return self._complete_small(request, context, answer, start_s)
         if answer is None or isinstance(answer, Message):
-            return await self._completed_in_steps(request, context, answer, start_s)
+            return await self._complete(request, context, answer, start_s)
         return self._complete_later(request, context, answer, start_s)
 
-    def _note_surplus(self, request: Request, connection: Connection) -> None:
-        """Say once for each API and version that bytes behind a request's end are ignored."""
+    def _log_surplus(self, request: Request, connection: Connection) -> None:
+        """Log, once for each API and version, that bytes after a request's end are ignored."""
         key = (request.header.api_key, request.header.api_version)
         if key not in self._with_surplus:
             self._with_surplus.add(key)
             name = f"{request.api.name} v{request.header.api_version}"
             surplus = count_text(request.surplus_bytes, "byte")
-            _log.debug("%s: %s, %s too many", connection, name, surplus)
+            _log.debug("%s: %s has %s after its last field, ignored", connection, name, surplus)
 
-    async def _handled(self, request: Request, context: RequestContext) -> Answer:
-        """What the handler answers, or the refusal that its exception becomes."""
+    async def _call_handler(self, request: Request, context: RequestContext) -> Answer:
+        """Returns the handler's answer, or a refusal if the handler raised an exception."""
         try:
             return await self._handler(request.api).handle(request.body, context)
         except CloseConnection:
             raise
-        except Exception as error:  # noqa: BLE001 - the one place that answers for them all
+        except Exception as error:  # noqa: BLE001 - every failure of a handler becomes an answer
             return self._refusal(request, context, error)
 
     async def _complete_later(
@@ -229,33 +233,34 @@ class Dispatcher:
             raise
         except Exception as error:  # noqa: BLE001
             message = self._refusal(request, context, error)
-        return await self._completed_in_steps(request, context, message, start_s)
+        return await self._complete(request, context, message, start_s)
 
-    def _completed(
+    def _complete_small(
         self, request: Request, context: RequestContext, message: Message, start_s: float
     ) -> list[Part] | None:
-        """Encode an answer that is as small as its request."""
+        """Encode a small answer in one go. Returns its parts."""
         self._broker.probe.request_completed(request.api.name, time.perf_counter() - start_s)
         with self._encode_errors(request, context):
             return cast("list[Part]", encode_response(request.header, message))
 
-    async def _completed_in_steps(
+    async def _complete(
         self, request: Request, context: RequestContext, message: Message | None, start_s: float
     ) -> list[Part] | None:
-        """Encode an answer of any size, then free both messages; rest wherever a slice is over."""
+        """Encode an answer of any size, then free request and answer, in slices. Returns its parts."""
         parts = None
         if message is not None:
             with self._encode_errors(request, context):
-                parts = await self._encoded(request.header, message, context.pace)
+                parts = await self._encode(request.header, message, context.pace)
         self._broker.probe.request_completed(request.api.name, time.perf_counter() - start_s)
         if context.pace.has_rested:
+            # These messages are large: dropping the last reference would free them in one go.
             for done in (message, request.body):
                 if done is not None:
                     await context.pace.run(dismantle(done))
         return parts
 
-    async def _encoded(self, header: RequestHeader, message: Message, pace: Pace) -> list[Part]:
-        """Encode an answer in steps; where memory for answers is short, wait before it grows."""
+    async def _encode(self, header: RequestHeader, message: Message, pace: Pace) -> list[Part]:
+        """Encode an answer in slices; wait for room while memory for answers is short."""
         steps = encode_response_in_steps(header, message)
         answers, grown_bytes = self._broker.answers, 0
         try:
@@ -273,19 +278,19 @@ class Dispatcher:
 
     @contextmanager
     def _encode_errors(self, request: Request, context: RequestContext) -> Iterator[None]:
-        """Close the connection for an answer that cannot be encoded: that is a mistake of ours."""
+        """Close the connection if the answer cannot be encoded, which is a bug of the broker."""
         try:
             yield
         except EncodeError as error:
-            what = f"{request.api.name} v{request.header.api_version}: an answer cannot be encoded"
+            what = f"{request.api.name} v{request.header.api_version}: cannot encode the answer"
             self._broker.warnings.say(context.connection, what, mistake=error)
-            raise CloseConnection("an answer of ours cannot be encoded") from error
+            raise CloseConnection("cannot encode the answer") from error
 
     def _refusal(self, request: Request, context: RequestContext, error: Exception) -> Message:
-        """Answer a request whose handler failed.
+        """Log the failure of a handler. Returns the answer that carries its error code.
 
         Raises:
-            CloseConnection: there is no answer that would not lie.
+            CloseConnection: the API has no answer that could carry an error.
         """
         code = error_code_of(error)
         name, peer = request.api.name, context.connection

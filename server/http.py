@@ -1,4 +1,4 @@
-"""Opens the HTTP endpoint over a broker; imported when it is needed, for what it imports."""
+"""Opens the HTTP endpoint of a broker; imported only when needed, because its imports are slow."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cleaner.backlog import Backlog, Backlogs
-from cleaner.lookout import stable_offset
+from cleaner.pool.backlog import Backlog, Backlogs
+from cleaner.pool.lookout import stable_offset
 from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import BrokerFacts, PartitionFacts
 from metrics.http_endpoint import HttpEndpoint
-from server.compaction_routes import CompactionRoutes
-from server.groups.group_facts import group_facts
-from server.http_guard import refusal
-from server.lease_routes import LeaseRoutes
-from server.listener import ListenError
-from server.release import release
-from server.topic import INTERNAL_TOPICS
-from server.transactions.transaction_facts import transaction_facts
+from server.admin.compaction_routes import CompactionRoutes
+from server.admin.http_guard import refusal
+from server.admin.lease_routes import LeaseRoutes
+from server.coordination.groups.group_facts import group_facts
+from server.coordination.transactions.transaction_facts import transaction_facts
+from server.net.listener import ListenError
+from server.runtime.release import release
+from server.topics.topic import INTERNAL_TOPICS
 
-LOGS_A_TURN = 50
-"""So many logs are looked at before the event loop gets the interpreter, if it wants it."""
+LOGS_PER_YIELD = 50
+"""A scrape surveys this many logs before it offers the interpreter to the event loop."""
 
 if TYPE_CHECKING:
+    from server.admin.compaction import Compaction
     from server.broker import Broker
-    from server.compaction import Compaction
-    from storage.log import PartitionLog
+    from storage.log.log import PartitionLog
 
 
 async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
-    """The endpoint, listening, and its port.
+    """Open the HTTP endpoint; returns it and its port.
 
     Raises:
-        ListenError: the address is in use or not ours.
+        ListenError: the address is in use or is not one of this machine.
     """
     address = broker.config.resolved_http_listener()
     assert address is not None
@@ -76,22 +76,22 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
 
 
 def compaction_of(broker: Broker) -> Compaction | str:
-    """What steers the broker's cleaner, or why nothing does."""
+    """Returns the object that controls the cleaner, or a sentence that says why there is none."""
     if not broker.config.cleans:
         return "the cleaner is off: log.cleaner.enable=false"
     return broker.compaction or f"the broker is not ready: {broker.not_ready or 'starting'}"
 
 
 def our_hosts(broker: Broker) -> frozenset[str]:
-    """The names that clients may call the broker by."""
+    """Returns the host names, in lower case, that a request's Host header may carry."""
     address = broker.config.resolved_http_listener()
-    told = {host for host, _ in broker.addresses.values()} | set(broker.config.http_hosts)
+    advertised = {host for host, _ in broker.addresses.values()} | set(broker.config.http_hosts)
     own = {socket.gethostname()} | ({address.host} if address else set())
-    return frozenset(host.lower() for host in told | own if host)
+    return frozenset(host.lower() for host in advertised | own if host)
 
 
 def broker_facts(broker: Broker) -> BrokerFacts:
-    """The broker as a scrape shows it. Any thread."""
+    """Returns the facts about the broker that a scrape shows. Any thread."""
     if not broker.has_storage:
         return BrokerFacts(
             version=release(),
@@ -129,7 +129,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
 
 
 def partition_facts(broker: Broker, backlogs: Backlogs) -> Iterator[PartitionFacts]:
-    """The partitions in service as a scrape shows them. One thread at a time, any one."""
+    """Yields the facts about each online partition. Any thread, but one at a time."""
     if not broker.has_storage:
         return
     now_ms = broker.clock.now_ms()
@@ -137,7 +137,8 @@ def partition_facts(broker: Broker, backlogs: Backlogs) -> Iterator[PartitionFac
     logs = (log for topic in broker.topics.all() for log in topic.logs())
     online = (log for log in logs if log.offline_reason is None)
     for number, (log, backlog) in enumerate(backlogs.survey(online, now_ms)):
-        if number % LOGS_A_TURN == 0:
+        if number % LOGS_PER_YIELD == 0:
+            # Releases the GIL, so that the event loop can run.
             time.sleep(0)
         yield _facts_of(log, backlog, now_ms, paths[log.identity.directory_id])
 
@@ -151,7 +152,7 @@ def _facts_of(
         partition=log.topic_partition.partition,
         log_directory=log_directory,
         log_start_offset=log.log_start_offset,
-        # Before the high watermark, which it never passes and which moves meanwhile.
+        # Read before the high watermark: it must not exceed that, and both advance meanwhile.
         last_stable_offset=stable_offset(log),
         high_watermark=log.high_watermark,
         log_end_offset=log.log_end_offset,

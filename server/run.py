@@ -1,4 +1,4 @@
-"""Run one broker on an event loop of its own, until a signal or until it cannot go on."""
+"""Runs one broker on its own event loop, until a signal stops it or it cannot go on."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pathlib import Path
 import uvloop
 
 from server.broker import Broker
-from server.clock import SystemClock
-from server.config import BrokerConfig
-from server.listener import ListenError
-from server.release import release
-from server.signals import StopSignal
-from server.tasks import awaited
-from storage.errors import StorageError
-from storage.local_files import LocalFileSystem
-from storage.open_files import share_descriptors
+from server.config.config import BrokerConfig
+from server.net.listener import ListenError
+from server.runtime.clock import SystemClock
+from server.runtime.release import release
+from server.runtime.signals import StopSignal
+from server.runtime.tasks import awaited
+from storage.files.errors import StorageError
+from storage.files.local_files import LocalFileSystem
+from storage.files.open_files import share_descriptors
 
 _log = logging.getLogger("server.run")
 
-KEPT_BYTES = 4 << 20
-"""Blocks up to this size come from the heap, and twice as much of it is kept when it is free."""
+HEAP_BLOCK_BYTES_MAX = 4 << 20
+"""The allocator takes blocks up to this size from the heap, and keeps twice as much free heap."""
 
 
 def run_until_stopped(config: BrokerConfig) -> str | None:
-    """Serve until asked to stop; what went wrong, in one line, None if nothing did."""
+    """Serve until a signal stops the broker. Returns what went wrong, in one line, or None."""
     data = ", ".join(str(Path(path).absolute()) for path in config.data_directories)
     _log.info("Kompakt %s starts: node %d, data in %s", release(), config.node_id, data)
     _keep_freed_memory()
@@ -42,18 +42,18 @@ def run_until_stopped(config: BrokerConfig) -> str | None:
 
 
 def _keep_freed_memory() -> None:
-    """Have the allocator use a frame's memory again for the next one.
+    """Make the allocator reuse the memory of one frame for the next.
 
-    glibc gives everything above 128 KiB back at once, and the pages of each frame would be new
-    ones: that took a fifth of all CPU time of a produce. To free a large block that it had mapped
-    raises its thresholds for good (mallopt(3), M_MMAP_THRESHOLD); the block is never touched.
-    Another C library takes no notice.
+    glibc returns every block above 128 KiB to the system at once, so each frame would fault in new
+    pages: that took a fifth of the CPU time of a produce. When glibc frees a large mapped block, it
+    raises its thresholds permanently (mallopt(3), M_MMAP_THRESHOLD). The block's pages are never
+    touched. Other C libraries are not affected.
     """
-    bytes(KEPT_BYTES)
+    bytes(HEAP_BLOCK_BYTES_MAX)
 
 
 def _raise_descriptor_limit() -> None:
-    """Take all descriptors that the system lets this process have, as servers do."""
+    """Raise the limit of open descriptors to the hard limit, as servers do."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     share_descriptors(hard)
@@ -74,10 +74,10 @@ async def _run(config: BrokerConfig) -> str | None:
 
 @contextmanager
 def _no_collections() -> Iterator[None]:
-    """Make what stays for good, and have the garbage collector leave it alone ever after.
+    """Create long-lived objects without garbage collection, and exempt them from later collections.
 
-    With 10,000 partitions its looks at them took a fifth of a start, and one full collection holds
-    the loop for a tenth of a second. Reference counts free what is deleted all the same.
+    With 10,000 partitions, collections took a fifth of the start, and one full collection holds the
+    loop for a tenth of a second. Reference counting still frees what is deleted.
     """
     gc.disable()
     try:
@@ -88,7 +88,7 @@ def _no_collections() -> Iterator[None]:
 
 
 async def _first_of(*waits: Coroutine[None, None, None]) -> None:
-    """Return when one of them does."""
+    """Wait until one of them returns, and cancel the others."""
     tasks = [awaited(wait) for wait in waits]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in tasks:

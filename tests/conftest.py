@@ -1,4 +1,4 @@
-"""What holds for all tests: under KOMPAKT_REQUIRE_ALL=1 none is skipped; long files come first."""
+"""Hooks for all tests: KOMPAKT_REQUIRE_ALL=1 turns skips into failures; long files run first."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ LONG_FILES = [
     "conformance/test_streams.py",
     "crash/test_cleaning_soak.py",
 ]
-"""Those that take half a minute or more, and the folder whose files are as one, the longest first: begun
-last, each would keep one process busy when the others have nothing left."""
+"""The files that take half a minute or more, and the folder whose files count as one, longest first. If
+one started last, it would keep one process busy after the others have finished."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the long files first; the others keep their order."""
+    """Move the long files to the front; the others keep their order."""
     ranks = {TESTS / name: rank for rank, name in enumerate(LONG_FILES)}
     last = len(ranks)
     items.sort(key=lambda item: ranks.get(item.path, ranks.get(item.path.parent, last)))
 
 
 class FilesSharedOut(LoadFileScheduling):  # type: ignore[misc]
-    """A process at a time runs a file. The files of `pipeline` go to the same one: they share a session
-    of Spark, and every further JVM would cost all of them."""
+    """Assign each file to one process, and all files of `pipeline` to the same: they share a Spark
+    session, and every further JVM would slow all of them down."""
 
     def _split_scope(self, nodeid: str) -> str:
         scope: str = super()._split_scope(nodeid)
@@ -73,7 +73,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FilesSh
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Turn a skip into a failure where everything must run: what didn't run proves nothing."""
+    """Turn skips into failures if everything must run: a test that did not run proves nothing."""
     report = yield
     must_run = os.environ.get("KOMPAKT_REQUIRE_ALL") == "1"
     if report.skipped and must_run and not hasattr(report, "wasxfail"):

@@ -1,7 +1,7 @@
-"""What people read says "1 failure", not "1 failures": counts and nouns come from `count_text`.
+"""Messages say "1 failure", not "1 failures": counts and their nouns come from `count_text`.
 
-A number in a text is followed by its noun, and so the noun cannot be right for 1 and for 2. This looks
-for such texts in the sources; `cleaner/text.py` makes them right.
+In an f-string, a fixed noun after a number cannot be right for both 1 and 2. This test finds such texts
+in the sources; `cleaner/rules/text.py` has the function to use instead.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("server", "cleaner", "pipeline", "demo")
-"""Those that may import `cleaner.text`."""
+PACKAGES = ("cli", "server", "cleaner", "pipeline", "demo")
+"""The packages that may import `cleaner.rules.text`."""
 PLURAL = re.compile(r" (?:([a-z]+) )?([a-z]{2,}s)\b(?!/)")
 COUNT_IN_LOG = re.compile(r"%(?:\.\d)?[df] (?:[a-z]+ )?([a-z]{2,}s)\b")
 NO_PLURALS = frozenset(
     re.findall(
         r"\w+",
-        "acks always answers as begins belongs brings comes does ends fits gets goes has holds is its"
-        " joins lacks leads less ms needs names pins process rests rolls runs says sends seems shows"
-        " starts stays sums syncs takes this thus tries us was waits works yes",
+        "acks always answers as begins belongs brings comes does ends exists fits gets goes has holds"
+        " is its joins lacks leads less ms needs names pins process rejoins rests rolls runs says sends"
+        " seems shows starts stays sums syncs takes this thus tries us was waits works yes",
     )
 )
-"""Words that end in s and say nothing of a number."""
+"""Words that end in s and are not plurals."""
 BOUNDS = re.compile(r"(?:_max|_MAX|size_max)$")
-"""The names of values that are never 1."""
+"""Names of values that are never 1."""
 NEVER_ONE = frozenset({"partitions_count partitions", "controller_id only supports"})
-"""Said of a count that is more than a bound; and of an id, which is no count."""
+"""A value with the words after it: a count that exceeds a bound, and an id, which is not a count."""
 
 
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Each place where a value in a text is followed by a plural: the line, and the words."""
+    """Yields each value in a text that a plural follows: the line, and the words."""
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             yield from _in_f_string(node)
@@ -86,7 +86,7 @@ def test_no_count_has_a_noun_that_is_wrong_for_one(path: Path) -> None:
         '_log.warning("%s: %d old logs", a, n)',
     ],
 )
-def test_such_a_text_is_found(source: str) -> None:
+def test_a_wrong_noun_is_found(source: str) -> None:
     assert list(texts(ast.parse(source)))
 
 

@@ -1,4 +1,4 @@
-"""What can be said of the container without running one."""
+"""Checks of the container image's files that need no running container."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from types import ModuleType
 
 import pytest
 
-from server.config import BrokerConfig
-from server.config_sources import from_environment
+from server.config.config import BrokerConfig
+from server.config.sources import from_environment
 from tests.harness.served_broker import serving_broker
 
 DOCKER = Path(__file__).resolve().parents[1] / "docker"
@@ -30,7 +30,7 @@ def healthcheck() -> ModuleType:
 
 
 def program(name: str) -> ModuleType:
-    """One of the image's own programs."""
+    """Returns one of the image's own programs."""
     spec = importlib.util.spec_from_file_location(name, DOCKER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -114,7 +114,7 @@ async def test_the_health_check_says_what_the_broker_says(
     healthcheck: ModuleType, tmp_path: Path
 ) -> None:
     async def asked(**environment: str) -> str | None:
-        wrong: str | None = await asyncio.to_thread(healthcheck.wrong, [], environment, "")
+        wrong: str | None = await asyncio.to_thread(healthcheck.failure, [], environment, "")
         return wrong
 
     async with serving_broker(tmp_path, http_listener="127.0.0.1:0") as served:
@@ -147,7 +147,7 @@ def test_nothing_set_gives_a_broker_that_listens_on_all_addresses(entrypoint: Mo
     assert config.data_directories == ("/var/lib/kafka/data",)
 
 
-def test_what_a_user_sets_wins_over_the_containers_defaults(entrypoint: ModuleType) -> None:
+def test_a_users_setting_wins_over_the_containers_default(entrypoint: ModuleType) -> None:
     given = entrypoint.variables_of_file("# c\nlog.dirs=/mine\nlisteners = PLAINTEXT://:1\n")
 
     assert entrypoint.settings({"KAFKA_HTTP_LISTENER": ""}, given) == {}
@@ -164,7 +164,7 @@ def test_a_missing_advertised_listener_is_warned_of(entrypoint: ModuleType) -> N
 
 def test_the_mounted_file_is_read_if_it_is_there(entrypoint: ModuleType) -> None:
     assert entrypoint.command(["--override", "a=b"], True)[1:] == [
-        "-m", "server", "serve",
+        "-m", "cli", "serve",
         "--config", "/mnt/shared/config/server.properties",
         "--override", "a=b",
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The house rules that a program can check."""
+"""The rules of CONTRIBUTING.md that a program can check."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("server", "cleaner", "storage", "protocol", "metrics", "pipeline")
+PACKAGES = ("cli", "server", "cleaner", "storage", "protocol", "metrics", "pipeline")
 NUMBERED = re.compile(r"(issue|case|scenario|test)_?\d")
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "types"}
 
@@ -44,10 +44,21 @@ def test_a_test_says_its_behaviour(path: Path) -> None:
 
 def test_every_handler_has_messages_of_the_same_name() -> None:
     messages = {path.stem for path in modules("protocol/messages")}
-    handlers = {path.stem for path in modules("server/handlers")} - {"__init__"}
+    handlers = {
+        path.stem for path in modules("server/handlers") if path.parent.name == "handlers"
+    } - {"__init__"}
 
     assert handlers
     assert handlers <= messages
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".dockerignore"])
+def test_generated_c_is_left_out_in_whatever_room_its_module_is(name: str) -> None:
+    ignored = (ROOT / name).read_text("utf-8").splitlines()
+    compiled = {folder for folder in PACKAGES if any((ROOT / folder).rglob("*.pyx"))}
+
+    assert compiled
+    assert {f"{folder}/**/*.c" for folder in compiled} <= set(ignored)
 
 
 def test_no_source_names_the_place_it_was_written_at() -> None:
@@ -57,7 +68,7 @@ def test_no_source_names_the_place_it_was_written_at() -> None:
 
 
 def test_one_place_makes_progress_bars() -> None:
-    """`progress_bars` knows which stream they belong on; rich by itself takes standard output along."""
+    """`progress_bars` chooses the right stream; rich by itself would also capture standard output."""
     makers = [
         path.relative_to(ROOT).as_posix()
         for path in modules(*PACKAGES)
@@ -70,11 +81,11 @@ def test_one_place_makes_progress_bars() -> None:
         )
     ]
 
-    assert makers == ["server/command_output.py"]
+    assert makers == ["cli/base/output.py"]
 
 
 def test_the_imports_point_one_way() -> None:
-    """The contracts are in pyproject.toml."""
+    """Runs import-linter with the contracts in pyproject.toml."""
     done = subprocess.run(
         [sys.executable, "-c", "from importlinter.cli import lint_imports_command as lint; lint()"],
         cwd=ROOT,
@@ -87,7 +98,7 @@ def test_the_imports_point_one_way() -> None:
 
 
 def test_nothing_uses_the_shared_threads_of_the_loop() -> None:
-    """Each pool of threads has a name, a purpose and a bound (`server/executors.py`)."""
+    """Each pool of threads has a name, a purpose and a bound (`server/runtime/executors.py`)."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in modules("server", "cleaner", "metrics", "storage")

@@ -1,4 +1,4 @@
-"""What `make` would do, by `make -n`: the compiled modules are built once."""
+"""Asks `make -n` what it would do: the compiled modules are built only once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ STAMPS = ("bin/python", ".installed", ".installed-demo", ".installed-dev")
 
 
 def commands(target: str, environment: Path) -> list[str]:
-    """What make would run for a target, with this virtual environment."""
-    # Under `make test` the variables of that make are in the environment.
+    """Returns the commands that make would run for a target, with this virtual environment."""
+    # Under `make test`, the environment has the variables of that make.
     outer = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     done = subprocess.run(
         ["make", "-n", target, f"VENV={environment}"],
@@ -28,7 +28,7 @@ def commands(target: str, environment: Path) -> list[str]:
 
 
 def builds(lines: list[str]) -> list[str]:
-    """The commands that compile: building the modules, or having pip build the checkout."""
+    """Returns the commands that compile: those that build the modules or the checkout."""
     return [
         line
         for line in lines

@@ -1,4 +1,4 @@
-"""The alert rules and the dashboard in docker/monitoring: a broker can answer every query."""
+"""Every query of the alert rules and the dashboard in docker/monitoring uses metrics that exist."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 import yaml
 
 from metrics.names import METRICS
-from server.config import BrokerConfig
-from storage.config_property import fields_by_property
-from storage.log_config import LogConfig
+from server.config.config import BrokerConfig
+from storage.formats.config_property import fields_by_property
+from storage.formats.log_config import LogConfig
 
 MONITORING = Path(__file__).resolve().parents[1] / "docker" / "monitoring"
 DASHBOARDS = MONITORING / "grafana" / "dashboards"
 OF_PROMETHEUS = {"instance", "job"}
-"""The labels that Prometheus gives whatever it scrapes."""
+"""The labels that Prometheus adds to everything it scrapes."""
 NOT_OURS: dict[str, set[str]] = {"up": set(), "process_start_time_seconds": set()}
 LABELS = NOT_OURS | {
     metric.name + suffix: {*metric.labels, *(["le"] if suffix == "_bucket" else [])}
@@ -28,7 +28,7 @@ LABELS = NOT_OURS | {
     for suffix in (["_bucket", "_sum", "_count"] if metric.kind == "histogram" else [""])
 }
 GRID_COLUMNS = 24
-STEERING = ("explain", "history", "now", "pause", "status")
+STEERING = ("explain", "history", "now", "pause", "resume", "status")
 COMMANDS = {"dump-log", *(f"compact {name}" for name in STEERING)}
 TEMPLATE_LABEL = re.compile(r"\$labels\.(\w+)")
 LEGEND_LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -51,7 +51,7 @@ QUERIES = [
 
 
 def parsed(query: str) -> promql_parser.Expr:
-    """The query, with what Grafana puts into it put in."""
+    """Returns the query with Grafana's variables replaced by values."""
     return promql_parser.parse(query.replace("$__rate_interval", "5m"))
 
 
@@ -73,7 +73,7 @@ def selectors_of(expression: promql_parser.Expr) -> Iterator[promql_parser.Vecto
 
 
 def labels_of(expression: promql_parser.Expr) -> set[str]:
-    """The labels that the result may have: of an aggregation, those it names."""
+    """Returns the labels that the result may have: for an aggregation, those that it names."""
     if isinstance(expression, promql_parser.AggregateExpr):
         if expression.modifier is None:
             return (
@@ -116,7 +116,7 @@ def test_every_query_groups_and_joins_by_labels_that_its_metrics_have(query: str
 
 
 def _joined_by(operation: promql_parser.BinaryExpr) -> list[str]:
-    """The labels in its `on (...)`."""
+    """Returns the labels in its `on (...)`."""
     assert operation.modifier is not None
     matching = operation.modifier.matching
     return [] if matching is None else list(matching.labels)
@@ -134,14 +134,14 @@ def test_every_alert_says_what_is_wrong_what_it_means_and_what_to_do(rule: Json)
     assert told <= labels_of(parsed(rule["expr"]))
 
 
-def test_alerts_have_names_of_their_own() -> None:
+def test_alerts_have_unique_names() -> None:
     names = [rule["alert"] for rule in RULES]
 
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_what_an_alert_tells_an_operator_to_look_at_exists(rule: Json) -> None:
+def test_the_files_and_commands_named_in_alerts_exist(rule: Json) -> None:
     text = " ".join(rule["annotations"].values())
     settings = fields_by_property(BrokerConfig).keys() | fields_by_property(LogConfig).keys()
 
@@ -160,7 +160,7 @@ def test_every_legend_names_labels_that_its_query_keeps(panel: Json, target: Jso
     assert named <= labels_of(parsed(target["expr"])), panel["title"]
 
 
-def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
+def test_panels_have_unique_ids_and_do_not_overlap() -> None:
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     cells = [cell for panel in DASHBOARD["panels"] for cell in _cells(panel["gridPos"])]
 
@@ -206,7 +206,7 @@ def test_prometheus_loads_the_rules_and_scrapes_the_default_http_listener() -> N
     assert job["static_configs"] == [{"targets": [f"{address.host}:{address.port}"]}]
 
 
-def test_grafana_is_told_of_a_data_source_and_a_folder() -> None:
+def test_grafana_provisions_a_data_source_and_a_folder() -> None:
     provisioning = "grafana/provisioning"
     (source,) = loaded(f"{provisioning}/datasources/prometheus.yml")["datasources"]
     (provider,) = loaded(f"{provisioning}/dashboards/kompakt.yml")["providers"]

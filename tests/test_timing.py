@@ -1,8 +1,8 @@
-"""No verdict of a test depends on how fast the machine is.
+"""No test's result depends on the speed of the machine.
 
-A test waits for an event, with a deadline far beyond what a busy machine needs. A sleep of fixed length
-is for what must NOT happen meanwhile (a slow machine is then too kind, never too strict) and for clocks
-that must go on. If you add one, raise the number of its file below.
+A test waits for an event, with a deadline far beyond what a busy machine needs. Use a sleep of fixed
+length only to show that something does NOT happen (a slow machine then makes the test less strict, never
+more) and for clocks that must advance. If you add one, raise the number of its file below.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 PATIENCE_SECONDS_MIN = 10.0
-"""No test gives up sooner on an event."""
+"""The shortest deadline for an event."""
 DEADLINES = {"timeout", "wait_for"}
-"""As in `asyncio.timeout(30)` and `asyncio.wait_for(event, 30)`."""
+"""Functions with a deadline, as in `asyncio.timeout(30)` and `asyncio.wait_for(event, 30)`."""
 SLEEPS_MAX = {
-    "cleaner/test_pool.py": 6,
-    "cleaner/test_pool_requests.py": 3,
-    "cleaner/test_pool_stops.py": 1,
-    "pipeline/test_cleaning_leases.py": 1,
-    "pipeline/test_segment_source.py": 2,
+    "cleaner/pool/test_pool.py": 6,
+    "cleaner/pool/test_pool_requests.py": 3,
+    "cleaner/pool/test_pool_stops.py": 1,
+    "pipeline/cleaning/test_leases.py": 1,
+    "pipeline/source/test_segment_source.py": 2,
+    "server/admin/test_latency_watch.py": 1,
+    "server/coordination/transactions/test_coordinator.py": 1,
+    "server/coordination/transactions/test_transaction_facts.py": 1,
+    "server/durability/test_group_commit.py": 4,
+    "server/durability/test_log_clock.py": 3,
     "server/handlers/test_fetch.py": 2,
     "server/handlers/test_produce_syncs.py": 3,
     "server/metadata_store_contract.py": 1,
+    "server/net/test_connection.py": 9,
+    "server/net/test_outbox.py": 2,
+    "server/runtime/test_cold_reads.py": 1,
     "server/test_broker.py": 1,
-    "server/test_cold_reads.py": 1,
-    "server/test_connection.py": 9,
-    "server/test_group_commit.py": 4,
-    "server/test_latency_watch.py": 1,
     "server/test_live_defaults.py": 1,
     "server/test_live_topic_configs.py": 1,
-    "server/test_log_clock.py": 3,
-    "server/test_outbox.py": 2,
-    "server/transactions/test_coordinator.py": 1,
-    "server/transactions/test_transaction_facts.py": 1,
-    "storage/test_log_threads.py": 1,
+    "storage/log/test_log_threads.py": 1,
 }
-"""Sleeps of fixed length, outside of loops that poll, of each file that has some."""
+"""The number of sleeps of fixed length in each file, not counting those in polling loops."""
 
 
 @cache
@@ -62,7 +62,7 @@ def calls_and_comparisons() -> tuple[tuple[str, ast.expr], ...]:
 
 
 def name_of(node: ast.expr) -> str:
-    """`sleep` of `time.sleep(...)`; empty for what is no call."""
+    """Returns the name of the called function, `sleep` for `time.sleep(...)`; empty if it is no call."""
     match node:
         case ast.Call(func=ast.Attribute(attr=name)) | ast.Call(func=ast.Name(id=name)):
             return name
@@ -71,7 +71,7 @@ def name_of(node: ast.expr) -> str:
 
 
 def number(node: ast.expr) -> float:
-    """The number that is written there; 0 if none is."""
+    """Returns the value of a number literal; 0 for any other expression."""
     match node:
         case ast.Constant(value=int() | float() as value):
             return float(value)
@@ -80,7 +80,7 @@ def number(node: ast.expr) -> float:
 
 
 def fixed_sleeps() -> Iterator[str]:
-    """The file of each sleep whose length is written there. A sleep of 0 is a turn of the loop."""
+    """Returns the file of each sleep with a literal length. A sleep of 0 only yields to the loop."""
     sleeps = [
         (path, node)
         for path, node in calls_and_comparisons()
@@ -94,7 +94,7 @@ def fixed_sleeps() -> Iterator[str]:
 
 
 def polling_nodes(tree: ast.Module) -> Iterator[ast.AST]:
-    """All that is within a loop that looks for something, and ends with it."""
+    """Returns all nodes within loops that poll for a condition."""
     for loop in ast.walk(tree):
         ends = isinstance(loop, ast.For) and any(isinstance(it, ast.Break) for it in ast.walk(loop))
         if isinstance(loop, ast.While) or ends:
@@ -107,7 +107,7 @@ def test_a_sleep_of_fixed_length_is_counted() -> None:
     assert not more, "wait for the event instead"
 
 
-def test_nobody_waits_too_short_for_an_event() -> None:
+def test_no_deadline_for_an_event_is_too_short() -> None:
     hasty = [
         f"{path}:{node.lineno}"
         for path, node in calls_and_comparisons()
@@ -120,8 +120,8 @@ def test_nobody_waits_too_short_for_an_event() -> None:
     assert not hasty
 
 
-def test_nothing_is_said_to_be_fast_in_seconds() -> None:
-    """As in `assert time.monotonic() - start < 2`."""
+def test_no_test_asserts_a_speed_in_seconds() -> None:
+    """No test asserts a bound on elapsed time, as in `assert time.monotonic() - start < 2`."""
     hasty = [
         f"{path}:{node.lineno}"
         for path, node in calls_and_comparisons()

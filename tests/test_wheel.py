@@ -1,4 +1,4 @@
-"""The wheel: built from a clean copy of the sources, it starts a broker outside the checkout."""
+"""A wheel built from a clean copy of the sources starts a broker outside the checkout."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_wheel_starts_a_broker_outside_the_checkout(tmp_path: Path) -> None:
             (sources / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, sources / name)
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(sources)]
-    # Nothing here is in a hurry but the compiler.
+    # The test needs no fast code, so save the compiler's time.
     hasty = os.environ | {"CFLAGS": "-O0"}
     subprocess.run(build, check=True, cwd=tmp_path, capture_output=True, env=hasty)
     (wheel,) = tmp_path.glob("kompakt-*.whl")
@@ -45,7 +45,7 @@ def test_wheel_starts_a_broker_outside_the_checkout(tmp_path: Path) -> None:
     venv.create(environment)
     pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python")]
     install = [*pip, "install", "--quiet", str(wheel)]
-    # With the checkout on its path, pip would find all of it installed.
+    # With the checkout on its path, pip would find everything installed already.
     outside = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     subprocess.run(install, check=True, cwd=tmp_path, env=outside)
 

@@ -6,12 +6,12 @@ Source: AddOffsetsToTxnRequest.json, AddOffsetsToTxnResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, STRING, Message, wire, wire_class
+from protocol.wire.schema import INT16, INT32, INT64, STRING, Message, wire, wire_class
 
 
 @wire_class
 class AddOffsetsToTxnRequest(Message):
-    """Which group's offsets."""
+    """The group whose offsets will follow."""
 
     api_key = 25
     versions = (0, 4)
@@ -25,7 +25,7 @@ class AddOffsetsToTxnRequest(Message):
 
 @wire_class
 class AddOffsetsToTxnResponse(Message):
-    """Whether they may follow."""
+    """Whether the producer may commit the offsets."""
 
     api_key = 25
     versions = (0, 4)

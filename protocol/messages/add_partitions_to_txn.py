@@ -1,13 +1,13 @@
 """AddPartitionsToTxn (key 24): which partitions a transaction will write to.
 
-Versions: v2 PRODUCER_FENCED · v3 flexible · v4 several transactions at once, or only whether partitions
-are in one: brokers ask that (KIP-890) · v5 TRANSACTION_ABORTABLE.
+Versions: v2 PRODUCER_FENCED · v3 flexible · v4 several transactions at once, and queries whether
+partitions are in one, which brokers send (KIP-890) · v5 TRANSACTION_ABORTABLE.
 Source: AddPartitionsToTxnRequest.json, AddPartitionsToTxnResponse.json.
 """
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT16, INT32, INT64, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import BOOL, INT16, INT32, INT64, STRING, Message, array, wire, wire_class
 
 
 @wire_class
@@ -26,7 +26,7 @@ class AddPartitionsToTxnTransaction:
     producer_id: int = wire(INT64, since=4)
     producer_epoch: int = wire(INT16, since=4)
     verify_only: bool = wire(BOOL, since=4, default=False)
-    """Only say whether the partitions are in it."""
+    """True: add nothing, only report whether the partitions are in it."""
     topics: tuple[AddPartitionsToTxnTopic, ...] = wire(array(AddPartitionsToTxnTopic), since=4)
 
 
@@ -51,7 +51,7 @@ class AddPartitionsToTxnRequest(Message):
 
 @wire_class
 class AddPartitionsToTxnPartitionResult:
-    """What became of one partition."""
+    """The result for one partition."""
 
     partition_index: int = wire(INT32)
     partition_error_code: int = wire(INT16)
@@ -59,7 +59,7 @@ class AddPartitionsToTxnPartitionResult:
 
 @wire_class
 class AddPartitionsToTxnTopicResult:
-    """What became of one topic's partitions."""
+    """The results for one topic's partitions."""
 
     name: str = wire(STRING)
     results_by_partition: tuple[AddPartitionsToTxnPartitionResult, ...] = wire(
@@ -69,7 +69,7 @@ class AddPartitionsToTxnTopicResult:
 
 @wire_class
 class AddPartitionsToTxnResult:
-    """What became of one transaction's partitions."""
+    """The results for one transaction's partitions."""
 
     transactional_id: str = wire(STRING, since=4)
     topic_results: tuple[AddPartitionsToTxnTopicResult, ...] = wire(
@@ -79,7 +79,7 @@ class AddPartitionsToTxnResult:
 
 @wire_class
 class AddPartitionsToTxnResponse(Message):
-    """What became of each partition."""
+    """The result for each partition."""
 
     api_key = 24
     versions = (0, 5)

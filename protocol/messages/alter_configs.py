@@ -1,12 +1,12 @@
-"""AlterConfigs (key 33): replace all that a resource is configured with.
+"""AlterConfigs (key 33): replace the whole configuration of a resource.
 
-Versions: v2 flexible. IncrementalAlterConfigs took its place, but old tools still send it.
+Versions: v2 flexible. IncrementalAlterConfigs replaces it, but old tools still send it.
 Source: AlterConfigsRequest.json, AlterConfigsResponse.json.
 """
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT8, INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import BOOL, INT8, INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
@@ -25,7 +25,7 @@ class AlterConfigsResource:
     """As in DescribeConfigs."""
     resource_name: str = wire(STRING)
     configs: tuple[AlterableConfig, ...] = wire(array(AlterableConfig))
-    """What is not among them goes back to its default."""
+    """A configuration that is missing here is reset to its default."""
 
 
 @wire_class
@@ -42,7 +42,7 @@ class AlterConfigsRequest(Message):
 
 @wire_class
 class AlterConfigsResourceResponse:
-    """What became of one resource's configuration."""
+    """The result for one resource's configuration."""
 
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, nullable_since=0)
@@ -52,7 +52,7 @@ class AlterConfigsResourceResponse:
 
 @wire_class
 class AlterConfigsResponse(Message):
-    """What became of each resource's configuration."""
+    """The result for each resource's configuration."""
 
     api_key = 33
     versions = (0, 2)

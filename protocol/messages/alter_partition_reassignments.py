@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45) (KIP-455).
+"""AlterPartitionReassignments (key 45): change the replicas of partitions (KIP-455).
 
 Versions: v1 whether the replication factor may change (KIP-860).
 Source: AlterPartitionReassignmentsRequest.json, AlterPartitionReassignmentsResponse.json.
@@ -6,12 +6,12 @@ Source: AlterPartitionReassignmentsRequest.json, AlterPartitionReassignmentsResp
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import BOOL, INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class ReassignablePartition:
-    """The replicas that one partition shall have; null to cancel what is in progress."""
+    """The new replicas of one partition; null cancels the reassignment in progress."""
 
     partition_index: int = wire(INT32)
     replicas: tuple[int, ...] | None = wire(array(INT32), nullable_since=0, default=None)
@@ -27,7 +27,7 @@ class ReassignableTopic:
 
 @wire_class
 class AlterPartitionReassignmentsRequest(Message):
-    """Where partitions shall have their replicas."""
+    """The new replicas of partitions."""
 
     api_key = 45
     versions = (0, 1)
@@ -40,7 +40,7 @@ class AlterPartitionReassignmentsRequest(Message):
 
 @wire_class
 class ReassignablePartitionResponse:
-    """Whether one partition moves."""
+    """The result for one partition."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)

@@ -6,7 +6,7 @@ Source: AlterReplicaLogDirsRequest.json, AlterReplicaLogDirsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
@@ -19,7 +19,7 @@ class AlterReplicaLogDirTopic:
 
 @wire_class
 class AlterReplicaLogDir:
-    """A log directory, and what shall move there."""
+    """A log directory, and the partitions to move there."""
 
     path: str = wire(STRING)
     topics: tuple[AlterReplicaLogDirTopic, ...] = wire(array(AlterReplicaLogDirTopic))
@@ -27,7 +27,7 @@ class AlterReplicaLogDir:
 
 @wire_class
 class AlterReplicaLogDirsRequest(Message):
-    """The log directories with what shall move to each."""
+    """The log directories with the partitions to move to each."""
 
     api_key = 34
     versions = (1, 2)
@@ -38,7 +38,7 @@ class AlterReplicaLogDirsRequest(Message):
 
 @wire_class
 class AlterReplicaLogDirPartitionResult:
-    """Whether one partition moves."""
+    """The result for one partition."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)

@@ -9,12 +9,12 @@ Source: ApiVersionsRequest.json, ApiVersionsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT16, INT32, INT64, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import BOOL, INT16, INT32, INT64, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class ApiVersionsRequest(Message):
-    """Who asks."""
+    """The client's software."""
 
     api_key = 18
     versions = (0, 4)
@@ -35,7 +35,7 @@ class ApiVersion:
 
 @wire_class
 class SupportedFeatureKey:
-    """A feature this broker could run with. Up to v3 those that start at level 0 are left out."""
+    """A feature that this broker supports. Up to v3, those that start at level 0 are left out."""
 
     name: str = wire(STRING, since=3)
     min_version: int = wire(INT16, since=3)
@@ -44,7 +44,7 @@ class SupportedFeatureKey:
 
 @wire_class
 class FinalizedFeatureKey:
-    """A feature the cluster runs with."""
+    """A feature level that is active in the cluster."""
 
     name: str = wire(STRING, since=3)
     max_version_level: int = wire(INT16, since=3)
@@ -53,7 +53,7 @@ class FinalizedFeatureKey:
 
 @wire_class
 class ApiVersionsResponse(Message):
-    """What this broker serves."""
+    """The APIs that this broker serves."""
 
     api_key = 18
     versions = (0, 4)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 
-from protocol.schema import (
+from protocol.wire.schema import (
     BOOL,
     INT8,
     INT16,
@@ -23,12 +23,12 @@ from protocol.schema import (
 )
 
 NOT_ASKED = -(1 << 31)
-"""Of authorized operations: nobody wanted to know."""
+"""The value of authorized operations if the client did not ask for them."""
 
 
 @wire_class
 class ConsumerGroupDescribeRequest(Message):
-    """Which groups to describe."""
+    """The groups to describe."""
 
     api_key = 69
     versions = (0, 1)
@@ -67,11 +67,11 @@ class Member:
     subscribed_topic_names: tuple[str, ...] = wire(array(STRING))
     subscribed_topic_regex: str | None = wire(STRING, nullable_since=0, default=None)
     assignment: Assignment = wire(struct(Assignment))
-    """What it has."""
+    """The partitions that it has."""
     target_assignment: Assignment = wire(struct(Assignment))
-    """What it shall have."""
+    """The partitions that it should have."""
     member_type: int = wire(INT8, since=1, default=-1, ignorable=True)
-    """-1: nobody knows; 0: it speaks the classic protocol; 1: the consumer protocol."""
+    """-1: unknown; 0: it uses the classic protocol; 1: the consumer protocol."""
 
 
 @wire_class

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat (key 68): a member of a consumer group lives, and hears what to read.
+"""ConsumerGroupHeartbeat (key 68): a member of a consumer group is alive, and gets its assignment.
 
 Versions: v1 subscribed_topic_regex, and the client makes its member id (KIP-1082).
 Source: ConsumerGroupHeartbeatRequest.json, ConsumerGroupHeartbeatResponse.json; KIP-848.
@@ -8,7 +8,17 @@ from __future__ import annotations
 
 import uuid
 
-from protocol.schema import INT16, INT32, STRING, UUID, Message, array, struct, wire, wire_class
+from protocol.wire.schema import (
+    INT16,
+    INT32,
+    STRING,
+    UUID,
+    Message,
+    array,
+    struct,
+    wire,
+    wire_class,
+)
 
 
 @wire_class
@@ -21,7 +31,7 @@ class TopicPartitions:
 
 @wire_class
 class ConsumerGroupHeartbeatRequest(Message):
-    """Who lives; what has not changed since the last request need not be said again."""
+    """A member's heartbeat; fields that have not changed since its last request may be left out."""
 
     api_key = 68
     versions = (0, 1)
@@ -34,7 +44,7 @@ class ConsumerGroupHeartbeatRequest(Message):
     instance_id: str | None = wire(STRING, nullable_since=0, default=None)
     rack_id: str | None = wire(STRING, nullable_since=0, default=None)
     rebalance_timeout_ms: int = wire(INT32, default=-1)
-    """How long the member may take to give partitions up; -1: as before."""
+    """Time limit for the member to give partitions up; -1: as before."""
     subscribed_topic_names: tuple[str, ...] | None = wire(
         array(STRING), nullable_since=0, default=None
     )
@@ -43,19 +53,19 @@ class ConsumerGroupHeartbeatRequest(Message):
     topic_partitions: tuple[TopicPartitions, ...] | None = wire(
         array(TopicPartitions), nullable_since=0, default=None
     )
-    """What the member has."""
+    """The partitions that the member has."""
 
 
 @wire_class
 class Assignment:
-    """What a member shall have."""
+    """The partitions that a member should have."""
 
     topic_partitions: tuple[TopicPartitions, ...] = wire(array(TopicPartitions))
 
 
 @wire_class
 class ConsumerGroupHeartbeatResponse(Message):
-    """The member's epoch, and its assignment where that has changed."""
+    """The member's epoch, and its assignment if that has changed."""
 
     api_key = 68
     versions = (0, 1)

@@ -6,12 +6,12 @@ Source: CreateAclsRequest.json, CreateAclsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class AclCreation:
-    """Who shall be allowed, or denied, to do what from where."""
+    """An ACL: it allows or denies a principal an operation from a host."""
 
     resource_type: int = wire(INT8)
     resource_name: str = wire(STRING)
@@ -35,7 +35,7 @@ class CreateAclsRequest(Message):
 
 @wire_class
 class AclCreationResult:
-    """What became of one of them."""
+    """The result for one of them."""
 
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, nullable_since=0)

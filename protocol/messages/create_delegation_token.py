@@ -6,7 +6,7 @@ Source: CreateDelegationTokenRequest.json, CreateDelegationTokenResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import (
+from protocol.wire.schema import (
     BYTES,
     INT16,
     INT32,
@@ -22,7 +22,7 @@ from protocol.schema import (
 
 @wire_class
 class CreatableRenewers:
-    """Who may renew the token."""
+    """A principal that may renew the token."""
 
     principal_type: str = wire(STRING)
     principal_name: str = wire(STRING)
@@ -30,7 +30,7 @@ class CreatableRenewers:
 
 @wire_class
 class CreateDelegationTokenRequest(Message):
-    """Whose token to create; null for that of who asks."""
+    """The owner of the new token; null: the client's own principal."""
 
     api_key = 38
     versions = (1, 3)

@@ -6,7 +6,7 @@ Source: CreatePartitionsRequest.json, CreatePartitionsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import (
+from protocol.wire.schema import (
     BOOL,
     INT16,
     INT32,
@@ -20,27 +20,27 @@ from protocol.schema import (
 
 @wire_class
 class CreatePartitionsAssignment:
-    """The brokers that shall have one new partition, the preferred leader first."""
+    """The brokers for one new partition, the preferred leader first."""
 
     broker_ids: tuple[int, ...] = wire(array(INT32))
 
 
 @wire_class
 class CreatePartitionsTopic:
-    """A topic that shall have more partitions."""
+    """A topic that gets more partitions."""
 
     name: str = wire(STRING)
     count: int = wire(INT32)
-    """How many it shall have, with those that it has."""
+    """The new total number of partitions."""
     assignments: tuple[CreatePartitionsAssignment, ...] | None = wire(
         array(CreatePartitionsAssignment), nullable_since=0
     )
-    """One for each new partition; null leaves it to the broker."""
+    """One for each new partition; null: the broker decides."""
 
 
 @wire_class
 class CreatePartitionsRequest(Message):
-    """Topics that shall have more partitions."""
+    """Topics that get more partitions."""
 
     api_key = 37
     versions = (0, 3)
@@ -49,12 +49,12 @@ class CreatePartitionsRequest(Message):
     topics: tuple[CreatePartitionsTopic, ...] = wire(array(CreatePartitionsTopic))
     timeout_ms: int = wire(INT32)
     validate_only: bool = wire(BOOL)
-    """True: say what would happen, and create nothing."""
+    """True: report what would happen, and create nothing."""
 
 
 @wire_class
 class CreatePartitionsTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str = wire(STRING)
     error_code: int = wire(INT16)
@@ -63,7 +63,7 @@ class CreatePartitionsTopicResult:
 
 @wire_class
 class CreatePartitionsResponse(Message):
-    """What became of each topic."""
+    """The result for each topic."""
 
     api_key = 37
     versions = (0, 3)

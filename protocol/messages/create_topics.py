@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from uuid import UUID as TopicId
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import (
+from protocol.wire.primitives import ZERO_UUID
+from protocol.wire.schema import (
     BOOL,
     INT8,
     INT16,
@@ -26,7 +26,7 @@ from protocol.schema import (
 
 @wire_class
 class CreatableReplicaAssignment:
-    """The brokers that shall have one partition, the preferred leader first."""
+    """The brokers for one partition, the preferred leader first."""
 
     partition_index: int = wire(INT32)
     broker_ids: tuple[int, ...] = wire(array(INT32))
@@ -34,7 +34,7 @@ class CreatableReplicaAssignment:
 
 @wire_class
 class CreatableTopicConfig:
-    """One configuration entry; a null value asks for the default."""
+    """One configuration entry; a null value means the default."""
 
     name: str = wire(STRING)
     value: str | None = wire(STRING, nullable_since=0)
@@ -46,9 +46,9 @@ class CreatableTopic:
 
     name: str = wire(STRING)
     num_partitions: int = wire(INT32)
-    """-1: as `assignments` say, or else the broker's default."""
+    """-1: as in `assignments`, otherwise the broker's default."""
     replication_factor: int = wire(INT16)
-    """-1: as `assignments` say, or else the broker's default."""
+    """-1: as in `assignments`, otherwise the broker's default."""
     assignments: tuple[CreatableReplicaAssignment, ...] = wire(array(CreatableReplicaAssignment))
     configs: tuple[CreatableTopicConfig, ...] = wire(array(CreatableTopicConfig))
 
@@ -64,7 +64,7 @@ class CreateTopicsRequest(Message):
     topics: tuple[CreatableTopic, ...] = wire(array(CreatableTopic))
     timeout_ms: int = wire(INT32, default=60000)
     validate_only: bool = wire(BOOL, since=1, default=False)
-    """True: say what would happen, and create nothing."""
+    """True: report what would happen, and create nothing."""
 
 
 @wire_class
@@ -81,14 +81,14 @@ class CreatableTopicConfigs:
 
 @wire_class
 class CreatableTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str = wire(STRING)
     topic_id: TopicId = wire(UUID, since=7, default=ZERO_UUID, ignorable=True)
     error_code: int = wire(INT16)
     error_message: str | None = wire(STRING, since=1, nullable_since=0, default="", ignorable=True)
     topic_config_error_code: int = wire(INT16, since=5, default=0, tag=0, ignorable=True)
-    """Why `configs` is null, if it is."""
+    """The error if `configs` is null."""
     num_partitions: int = wire(INT32, since=5, default=-1, ignorable=True)
     replication_factor: int = wire(INT16, since=5, default=-1, ignorable=True)
     configs: tuple[CreatableTopicConfigs, ...] | None = wire(
@@ -98,7 +98,7 @@ class CreatableTopicResult:
 
 @wire_class
 class CreateTopicsResponse(Message):
-    """What became of each topic."""
+    """The result for each topic."""
 
     api_key = 19
     versions = (2, 7)

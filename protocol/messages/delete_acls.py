@@ -6,12 +6,12 @@ Source: DeleteAclsRequest.json, DeleteAclsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class DeleteAclsFilter:
-    """Which ACLs to delete; what is null matches anything."""
+    """A filter for ACLs to delete; a null field matches anything."""
 
     resource_type_filter: int = wire(INT8)
     resource_name_filter: str | None = wire(STRING, nullable_since=0)

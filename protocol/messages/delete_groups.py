@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42): groups without members go, with all that they have committed.
+"""DeleteGroups (key 42): delete groups without members, with their committed offsets.
 
 Versions: v2 flexible.
 Source: DeleteGroupsRequest.json, DeleteGroupsResponse.json.
@@ -6,12 +6,12 @@ Source: DeleteGroupsRequest.json, DeleteGroupsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class DeleteGroupsRequest(Message):
-    """Which groups to delete."""
+    """The groups to delete."""
 
     api_key = 42
     versions = (0, 2)
@@ -22,7 +22,7 @@ class DeleteGroupsRequest(Message):
 
 @wire_class
 class DeletableGroupResult:
-    """What became of one group."""
+    """The result for one group."""
 
     group_id: str = wire(STRING)
     error_code: int = wire(INT16)
@@ -30,7 +30,7 @@ class DeletableGroupResult:
 
 @wire_class
 class DeleteGroupsResponse(Message):
-    """What became of each group."""
+    """The result for each group."""
 
     api_key = 42
     versions = (0, 2)

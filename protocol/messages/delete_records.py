@@ -6,16 +6,16 @@ Source: DeleteRecordsRequest.json, DeleteRecordsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class DeleteRecordsPartition:
-    """A partition, and the offset below which its records go."""
+    """A partition, and the offset below which its records are deleted."""
 
     partition_index: int = wire(INT32)
     offset: int = wire(INT64)
-    """-1: the high watermark, so that nothing that can be read is left."""
+    """-1: the high watermark, which deletes every readable record."""
 
 
 @wire_class
@@ -36,12 +36,12 @@ class DeleteRecordsRequest(Message):
 
     topics: tuple[DeleteRecordsTopic, ...] = wire(array(DeleteRecordsTopic))
     timeout_ms: int = wire(INT32)
-    """How long followers may take."""
+    """Time limit for the followers."""
 
 
 @wire_class
 class DeleteRecordsPartitionResult:
-    """What became of one partition."""
+    """The result for one partition."""
 
     partition_index: int = wire(INT32)
     low_watermark: int = wire(INT64)
@@ -51,7 +51,7 @@ class DeleteRecordsPartitionResult:
 
 @wire_class
 class DeleteRecordsTopicResult:
-    """What became of one topic's partitions."""
+    """The results for one topic's partitions."""
 
     name: str = wire(STRING)
     partitions: tuple[DeleteRecordsPartitionResult, ...] = wire(array(DeleteRecordsPartitionResult))
@@ -59,7 +59,7 @@ class DeleteRecordsTopicResult:
 
 @wire_class
 class DeleteRecordsResponse(Message):
-    """What became of each partition."""
+    """The result for each partition."""
 
     api_key = 21
     versions = (0, 2)

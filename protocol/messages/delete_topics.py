@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from uuid import UUID as TopicId
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import INT16, INT32, STRING, UUID, Message, array, wire, wire_class
+from protocol.wire.primitives import ZERO_UUID
+from protocol.wire.schema import INT16, INT32, STRING, UUID, Message, array, wire, wire_class
 
 
 @wire_class
@@ -35,7 +35,7 @@ class DeleteTopicsRequest(Message):
 
 @wire_class
 class DeletableTopicResult:
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str | None = wire(STRING, nullable_since=6)
     topic_id: TopicId = wire(UUID, since=6, default=ZERO_UUID, ignorable=True)
@@ -47,7 +47,7 @@ class DeletableTopicResult:
 
 @wire_class
 class DeleteTopicsResponse(Message):
-    """What became of each topic."""
+    """The result for each topic."""
 
     api_key = 20
     versions = (1, 6)

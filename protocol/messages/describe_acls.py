@@ -6,12 +6,12 @@ Source: DescribeAclsRequest.json, DescribeAclsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class DescribeAclsRequest(Message):
-    """A filter; what is null matches anything."""
+    """A filter; a null field matches anything."""
 
     api_key = 29
     versions = (1, 3)
@@ -28,7 +28,7 @@ class DescribeAclsRequest(Message):
 
 @wire_class
 class AclDescription:
-    """Who may, or may not, do what from where."""
+    """An ACL: it allows or denies a principal an operation from a host."""
 
     principal: str = wire(STRING)
     host: str = wire(STRING)

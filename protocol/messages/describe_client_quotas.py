@@ -6,7 +6,7 @@ Source: DescribeClientQuotasRequest.json, DescribeClientQuotasResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import (
+from protocol.wire.schema import (
     BOOL,
     FLOAT64,
     INT8,
@@ -22,7 +22,7 @@ from protocol.schema import (
 
 @wire_class
 class ComponentData:
-    """What one part of an entity has to be, such as its user."""
+    """A condition on one part of an entity, such as its user."""
 
     entity_type: str = wire(STRING)
     match_type: int = wire(INT8)
@@ -40,7 +40,7 @@ class DescribeClientQuotasRequest(Message):
 
     components: tuple[ComponentData, ...] = wire(array(ComponentData))
     strict: bool = wire(BOOL)
-    """Whether an entity may have no other parts."""
+    """Whether entities with other parts are excluded."""
 
 
 @wire_class

@@ -6,7 +6,7 @@ Source: DescribeClusterRequest.json, DescribeClusterResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import (
+from protocol.wire.schema import (
     BOOL,
     INT8,
     INT16,
@@ -21,7 +21,7 @@ from protocol.schema import (
 
 @wire_class
 class DescribeClusterRequest(Message):
-    """What to say of the cluster."""
+    """The parts of the cluster to describe."""
 
     api_key = 60
     versions = (0, 2)
@@ -60,4 +60,4 @@ class DescribeClusterResponse(Message):
     controller_id: int = wire(INT32, default=-1)
     brokers: tuple[DescribeClusterBroker, ...] = wire(array(DescribeClusterBroker))
     cluster_authorized_operations: int = wire(INT32, default=-(2**31))
-    """A bit for each; the default says that they were not asked for."""
+    """One bit per operation; the default means that the client did not ask for them."""

@@ -6,23 +6,23 @@ Source: DescribeConfigsRequest.json, DescribeConfigsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT8, INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import BOOL, INT8, INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class DescribeConfigsResource:
-    """A topic or a broker whose configuration is asked for."""
+    """A topic or a broker whose configuration to describe."""
 
     resource_type: int = wire(INT8)
     """2: topic, 4: broker, 8: the broker's loggers."""
     resource_name: str = wire(STRING)
     configuration_keys: tuple[str, ...] | None = wire(array(STRING), nullable_since=0)
-    """None asks for all of them."""
+    """None: all of them."""
 
 
 @wire_class
 class DescribeConfigsRequest(Message):
-    """Whose configuration to describe, and how fully."""
+    """The resources whose configuration to describe, and the details to include."""
 
     api_key = 32
     versions = (1, 4)
@@ -35,7 +35,7 @@ class DescribeConfigsRequest(Message):
 
 @wire_class
 class DescribeConfigsSynonym:
-    """A place where the value could come from; the first that has one wins."""
+    """A source of the value; the first source that has a value wins."""
 
     name: str = wire(STRING, since=1)
     value: str | None = wire(STRING, since=1, nullable_since=0)

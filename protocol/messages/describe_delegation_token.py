@@ -6,7 +6,7 @@ Source: DescribeDelegationTokenRequest.json, DescribeDelegationTokenResponse.jso
 
 from __future__ import annotations
 
-from protocol.schema import (
+from protocol.wire.schema import (
     BYTES,
     INT16,
     INT32,
@@ -22,7 +22,7 @@ from protocol.schema import (
 
 @wire_class
 class DescribeDelegationTokenOwner:
-    """Whose tokens to describe."""
+    """The owners whose tokens to describe."""
 
     principal_type: str = wire(STRING)
     principal_name: str = wire(STRING)
@@ -43,7 +43,7 @@ class DescribeDelegationTokenRequest(Message):
 
 @wire_class
 class DescribedDelegationTokenRenewer:
-    """Who may renew a token."""
+    """A principal that may renew a token."""
 
     principal_type: str = wire(STRING)
     principal_name: str = wire(STRING)

@@ -1,13 +1,13 @@
 """DescribeGroups (key 15): the state and the members of groups of the classic protocol.
 
 Versions: v3 authorized operations (KIP-430) · v4 group_instance_id (KIP-345) · v5 flexible ·
-v6 error_message; a group that is not there is an error (KIP-1043).
+v6 error_message; a group that does not exist is an error (KIP-1043).
 Source: DescribeGroupsRequest.json, DescribeGroupsResponse.json.
 """
 
 from __future__ import annotations
 
-from protocol.schema import (
+from protocol.wire.schema import (
     BOOL,
     BYTES,
     INT16,
@@ -23,7 +23,7 @@ from protocol.schema import (
 
 @wire_class
 class DescribeGroupsRequest(Message):
-    """Which groups to describe."""
+    """The groups to describe."""
 
     api_key = 15
     versions = (0, 6)
@@ -59,7 +59,7 @@ class DescribedGroup:
     protocol_data: str = wire(STRING)
     members: tuple[DescribedGroupMember, ...] = wire(array(DescribedGroupMember))
     authorized_operations: int = wire(INT32, since=3, default=-(1 << 31))
-    """A bit an operation; the default says that nobody asked."""
+    """One bit per operation; the default means that the client did not ask."""
 
 
 @wire_class

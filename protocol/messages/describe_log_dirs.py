@@ -7,7 +7,7 @@ Source: DescribeLogDirsRequest.json, DescribeLogDirsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import (
+from protocol.wire.schema import (
     BOOL,
     INT16,
     INT32,
@@ -50,7 +50,7 @@ class DescribeLogDirsPartition:
     """Bytes of its segments."""
     offset_lag: int = wire(INT64)
     is_future_key: bool = wire(BOOL)
-    """Whether it will replace the log once it was copied to this directory."""
+    """Whether it will replace the log once it is completely copied to this directory."""
 
 
 @wire_class
@@ -70,10 +70,10 @@ class DescribeLogDirsResult:
     """Its absolute path."""
     topics: tuple[DescribeLogDirsTopic, ...] = wire(array(DescribeLogDirsTopic))
     total_bytes: int = wire(INT64, since=4, default=-1, ignorable=True)
-    """Of the volume that it is on."""
+    """Size of its volume."""
     usable_bytes: int = wire(INT64, since=4, default=-1, ignorable=True)
     is_cordoned: bool = wire(BOOL, since=5, default=False, ignorable=True)
-    """Whether no new log is put there."""
+    """Whether the broker places no new logs there."""
 
 
 @wire_class

@@ -5,7 +5,7 @@ Source: DescribeProducersRequest.json, DescribeProducersResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
 
 
 @wire_class
@@ -29,7 +29,7 @@ class DescribeProducersRequest(Message):
 
 @wire_class
 class ProducerState:
-    """What a log remembers of an idempotent producer."""
+    """The state that a log keeps for an idempotent producer."""
 
     producer_id: int = wire(INT64)
     producer_epoch: int = wire(INT32)
@@ -38,7 +38,7 @@ class ProducerState:
     """Milliseconds since 1970."""
     coordinator_epoch: int = wire(INT32)
     current_txn_start_offset: int = wire(INT64, default=-1)
-    """-1: no transaction of it is open."""
+    """-1: it has no open transaction."""
 
 
 @wire_class

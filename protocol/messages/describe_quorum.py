@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import uuid
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import (
+from protocol.wire.primitives import ZERO_UUID
+from protocol.wire.schema import (
     INT16,
     INT32,
     INT64,
@@ -51,7 +51,7 @@ class DescribeQuorumRequest(Message):
 
 @wire_class
 class ReplicaState:
-    """How far a replica is."""
+    """The state of one replica."""
 
     replica_id: int = wire(INT32)
     replica_directory_id: uuid.UUID = wire(UUID, since=2, default=ZERO_UUID)
@@ -84,7 +84,7 @@ class TopicData:
 
 @wire_class
 class Listener:
-    """Where a node is reached."""
+    """The address of a node."""
 
     name: str = wire(STRING, since=2)
     host: str = wire(STRING, since=2)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from uuid import UUID as TopicId
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import (
+from protocol.wire.primitives import ZERO_UUID
+from protocol.wire.schema import (
     BOOL,
     INT16,
     INT32,
@@ -31,7 +31,7 @@ class TopicRequest:
 
 @wire_class
 class Cursor:
-    """Where an answer that was cut off goes on."""
+    """The position at which a partial answer continues."""
 
     topic_name: str = wire(STRING)
     partition_index: int = wire(INT32)
@@ -39,7 +39,7 @@ class Cursor:
 
 @wire_class
 class DescribeTopicPartitionsRequest(Message):
-    """Topics to describe; none stands for all of them."""
+    """Topics to describe; an empty array means all of them."""
 
     api_key = 75
     versions = (0, 0)
@@ -72,7 +72,7 @@ class DescribeTopicPartitionsResponsePartition:
 
 @wire_class
 class DescribeTopicPartitionsResponseTopic:
-    """One topic, or those of its partitions that fit."""
+    """One topic, with those of its partitions that fit."""
 
     error_code: int = wire(INT16)
     name: str | None = wire(STRING, nullable_since=0)
@@ -82,7 +82,7 @@ class DescribeTopicPartitionsResponseTopic:
         array(DescribeTopicPartitionsResponsePartition)
     )
     topic_authorized_operations: int = wire(INT32, default=-(2**31))
-    """A bit for each; the default says that they are not known."""
+    """One bit per operation; the default means that they are not known."""
 
 
 @wire_class
@@ -98,4 +98,4 @@ class DescribeTopicPartitionsResponse(Message):
         array(DescribeTopicPartitionsResponseTopic)
     )
     next_cursor: Cursor | None = wire(struct(Cursor), nullable_since=0, default=None)
-    """Where the next request should go on; null: this was all."""
+    """The position at which the next request should continue; null: the answer is complete."""

@@ -1,16 +1,16 @@
-"""DescribeTransactions (key 65): where transactions stand (KIP-664).
+"""DescribeTransactions (key 65): the state of transactions (KIP-664).
 
 Source: DescribeTransactionsRequest.json, DescribeTransactionsResponse.json.
 """
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class DescribeTransactionsRequest(Message):
-    """Which transactional ids to describe."""
+    """The transactional ids to describe."""
 
     api_key = 65
     versions = (0, 0)
@@ -36,11 +36,11 @@ class TransactionState:
     transaction_state: str = wire(STRING)
     transaction_timeout_ms: int = wire(INT32)
     transaction_start_time_ms: int = wire(INT64)
-    """-1: none was begun."""
+    """-1: no transaction was begun."""
     producer_id: int = wire(INT64)
     producer_epoch: int = wire(INT16)
     topics: tuple[TopicData, ...] = wire(array(TopicData))
-    """Of the open transaction; of one that is decided those that have no marker yet."""
+    """The partitions of the open transaction; of a decided one, those that have no marker yet."""
 
 
 @wire_class

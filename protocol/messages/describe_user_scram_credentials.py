@@ -5,7 +5,7 @@ Source: DescribeUserScramCredentialsRequest.json, DescribeUserScramCredentialsRe
 
 from __future__ import annotations
 
-from protocol.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
@@ -17,7 +17,7 @@ class UserName:
 
 @wire_class
 class DescribeUserScramCredentialsRequest(Message):
-    """The users to describe; null or none stands for all."""
+    """The users to describe; null or an empty array means all."""
 
     api_key = 50
     versions = (0, 0)
@@ -28,7 +28,7 @@ class DescribeUserScramCredentialsRequest(Message):
 
 @wire_class
 class CredentialInfo:
-    """A credential, without what is secret of it."""
+    """A credential, without its secret parts."""
 
     mechanism: int = wire(INT8)
     iterations: int = wire(INT32)

@@ -6,7 +6,7 @@ Source: ElectLeadersRequest.json, ElectLeadersResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
@@ -26,7 +26,7 @@ class ElectLeadersRequest(Message):
     flexible_since = 2
 
     election_type: int = wire(INT8, since=1, default=0)
-    """0: the preferred leader; 1: any replica, where none is in sync."""
+    """0: the preferred leader; 1: any replica, if none is in sync."""
     topic_partitions: tuple[TopicPartitions, ...] | None = wire(
         array(TopicPartitions), nullable_since=0
     )
@@ -35,7 +35,7 @@ class ElectLeadersRequest(Message):
 
 @wire_class
 class PartitionResult:
-    """What became of one election."""
+    """The result of one election."""
 
     partition_id: int = wire(INT32)
     error_code: int = wire(INT16)
@@ -52,7 +52,7 @@ class ReplicaElectionResult:
 
 @wire_class
 class ElectLeadersResponse(Message):
-    """A result for each partition; for all partitions, of those only that needed an election."""
+    """A result for each partition; if all were requested, only for those that needed an election."""
 
     api_key = 43
     versions = (0, 2)

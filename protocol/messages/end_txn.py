@@ -1,18 +1,18 @@
 """EndTxn (key 26): commit or abort a transaction.
 
 Versions: v2 PRODUCER_FENCED · v3 flexible · v4 TRANSACTION_ABORTABLE · v5 the producer's epoch rises
-with each transaction, and is told (KIP-890).
+with each transaction, and the response has it (KIP-890).
 Source: EndTxnRequest.json, EndTxnResponse.json.
 """
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT16, INT32, INT64, STRING, Message, wire, wire_class
+from protocol.wire.schema import BOOL, INT16, INT32, INT64, STRING, Message, wire, wire_class
 
 
 @wire_class
 class EndTxnRequest(Message):
-    """What is to become of a transaction."""
+    """The end of a transaction: commit or abort."""
 
     api_key = 26
     versions = (0, 5)
@@ -27,7 +27,7 @@ class EndTxnRequest(Message):
 
 @wire_class
 class EndTxnResponse(Message):
-    """Whether it is decided."""
+    """The result."""
 
     api_key = 26
     versions = (0, 5)
@@ -36,5 +36,5 @@ class EndTxnResponse(Message):
     throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16)
     producer_id: int = wire(INT64, since=5, default=-1, ignorable=True)
-    """What the producer goes on with."""
+    """The producer id with which the producer continues."""
     producer_epoch: int = wire(INT16, since=5, default=-1, ignorable=True)

@@ -6,12 +6,12 @@ Source: ExpireDelegationTokenRequest.json, ExpireDelegationTokenResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import BYTES, INT16, INT32, INT64, Message, Payload, wire, wire_class
+from protocol.wire.schema import BYTES, INT16, INT32, INT64, Message, Payload, wire, wire_class
 
 
 @wire_class
 class ExpireDelegationTokenRequest(Message):
-    """The token to let expire, and in how long."""
+    """The token to expire, and when."""
 
     api_key = 40
     versions = (1, 2)
@@ -23,7 +23,7 @@ class ExpireDelegationTokenRequest(Message):
 
 @wire_class
 class ExpireDelegationTokenResponse(Message):
-    """When it expires."""
+    """The time at which it expires."""
 
     api_key = 40
     versions = (1, 2)

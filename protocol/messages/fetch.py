@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import uuid
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import (
+from protocol.wire.primitives import ZERO_UUID
+from protocol.wire.schema import (
     INT8,
     INT16,
     INT32,
@@ -29,32 +29,32 @@ from protocol.schema import (
 )
 
 HIGH_WATERMARK_NOT_SENT = 0x7FFFFFFFFFFFFFFF
-"""From a replica that does not send its high watermark, and from consumers."""
+"""The value from a replica that does not send its high watermark, and from consumers."""
 
 
 @wire_class
 class FetchPartition:
-    """Where to read in one partition."""
+    """The position to read in one partition."""
 
     partition: int = wire(INT32)
     current_leader_epoch: int = wire(INT32, since=9, default=-1, ignorable=True)
-    """-1: the client does not know it, so it is not checked."""
+    """-1: the client does not know it, so the broker does not check it."""
     fetch_offset: int = wire(INT64)
     last_fetched_epoch: int = wire(INT32, since=12, default=-1)
     log_start_offset: int = wire(INT64, since=5, default=-1, ignorable=True)
-    """The follower's; -1 from consumers."""
+    """The follower's log start offset; -1 from consumers."""
     partition_max_bytes: int = wire(INT32)
     replica_directory_id: uuid.UUID = wire(UUID, since=17, default=ZERO_UUID, tag=0, ignorable=True)
     """The follower's log directory; zero from consumers."""
     high_watermark: int = wire(
         INT64, since=18, default=HIGH_WATERMARK_NOT_SENT, tag=1, ignorable=True
     )
-    """The follower's."""
+    """The follower's high watermark."""
 
 
 @wire_class
 class FetchTopic:
-    """Where to read in one topic."""
+    """The positions to read in one topic."""
 
     topic: str = wire(STRING, until=12, default="", ignorable=True)
     topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
@@ -63,7 +63,7 @@ class FetchTopic:
 
 @wire_class
 class ForgottenTopic:
-    """Partitions to take out of a session."""
+    """Partitions to remove from a session."""
 
     topic: str = wire(STRING, since=7, until=12, default="", ignorable=True)
     topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
@@ -72,7 +72,7 @@ class ForgottenTopic:
 
 @wire_class
 class ReplicaState:
-    """Which follower asks."""
+    """The follower that sends the request."""
 
     replica_id: int = wire(INT32, since=15, default=-1)
     """-1 from consumers."""
@@ -80,12 +80,12 @@ class ReplicaState:
 
 
 NOT_A_REPLICA = ReplicaState()
-"""A consumer asks. One object, because the encoder recognizes it by its identity."""
+"""The request comes from a consumer. One object, because the encoder recognizes it by its identity."""
 
 
 @wire_class
 class FetchRequest(Message):
-    """What to read, how much, and how long to wait for it."""
+    """The positions to read, the bounds on size, and how long to wait."""
 
     api_key = 1
     versions = (4, 18)
@@ -113,19 +113,19 @@ class FetchRequest(Message):
 
 @wire_class
 class EpochEndOffset:
-    """Where the log of the follower that asks leaves ours."""
+    """The point at which the requesting follower's log diverges from ours."""
 
     epoch: int = wire(INT32, since=12, default=-1)
     end_offset: int = wire(INT64, since=12, default=-1)
 
 
 NOT_DIVERGING = EpochEndOffset()
-"""The logs agree. One object, because the encoder tells it by its identity."""
+"""The logs agree. One object, because the encoder recognizes it by its identity."""
 
 
 @wire_class
 class LeaderIdAndEpoch:
-    """The partition's leader, for a client that asked another broker."""
+    """The partition's leader, for a client that sent the request to another broker."""
 
     leader_id: int = wire(INT32, since=12, default=-1)
     leader_epoch: int = wire(INT32, since=12, default=-1)
@@ -133,7 +133,7 @@ class LeaderIdAndEpoch:
 
 @wire_class
 class SnapshotId:
-    """The snapshot that a follower behind the log's start has to take."""
+    """The snapshot that a follower must load if it is behind the log's start."""
 
     end_offset: int = wire(INT64, default=-1)
     epoch: int = wire(INT32, default=-1)
@@ -141,7 +141,7 @@ class SnapshotId:
 
 @wire_class
 class AbortedTransaction:
-    """A transaction whose records in the answer are to be skipped."""
+    """A transaction whose records in the answer the client must skip."""
 
     producer_id: int = wire(INT64, since=4)
     first_offset: int = wire(INT64, since=4)
@@ -149,7 +149,7 @@ class AbortedTransaction:
 
 @wire_class
 class PartitionData:
-    """What was read from one partition."""
+    """The records read from one partition."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
@@ -173,7 +173,7 @@ class PartitionData:
 
 @wire_class
 class FetchableTopicResponse:
-    """What was read from one topic."""
+    """The records read from one topic."""
 
     topic: str = wire(STRING, until=12, default="", ignorable=True)
     topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
@@ -182,7 +182,7 @@ class FetchableTopicResponse:
 
 @wire_class
 class NodeEndpoint:
-    """Where a leader is."""
+    """The address of a leader."""
 
     node_id: int = wire(INT32, since=16)
     host: str = wire(STRING, since=16)
@@ -192,7 +192,7 @@ class NodeEndpoint:
 
 @wire_class
 class FetchResponse(Message):
-    """What was read."""
+    """The records read."""
 
     api_key = 1
     versions = (4, 18)
@@ -201,7 +201,7 @@ class FetchResponse(Message):
     throttle_time_ms: int = wire(INT32, since=1, default=0, ignorable=True)
     error_code: int = wire(INT16, since=7, default=0, ignorable=True)
     session_id: int = wire(INT32, since=7, default=0)
-    """0: there is no session, the next request names all its partitions again."""
+    """0: there is no session; the next request names all its partitions again."""
     responses: tuple[FetchableTopicResponse, ...] = wire(array(FetchableTopicResponse))
     node_endpoints: tuple[NodeEndpoint, ...] = wire(
         array(NodeEndpoint), since=16, default=(), tag=0

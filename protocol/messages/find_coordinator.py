@@ -7,12 +7,12 @@ Source: FindCoordinatorRequest.json, FindCoordinatorResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class FindCoordinatorRequest(Message):
-    """Whose coordinator to find."""
+    """The keys whose coordinator to find."""
 
     api_key = 10
     versions = (0, 6)
@@ -39,7 +39,7 @@ class Coordinator:
 
 @wire_class
 class FindCoordinatorResponse(Message):
-    """The coordinator; of each key since v4, of the one key before."""
+    """The coordinator: since v4 of each key, before of the one key."""
 
     api_key = 10
     versions = (0, 6)

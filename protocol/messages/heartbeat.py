@@ -1,4 +1,4 @@
-"""Heartbeat (key 12): a member says that it lives, and hears whether its group rebalances.
+"""Heartbeat (key 12): a member is alive, and learns whether its group rebalances.
 
 Versions: v3 group_instance_id (KIP-345) · v4 flexible.
 Source: HeartbeatRequest.json, HeartbeatResponse.json.
@@ -6,12 +6,12 @@ Source: HeartbeatRequest.json, HeartbeatResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, STRING, Message, wire, wire_class
+from protocol.wire.schema import INT16, INT32, STRING, Message, wire, wire_class
 
 
 @wire_class
 class HeartbeatRequest(Message):
-    """Who lives."""
+    """The member that is alive."""
 
     api_key = 12
     versions = (0, 4)
@@ -25,7 +25,7 @@ class HeartbeatRequest(Message):
 
 @wire_class
 class HeartbeatResponse(Message):
-    """Whether the member's generation still is the group's."""
+    """Whether the member's generation is still the group's."""
 
     api_key = 12
     versions = (0, 4)

@@ -7,7 +7,7 @@ Source: IncrementalAlterConfigsRequest.json, IncrementalAlterConfigsResponse.jso
 from __future__ import annotations
 
 from protocol.messages.alter_configs import AlterConfigsResourceResponse
-from protocol.schema import BOOL, INT8, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import BOOL, INT8, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
@@ -44,7 +44,7 @@ class IncrementalAlterConfigsRequest(Message):
 
 @wire_class
 class IncrementalAlterConfigsResponse(Message):
-    """What became of each resource's changes."""
+    """The result of each resource's changes."""
 
     api_key = 44
     versions = (0, 1)

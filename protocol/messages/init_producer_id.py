@@ -1,25 +1,25 @@
 """InitProducerId (key 22): a producer id for an idempotent or transactional producer.
 
-Versions: v2 flexible · v3 producer_id and producer_epoch, to go on after an error (KIP-360) · v4
+Versions: v2 flexible · v3 producer_id and producer_epoch, to continue after an error (KIP-360) · v4
 PRODUCER_FENCED · v5 TRANSACTION_ABORTABLE (KIP-890).
 Source: InitProducerIdRequest.json, InitProducerIdResponse.json.
 """
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, STRING, Message, wire, wire_class
+from protocol.wire.schema import INT16, INT32, INT64, STRING, Message, wire, wire_class
 
 
 @wire_class
 class InitProducerIdRequest(Message):
-    """Who wants a producer id."""
+    """The producer that needs a producer id."""
 
     api_key = 22
     versions = (0, 5)
     flexible_since = 2
 
     transactional_id: str | None = wire(STRING, nullable_since=0)
-    """None when the producer is idempotent only; the other fields mean nothing then."""
+    """None if the producer is only idempotent; the other fields then mean nothing."""
     transaction_timeout_ms: int = wire(INT32)
     producer_id: int = wire(INT64, since=3, default=-1)
     producer_epoch: int = wire(INT16, since=3, default=-1)

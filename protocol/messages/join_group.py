@@ -8,7 +8,7 @@ Source: JoinGroupRequest.json, JoinGroupResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import (
+from protocol.wire.schema import (
     BOOL,
     BYTES,
     INT16,
@@ -24,7 +24,7 @@ from protocol.schema import (
 
 @wire_class
 class JoinGroupRequestProtocol:
-    """A protocol that the member supports: of consumers, an assignor and what it must know."""
+    """A protocol that the member supports: for consumers, an assignor and its input."""
 
     name: str = wire(STRING)
     metadata: Payload = wire(BYTES)
@@ -32,7 +32,7 @@ class JoinGroupRequestProtocol:
 
 @wire_class
 class JoinGroupRequest(Message):
-    """Who wants to join which group."""
+    """The member and the group that it wants to join."""
 
     api_key = 11
     versions = (0, 9)
@@ -42,7 +42,7 @@ class JoinGroupRequest(Message):
     session_timeout_ms: int = wire(INT32)
     rebalance_timeout_ms: int = wire(INT32, since=1, default=-1, ignorable=True)
     member_id: str = wire(STRING)
-    """Empty: a new member."""
+    """Empty for a new member."""
     group_instance_id: str | None = wire(STRING, since=5, nullable_since=5, default=None)
     """The name of a static member."""
     protocol_type: str = wire(STRING)
@@ -81,4 +81,4 @@ class JoinGroupResponse(Message):
     skip_assignment: bool = wire(BOOL, since=9, default=False)
     member_id: str = wire(STRING)
     members: tuple[JoinGroupResponseMember, ...] = wire(array(JoinGroupResponseMember))
-    """Everybody, for the leader; nobody, for the others."""
+    """All members for the leader; empty for the others."""

@@ -1,4 +1,4 @@
-"""LeaveGroup (key 13): members go, or are sent away.
+"""LeaveGroup (key 13): members leave a group, or an operator removes them.
 
 Versions: v3 several members, by member id or instance id (KIP-345) · v4 flexible ·
 v5 reason (KIP-800).
@@ -7,12 +7,12 @@ Source: LeaveGroupRequest.json, LeaveGroupResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class MemberIdentity:
-    """Who goes. With an instance id and no member id, an operator sends a static member away."""
+    """A member that leaves. With only an instance id, an operator removes a static member."""
 
     member_id: str = wire(STRING, since=3)
     group_instance_id: str | None = wire(STRING, since=3, nullable_since=3, default=None)
@@ -21,7 +21,7 @@ class MemberIdentity:
 
 @wire_class
 class LeaveGroupRequest(Message):
-    """Who goes: one member up to v2."""
+    """The members that leave: one member up to v2."""
 
     api_key = 13
     versions = (0, 5)
@@ -34,7 +34,7 @@ class LeaveGroupRequest(Message):
 
 @wire_class
 class MemberResponse:
-    """What became of one of them."""
+    """The result for one of them."""
 
     member_id: str = wire(STRING, since=3)
     group_instance_id: str | None = wire(STRING, since=3, nullable_since=3)
@@ -43,7 +43,7 @@ class MemberResponse:
 
 @wire_class
 class LeaveGroupResponse(Message):
-    """What became of all, and since v3 of each."""
+    """The result for all, and since v3 for each."""
 
     api_key = 13
     versions = (0, 5)

@@ -7,12 +7,12 @@ Source: ListConfigResourcesRequest.json, ListConfigResourcesResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT8, INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class ListConfigResourcesRequest(Message):
-    """The types of resources to list; none stands for all of them."""
+    """The types of resources to list; an empty array means all of them."""
 
     api_key = 74
     versions = (0, 1)
@@ -23,7 +23,7 @@ class ListConfigResourcesRequest(Message):
 
 @wire_class
 class ConfigResource:
-    """Something that can have a configuration."""
+    """A resource that can have a configuration."""
 
     resource_name: str = wire(STRING)
     resource_type: int = wire(INT8, since=1, default=16, ignorable=True)

@@ -6,12 +6,12 @@ Source: ListGroupsRequest.json, ListGroupsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class ListGroupsRequest(Message):
-    """Which groups to list: all, or those of some states and types."""
+    """The groups to list: all, or those in certain states and of certain types."""
 
     api_key = 16
     versions = (0, 5)

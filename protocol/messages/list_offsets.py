@@ -1,6 +1,6 @@
-"""ListOffsets (key 2): the offset that a timestamp stands for.
+"""ListOffsets (key 2): look up offsets by timestamp.
 
-Timestamps below 0 are questions of their own: -1 the end, -2 the start, -3 (v7, KIP-734) the
+Timestamps below 0 have special meanings: -1 the end, -2 the start, -3 (v7, KIP-734) the
 record with the largest timestamp, -4 (v8), -5 (v9) and -6 (v11) about tiered storage. "No such
 offset" is offset -1 and timestamp -1, without an error.
 Versions: v2 isolation_level · v4 leader epochs (KIP-320) · v6 flexible · v10 timeout_ms (KIP-1075).
@@ -9,7 +9,7 @@ Source: ListOffsetsRequest.json, ListOffsetsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import (
+from protocol.wire.schema import (
     INT8,
     INT16,
     INT32,
@@ -24,17 +24,17 @@ from protocol.schema import (
 
 @wire_class
 class ListOffsetsPartition:
-    """The question for one partition."""
+    """The lookup in one partition."""
 
     partition_index: int = wire(INT32)
     current_leader_epoch: int = wire(INT32, since=4, default=-1, ignorable=True)
-    """-1: the client does not know it, so it is not checked."""
+    """-1: the client does not know it, so the broker does not check it."""
     timestamp: int = wire(INT64)
 
 
 @wire_class
 class ListOffsetsTopic:
-    """The questions for one topic."""
+    """The lookups in one topic."""
 
     name: str = wire(STRING)
     partitions: tuple[ListOffsetsPartition, ...] = wire(array(ListOffsetsPartition))
@@ -42,7 +42,7 @@ class ListOffsetsTopic:
 
 @wire_class
 class ListOffsetsRequest(Message):
-    """Which timestamps to look up."""
+    """The timestamps to look up."""
 
     api_key = 2
     versions = (1, 11)
@@ -54,12 +54,12 @@ class ListOffsetsRequest(Message):
     """0: read uncommitted, 1: read committed, for which the end is the last stable offset."""
     topics: tuple[ListOffsetsTopic, ...] = wire(array(ListOffsetsTopic))
     timeout_ms: int = wire(INT32, since=10, default=0, ignorable=True)
-    """For what has to be looked up in tiered storage."""
+    """The time limit for lookups in tiered storage."""
 
 
 @wire_class
 class ListOffsetsPartitionResponse:
-    """The answer for one partition."""
+    """The result for one partition."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
@@ -70,7 +70,7 @@ class ListOffsetsPartitionResponse:
 
 @wire_class
 class ListOffsetsTopicResponse:
-    """The answers for one topic."""
+    """The results for one topic."""
 
     name: str = wire(STRING)
     partitions: tuple[ListOffsetsPartitionResponse, ...] = wire(array(ListOffsetsPartitionResponse))

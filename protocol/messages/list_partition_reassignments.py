@@ -5,7 +5,7 @@ Source: ListPartitionReassignmentsRequest.json, ListPartitionReassignmentsRespon
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
@@ -18,7 +18,7 @@ class ListPartitionReassignmentsTopics:
 
 @wire_class
 class ListPartitionReassignmentsRequest(Message):
-    """The partitions to look at; null for all."""
+    """The partitions to list; null for all."""
 
     api_key = 46
     versions = (0, 0)

@@ -7,12 +7,12 @@ Source: ListTransactionsRequest.json, ListTransactionsResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class ListTransactionsRequest(Message):
-    """Which transactional ids to list; an empty filter lets all through."""
+    """The transactional ids to list; an empty filter lists all."""
 
     api_key = 66
     versions = (0, 1)
@@ -21,7 +21,7 @@ class ListTransactionsRequest(Message):
     state_filters: tuple[str, ...] = wire(array(STRING))
     producer_id_filters: tuple[int, ...] = wire(array(INT64))
     duration_filter: int = wire(INT64, since=1, default=-1)
-    """Only transactions that have been open for longer than that, ms; all if it is negative."""
+    """Only transactions that have been open for longer than this, in ms; all if it is negative."""
 
 
 @wire_class
@@ -35,7 +35,7 @@ class TransactionState:
 
 @wire_class
 class ListTransactionsResponse(Message):
-    """The transactional ids that fit."""
+    """The matching transactional ids."""
 
     api_key = 66
     versions = (0, 1)
@@ -44,5 +44,5 @@ class ListTransactionsResponse(Message):
     throttle_time_ms: int = wire(INT32, default=0)
     error_code: int = wire(INT16)
     unknown_state_filters: tuple[str, ...] = wire(array(STRING))
-    """Filters that name no state."""
+    """State filters in the request that are unknown."""
     transaction_states: tuple[TransactionState, ...] = wire(array(TransactionState))

@@ -1,4 +1,4 @@
-"""Metadata (key 3): brokers, topics, and who leads which partition.
+"""Metadata (key 3): brokers, topics, and the leaders of partitions.
 
 Versions: v1 null topics means all of them (in v0 an empty list does) ·
 v4 allow_auto_topic_creation · v7 leader epochs · v8 authorized operations (KIP-430) · v9 flexible ·
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from uuid import UUID as TopicId
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import (
+from protocol.wire.primitives import ZERO_UUID
+from protocol.wire.schema import (
     BOOL,
     INT16,
     INT32,
@@ -24,12 +24,12 @@ from protocol.schema import (
 )
 
 OPERATIONS_NOT_ASKED = -0x80000000
-"""The bit field of authorized operations when the client did not ask for it."""
+"""The bit field of authorized operations if the client did not ask for it."""
 
 
 @wire_class
 class MetadataRequestTopic:
-    """A topic that is asked about, by name or by id."""
+    """A requested topic, by name or by id."""
 
     topic_id: TopicId = wire(UUID, since=10, default=ZERO_UUID, ignorable=True)
     name: str | None = wire(STRING, nullable_since=10)
@@ -37,7 +37,7 @@ class MetadataRequestTopic:
 
 @wire_class
 class MetadataRequest(Message):
-    """Which topics to describe."""
+    """The topics to describe."""
 
     api_key = 3
     versions = (0, 13)
@@ -46,7 +46,7 @@ class MetadataRequest(Message):
     topics: tuple[MetadataRequestTopic, ...] | None = wire(
         array(MetadataRequestTopic), nullable_since=1
     )
-    """None asks for all topics; an empty tuple for none, in v0 for all."""
+    """None: all topics; an empty tuple: none, in v0 all."""
     allow_auto_topic_creation: bool = wire(BOOL, since=4, default=True)
     include_cluster_authorized_operations: bool = wire(BOOL, since=8, until=10, default=False)
     include_topic_authorized_operations: bool = wire(BOOL, since=8, default=False)
@@ -54,7 +54,7 @@ class MetadataRequest(Message):
 
 @wire_class
 class MetadataResponseBroker:
-    """A broker and where it listens."""
+    """A broker and its address."""
 
     node_id: int = wire(INT32)
     host: str = wire(STRING)
@@ -64,7 +64,7 @@ class MetadataResponseBroker:
 
 @wire_class
 class MetadataResponsePartition:
-    """A partition and who has it."""
+    """A partition and its replicas."""
 
     error_code: int = wire(INT16)
     partition_index: int = wire(INT32)
@@ -77,7 +77,7 @@ class MetadataResponsePartition:
 
 @wire_class
 class MetadataResponseTopic:
-    """A topic, or why there is nothing to say of it."""
+    """A topic, or the error for it."""
 
     error_code: int = wire(INT16)
     name: str | None = wire(STRING, nullable_since=12)

@@ -1,4 +1,4 @@
-"""OffsetCommit (key 8): keep how far a group has come.
+"""OffsetCommit (key 8): commit the offsets of a group.
 
 Versions: v2-v4 retention_time_ms · v6 committed_leader_epoch (KIP-320) · v7 group_instance_id
 (KIP-345) · v8 flexible · v9 consumer groups (KIP-848) · v10 topics by id.
@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import uuid
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import (
+from protocol.wire.primitives import ZERO_UUID
+from protocol.wire.schema import (
     INT16,
     INT32,
     INT64,
@@ -23,12 +23,12 @@ from protocol.schema import (
 )
 
 NO_RETENTION_TIME = -1
-"""The broker's retention counts."""
+"""The broker's own retention applies."""
 
 
 @wire_class
 class OffsetCommitRequestPartition:
-    """What to keep of one partition."""
+    """The offset to commit for one partition."""
 
     partition_index: int = wire(INT32)
     committed_offset: int = wire(INT64)
@@ -47,7 +47,7 @@ class OffsetCommitRequestTopic:
 
 @wire_class
 class OffsetCommitRequest(Message):
-    """Offsets of a group."""
+    """The offsets to commit for a group."""
 
     api_key = 8
     versions = (2, 10)
@@ -55,7 +55,7 @@ class OffsetCommitRequest(Message):
 
     group_id: str = wire(STRING)
     generation_id_or_member_epoch: int = wire(INT32, since=1, default=-1, ignorable=True)
-    """-1: whoever commits is no member."""
+    """-1: the client that commits is not a member."""
     member_id: str = wire(STRING, since=1, default="", ignorable=True)
     group_instance_id: str | None = wire(STRING, since=7, nullable_since=7, default=None)
     retention_time_ms: int = wire(
@@ -66,7 +66,7 @@ class OffsetCommitRequest(Message):
 
 @wire_class
 class OffsetCommitResponsePartition:
-    """Whether one partition's offset is kept."""
+    """The result for one partition."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
@@ -74,7 +74,7 @@ class OffsetCommitResponsePartition:
 
 @wire_class
 class OffsetCommitResponseTopic:
-    """One topic's partitions."""
+    """The results for one topic."""
 
     name: str = wire(STRING, until=9, default="", ignorable=True)
     topic_id: uuid.UUID = wire(UUID, since=10, default=ZERO_UUID, ignorable=True)
@@ -85,7 +85,7 @@ class OffsetCommitResponseTopic:
 
 @wire_class
 class OffsetCommitResponse(Message):
-    """Whether each offset is kept."""
+    """The result for each offset."""
 
     api_key = 8
     versions = (2, 10)

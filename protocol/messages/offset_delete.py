@@ -1,11 +1,11 @@
-"""OffsetDelete (key 47): forget what a group has committed for some partitions (KIP-496).
+"""OffsetDelete (key 47): delete a group's committed offsets for some partitions (KIP-496).
 
 Source: OffsetDeleteRequest.json, OffsetDeleteResponse.json.
 """
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, NEVER, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, INT32, NEVER, STRING, Message, array, wire, wire_class
 
 
 @wire_class
@@ -25,7 +25,7 @@ class OffsetDeleteRequestTopic:
 
 @wire_class
 class OffsetDeleteRequest(Message):
-    """Offsets to forget."""
+    """The committed offsets to delete."""
 
     api_key = 47
     versions = (0, 0)
@@ -37,7 +37,7 @@ class OffsetDeleteRequest(Message):
 
 @wire_class
 class OffsetDeleteResponsePartition:
-    """Whether one partition's offset is forgotten."""
+    """The result for one partition."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
@@ -45,7 +45,7 @@ class OffsetDeleteResponsePartition:
 
 @wire_class
 class OffsetDeleteResponseTopic:
-    """One topic's partitions."""
+    """The results for one topic."""
 
     name: str = wire(STRING)
     partitions: tuple[OffsetDeleteResponsePartition, ...] = wire(
@@ -55,7 +55,7 @@ class OffsetDeleteResponseTopic:
 
 @wire_class
 class OffsetDeleteResponse(Message):
-    """Whether each offset is forgotten."""
+    """The result for each offset."""
 
     api_key = 47
     versions = (0, 0)

@@ -1,4 +1,4 @@
-"""OffsetFetch (key 9): how far groups have come.
+"""OffsetFetch (key 9): return the committed offsets of groups.
 
 Versions: v2 every topic, error_code · v5 committed_leader_epoch (KIP-320) · v6 flexible · v7
 require_stable (KIP-447) · v8 several groups (KIP-709) · v9 member_id, member_epoch (KIP-848) · v10
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import uuid
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import (
+from protocol.wire.primitives import ZERO_UUID
+from protocol.wire.schema import (
     BOOL,
     INT16,
     INT32,
@@ -44,7 +44,7 @@ class OffsetFetchRequestTopics:
 
 @wire_class
 class OffsetFetchRequestGroup:
-    """What to tell of one group."""
+    """The committed offsets to return for one group."""
 
     group_id: str = wire(STRING, since=8, default="")
     member_id: str | None = wire(STRING, since=9, nullable_since=9, default=None, ignorable=True)
@@ -52,12 +52,12 @@ class OffsetFetchRequestGroup:
     topics: tuple[OffsetFetchRequestTopics, ...] | None = wire(
         array(OffsetFetchRequestTopics), since=8, nullable_since=8, default=()
     )
-    """None: every topic that it has committed for."""
+    """None: all topics for which it has committed offsets."""
 
 
 @wire_class
 class OffsetFetchRequest(Message):
-    """What to tell: of one group up to v7, of several from v8 on."""
+    """The committed offsets to return: for one group up to v7, for several from v8 on."""
 
     api_key = 9
     versions = (1, 10)
@@ -67,12 +67,12 @@ class OffsetFetchRequest(Message):
     topics: tuple[OffsetFetchRequestTopic, ...] | None = wire(
         array(OffsetFetchRequestTopic), until=7, nullable_since=2, default=()
     )
-    """None: every topic that it has committed for."""
+    """None: all topics for which it has committed offsets."""
     groups: tuple[OffsetFetchRequestGroup, ...] = wire(
         array(OffsetFetchRequestGroup), since=8, default=()
     )
     require_stable: bool = wire(BOOL, since=7, default=False)
-    """Whether offsets of an open transaction are to be waited for."""
+    """Whether to refuse offsets of an open transaction as unstable."""
 
 
 @wire_class
@@ -102,7 +102,7 @@ class OffsetFetchResponsePartitions:
 
     partition_index: int = wire(INT32, since=8, default=0)
     committed_offset: int = wire(INT64, since=8, default=0)
-    """-1: the group has committed none."""
+    """-1: the group has no committed offset."""
     committed_leader_epoch: int = wire(INT32, since=8, default=-1, ignorable=True)
     metadata: str | None = wire(STRING, since=8, nullable_since=8, default="")
     error_code: int = wire(INT16, since=8, default=0)
@@ -132,7 +132,7 @@ class OffsetFetchResponseGroup:
 
 @wire_class
 class OffsetFetchResponse(Message):
-    """The offsets that were asked for."""
+    """The requested offsets."""
 
     api_key = 9
     versions = (1, 10)

@@ -1,30 +1,30 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended.
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch.
 
-A consumer asks after each change of the leader epoch, to find out whether what it has read is still
-the log's (KIP-320). "No such epoch" is epoch -1 and offset -1, without an error.
+A consumer sends it after each change of the leader epoch, to find out whether the records that it has
+read are still in the log (KIP-320). "No such epoch" is epoch -1 and offset -1, without an error.
 Versions: v3 replica_id · v4 flexible.
 Source: OffsetForLeaderEpochRequest.json, OffsetForLeaderEpochResponse.json.
 """
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class OffsetForLeaderPartition:
-    """The question for one partition."""
+    """The lookup in one partition."""
 
     partition: int = wire(INT32)
     current_leader_epoch: int = wire(INT32, since=2, default=-1, ignorable=True)
-    """-1: the client does not know it, so it is not checked."""
+    """-1: the client does not know it, so the broker does not check it."""
     leader_epoch: int = wire(INT32)
-    """The epoch whose end is asked for."""
+    """The epoch whose end offset to look up."""
 
 
 @wire_class
 class OffsetForLeaderTopic:
-    """The questions for one topic."""
+    """The lookups in one topic."""
 
     topic: str = wire(STRING)
     partitions: tuple[OffsetForLeaderPartition, ...] = wire(array(OffsetForLeaderPartition))
@@ -32,7 +32,7 @@ class OffsetForLeaderTopic:
 
 @wire_class
 class OffsetForLeaderEpochRequest(Message):
-    """Which epochs to look up."""
+    """The epochs to look up."""
 
     api_key = 23
     versions = (2, 4)
@@ -45,19 +45,19 @@ class OffsetForLeaderEpochRequest(Message):
 
 @wire_class
 class EpochEndOffset:
-    """The answer for one partition."""
+    """The result for one partition."""
 
     error_code: int = wire(INT16)
     partition: int = wire(INT32)
     leader_epoch: int = wire(INT32, since=1, default=-1, ignorable=True)
-    """The largest epoch up to the one asked for that the log knows."""
+    """The largest epoch in the log that is not above the requested one."""
     end_offset: int = wire(INT64, default=-1)
     """The offset after its last record."""
 
 
 @wire_class
 class OffsetForLeaderTopicResult:
-    """The answers for one topic."""
+    """The results for one topic."""
 
     topic: str = wire(STRING)
     partitions: tuple[EpochEndOffset, ...] = wire(array(EpochEndOffset))
@@ -65,7 +65,7 @@ class OffsetForLeaderTopicResult:
 
 @wire_class
 class OffsetForLeaderEpochResponse(Message):
-    """Where the epochs end."""
+    """The end offsets of the epochs."""
 
     api_key = 23
     versions = (2, 4)

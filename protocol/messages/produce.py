@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import uuid
 
-from protocol.primitives import ZERO_UUID
-from protocol.schema import (
+from protocol.wire.primitives import ZERO_UUID
+from protocol.wire.schema import (
     INT16,
     INT32,
     INT64,
@@ -37,7 +37,7 @@ class PartitionProduceData:
 
 @wire_class
 class TopicProduceData:
-    """What is produced to one topic."""
+    """The batches for one topic."""
 
     name: str = wire(STRING, until=12, default="", ignorable=True)
     topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
@@ -46,23 +46,23 @@ class TopicProduceData:
 
 @wire_class
 class ProduceRequest(Message):
-    """What a producer wants appended, and how durably."""
+    """Batches to append, and how durably."""
 
     api_key = 0
     versions = (3, 13)
     flexible_since = 9
 
     transactional_id: str | None = wire(STRING, since=3, nullable_since=3, default=None)
-    """None when the producer is not transactional."""
+    """None if the producer is not transactional."""
     acks: int = wire(INT16)
-    """0: no response, 1: the leader wrote it, -1: it is durable."""
+    """0: send no response, 1: answer after the leader's write, -1: answer when it is durable."""
     timeout_ms: int = wire(INT32)
     topic_data: tuple[TopicProduceData, ...] = wire(array(TopicProduceData))
 
 
 @wire_class
 class BatchIndexAndErrorMessage:
-    """Why one record had its batch refused."""
+    """The reason why one record caused its batch to be refused."""
 
     batch_index: int = wire(INT32, since=8)
     """The record's index in its batch."""
@@ -71,7 +71,7 @@ class BatchIndexAndErrorMessage:
 
 @wire_class
 class LeaderIdAndEpoch:
-    """The partition's leader, for a client that asked another broker."""
+    """The partition's leader, for a client that sent the request to another broker."""
 
     leader_id: int = wire(INT32, since=10, default=-1)
     leader_epoch: int = wire(INT32, since=10, default=-1)
@@ -79,14 +79,14 @@ class LeaderIdAndEpoch:
 
 @wire_class
 class PartitionProduceResponse:
-    """What became of one partition's batches."""
+    """The result for one partition's batches."""
 
     index: int = wire(INT32)
     error_code: int = wire(INT16)
     base_offset: int = wire(INT64)
     """Offset of the first record, -1 after an error."""
     log_append_time_ms: int = wire(INT64, since=2, default=-1, ignorable=True)
-    """-1 when the topic keeps the producer's timestamps."""
+    """-1 if the topic keeps the producer's timestamps."""
     log_start_offset: int = wire(INT64, since=5, default=-1, ignorable=True)
     record_errors: tuple[BatchIndexAndErrorMessage, ...] = wire(
         array(BatchIndexAndErrorMessage), since=8, default=(), ignorable=True
@@ -101,7 +101,7 @@ class PartitionProduceResponse:
 
 @wire_class
 class TopicProduceResponse:
-    """What became of one topic's batches."""
+    """The results for one topic's batches."""
 
     name: str = wire(STRING, until=12, default="", ignorable=True)
     topic_id: uuid.UUID = wire(UUID, since=13, default=ZERO_UUID, ignorable=True)
@@ -112,7 +112,7 @@ class TopicProduceResponse:
 
 @wire_class
 class NodeEndpoint:
-    """Where a leader is."""
+    """The address of a leader."""
 
     node_id: int = wire(INT32, since=10)
     host: str = wire(STRING, since=10)
@@ -122,7 +122,7 @@ class NodeEndpoint:
 
 @wire_class
 class ProduceResponse(Message):
-    """What became of each partition's batches."""
+    """The result for each partition's batches."""
 
     api_key = 0
     versions = (3, 13)

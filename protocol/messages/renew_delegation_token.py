@@ -6,12 +6,12 @@ Source: RenewDelegationTokenRequest.json, RenewDelegationTokenResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import BYTES, INT16, INT32, INT64, Message, Payload, wire, wire_class
+from protocol.wire.schema import BYTES, INT16, INT32, INT64, Message, Payload, wire, wire_class
 
 
 @wire_class
 class RenewDelegationTokenRequest(Message):
-    """The token to renew, and in how long."""
+    """The token to renew, and for how long."""
 
     api_key = 39
     versions = (1, 2)
@@ -23,7 +23,7 @@ class RenewDelegationTokenRequest(Message):
 
 @wire_class
 class RenewDelegationTokenResponse(Message):
-    """When it expires."""
+    """The time at which it expires."""
 
     api_key = 39
     versions = (1, 2)

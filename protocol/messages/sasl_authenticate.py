@@ -6,7 +6,7 @@ Source: SaslAuthenticateRequest.json, SaslAuthenticateResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import BYTES, INT16, INT64, STRING, Message, Payload, wire, wire_class
+from protocol.wire.schema import BYTES, INT16, INT64, STRING, Message, Payload, wire, wire_class
 
 
 @wire_class

@@ -6,12 +6,12 @@ Source: SaslHandshakeRequest.json, SaslHandshakeResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, NEVER, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, NEVER, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class SaslHandshakeRequest(Message):
-    """The mechanism by which the client wants to authenticate."""
+    """The mechanism that the client wants to use."""
 
     api_key = 17
     versions = (0, 1)
@@ -22,7 +22,7 @@ class SaslHandshakeRequest(Message):
 
 @wire_class
 class SaslHandshakeResponse(Message):
-    """Whether it may, and which mechanisms there are."""
+    """Whether the broker accepts the mechanism, and which ones it supports."""
 
     api_key = 17
     versions = (0, 1)

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader gives the assignment, everybody gets its own.
+"""SyncGroup (key 14): the leader sends all assignments, each member gets its own.
 
 Versions: v3 group_instance_id (KIP-345) · v4 flexible · v5 protocol_type, protocol_name (KIP-559).
 Source: SyncGroupRequest.json, SyncGroupResponse.json.
@@ -6,12 +6,22 @@ Source: SyncGroupRequest.json, SyncGroupResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import BYTES, INT16, INT32, STRING, Message, Payload, array, wire, wire_class
+from protocol.wire.schema import (
+    BYTES,
+    INT16,
+    INT32,
+    STRING,
+    Message,
+    Payload,
+    array,
+    wire,
+    wire_class,
+)
 
 
 @wire_class
 class SyncGroupRequestAssignment:
-    """What the leader gives one member."""
+    """The assignment of one member, from the leader."""
 
     member_id: str = wire(STRING)
     assignment: Payload = wire(BYTES)
@@ -19,7 +29,7 @@ class SyncGroupRequestAssignment:
 
 @wire_class
 class SyncGroupRequest(Message):
-    """Who waits for its assignment; from the leader, everybody's."""
+    """The member that waits for its assignment; from the leader also all assignments."""
 
     api_key = 14
     versions = (0, 5)
@@ -40,7 +50,7 @@ class SyncGroupRequest(Message):
 
 @wire_class
 class SyncGroupResponse(Message):
-    """What the member is to work on."""
+    """The member's assignment."""
 
     api_key = 14
     versions = (0, 5)

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (key 28): keep how far a group has come, if a transaction commits.
+"""TxnOffsetCommit (key 28): commit the offsets of a group as part of a transaction.
 
 Versions: v2 committed_leader_epoch · v3 flexible; member, instance and generation (KIP-447) · v4
 TRANSACTION_ABORTABLE · v5 the group's partition joins the transaction by itself (KIP-890).
@@ -7,12 +7,12 @@ Source: TxnOffsetCommitRequest.json, TxnOffsetCommitResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import INT16, INT32, INT64, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class TxnOffsetCommitRequestPartition:
-    """What to keep of one partition."""
+    """The offset to commit for one partition."""
 
     partition_index: int = wire(INT32)
     committed_offset: int = wire(INT64)
@@ -32,7 +32,7 @@ class TxnOffsetCommitRequestTopic:
 
 @wire_class
 class TxnOffsetCommitRequest(Message):
-    """Offsets of a group, in the transaction of a producer."""
+    """The offsets to commit for a group in a producer's transaction."""
 
     api_key = 28
     versions = (0, 5)
@@ -43,7 +43,7 @@ class TxnOffsetCommitRequest(Message):
     producer_id: int = wire(INT64)
     producer_epoch: int = wire(INT16)
     generation_id: int = wire(INT32, since=3, default=-1)
-    """-1: whoever commits is no member."""
+    """-1: the client that commits is not a member."""
     member_id: str = wire(STRING, since=3, default="")
     group_instance_id: str | None = wire(STRING, since=3, nullable_since=3, default=None)
     topics: tuple[TxnOffsetCommitRequestTopic, ...] = wire(array(TxnOffsetCommitRequestTopic))
@@ -51,7 +51,7 @@ class TxnOffsetCommitRequest(Message):
 
 @wire_class
 class TxnOffsetCommitResponsePartition:
-    """Whether one partition's offset is kept."""
+    """The result for one partition."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
@@ -59,7 +59,7 @@ class TxnOffsetCommitResponsePartition:
 
 @wire_class
 class TxnOffsetCommitResponseTopic:
-    """One topic's partitions."""
+    """The results for one topic."""
 
     name: str = wire(STRING)
     partitions: tuple[TxnOffsetCommitResponsePartition, ...] = wire(
@@ -69,7 +69,7 @@ class TxnOffsetCommitResponseTopic:
 
 @wire_class
 class TxnOffsetCommitResponse(Message):
-    """Whether each offset is kept, should the transaction commit."""
+    """The result for each offset; offsets take effect if the transaction commits."""
 
     api_key = 28
     versions = (0, 5)

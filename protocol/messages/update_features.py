@@ -6,23 +6,23 @@ Source: UpdateFeaturesRequest.json, UpdateFeaturesResponse.json.
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT8, INT16, INT32, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import BOOL, INT8, INT16, INT32, STRING, Message, array, wire, wire_class
 
 
 @wire_class
 class FeatureUpdateKey:
-    """The level that a feature shall have; below 1 it is off."""
+    """The new level of a feature; below 1 the feature is off."""
 
     feature: str = wire(STRING)
     max_version_level: int = wire(INT16)
     allow_downgrade: bool = wire(BOOL, until=0, default=False)
     upgrade_type: int = wire(INT8, since=1, default=1)
-    """1: only up; 2: down if nothing is lost; 3: down in any case."""
+    """1: upgrade only; 2: safe downgrade allowed; 3: any downgrade allowed."""
 
 
 @wire_class
 class UpdateFeaturesRequest(Message):
-    """Levels of features: all are changed or none."""
+    """Levels of features: the broker changes all of them or none."""
 
     api_key = 57
     versions = (0, 2)
@@ -35,7 +35,7 @@ class UpdateFeaturesRequest(Message):
 
 @wire_class
 class UpdatableFeatureResult:
-    """What became of one feature."""
+    """The result for one feature."""
 
     feature: str = wire(STRING)
     error_code: int = wire(INT16)
@@ -44,7 +44,7 @@ class UpdatableFeatureResult:
 
 @wire_class
 class UpdateFeaturesResponse(Message):
-    """Whether the features have their levels now."""
+    """Whether the features now have their new levels."""
 
     api_key = 57
     versions = (0, 2)

@@ -1,13 +1,13 @@
-"""WriteTxnMarkers (key 27): end a producer's transactions in partitions, whatever the coordinator knows.
+"""WriteTxnMarkers (key 27): end a producer's transactions in partitions, bypassing the coordinator.
 
-Brokers send it to each other, and operators to end a transaction that hangs (KIP-664).
+Brokers send it to each other, and operators send it to end a hanging transaction (KIP-664).
 Not declared: v2, the version of the transaction (KIP-1228).
 Source: WriteTxnMarkersRequest.json, WriteTxnMarkersResponse.json.
 """
 
 from __future__ import annotations
 
-from protocol.schema import BOOL, INT16, INT32, INT64, STRING, Message, array, wire, wire_class
+from protocol.wire.schema import BOOL, INT16, INT32, INT64, STRING, Message, array, wire, wire_class
 
 
 @wire_class
@@ -20,7 +20,7 @@ class WritableTxnMarkerTopic:
 
 @wire_class
 class WritableTxnMarker:
-    """A marker, and where to write it."""
+    """A marker, and the partitions to write it to."""
 
     producer_id: int = wire(INT64)
     producer_epoch: int = wire(INT16)
@@ -43,7 +43,7 @@ class WriteTxnMarkersRequest(Message):
 
 @wire_class
 class WritableTxnMarkerPartitionResult:
-    """What became of a marker in one partition."""
+    """The result for a marker in one partition."""
 
     partition_index: int = wire(INT32)
     error_code: int = wire(INT16)
@@ -51,7 +51,7 @@ class WritableTxnMarkerPartitionResult:
 
 @wire_class
 class WritableTxnMarkerTopicResult:
-    """What became of a marker in one topic."""
+    """The results for a marker in one topic."""
 
     name: str = wire(STRING)
     partitions: tuple[WritableTxnMarkerPartitionResult, ...] = wire(
@@ -61,7 +61,7 @@ class WritableTxnMarkerTopicResult:
 
 @wire_class
 class WritableTxnMarkerResult:
-    """What became of one marker."""
+    """The results for one marker."""
 
     producer_id: int = wire(INT64)
     topics: tuple[WritableTxnMarkerTopicResult, ...] = wire(array(WritableTxnMarkerTopicResult))
@@ -69,7 +69,7 @@ class WritableTxnMarkerResult:
 
 @wire_class
 class WriteTxnMarkersResponse(Message):
-    """What became of each marker."""
+    """The results for each marker."""
 
     api_key = 27
     versions = (1, 1)

@@ -1,1 +1,1 @@
-"""One file per API; each opens with its key, its versions and what it does."""
+"""The handlers, one file per API. Each file starts with the API's key, versions and behaviour."""

@@ -1,8 +1,8 @@
 """AddOffsetsToTxn (key 25), v0-v4.
 
-Behaviour: adds the partition of `__consumer_offsets` that the group is in; the offsets come with
-TxnOffsetCommit.
-Versions: v2 PRODUCER_FENCED, which was INVALID_PRODUCER_EPOCH before.
+Behaviour: adds the group's partition of `__consumer_offsets` to the transaction; TxnOffsetCommit then
+sends the offsets.
+Versions: v2 PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before).
 Source: Apache Kafka, KafkaApis.scala `handleAddOffsetsToTxnRequest`.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.producer import Producer
 from server.dispatch import RequestContext
-from server.producer import Producer
-from server.transactions.errors import in_terms_of
-from server.transactions.joining import join_with_offsets
+from server.handlers.shared.joining import join_with_offsets
+from server.handlers.shared.transaction_errors import error_for_version
 
 FENCED_SINCE = 2
 
@@ -23,7 +23,7 @@ FENCED_SINCE = 2
 async def handle(
     request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
-    """Add the group's partition; answer when that is durable."""
+    """Add the group's partition, and answer when that is durable."""
     if not request.group_id:
         return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     return _answer(request, context)
@@ -45,4 +45,6 @@ async def _answer(
         context,
         transaction_version=0,
     )
-    return AddOffsetsToTxnResponse(error_code=in_terms_of(code, context, fenced_since=FENCED_SINCE))
+    return AddOffsetsToTxnResponse(
+        error_code=error_for_version(code, context, fenced_since=FENCED_SINCE)
+    )

@@ -1,10 +1,11 @@
 """AddPartitionsToTxn (key 24), v0-v5.
 
-Behaviour: all partitions of a transaction are added, or none: if one of them does not exist or is the
-broker's own, the others get OPERATION_NOT_ATTEMPTED. With `verify_only` (v4) it is only said whether
-they are in it, as a broker asks that is no coordinator.
-A partition that is not in it is TRANSACTION_ABORTABLE, in v4 too: the broker that asks translates.
-Versions: v2 PRODUCER_FENCED, which was INVALID_PRODUCER_EPOCH before · v4 several transactions.
+Behaviour: adds all partitions of a transaction or none: if one of them does not exist or belongs to an
+internal topic, the others get OPERATION_NOT_ATTEMPTED. With `verify_only` (v4) it only checks whether
+the partitions are in the transaction; brokers that are not the coordinator send this.
+A partition that is not in the transaction gets TRANSACTION_ABORTABLE, in v4 too: the asking broker
+translates the code.
+Versions: v2 PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before) · v4 several transactions.
 Source: Apache Kafka, KafkaApis.scala `handleAddPartitionsToTxnRequest`.
 """
 
@@ -13,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -23,13 +23,15 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from server.coordination.producer import Producer
+from server.coordination.transactions.metadata import TransactionPartition
+from server.coordination.transactions.transaction import Outcome
 from server.dispatch import RequestContext
-from server.producer import Producer
-from server.topic import INTERNAL_TOPICS
-from server.transactions.errors import in_terms_of
-from server.transactions.metadata import TransactionPartition
-from server.transactions.transaction import Outcome
-from server.turns import Pace
+from server.handlers.shared.transaction_errors import error_for_version
+from server.runtime.turns import Pace
+from server.topics.topic import INTERNAL_TOPICS
 
 SEVERAL_SINCE = 4
 FENCED_SINCE = 2
@@ -37,10 +39,10 @@ FENCED_SINCE = 2
 
 @dataclass(frozen=True, slots=True)
 class _Errors:
-    """What became of the partitions of one transaction."""
+    """The error codes for the partitions of one transaction."""
 
     others: ErrorCode
-    """Of those that have no error of their own."""
+    """The code for partitions that have no error of their own."""
     by_partition: Mapping[TransactionPartition, ErrorCode] = field(default_factory=dict)
 
     def of(self, partition: TransactionPartition) -> ErrorCode:
@@ -50,9 +52,9 @@ class _Errors:
 async def handle(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> Awaitable[AddPartitionsToTxnResponse]:
-    """Add the partitions of each transaction; answer when that is durable."""
+    """Add the partitions of each transaction, and answer when that is durable."""
     asked = _transactions(request, context)
-    results = [await _results(each, context) async for each in context.pace.paced(asked)]
+    results = [await _process(each, context) async for each in context.pace.paced(asked)]
     return _answer(request, context, results)
 
 
@@ -62,17 +64,17 @@ def refuse(
     if context.header.api_version >= SEVERAL_SINCE:
         return AddPartitionsToTxnResponse(error_code=error_code)
     return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=tuple(
-            AddPartitionsToTxnTopicResult(
+        results_by_topic_v3_and_below=lazy_array(
+            lambda topic: AddPartitionsToTxnTopicResult(
                 name=topic.name,
-                results_by_partition=tuple(
-                    AddPartitionsToTxnPartitionResult(
+                results_by_partition=lazy_array(
+                    lambda partition: AddPartitionsToTxnPartitionResult(
                         partition_index=partition, partition_error_code=error_code
-                    )
-                    for partition in topic.partitions
+                    ),
+                    topic.partitions,
                 ),
-            )
-            for topic in request.v3_and_below_topics
+            ),
+            request.v3_and_below_topics,
         )
     )
 
@@ -92,9 +94,10 @@ def _transactions(
     )
 
 
-async def _results(
+async def _process(
     asked: AddPartitionsToTxnTransaction, context: RequestContext
 ) -> _Errors | Awaitable[_Errors]:
+    """Add or verify the partitions of one transaction; the awaitable waits until they are durable."""
     pace = context.pace
     faults: dict[TransactionPartition, ErrorCode] = {}
     partitions: set[TransactionPartition] = set()
@@ -103,20 +106,20 @@ async def _results(
             partition = TransactionPartition(topic.name, number)
             if partition not in partitions:
                 partitions.add(partition)
-                if fault := _fault(partition, context):
+                if fault := _fault_of(partition, context):
                     faults[partition] = fault
     if faults:
         return _Errors(ErrorCode.OPERATION_NOT_ATTEMPTED, faults)
     producer = Producer(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        return await _verified(asked.transactional_id, producer, partitions, context)
+        return await _verify(asked.transactional_id, producer, partitions, context)
     added = context.broker.transactions.add_partitions(
         asked.transactional_id, producer, frozenset(partitions)
     )
-    return _added(added, context)
+    return _await_added(added, context)
 
 
-def _fault(partition: TransactionPartition, context: RequestContext) -> ErrorCode:
+def _fault_of(partition: TransactionPartition, context: RequestContext) -> ErrorCode:
     if partition.topic in INTERNAL_TOPICS:
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = context.broker.topics.get(partition.topic)
@@ -125,7 +128,7 @@ def _fault(partition: TransactionPartition, context: RequestContext) -> ErrorCod
     return ErrorCode.NONE
 
 
-async def _verified(
+async def _verify(
     transactional_id: str,
     producer: Producer,
     partitions: set[TransactionPartition],
@@ -140,8 +143,8 @@ async def _verified(
     return _Errors(ErrorCode.NONE, errors)
 
 
-async def _added(added: Awaitable[Outcome], context: RequestContext) -> _Errors:
-    return _Errors(in_terms_of((await added).error_code, context, fenced_since=FENCED_SINCE))
+async def _await_added(added: Awaitable[Outcome], context: RequestContext) -> _Errors:
+    return _Errors(error_for_version((await added).error_code, context, fenced_since=FENCED_SINCE))
 
 
 async def _answer(

@@ -1,15 +1,14 @@
 """AlterPartitionReassignments (key 45), v0-v1.
 
-Behaviour: a partition whose one replica shall be on this broker has it there already: NONE, and nothing
-moves. Any other list of replicas is refused as Kafka refuses it on a cluster of one broker. There is no
-reassignment to cancel: NO_REASSIGNMENT_IN_PROGRESS.
+Behaviour: the only valid replica list is this broker, which already has the replica: NONE, and nothing
+moves. Any other list gets the error that Kafka answers on a cluster of one broker. No reassignment is
+ever in progress, so cancelling one gets NO_REASSIGNMENT_IN_PROGRESS.
 Versions: v1 allow_replication_factor_change (KIP-860), which the answer repeats.
 Source: KIP-455; Apache Kafka, ReplicationControlManager.java `alterPartitionReassignments`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -18,8 +17,9 @@ from protocol.messages.alter_partition_reassignments import (
     ReassignableTopic,
     ReassignableTopicResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
-from server.topic import Topic
+from server.topics.topic import Topic
 
 Fault = tuple[ErrorCode, str | None]
 
@@ -27,7 +27,7 @@ Fault = tuple[ErrorCode, str | None]
 async def handle(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Answer for each partition on its own; nothing ever moves."""
+    """Check the replicas of each partition; nothing ever moves."""
     responses = [
         await _reassign(asked, context) async for asked in context.pace.paced(request.topics)
     ]
@@ -57,16 +57,16 @@ async def _reassign(asked: ReassignableTopic, context: RequestContext) -> Reassi
     topic = context.broker.topics.get(asked.name)
     node_id = context.broker.node.node_id
     partitions = [
-        _answer(partition.partition_index, *_fault(asked.name, topic, partition, node_id))
+        _answer(partition.partition_index, *_check(asked.name, topic, partition, node_id))
         async for partition in context.pace.paced(asked.partitions)
     ]
     return ReassignableTopicResponse(name=asked.name, partitions=tuple(partitions))
 
 
-def _fault(
+def _check(
     topic_name: str, topic: Topic | None, asked: ReassignablePartition, node_id: int
 ) -> Fault:
-    """Why a partition cannot have these replicas; NONE if it has them. Messages as Kafka's."""
+    """Returns why a partition cannot have these replicas, in Kafka's words; NONE if it has them."""
     if topic is None:
         text = f"Unable to find a topic named {topic_name}."
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text
@@ -82,7 +82,7 @@ def _fault(
 
 
 def fault_of_replicas(replicas: tuple[int, ...], node_id: int) -> str | None:
-    """What is wrong with a list of replicas on a cluster of one broker, in Kafka's words."""
+    """Returns why a replica list is invalid on one broker, in Kafka's words; None if it is valid."""
     beginning = "The manual partition assignment includes"
     if not replicas:
         return f"{beginning} an empty replica list."

@@ -1,9 +1,9 @@
 """AlterReplicaLogDirs (key 34), v1-v2.
 
-Behaviour: a log that is in the directory already stays there: NONE. A directory that is none of this
-broker's is LOG_DIR_NOT_FOUND, one out of service KAFKA_STORAGE_ERROR. Logs do not move between
-directories while the broker runs: that is INVALID_REPLICA_ASSIGNMENT, which Kafka does not answer. Of a
-partition that is named more than once the last directory counts, and it is answered once, as in Kafka.
+Behaviour: NONE for a log that already is in the directory. A directory that does not belong to this
+broker gets LOG_DIR_NOT_FOUND, an offline one KAFKA_STORAGE_ERROR. Logs do not move between directories
+while the broker runs: any other directory gets INVALID_REPLICA_ASSIGNMENT, which Kafka never answers.
+For a partition that is named more than once the last directory counts, with one answer, as in Kafka.
 Not implemented: moving a log.
 Source: KIP-113; Apache Kafka, ReplicaManager.scala `alterReplicaLogDirs`.
 """
@@ -12,18 +12,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
 from server.dispatch import RequestContext
-from storage.log_directory import LogDirectory
+from storage.log.directory import LogDirectory
 
 Targets = dict[str, dict[int, str]]
-"""By topic and partition, the directory where it shall be."""
+"""The requested directory, by topic and partition."""
 
 Directories = dict[str, LogDirectory | None]
 """The directories of `log.dirs` by absolute path; None where one could not be opened."""
@@ -32,13 +33,13 @@ Directories = dict[str, LogDirectory | None]
 async def handle(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
-    """Answer for each partition on its own."""
+    """Check the requested directory of each partition."""
     targets = await _targets(request, context)
     directories = _directories(context)
     results = []
     async for name, places in context.pace.paced(targets.items()):
         answers = [
-            _result(number, _code(name, number, path, directories, context))
+            _result(number, _check(name, number, path, directories, context))
             async for number, path in context.pace.paced(places.items())
         ]
         results.append(AlterReplicaLogDirTopicResult(topic_name=name, partitions=tuple(answers)))
@@ -52,19 +53,19 @@ def refuse(
     message: str,
 ) -> AlterReplicaLogDirsResponse:
     return AlterReplicaLogDirsResponse(
-        results=tuple(
-            AlterReplicaLogDirTopicResult(
+        results=lazy_array(
+            lambda topic: AlterReplicaLogDirTopicResult(
                 topic_name=topic.name,
-                partitions=tuple(_result(number, error_code) for number in topic.partitions),
-            )
-            for directory in request.dirs
-            for topic in directory.topics
+                partitions=lazy_array(lambda number: _result(number, error_code), topic.partitions),
+            ),
+            [topic for directory in request.dirs for topic in directory.topics],
         )
     )
 
 
 async def _targets(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Targets:
-    """Where each partition shall be. A topic without partitions is left out, as in Kafka."""
+    """Returns the requested directory of each partition, without topics that list no partitions
+    (as in Kafka)."""
     targets: Targets = {}
     async for directory in context.pace.paced(request.dirs):
         async for topic in context.pace.paced(directory.topics):
@@ -79,7 +80,7 @@ def _directories(context: RequestContext) -> Directories:
     return opened | {_absolute(path): None for path in broker.directories_left_out}
 
 
-def _code(
+def _check(
     name: str, number: int, path: str, directories: Directories, context: RequestContext
 ) -> ErrorCode:
     if path not in directories:

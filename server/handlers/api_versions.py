@@ -1,10 +1,11 @@
 """ApiVersions (key 18), v0-v4.
 
-Behaviour: lists the API table as it is; a version that is not served is answered in version 0 with
-UNSUPPORTED_VERSION and the same list, so that the client asks again. A client's name or version
-that is not a name is an INVALID_REQUEST (KIP-511).
-Versions: v3 client_software_name and _version, features · v4 features whose least level is 0.
-Features: those of `server/features.py`; one that is off is not among the finalized ones, as in Kafka.
+Behaviour: lists the APIs and their versions. A request in an unsupported version gets
+UNSUPPORTED_VERSION and the same list, encoded in version 0, so that the client can ask again. A
+malformed client name or version gets INVALID_REQUEST (KIP-511).
+Versions: v3 client_software_name and _version, features · v4 features whose lowest level is 0.
+Features: those of `server/metadata/features.py`; one that is off is not listed as finalized, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from __future__ import annotations
 import functools
 import re
 
-from protocol.api_keys import APIS
-from protocol.error_codes import ErrorCode
 from protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -21,8 +20,10 @@ from protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from protocol.wire.api_keys import APIS
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
-from server.features import HIGHEST, Features
+from server.metadata.features import HIGHEST, Features
 
 STARTS_AT_0_SINCE = 4
 
@@ -33,11 +34,11 @@ SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 async def handle(
     request: ApiVersionsRequest | None, context: RequestContext
 ) -> ApiVersionsResponse:
-    """Say what is served; `request` is None if its version is unknown."""
+    """List the supported APIs; `request` is None if its version is unknown."""
     features = context.broker.features
     if request is None:
         return _response(ErrorCode.UNSUPPORTED_VERSION, 0, features)
-    if context.header.api_version >= 3 and not _is_named(request):
+    if context.header.api_version >= 3 and not _has_valid_names(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=())
     return _response(ErrorCode.NONE, context.header.api_version, features)
 
@@ -48,7 +49,7 @@ def refuse(
     return ApiVersionsResponse(error_code=error_code, api_keys=())
 
 
-def _is_named(request: ApiVersionsRequest) -> bool:
+def _has_valid_names(request: ApiVersionsRequest) -> bool:
     return bool(
         SOFTWARE_NAME.fullmatch(request.client_software_name)
         and SOFTWARE_NAME.fullmatch(request.client_software_version)

@@ -1,14 +1,13 @@
 """ConsumerGroupDescribe (key 69), v0-v1.
 
-Behaviour: each group is answered. One of the classic protocol is none here (DescribeGroups); topics
-that are gone are left out of assignments.
+Behaviour: describes each requested group. A group of the classic protocol counts as not found (it is
+DescribeGroups that describes it). Assignments leave out topics that no longer exist.
 Versions: v1 member_type (KIP-1099).
 Source: Apache Kafka, ConsumerGroup.java `asDescribedGroup`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -17,35 +16,37 @@ from protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from server import allowed_operations
-from server.answers import answers
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from server.coordination.groups import assignors
+from server.coordination.groups.consumer_group import ConsumerGroup
+from server.coordination.groups.consumer_member import ConsumerMember
 from server.dispatch import RequestContext
-from server.features import GROUP_VERSION
-from server.groups import assignors
-from server.groups.consumer_group import ConsumerGroup
-from server.groups.consumer_member import ConsumerMember
+from server.handlers.shared.answers import answers
+from server.metadata import allowed_operations
+from server.metadata.features import GROUP_VERSION
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
-"""The types of members, by the protocol that they speak."""
+"""The types of members, by the group protocol that they use."""
 
 
 async def handle(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
-    """Describe each group that was asked for."""
+    """Describe each requested group."""
     if not context.broker.features.levels[GROUP_VERSION]:
         code = ErrorCode.UNSUPPORTED_VERSION
         return ConsumerGroupDescribeResponse(
             groups=tuple(
                 [
-                    _undescribed(group_id, code, code.message)
+                    _failed(group_id, code, code.message)
                     async for group_id in context.pace.paced(request.group_ids)
                 ]
             )
         )
     allowed = allowed_operations.on_group(is_asked=request.include_authorized_operations)
     groups = await answers(
-        context.pace, request.group_ids, lambda group_id: _described(group_id, allowed, context)
+        context.pace, request.group_ids, lambda group_id: _describe(group_id, allowed, context)
     )
     return ConsumerGroupDescribeResponse(groups=groups)
 
@@ -57,19 +58,20 @@ def refuse(
     message: str,
 ) -> ConsumerGroupDescribeResponse:
     text = message or error_code.message
-    groups = tuple(_undescribed(group_id, error_code, text) for group_id in request.group_ids)
-    return ConsumerGroupDescribeResponse(groups=groups)
+    return ConsumerGroupDescribeResponse(
+        groups=lazy_array(lambda each: _failed(each, error_code, text), request.group_ids)
+    )
 
 
-def _described(group_id: str, allowed: int, context: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, allowed: int, context: RequestContext) -> DescribedGroup:
     if not group_id:
-        return _undescribed(group_id, ErrorCode.INVALID_GROUP_ID, None)
+        return _failed(group_id, ErrorCode.INVALID_GROUP_ID, None)
     group = context.broker.groups.describe(group_id)
     if isinstance(group, ErrorCode):
-        return _undescribed(group_id, group, group.message)
+        return _failed(group_id, group, group.message)
     if not isinstance(group, ConsumerGroup):
         what = "not found" if group is None else "is not a consumer group"
-        return _undescribed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+        return _failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
@@ -112,7 +114,7 @@ def _assignment(assigned: assignors.Assignment, group: ConsumerGroup) -> Assignm
     )
 
 
-def _undescribed(group_id: str, error_code: ErrorCode, message: str | None) -> DescribedGroup:
+def _failed(group_id: str, error_code: ErrorCode, message: str | None) -> DescribedGroup:
     return DescribedGroup(
         error_code=error_code,
         error_message=message,

@@ -1,10 +1,10 @@
 """ConsumerGroupHeartbeat (key 68), v0-v1.
 
-Behaviour: one request for all of a member's life (KIP-848): epoch 0 joins, a greater one lives, -1
-leaves, -2 leaves for a while (static members). The answer comes at once, and brings the assignment
-where it has changed, or where the member says everything. Without group.version 1
-(`server/features.py`) it is UNSUPPORTED_VERSION.
-Versions: v1 subscribed_topic_regex, and clients make their member ids (KIP-1082).
+Behaviour: one API for the whole life of a member (KIP-848): epoch 0 joins, a positive epoch is a
+heartbeat, -1 leaves, -2 leaves temporarily (static members). The broker answers immediately. The answer
+includes the assignment if it has changed, or if the member sent all of its fields. Below group.version 1
+(`server/metadata/features.py`) the answer is UNSUPPORTED_VERSION.
+Versions: v1 subscribed_topic_regex, and clients choose their member ids (KIP-1082).
 Source: Apache Kafka, GroupCoordinatorService.java `consumerGroupHeartbeat`.
 """
 
@@ -13,29 +13,31 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.groups import assignors
+from server.coordination.groups.consumer_member import AWAY, JOINING, LEAVING
+from server.coordination.groups.events import Beat
+from server.coordination.groups.outcome import HeartbeatAnswer
 from server.dispatch import RequestContext
-from server.features import GROUP_VERSION
-from server.groups import assignors
-from server.groups.consumer_member import AWAY, JOINING, LEAVING
-from server.groups.events import Beat
-from server.groups.outcome import Beaten
-from server.turns import Pace
+from server.metadata.features import GROUP_VERSION
+from server.runtime.turns import Pace
 
 MEMBER_ID_REQUIRED_SINCE = 1
-TOO_MANY_NAMES = "The names of the subscribed topics do not fit into a record."
+TOO_MANY_NAMES = (
+    "The names of the subscribed topics do not fit into one record: subscribe to fewer."
+)
 
 
 async def handle(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
-    """Check what can be checked without the group, then let the member live."""
+    """Check the request by itself, then pass it to the group."""
     if not context.broker.features.levels[GROUP_VERSION]:
         return refuse(request, context, ErrorCode.UNSUPPORTED_VERSION, "")
     fault = _fault(request, context.header.api_version)
@@ -64,7 +66,7 @@ def refuse(
 
 
 def _fault(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
-    """What is wrong with a request, in Kafka's words; None if nothing is."""
+    """Returns why a request is invalid, in Kafka's words; None if it is valid."""
     for name, value in (
         ("GroupId", request.group_id),
         ("InstanceId", request.instance_id),
@@ -94,7 +96,7 @@ def _fault_of_joining(request: ConsumerGroupHeartbeatRequest) -> str | None:
 
 
 async def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Beat | None:
-    """The request as a value; None if its names do not fit into a record of the group."""
+    """Returns the heartbeat for the group; None if its topic names do not fit into one record."""
     names, size = await _names(request.subscribed_topic_names, context.pace)
     if not await context.broker.groups.has_room(request.group_id, size):
         return None
@@ -109,13 +111,13 @@ async def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext)
         server_assignor=request.server_assignor,
         owned=await _owned(request.topic_partitions, context.pace),
         client_id=context.header.client_id or "",
-        # With a slash, as Java shows an address that has no name; tools know it so.
+        # With a slash, as Java prints an address without a host name; tools expect that form.
         client_host=f"/{context.connection.client_host}",
     )
 
 
 async def _names(names: tuple[str, ...] | None, pace: Pace) -> tuple[frozenset[str] | None, int]:
-    """The topics that the member is subscribed to, each once, and how long they are together."""
+    """Returns the distinct names of the subscribed topics, and their total length."""
     if names is None:
         return None, 0
     distinct: set[str] = set()
@@ -139,11 +141,11 @@ async def _owned(
     }
 
 
-async def _answer(beaten: Awaitable[Beaten]) -> ConsumerGroupHeartbeatResponse:
+async def _answer(beaten: Awaitable[HeartbeatAnswer]) -> ConsumerGroupHeartbeatResponse:
     return _response(await beaten)
 
 
-def _response(beaten: Beaten) -> ConsumerGroupHeartbeatResponse:
+def _response(beaten: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
     assignment = beaten.assignment
     return ConsumerGroupHeartbeatResponse(
         error_code=beaten.error_code,

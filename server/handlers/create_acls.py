@@ -1,25 +1,25 @@
 """CreateAcls (key 30), v1-v3.
 
-Behaviour: there is no authorizer, so nothing is created: SECURITY_DISABLED for each ACL, as in Kafka.
-(Kafka closes the connection if an ACL itself is unsound; here it gets the same answer.)
+Behaviour: the broker has no authorizer, so every ACL gets SECURITY_DISABLED, as in Kafka. (For an
+invalid ACL Kafka closes the connection; here it gets the same answer.)
 Source: Apache Kafka, AclApis.scala `handleCreateAcls`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.create_acls import (
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
 
 NO_AUTHORIZER = "No Authorizer is configured."
 
 
 async def handle(request: CreateAclsRequest, context: RequestContext) -> CreateAclsResponse:
-    """Say that access is not controlled."""
+    """Answer that access control is disabled."""
     return refuse(request, context, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
 
 

@@ -1,12 +1,12 @@
 """CreatePartitions (key 37), v0-v3.
 
-Behaviour: each topic grows or is refused on its own; one that a request has twice is refused. The
-count is how many partitions the topic shall have in the end, and must be more than it has. Assignments
-may name this broker only, one a new partition. More than 10,000 new partitions in a request are refused
-as a whole; Kafka 4.3.1 adds 10,000 of them and answers UNKNOWN_SERVER_ERROR. New partitions are durable
-and can be used once they are answered. `timeout_ms` bounds the wait for others who change the same
-topic; what was begun is finished, as in Kafka. Keys of a compacted topic may then fall into other
-partitions than their older records: it is for the client to know.
+Behaviour: each topic grows or fails independently; one that a request names twice fails. The count is
+the new total of partitions, and must exceed the current one. Assignments may only name this broker, one
+for each new partition. A request for more than 10,000 new partitions is refused as a whole; Kafka 4.3.1
+adds 10,000 of them and answers UNKNOWN_SERVER_ERROR. New partitions are durable and usable when the
+answer is sent. `timeout_ms` bounds the wait for other changes of the same topic; a change that has
+started is finished, as in Kafka. In a compacted topic, new records of a key may go to another partition
+than its older ones: the client must take that into account.
 Source: KIP-195; Apache Kafka, ControllerApis.scala `createPartitions`, ReplicationControlManager.java.
 """
 
@@ -14,17 +14,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
 from server.dispatch import RequestContext
-from server.replica_assignment import fault_of_replicas
-from server.topic import Topic, TopicRefused
-from server.topic_creation import fault_of_request
+from server.topics.creation import fault_of_request
+from server.topics.replica_assignment import fault_of_replicas
+from server.topics.topic import Topic, TopicRefused
 
 DUPLICATE = TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
 
@@ -32,10 +33,10 @@ DUPLICATE = TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message="Duplicat
 async def handle(
     request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
-    """Add partitions to the topics one by one."""
+    """Add partitions to the topics, one topic after the other."""
     times = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if times[topic.name] == 1]
-    too_many = fault_of_request(_added(topic, context) for topic in once)
+    too_many = fault_of_request(_new_count(topic, context) for topic in once)
     answers: dict[str, Topic | TopicRefused] = dict.fromkeys(times, DUPLICATE)
     async for topic in context.pace.paced(once):
         answers[topic.name] = too_many or await _add(topic, request, context)
@@ -49,12 +50,12 @@ def refuse(
 ) -> CreatePartitionsResponse:
     refusal = TopicRefused(error_code=error_code, message=message)
     return CreatePartitionsResponse(
-        results=tuple(_result(topic.name, refusal) for topic in request.topics)
+        results=lazy_array(lambda topic: _result(topic.name, refusal), request.topics)
     )
 
 
-def _added(asked: CreatePartitionsTopic, context: RequestContext) -> int:
-    """How many partitions a topic would get; 0 if it is not there, or would not grow."""
+def _new_count(asked: CreatePartitionsTopic, context: RequestContext) -> int:
+    """Returns how many partitions a topic would gain; 0 if it does not exist or would not grow."""
     topic = context.broker.topics.get(asked.name)
     return 0 if topic is None else max(0, asked.count - len(topic.partitions))
 
@@ -73,13 +74,14 @@ async def _add(
 def _fault_of_assignments(
     asked: CreatePartitionsTopic, context: RequestContext
 ) -> TopicRefused | None:
-    """Each new partition must have one, to this broker; whether there can be new ones is not asked."""
-    added = _added(asked, context)
-    if asked.assignments is None or added == 0:
+    """Returns why the assignments are invalid: each new partition needs one, to this broker. It does not
+    check whether the topic may grow."""
+    new_count = _new_count(asked, context)
+    if asked.assignments is None or new_count == 0:
         return None
-    if len(asked.assignments) != added:
+    if len(asked.assignments) != new_count:
         text = (
-            f"Attempted to add {added} additional partition(s), but only {len(asked.assignments)}"
+            f"Attempted to add {new_count} additional partition(s), but only {len(asked.assignments)}"
             " assignment(s) were specified."
         )
         return TopicRefused(error_code=ErrorCode.INVALID_REPLICA_ASSIGNMENT, message=text)

@@ -1,11 +1,11 @@
 """CreateTopics (key 19), v2-v7.
 
-Behaviour: each topic succeeds or fails on its own; a name that a request has twice fails. -1
-partitions or replicas stand for the broker's defaults. There is one broker, so a replication factor
-above 1 gets Kafka's INVALID_REPLICATION_FACTOR, and an assignment may name this broker only. More than
-10,000 partitions in a request are refused as a whole, also where topics are only checked. A topic is
-durable and can be used once it is answered. `timeout_ms` bounds the wait for others who change the same
-topics; what was begun is finished, as in Kafka.
+Behaviour: each topic succeeds or fails independently; one that a request names twice fails. -1
+partitions or replicas mean the broker's defaults. There is one broker, so a replication factor above 1
+gets Kafka's INVALID_REPLICATION_FACTOR, and an assignment may only name this broker. A request for more
+than 10,000 partitions is refused as a whole, even with validate_only. A topic is durable and usable when
+the answer is sent. `timeout_ms` bounds the wait for other changes of the same topics; a change that has
+started is finished, as in Kafka.
 Source: Apache Kafka, ControllerApis.scala `createTopics`, ReplicationControlManager.java.
 Versions: v4 defaults (KIP-464) · v5 configurations in the answer (KIP-525) · v7 topic_id.
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -23,12 +22,14 @@ from protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.primitives import ZERO_UUID
-from server.config_rows import topic_rows
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from protocol.wire.primitives import ZERO_UUID
+from server.config.rows import topic_rows
 from server.dispatch import RequestContext
-from server.replica_assignment import fault_of_replicas
-from server.topic import DEFAULT, Topic, TopicRefused
-from server.topic_creation import Wish, fault_of_request
+from server.topics.creation import NewTopic, fault_of_request
+from server.topics.replica_assignment import fault_of_replicas
+from server.topics.topic import DEFAULT, Topic, TopicRefused
 
 DUPLICATE = TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
 
@@ -37,8 +38,8 @@ Configs = tuple[CreatableTopicConfigs, ...]
 
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """Create the topics, all that can be at once."""
-    wishes: dict[str, Wish] = {}
+    """Create all valid topics together."""
+    wishes: dict[str, NewTopic] = {}
     refused: dict[str, TopicRefused] = {}
     times = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if times[topic.name] == 1]
@@ -63,12 +64,12 @@ def refuse(
     request: CreateTopicsRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> CreateTopicsResponse:
     return CreateTopicsResponse(
-        topics=tuple(_refused(topic.name, error_code, message) for topic in request.topics)
+        topics=lazy_array(lambda topic: _refused(topic.name, error_code, message), request.topics)
     )
 
 
 def _counts(topics: Sequence[CreatableTopic], context: RequestContext) -> Iterator[int]:
-    """How many partitions each topic asks for, as Kafka counts them."""
+    """Yields the number of partitions that each topic asks for, as Kafka counts them."""
     default = context.broker.config.num_partitions
     for topic in topics:
         count = len(topic.assignments) or topic.num_partitions
@@ -79,8 +80,8 @@ def _fault_of(asked: CreatableTopic, context: RequestContext) -> TopicRefused | 
     return _refuse_assignments(asked, context.broker.node.node_id) or _refuse_nulls(asked)
 
 
-def _wish(asked: CreatableTopic) -> Wish:
-    return Wish(
+def _wish(asked: CreatableTopic) -> NewTopic:
+    return NewTopic(
         name=asked.name,
         partitions_count=len(asked.assignments) or asked.num_partitions,
         replication_factor=asked.replication_factor,
@@ -94,8 +95,8 @@ async def _results(
     request: CreateTopicsRequest,
     context: RequestContext,
 ) -> tuple[CreatableTopicResult, ...]:
-    """What became of each topic, in the order of the names."""
-    # Topics that are configured alike share the rows that say so.
+    """Returns the results of the topics, in the order of the names."""
+    # Topics with equal overrides share their rows: a request may create thousands of them.
     configs: dict[frozenset[tuple[str, str]], Configs] = {}
     results = []
     async for name in context.pace.paced(names):
@@ -111,7 +112,7 @@ async def _results(
 
 
 def _refuse_assignments(asked: CreatableTopic, node_id: int) -> TopicRefused | None:
-    """Assignments must put partitions 0 to n-1 on this broker. Messages as Kafka's."""
+    """Refuse assignments other than partitions 0 to n-1 on this broker, in Kafka's words."""
     if not asked.assignments:
         return None
     for given, what in (
@@ -148,7 +149,7 @@ def _refuse_nulls(asked: CreatableTopic) -> TopicRefused | None:
 def _created(topic: Topic, configs: Configs, request: CreateTopicsRequest) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=topic.name,
-        # A topic that was only checked has no id yet.
+        # With validate_only the topic was not created and has no id.
         topic_id=ZERO_UUID if request.validate_only else topic.id,
         error_code=ErrorCode.NONE,
         error_message=None,

@@ -1,24 +1,24 @@
 """DeleteAcls (key 31), v1-v3.
 
-Behaviour: there is no authorizer, so there is nothing to delete: SECURITY_DISABLED for each filter, as
-in Kafka. (Kafka closes the connection if a filter itself is unsound; here it gets the same answer.)
+Behaviour: the broker has no authorizer, so every filter gets SECURITY_DISABLED, as in Kafka. (For an
+invalid filter Kafka closes the connection; here it gets the same answer.)
 Source: Apache Kafka, AclApis.scala `handleDeleteAcls`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.delete_acls import (
     DeleteAclsFilterResult,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
 from server.handlers.create_acls import NO_AUTHORIZER
 
 
 async def handle(request: DeleteAclsRequest, context: RequestContext) -> DeleteAclsResponse:
-    """Say that access is not controlled."""
+    """Answer that access control is disabled."""
     return refuse(request, context, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
 
 

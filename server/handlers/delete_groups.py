@@ -1,21 +1,22 @@
 """DeleteGroups (key 42), v0-v2.
 
-Behaviour: each group is deleted on its own, with what it has committed, if it has no members.
+Behaviour: deletes each group that has no members, together with its committed offsets.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
 )
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
 from server.dispatch import RequestContext
 
 
 async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
-    """Delete the groups one by one; who is named twice is deleted once."""
+    """Delete the groups one by one; a group that is named twice is deleted and answered once."""
     results: dict[str, DeletableGroupResult] = {}
     async for group_id in context.pace.paced(request.groups_names):
         if group_id not in results:
@@ -28,8 +29,8 @@ def refuse(
     request: DeleteGroupsRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
-        results=tuple(
-            DeletableGroupResult(group_id=group_id, error_code=error_code)
-            for group_id in request.groups_names
+        results=lazy_array(
+            lambda group_id: DeletableGroupResult(group_id=group_id, error_code=error_code),
+            request.groups_names,
         )
     )

@@ -1,11 +1,11 @@
 """DeleteRecords (key 21), v0-v2.
 
-Behaviour: the log start of each partition moves up to the offset, -1 standing for the high watermark;
-what lies below cannot be read any more, and segments wholly below go. An offset below the log start
-changes nothing. A topic that is only compacted has to keep its last values: POLICY_VIOLATION; one whose
-cleanup.policy is empty allows it (KIP-1161). A partition that a request has twice is answered once, by
-the last offset that is said for it. The answer's low watermark is the log start, durable.
-The timeout is for followers, so it is not needed.
+Behaviour: advances the log start offset of each partition to the given offset (-1: the high watermark).
+Records below it can no longer be read, and segments that lie wholly below are deleted. An offset below
+the log start changes nothing. A topic that is compacted but not deleted must keep its last values, so it
+gets POLICY_VIOLATION; one with an empty cleanup.policy allows it (KIP-1161). If a request names a
+partition twice, the last offset counts, with one answer. The answer's low watermark is the new log start
+offset, which is durable. The timeout has no effect: in Kafka it bounds the wait for followers.
 Source: KIP-107; Apache Kafka, Partition.scala `deleteRecordsOnLeader`, ReplicaManager.scala.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -21,28 +20,31 @@ from protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
 from server.dispatch import RequestContext
-from server.topic import INTERNAL_TOPICS
-from storage.errors import StorageError
-from storage.log import PartitionLog
+from server.topics.topic import INTERNAL_TOPICS
+from storage.files.errors import StorageError
+from storage.log.log import PartitionLog
 
 HIGH_WATERMARK = -1
 NO_WATERMARK = -1
 PARTITIONS_AT_ONCE = 2
-"""Each waits for the disk in a thread of the pool; the others are for other requests."""
+"""Each partition blocks a thread of the pool while it waits for the disk. The other threads stay free
+for other requests."""
 
 Wanted = dict[str, dict[int, DeleteRecordsPartition]]
-"""What is to be deleted, by topic and partition."""
+"""The requested deletions, by topic and partition."""
 
 
 async def handle(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    """Delete from each partition on its own, a few at a time."""
+    """Delete records from the partitions, a few partitions at a time."""
     wanted = await _wanted(request, context)
     rest = ((name, asked) for name, partitions in wanted.items() for asked in partitions.values())
     results: dict[tuple[str, int], DeleteRecordsPartitionResult] = {}
 
     async def delete_rest() -> None:
-        # They share one iterator, because some partitions take much longer than others.
+        # The workers share one iterator, because some partitions take much longer than others.
         async for name, asked in context.pace.paced(rest):
             results[name, asked.partition_index] = await _delete(name, asked, context)
 
@@ -63,18 +65,20 @@ def refuse(
     request: DeleteRecordsRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> DeleteRecordsResponse:
     return DeleteRecordsResponse(
-        topics=tuple(
-            DeleteRecordsTopicResult(
+        topics=lazy_array(
+            lambda topic: DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=tuple(_refused(p.partition_index, error_code) for p in topic.partitions),
-            )
-            for topic in request.topics
+                partitions=lazy_array(
+                    lambda each: _refused(each.partition_index, error_code), topic.partitions
+                ),
+            ),
+            request.topics,
         )
     )
 
 
 async def _wanted(request: DeleteRecordsRequest, context: RequestContext) -> Wanted:
-    """What the request asks for; of a partition that it has twice, what it says last."""
+    """Returns the requested deletions; for a partition that is named twice, the last one."""
     wanted: Wanted = {}
     async for topic in context.pace.paced(request.topics):
         partitions = wanted.setdefault(topic.name, {})
@@ -96,7 +100,7 @@ async def _delete(
     try:
         error_code = await _move_start(log, asked.offset, context)
     except StorageError as error:
-        error_code = context.code_of(error)
+        error_code = context.log_failure(error)
     if error_code != ErrorCode.NONE:
         return _refused(asked.partition_index, error_code)
     return DeleteRecordsPartitionResult(

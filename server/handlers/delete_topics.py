@@ -1,11 +1,11 @@
 """DeleteTopics (key 20), v1-v6.
 
-Behaviour: each topic is deleted on its own, by name or, from v6, by id; one that a request has twice is
-refused. The topic is gone when it is answered; its files go in the background. Fetches that wait on it
-are woken and told. `timeout_ms` bounds the wait for others who change the same topics. What groups
-have committed for it goes, too.
-With `delete.topic.enable=false` everything is refused. The topics that hold what groups have committed
-and where transactions stand are always refused; Kafka would delete them.
+Behaviour: each topic is deleted independently, by name or, from v6, by id; one that a request names
+twice is refused. The topic is gone when the answer is sent; its files are deleted in the background.
+Fetches that wait for it wake up and get an error. `timeout_ms` bounds the wait for other changes of the
+same topics. Committed offsets of the topic are deleted too.
+With `delete.topic.enable=false` every topic is refused. `__consumer_offsets` and `__transaction_state`
+are always refused; Kafka would delete them.
 Versions: v5 error_message · v6 topic_id (KIP-516).
 """
 
@@ -15,28 +15,30 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from uuid import UUID
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from protocol.primitives import ZERO_UUID
-from server.coordinator_topic import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from protocol.wire.primitives import ZERO_UUID
+from server.coordination.coordinator_topic import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from server.dispatch import RequestContext
-from server.topic import Topic
+from server.topics.topic import Topic
 
 BY_ID_SINCE = 6
-KEPT = {
-    OFFSETS_TOPIC: "holds what every group has committed",
-    TRANSACTION_STATE_TOPIC: "holds where every transaction stands",
+PROTECTED = {
+    OFFSETS_TOPIC: "cannot be deleted: it holds the committed offsets of all groups",
+    TRANSACTION_STATE_TOPIC: "cannot be deleted: it holds the state of all transactions",
 }
-"""Topics that nobody may delete, and why. The coordinators only read them at a start."""
+"""Topics that cannot be deleted, and why. The coordinators read them only at startup, so they would not
+notice the deletion."""
 
 
 async def handle(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete the topics, all that can be at once."""
+    """Delete all topics that may be deleted together."""
     if not context.broker.config.delete_topic_enable:
         disabled = ErrorCode.TOPIC_DELETION_DISABLED
         return refuse(request, context, disabled, "Topic deletion is disabled.")
@@ -52,7 +54,7 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
     found: dict[DeleteTopicState, Topic] = {}
     async for asked in context.pace.paced(times):
         if asked.name is None and asked.topic_id in named:
-            # The answer to its name says so.
+            # The request also names this topic by name, and that answer reports the duplicate.
             continue
         judged = _judge(asked, times[asked], ids, context)
         if isinstance(judged, Topic):
@@ -68,26 +70,28 @@ def refuse(
     request: DeleteTopicsRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(
-        responses=tuple(_result(t, error_code, message) for t in _asked(request, context))
+        responses=lazy_array(
+            lambda asked: _result(asked, error_code, message), _asked(request, context)
+        )
     )
 
 
 def _asked(request: DeleteTopicsRequest, context: RequestContext) -> tuple[DeleteTopicState, ...]:
     if context.header.api_version >= BY_ID_SINCE:
         return request.topics
-    return tuple(DeleteTopicState(name=name) for name in request.topic_names)
+    return lazy_array(lambda name: DeleteTopicState(name=name), request.topic_names)
 
 
 def _judge(
     asked: DeleteTopicState, times: int, ids: Collection[UUID], context: RequestContext
 ) -> Topic | DeletableTopicResult:
-    """The topic to delete, or the answer that refuses it.
+    """Returns the topic to delete, or the result that refuses it.
 
     Args:
-        times: how often the request says just this.
-        ids: all ids that the request names.
+        times: how often the request contains this element.
+        ids: all topic ids in the request.
     """
-    fault = _fault_of(asked) or (_said_twice(asked) if times > 1 else None)
+    fault = _fault_of(asked) or (_duplicate_text(asked) if times > 1 else None)
     if fault is not None:
         return _result(asked, ErrorCode.INVALID_REQUEST, fault)
     topic = _find(asked, context)
@@ -96,8 +100,8 @@ def _judge(
     if asked.name is not None and topic.id in ids:
         text = "The provided topic name maps to an ID that was already supplied."
         return _result(asked, ErrorCode.INVALID_REQUEST, text, topic_id=topic.id)
-    if topic.name in KEPT:
-        text = f"{topic.name} {KEPT[topic.name]}."
+    if topic.name in PROTECTED:
+        text = f"{topic.name} {PROTECTED[topic.name]}."
         return _result(asked, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
     return topic
 
@@ -105,7 +109,7 @@ def _judge(
 async def _delete(
     found: Mapping[DeleteTopicState, Topic], request: DeleteTopicsRequest, context: RequestContext
 ) -> dict[DeleteTopicState, DeletableTopicResult]:
-    """Delete the topics; what each is answered."""
+    """Delete the topics. Returns the result of each."""
     outcomes = await context.broker.topics.delete_all(
         list(found.values()), pace=context.pace, until_s=context.deadline_s(request.timeout_ms)
     )
@@ -127,7 +131,7 @@ async def _delete(
 
 
 def _fault_of(asked: DeleteTopicState) -> str | None:
-    """What is wrong with the way a topic is named, in Kafka's words."""
+    """Returns why a request's topic is not identified properly, in Kafka's words; None if it is."""
     if asked.name is not None and asked.topic_id != ZERO_UUID:
         return "You may not specify both topic name and topic id."
     if asked.name is None and asked.topic_id == ZERO_UUID:
@@ -135,7 +139,7 @@ def _fault_of(asked: DeleteTopicState) -> str | None:
     return None
 
 
-def _said_twice(asked: DeleteTopicState) -> str:
+def _duplicate_text(asked: DeleteTopicState) -> str:
     return f"Duplicate topic {'id' if asked.name is None else 'name'}."
 
 

@@ -1,7 +1,7 @@
 """DescribeClientQuotas (key 48), v0-v1.
 
-Behaviour: there are no quotas, so a sound filter finds no entity; an unsound one is refused in Kafka's
-words.
+Behaviour: there are no quotas, so a valid filter matches no entity. An invalid filter gets Kafka's
+error.
 Source: KIP-546; Apache Kafka, ClientQuotaCache.java `describeClientQuotas`.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
@@ -32,7 +32,7 @@ class MatchType(enum.IntEnum):
 async def handle(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
-    """Find nothing, if the filter is sound."""
+    """Check the filter, and return no entries."""
     fault = _fault_of_filter(request.components)
     if fault is not None:
         return refuse(request, context, *fault)

@@ -1,21 +1,21 @@
 """DescribeCluster (key 60), v0-v2.
 
-Behaviour: the cluster's id and its one broker, under the address that the client's listener
-advertises. There is no endpoint for controllers, and no broker is ever fenced.
+Behaviour: returns the cluster id and the one broker, at the address that the client's listener
+advertises. There is no controller endpoint, and no broker is ever fenced.
 Versions: v1 endpoint_type (KIP-919) · v2 fenced brokers (KIP-1073).
 Source: KIP-700; Apache Kafka, AuthHelper.scala `computeDescribeClusterResponse`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from server.allowed_operations import on_cluster
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
+from server.metadata.allowed_operations import on_cluster
 
 BROKERS = 1
 CONTROLLERS = 2
@@ -24,7 +24,7 @@ CONTROLLERS = 2
 async def handle(
     request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
-    """Describe the cluster, if it is the brokers that the client asks for."""
+    """Describe the cluster; refuse requests for controllers."""
     if request.endpoint_type == CONTROLLERS:
         text = (
             "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type"

@@ -1,12 +1,12 @@
 """DescribeConfigs (key 32), v1-v4.
 
-Behaviour: the properties of topics and of this broker, all of them or those named, each with its
-value, where the value comes from, what would hold without it (synonyms), type and documentation.
+Behaviour: returns the properties of topics, groups and this broker, all of them or those named, each
+with its value, its source, the values that would apply without it (synonyms), type and documentation.
 Values read back exactly as they were set: Connect and Schema Registry refuse to start unless
-`cleanup.policy` says `compact`. Topics can be changed (AlterConfigs), and so can those properties of
-the broker that are not read-only; the broker with the empty name is what was set for all of them. The
-levels of this broker's loggers are a configuration, too (KIP-412). Every group has one, whether it
-exists or not.
+`cleanup.policy` is `compact`. AlterConfigs can change topics, and those properties of the broker that
+are not read-only. The broker with the empty name stands for the cluster-wide defaults. The levels of
+this broker's loggers are a resource too (KIP-412). Every group has a configuration, even if the group
+does not exist.
 Versions: v1 config_source, synonyms · v3 config_type, documentation (KIP-569).
 Not implemented: client metrics.
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -25,8 +24,10 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from server.broker_configs import CLUSTER
-from server.config_rows import (
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from server.config.broker_configs import CLUSTER
+from server.config.rows import (
     ConfigRow,
     ResourceType,
     broker_rows,
@@ -36,17 +37,17 @@ from server.config_rows import (
     topic_rows,
 )
 from server.dispatch import RequestContext
-from server.topic import TopicRefused
-from server.topic_names import fault_of_name
+from server.topics.names import fault_of_name
+from server.topics.topic import TopicRefused
 
 Described = dict[tuple[int, str], DescribeConfigsResult]
-"""Resources with all of their properties, by type and name."""
+"""Resources with all their properties, by type and name."""
 
 
 async def handle(
     request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResponse:
-    """Describe each resource on its own; one that is named often is looked up once."""
+    """Describe each resource independently; one that is named repeatedly is looked up once."""
     whole: Described = {}
     results = [
         await _describe(asked, whole, request, context)
@@ -59,7 +60,7 @@ def refuse(
     request: DescribeConfigsRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> DescribeConfigsResponse:
     return DescribeConfigsResponse(
-        results=tuple(_refused(asked, error_code, message) for asked in request.resources)
+        results=lazy_array(lambda asked: _refused(asked, error_code, message), request.resources)
     )
 
 
@@ -69,7 +70,7 @@ async def _describe(
     request: DescribeConfigsRequest,
     context: RequestContext,
 ) -> DescribeConfigsResult:
-    """The properties of a resource, all of them or those that were asked for."""
+    """Returns the requested properties of a resource, or all if the request names none."""
     key = (asked.resource_type, asked.resource_name)
     result = whole.get(key)
     if result is None:

@@ -1,25 +1,25 @@
 """DescribeDelegationToken (key 41), v1-v3.
 
-Behaviour: delegation tokens are for those who have authenticated, and there is no SASL or TLS listener:
-DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as Kafka answers on a PLAINTEXT listener. Tools that infer the
-version of a broker from its APIs look for this one.
+Behaviour: only authenticated clients may use delegation tokens, and there is no SASL or TLS listener:
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as Kafka answers on a PLAINTEXT listener. The API is advertised
+because tools infer the version of a broker from it.
 Source: KIP-48; Apache Kafka, KafkaApis.scala `allowTokenRequests`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
 
 
 async def handle(
     request: DescribeDelegationTokenRequest, context: RequestContext
 ) -> DescribeDelegationTokenResponse:
-    """Say that nobody here has authenticated."""
+    """Answer that an unauthenticated client may not use delegation tokens."""
     return refuse(request, context, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "")
 
 

@@ -1,35 +1,37 @@
 """DescribeGroups (key 15), v0-v6.
 
-Behaviour: each group is answered. What members want and have to do is told while the group is stable.
-One of the consumer protocol is none here (ConsumerGroupDescribe).
-Versions: v3 authorized operations (KIP-430) · v4 group_instance_id · v6 a group that is not there is
-an error (KIP-1043); before, its state is Dead.
+Behaviour: describes each requested group. The metadata and assignments of members are included while
+the group is stable. A group of the consumer protocol counts as not found (ConsumerGroupDescribe
+describes it).
+Versions: v3 authorized operations (KIP-430) · v4 group_instance_id · v6 an unknown group is an error
+(KIP-1043); before, its state is Dead.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from server import allowed_operations
-from server.answers import answers
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from server.coordination.groups.consumer_group import ConsumerGroup
+from server.coordination.groups.group import Group, GroupState
 from server.dispatch import RequestContext
-from server.groups.consumer_group import ConsumerGroup
-from server.groups.group import Group, GroupState
+from server.handlers.shared.answers import answers
+from server.metadata import allowed_operations
 
 NOT_FOUND_SINCE = 6
 DEAD = "Dead"
 
 
 async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
-    """Describe each group that was asked for."""
+    """Describe each requested group."""
     allowed = allowed_operations.on_group(is_asked=request.include_authorized_operations)
     groups = await answers(
-        context.pace, request.groups, lambda group_id: _described(group_id, allowed, context)
+        context.pace, request.groups, lambda group_id: _describe(group_id, allowed, context)
     )
     return DescribeGroupsResponse(groups=groups)
 
@@ -38,18 +40,18 @@ def refuse(
     request: DescribeGroupsRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> DescribeGroupsResponse:
     return DescribeGroupsResponse(
-        groups=tuple(_undescribed(group_id, error_code, context) for group_id in request.groups)
+        groups=lazy_array(lambda group_id: _failed(group_id, error_code, context), request.groups)
     )
 
 
-def _described(group_id: str, allowed: int, context: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, allowed: int, context: RequestContext) -> DescribedGroup:
     group = context.broker.groups.describe(group_id)
     if isinstance(group, ErrorCode):
-        return _undescribed(group_id, group, context)
+        return _failed(group_id, group, context)
     if group is None:
-        return _absent(group_id, f"Group {group_id} not found.", context)
+        return _not_found(group_id, f"Group {group_id} not found.", context)
     if isinstance(group, ConsumerGroup):
-        return _absent(group_id, f"Group {group_id} is not a classic group.", context)
+        return _not_found(group_id, f"Group {group_id} is not a classic group.", context)
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
         error_code=ErrorCode.NONE,
@@ -76,13 +78,13 @@ def _members(group: Group, *, is_stable: bool) -> tuple[DescribedGroupMember, ..
     )
 
 
-def _absent(group_id: str, message: str, context: RequestContext) -> DescribedGroup:
+def _not_found(group_id: str, message: str, context: RequestContext) -> DescribedGroup:
     is_error = context.header.api_version >= NOT_FOUND_SINCE
     code = ErrorCode.GROUP_ID_NOT_FOUND if is_error else ErrorCode.NONE
-    return _undescribed(group_id, code, context, state=DEAD, message=message)
+    return _failed(group_id, code, context, state=DEAD, message=message)
 
 
-def _undescribed(
+def _failed(
     group_id: str,
     error_code: ErrorCode,
     context: RequestContext,
@@ -90,10 +92,10 @@ def _undescribed(
     state: str = "",
     message: str = "",
 ) -> DescribedGroup:
-    tells = context.header.api_version >= NOT_FOUND_SINCE and error_code
+    has_message = context.header.api_version >= NOT_FOUND_SINCE and error_code
     return DescribedGroup(
         error_code=error_code,
-        error_message=message or error_code.message if tells else None,
+        error_message=message or error_code.message if has_message else None,
         group_id=group_id,
         group_state=state,
         protocol_type="",

@@ -1,9 +1,9 @@
 """DescribeLogDirs (key 35), v1-v5.
 
-Behaviour: every log directory, with the partitions asked for that it holds, all of them for null, and
-the size of their segments. A directory that is out of service, or could not be opened, has
-KAFKA_STORAGE_ERROR. Where the disk does not tell its size, that is -1. A log has no lag: it is its
-partition's only one, and none is ever on its way to another directory. No directory is cordoned.
+Behaviour: lists every log directory with the requested partitions in it (all for null) and the size of
+their segments. A directory that is offline, or could not be opened, gets KAFKA_STORAGE_ERROR. If the
+disk does not report its size, it is -1. The lag is always 0, because a partition has only one log and
+logs never move between directories. No directory is cordoned.
 Versions: v3 error_code of the whole answer · v4 total_bytes, usable_bytes (KIP-827) · v5
 is_cordoned (KIP-1066).
 Source: KIP-113; Apache Kafka, ReplicaManager.scala `describeLogDirs`.
@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -22,11 +21,12 @@ from protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
-from storage.errors import DiskError
-from storage.files import FileSystem
-from storage.log import PartitionLog
-from storage.log_directory import LogDirectory
+from storage.files.errors import DiskError
+from storage.files.files import FileSystem
+from storage.log.directory import LogDirectory
+from storage.log.log import PartitionLog
 
 UNKNOWN = -1
 
@@ -34,15 +34,15 @@ UNKNOWN = -1
 async def handle(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> DescribeLogDirsResponse:
-    """Describe each directory on its own."""
+    """Describe each directory independently."""
     broker = context.broker
     held = await _logs_by_directory(request, context)
     described = [
         await _describe(each, held.get(each.directory_id, {}), context)
         for each in broker.directories
     ]
-    lost = [_failed(path) for path in broker.directories_left_out]
-    return DescribeLogDirsResponse(results=tuple(described + lost))
+    left_out = [_failed(path) for path in broker.directories_left_out]
+    return DescribeLogDirsResponse(results=tuple(described + left_out))
 
 
 def refuse(
@@ -55,13 +55,13 @@ def refuse(
 
 
 Held = Mapping[str, list[DescribeLogDirsPartition]]
-"""What a directory holds, by topic."""
+"""The requested partitions in a directory, by topic."""
 
 
 async def _logs_by_directory(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> dict[str, Held]:
-    """The logs asked for, described, each once."""
+    """Returns the descriptions of the requested logs, each once, by the id of their directory."""
     held: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {}
     async for log in _asked_logs(request, context):
         in_directory = held.setdefault(log.identity.directory_id, {})
@@ -72,7 +72,7 @@ async def _logs_by_directory(
 async def _asked_logs(
     request: DescribeLogDirsRequest, context: RequestContext
 ) -> AsyncIterator[PartitionLog]:
-    """The logs asked for that could be opened, each once."""
+    """Yields the requested logs that could be opened, each once."""
     topics, pace = context.broker.topics, context.pace
     if request.topics is None:
         async for topic in pace.paced(topics.all()):
@@ -99,7 +99,7 @@ async def _describe(
     if directory.offline_reason is not None:
         return _failed(directory.path)
     total_bytes, usable_bytes = await context.broker.executors.upkeep.run(
-        _ask_disk, context.broker.files, directory.path
+        _read_disk_space, context.broker.files, directory.path
     )
     context.pace.begin()
     topics = [
@@ -115,8 +115,8 @@ async def _describe(
     )
 
 
-def _ask_disk(files: FileSystem, path: str) -> tuple[int, int]:
-    """Total and usable bytes of the volume; in a thread, because a disk may hang."""
+def _read_disk_space(files: FileSystem, path: str) -> tuple[int, int]:
+    """Returns the total and usable bytes of the volume. Runs in a thread, because a disk may hang."""
     try:
         return files.volume_bytes(path), files.free_bytes(path)
     except DiskError:

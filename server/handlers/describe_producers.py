@@ -1,14 +1,13 @@
 """DescribeProducers (key 61), v0.
 
-Behaviour: what each log remembers of the idempotent producers that have written to it: those that were
-silent for producer.id.expiration.ms are forgotten. Every partition asked for is answered.
-`last_timestamp` is the wall time of the producer's last append.
+Behaviour: returns the state that each log keeps of its idempotent producers; a log drops producers that
+were silent for producer.id.expiration.ms. Every requested partition is answered. `last_timestamp` is the
+wall time of the producer's last append.
 Source: KIP-664; Apache Kafka, KafkaApis.scala `handleDescribeProducersRequest`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -16,10 +15,12 @@ from protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
 from server.dispatch import RequestContext
-from server.paced_sort import paced_sort
-from server.topic_names import fault_of_name
-from storage import producer_state
+from server.runtime.paced_sort import paced_sort
+from server.topics.names import fault_of_name
+from storage.state import producer_state
 
 NO_SEQUENCE = -1
 
@@ -27,7 +28,7 @@ NO_SEQUENCE = -1
 async def handle(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
-    """Describe the producers of each partition on its own; once, however often it is named."""
+    """Describe the producers of each partition; one that is named repeatedly is looked up once."""
     described: dict[tuple[str, int], PartitionResponse] = {}
     topics = []
     async for asked in context.pace.paced(request.topics):
@@ -46,14 +47,14 @@ def refuse(
     request: DescribeProducersRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> DescribeProducersResponse:
     return DescribeProducersResponse(
-        topics=tuple(
-            TopicResponse(
+        topics=lazy_array(
+            lambda topic: TopicResponse(
                 name=topic.name,
-                partitions=tuple(
-                    _refused(number, error_code, message) for number in topic.partition_indexes
+                partitions=lazy_array(
+                    lambda number: _refused(number, error_code, message), topic.partition_indexes
                 ),
-            )
-            for topic in request.topics
+            ),
+            request.topics,
         )
     )
 

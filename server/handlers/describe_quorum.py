@@ -1,16 +1,15 @@
 """DescribeQuorum (key 55), v0-v2.
 
-Behaviour: the quorum of the metadata has one voter, this broker, which leads it and has all there is.
-Its log end offset is the number of changes that the metadata store has made durable. The metadata are
-`__cluster_metadata`-0, alone and once in the request; any other question gets
-UNKNOWN_TOPIC_OR_PARTITION for all that it names, as in Kafka.
+Behaviour: the metadata quorum has one voter, this broker, which leads it and is always caught up. Its
+log end offset is the number of changes that the metadata store has made durable. Only a request for
+exactly `__cluster_metadata`-0, once, is answered so; any other request gets UNKNOWN_TOPIC_OR_PARTITION
+for every partition that it names, as in Kafka.
 Versions: v1 when each replica fetched (KIP-836) · v2 messages, directories, nodes (KIP-853).
 Source: KIP-595; Apache Kafka, KafkaRaftClient.java `handleDescribeQuorumRequest`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_quorum import (
     AskedPartition,
     AskedTopic,
@@ -22,19 +21,20 @@ from protocol.messages.describe_quorum import (
     ReplicaState,
     TopicData,
 )
-from protocol.primitives import ZERO_UUID
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.primitives import ZERO_UUID
 from server.dispatch import RequestContext
-from server.topic_creation import METADATA_TOPIC
-from server.topic_names import parse_id
+from server.topics.creation import METADATA_TOPIC
+from server.topics.names import parse_id
 
 NODES_SINCE = 2
 METADATA = (AskedTopic(topic_name=METADATA_TOPIC, partitions=(AskedPartition(partition_index=0),)),)
 NOT_HOSTED = "This server does not host this topic-partition."
-"""Kafka's words."""
+"""Kafka's message."""
 
 
 async def handle(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    """Describe the quorum of the metadata."""
+    """Describe the metadata quorum."""
     if not request.topics:
         return _response((), ())
     if request.topics == METADATA:
@@ -81,7 +81,7 @@ def _quorum(context: RequestContext) -> PartitionData:
 
 
 def _nodes(context: RequestContext) -> tuple[Node, ...]:
-    """This broker, under the address that the client's listener advertises."""
+    """Returns this broker, at the address that the client's listener advertises."""
     if context.header.api_version < NODES_SINCE:
         return ()
     endpoint = context.connection.endpoint

@@ -1,9 +1,9 @@
 """DescribeTopicPartitions (key 75), v0.
 
-Behaviour: the topics asked for, all of them for none, in the order of their names, each with its
-partitions; as many as the client wants, at most `PARTITIONS_MAX`, and a cursor that says where to go
-on. A partition whose log is offline has no leader. Eligible leader replicas are empty lists: there
-are none beside the leader, and the Java client cannot take a null.
+Behaviour: describes the requested topics (all if the request names none) in the order of their names,
+with their partitions: as many partitions as the client wants, at most `PARTITIONS_MAX`, and a cursor
+from which the client can continue. A partition whose log is offline has no leader. Eligible leader
+replicas are empty lists: there are none besides the leader, and the Java client cannot read a null.
 Source: KIP-966; Apache Kafka, DescribeTopicPartitionsRequestHandler.java.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -19,25 +18,27 @@ from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from server.allowed_operations import on_topic
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
 from server.dispatch import RequestContext
 from server.handlers.metadata import describe_partition
-from server.paced_sort import paced_sort
-from server.topic import Topic
-from server.topic_names import fault_of_name
+from server.metadata.allowed_operations import on_topic
+from server.runtime.paced_sort import paced_sort
+from server.topics.names import fault_of_name
+from server.topics.topic import Topic
 
 PARTITIONS_MAX = 2_000
-"""Kafka's default of max.request.partition.size.limit."""
+"""Kafka's default for max.request.partition.size.limit."""
 START = Cursor(topic_name="", partition_index=0)
 
 
 async def handle(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    """Describe what fits, from the cursor on."""
+    """Describe as many partitions as fit, starting at the cursor."""
     cursor = request.cursor or START
     if cursor.partition_index < 0 or not await _is_asked(cursor.topic_name, request, context):
-        # The cursor is not a partition of a topic that is asked for.
+        # The cursor does not point into a requested topic.
         paced = context.pace.paced(request.topics)
         refused = [_refused(topic.name, ErrorCode.INVALID_REQUEST) async for topic in paced]
         return DescribeTopicPartitionsResponse(topics=tuple(refused))
@@ -53,14 +54,14 @@ def refuse(
     message: str,
 ) -> DescribeTopicPartitionsResponse:
     return DescribeTopicPartitionsResponse(
-        topics=tuple(_refused(topic.name, error_code) for topic in request.topics)
+        topics=lazy_array(lambda topic: _refused(topic.name, error_code), request.topics)
     )
 
 
 async def _is_asked(
     name: str, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> bool:
-    """Whether the topic of the cursor is one of those asked for; without a cursor there is none."""
+    """Returns whether the request names the cursor's topic; True without a cursor or without topics."""
     if request.cursor is None or not request.topics:
         return True
     async for topic in context.pace.paced(request.topics):
@@ -82,7 +83,7 @@ async def _describe(
         if room == 0:
             return _answer(topics, Cursor(topic_name=name, partition_index=start))
         if topic is None:
-            topics.append(_refused(name, _code_of_missing(name)))
+            topics.append(_refused(name, _missing_code(name)))
             continue
         end = min(start + room, len(topic.partitions))
         topics.append(await _topic(topic, range(start, end), context))
@@ -98,7 +99,7 @@ def _answer(
     return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=next_cursor)
 
 
-def _code_of_missing(name: str) -> ErrorCode:
+def _missing_code(name: str) -> ErrorCode:
     if fault_of_name(name) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

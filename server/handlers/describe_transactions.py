@@ -1,23 +1,24 @@
 """DescribeTransactions (key 65), v0.
 
-Behaviour: each transactional id is answered. Of a transaction that is decided those partitions are
-told that have no marker yet.
+Behaviour: describes each requested transactional id. For a transaction whose outcome is decided, it
+lists the partitions that have no marker yet.
 Source: KIP-664; Apache Kafka, TransactionCoordinator.scala `handleDescribeTransactions`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
     TransactionState,
 )
-from server.answers import answers
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from server.coordination.transactions.metadata import by_topic
+from server.coordination.transactions.transaction_table import TransactionEntry
 from server.dispatch import RequestContext
-from server.transactions.metadata import by_topic
-from server.transactions.transaction_table import TransactionEntry
+from server.handlers.shared.answers import answers
 
 
 async def handle(
@@ -25,7 +26,7 @@ async def handle(
 ) -> DescribeTransactionsResponse:
     """Describe each transactional id."""
     states = await answers(
-        context.pace, request.transactional_ids, lambda each: _described(each, context)
+        context.pace, request.transactional_ids, lambda each: _describe(each, context)
     )
     return DescribeTransactionsResponse(transaction_states=states)
 
@@ -37,18 +38,18 @@ def refuse(
     message: str,
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
-        transaction_states=tuple(
-            _undescribed(each, error_code) for each in request.transactional_ids
+        transaction_states=lazy_array(
+            lambda each: _failed(each, error_code), request.transactional_ids
         )
     )
 
 
-def _described(transactional_id: str, context: RequestContext) -> TransactionState:
+def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
     if not transactional_id:
-        return _undescribed(transactional_id, ErrorCode.INVALID_REQUEST)
+        return _failed(transactional_id, ErrorCode.INVALID_REQUEST)
     found = context.broker.transactions.describe(transactional_id)
     if not isinstance(found, TransactionEntry):
-        return _undescribed(transactional_id, found or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return _failed(transactional_id, found or ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     metadata = found.transaction.metadata
     partitions = found.unmarked if metadata.state.is_prepared else metadata.partitions
     return TransactionState(
@@ -65,7 +66,7 @@ def _described(transactional_id: str, context: RequestContext) -> TransactionSta
     )
 
 
-def _undescribed(transactional_id: str, error_code: ErrorCode) -> TransactionState:
+def _failed(transactional_id: str, error_code: ErrorCode) -> TransactionState:
     return TransactionState(
         error_code=error_code,
         transactional_id=transactional_id,

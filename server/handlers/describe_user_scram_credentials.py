@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (key 50), v0.
 
-Behaviour: no user has SCRAM credentials: whoever is asked for by name does not exist, and of all
-users there are none. A name that a request has twice is refused, the others are answered.
+Behaviour: no user has SCRAM credentials. A user that is requested by name does not exist; a request for
+all users gets an empty list. A name that a request contains twice is refused.
 Source: KIP-554; Apache Kafka, ScramImage.java `describe`.
 """
 
@@ -9,24 +9,24 @@ from __future__ import annotations
 
 from collections import Counter
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
 
 
 async def handle(
     request: DescribeUserScramCredentialsRequest, context: RequestContext
 ) -> DescribeUserScramCredentialsResponse:
-    """Answer for each user on their own."""
+    """Answer each requested name once."""
     times: Counter[str] = Counter()
     async for user in context.pace.paced(request.users or ()):
         times[user.name] += 1
     results = [
-        _missing(name) if count == 1 else _twice(name)
+        _missing(name) if count == 1 else _duplicate(name)
         async for name, count in context.pace.paced(times.items())
     ]
     return DescribeUserScramCredentialsResponse(
@@ -50,7 +50,7 @@ def _missing(name: str) -> DescribeUserScramCredentialsResult:
     return _refused(name, ErrorCode.RESOURCE_NOT_FOUND, text)
 
 
-def _twice(name: str) -> DescribeUserScramCredentialsResult:
+def _duplicate(name: str) -> DescribeUserScramCredentialsResult:
     text = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
     return _refused(name, ErrorCode.DUPLICATE_RESOURCE, text)
 

@@ -1,9 +1,9 @@
 """ElectLeaders (key 43), v0-v2.
 
-Behaviour: the one replica of a partition leads it, so ELECTION_NOT_NEEDED. A partition whose log is
-offline has no leader and no other replica: PREFERRED_LEADER_NOT_AVAILABLE, or
-ELIGIBLE_LEADERS_NOT_AVAILABLE where any replica would do. If all partitions are asked for, every topic
-is listed, but only with the partitions that do need an election, as in Kafka.
+Behaviour: the only replica of a partition is its leader, so the answer is ELECTION_NOT_NEEDED. A
+partition whose log is offline has no leader and no other replica: PREFERRED_LEADER_NOT_AVAILABLE, or
+ELIGIBLE_LEADERS_NOT_AVAILABLE for an unclean election. A request for all partitions lists every topic,
+but only the partitions that need an election, as in Kafka.
 Versions: v1 election type (KIP-460), error_code of the whole answer.
 Source: KIP-183; Apache Kafka, ReplicationControlManager.java `electLeaders`.
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import enum
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -20,12 +19,14 @@ from protocol.messages.elect_leaders import (
     ReplicaElectionResult,
     TopicPartitions,
 )
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
 from server.dispatch import RequestContext
-from server.topic import Topic
+from server.topics.topic import Topic
 
 ERROR_SINCE = 1
 
-# With Kafka's words, which its tools print.
+# Kafka's messages, which its tools print.
 NOT_NEEDED = (
     ErrorCode.ELECTION_NOT_NEEDED,
     "Leader election not needed for topic partition.",
@@ -51,7 +52,7 @@ ELECTION_TYPES = frozenset(each.value for each in ElectionType)
 
 
 async def handle(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-    """Answer for each partition on its own; nothing is ever elected."""
+    """Answer for each partition; no leader is ever elected."""
     election_type, asked = request.election_type, request.topic_partitions
     is_known = election_type in ELECTION_TYPES
     if asked is not None:
@@ -67,38 +68,38 @@ async def handle(request: ElectLeadersRequest, context: RequestContext) -> Elect
     else:
         results = []
     code = ErrorCode.NONE if is_known else ErrorCode.INVALID_REQUEST
-    return _response(code, results, context)
+    return _response(code, tuple(results), context)
 
 
 def refuse(
     request: ElectLeadersRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> ElectLeadersResponse:
-    results = [
-        ReplicaElectionResult(
+    results = lazy_array(
+        lambda asked: ReplicaElectionResult(
             topic=asked.topic,
-            partition_result=tuple(
-                _result(number, error_code, message) for number in asked.partitions
+            partition_result=lazy_array(
+                lambda number: _result(number, error_code, message), asked.partitions
             ),
-        )
-        for asked in request.topic_partitions or ()
-    ]
+        ),
+        request.topic_partitions or (),
+    )
     return _response(error_code, results, context)
 
 
 def _response(
-    error_code: ErrorCode, results: list[ReplicaElectionResult], context: RequestContext
+    error_code: ErrorCode, results: tuple[ReplicaElectionResult, ...], context: RequestContext
 ) -> ElectLeadersResponse:
     has_code = context.header.api_version >= ERROR_SINCE
     return ElectLeadersResponse(
         error_code=error_code if has_code else ErrorCode.NONE,
-        replica_election_results=tuple(results),
+        replica_election_results=results,
     )
 
 
 async def _elections(
     asked: TopicPartitions, election_type: int, context: RequestContext
 ) -> ReplicaElectionResult:
-    """The answer for the partitions that were named of one topic."""
+    """Returns the results for the requested partitions of one topic."""
     topic = context.broker.topics.get(asked.topic)
     results = [
         _answer(asked.topic, topic, number, election_type)
@@ -117,7 +118,7 @@ def _answer(name: str, topic: Topic | None, number: int, election_type: int) -> 
 
 
 def _needed_elections(topic: Topic, election_type: int) -> ReplicaElectionResult:
-    """The answer for those partitions of a topic that have no leader."""
+    """Returns the results for the partitions of a topic that have no leader."""
     numbers = range(len(topic.partitions))
     results = (_election(topic, number, election_type) for number in numbers)
     needed = (each for each in results if each.error_code != ErrorCode.ELECTION_NOT_NEEDED)

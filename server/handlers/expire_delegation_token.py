@@ -1,18 +1,18 @@
 """ExpireDelegationToken (key 40), v1-v2.
 
-Behaviour: delegation tokens are for those who have authenticated, and there is no SASL or TLS listener:
-DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as Kafka answers on a PLAINTEXT listener. Tools that infer the
-version of a broker from its APIs look for this one.
+Behaviour: only authenticated clients may use delegation tokens, and there is no SASL or TLS listener:
+DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, as Kafka answers on a PLAINTEXT listener. The API is advertised
+because tools infer the version of a broker from it.
 Source: KIP-48; Apache Kafka, KafkaApis.scala `allowTokenRequests`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
 
 NEVER_MS = -1
@@ -21,7 +21,7 @@ NEVER_MS = -1
 async def handle(
     request: ExpireDelegationTokenRequest, context: RequestContext
 ) -> ExpireDelegationTokenResponse:
-    """Say that nobody here has authenticated."""
+    """Answer that an unauthenticated client may not use delegation tokens."""
     return refuse(request, context, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "")
 
 

@@ -1,18 +1,19 @@
 """Fetch (key 1), v4-v18.
 
-Behaviour: answers when `min_bytes` are there, when a partition has an error or diverges, or after
-`max_wait_ms`; until then it is parked, and each log it asks for wakes it. The size limits are soft:
-the first batch of the first partition that has one is returned whole (KIP-74). Records are regions
-of segment files, never decoded and, but for small ones, never copied. A client that names the epoch
-of its last record and has left this log gets `diverging_epoch` and no records. A reader of committed
-records is sent what lies below the last stable offset, with the aborted transactions in it. What the
-page cache does not have is read in a thread first; the connection's next request waits for it.
-A partition that is named more than once is read and answered once, in the place where it is named
-first and as it is named last, as in Kafka.
+Behaviour: answers when `min_bytes` are available, when a partition has an error or diverges, or after
+`max_wait_ms`. Until then the fetch is parked, and every log that it names wakes it. The size limits are
+soft: the first batch of the first non-empty partition is returned whole (KIP-74). Records are sent as
+regions of segment files: never decoded, and copied only if they are small. A client whose
+last_fetched_epoch shows that its log diverges from this one gets `diverging_epoch` and no records. A
+read_committed consumer gets the records below the last stable offset, with the list of aborted
+transactions among them. Records that are not in the page cache are first read in a thread; the
+connection's next request waits for that.
+A partition that is named more than once is read and answered once, at the position where it is named
+first, with the parameters of the last one, as in Kafka.
 Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch (KIP-320) · v11
 rack_id · v12 last_fetched_epoch (KIP-595) · v13 topic ids (KIP-516, docs/design/topic-ids.md) · v15
-to v18 fields that only replicas send, and node_endpoints, which one broker has no use for.
-Not implemented: sessions are declined with session id 0, so clients send all partitions each time;
+to v18 fields that only replicas send, and node_endpoints, which a single broker does not need.
+Not implemented: sessions (declined with session id 0, so clients send all partitions each time);
 fetching from followers.
 """
 
@@ -22,7 +23,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.fetch import (
     NOT_DIVERGING,
     AbortedTransaction,
@@ -34,18 +34,20 @@ from protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from protocol.primitives import ZERO_UUID
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from protocol.wire.primitives import ZERO_UUID
 from server.dispatch import RequestContext
-from server.fetch_waiters import ParkedFetch
-from server.topic_ids import name_of_topic
-from storage.errors import NotCached, StorageError
-from storage.log import PartitionLog
-from storage.reader import Isolation, ReadResult
+from server.durability.fetch_waiters import ParkedFetch
+from server.handlers.shared.topic_ids import name_of_topic
+from storage.files.errors import NotCached, StorageError
+from storage.log.log import PartitionLog
+from storage.segment.reader import Isolation, ReadResult
 
 IDS_SINCE = 13
 
-PARTITIONS_AT_ONCE = 64
-"""A fetch of so many is read in one turn of the loop: that takes about a millisecond."""
+PARTITIONS_PER_TURN = 64
+"""A fetch of up to this many partitions is read in one turn of the loop, in about a millisecond."""
 
 UNKNOWN_TOPIC = frozenset(
     {
@@ -54,16 +56,16 @@ UNKNOWN_TOPIC = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-"""Partitions refused with these are not counted: their topics' names are the client's choice."""
+"""Errors that metrics do not count by topic, because clients choose the names of unknown topics."""
 
 COPIED_BYTES_MAX = 32 << 10
-"""Up to so much of a partition is copied: that costs less than a region's own system call, and an
-answer from hundreds of partitions does not hold hundreds of descriptors until it is sent. Copies count
-as answers do; where memory for them is short, nothing is copied."""
+"""Up to this much of a partition is copied. A copy costs less than the system call for a region, and an
+answer from hundreds of partitions then does not hold hundreds of descriptors until it is sent. Copies
+count as memory for answers; while that is short, nothing is copied."""
 
 
 async def handle(request: FetchRequest, context: RequestContext) -> FetchResponse | None:
-    """Read, wait if there is too little, answer."""
+    """Read, wait until there is enough data, answer."""
     if request.session_id != 0 and request.session_epoch > 0:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=())
     fetch = _Fetch(request, context)
@@ -80,7 +82,7 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         raise
     finally:
         if fetch.is_long:
-            await fetch.forget()
+            await fetch.free()
 
 
 def refuse(
@@ -88,19 +90,21 @@ def refuse(
 ) -> FetchResponse:
     return FetchResponse(
         error_code=error_code,
-        responses=tuple(
-            FetchableTopicResponse(
+        responses=lazy_array(
+            lambda topic: FetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
-                partitions=tuple(_refused(p.partition, error_code) for p in topic.partitions),
-            )
-            for topic in request.topics
+                partitions=lazy_array(
+                    lambda each: _refused(each.partition, error_code), topic.partitions
+                ),
+            ),
+            request.topics,
         ),
     )
 
 
 async def _wait(fetch: _Fetch, timeout_s: float, context: RequestContext) -> None:
-    """Wait for enough data, the time to be over, or the connection to end."""
+    """Wait until there is enough data, the timeout passes or the connection ends."""
     clock, connection = context.broker.clock, context.connection
     deadline_s = clock.monotonic() + timeout_s
     parked = context.broker.fetch_waiters.park()
@@ -121,9 +125,9 @@ async def _wait(fetch: _Fetch, timeout_s: float, context: RequestContext) -> Non
 
 
 class _Fetch:
-    """One fetch: the partitions it asks for, and what was read of each so far.
+    """One fetch request: its partitions, and what was read from each so far.
 
-    Holds the pins of what it has read until `response` passes them on or `release` drops them.
+    Holds the pins of its reads until `response` passes them on or `release` drops them.
     """
 
     __slots__ = (
@@ -146,17 +150,17 @@ class _Fetch:
         self._request = request
         self._context = context
         self.is_long = _is_long(request.topics)
-        """Whether it takes so many partitions that it has to give up the loop in between."""
+        """Whether it names so many partitions that it must run in slices."""
         self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
         committed = request.isolation_level == Isolation.READ_COMMITTED
         self._isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
-        # Constant once they are named: topics by their names or ids, partitions in the order in
-        # which they are named first.
+        # Constant once `_collect_partitions` is done: topics by name or id, partitions in the order
+        # in which the request first names them.
         self._topics: dict[str | UUID, _AskedTopic] = {}
         self._partitions: list[_AskedPartition] = []
         self._watched: dict[PartitionLog, _AskedPartition] = {}
-        # State: bytes is the sum over the partitions, and so are the copied ones, which the bound on
-        # answers counts; pinned are those that hold a pin.
+        # State: bytes and _copied_bytes are sums over the partitions; the copied bytes are counted in
+        # the memory for answers. _pinned are the partitions that hold a pin.
         self.bytes = 0
         self._copied_bytes = 0
         self.has_fault = False
@@ -165,7 +169,7 @@ class _Fetch:
 
     @property
     def is_ready(self) -> bool:
-        """Whether to answer without waiting."""
+        """Whether to answer without further waiting."""
         wanted = min(self._request.min_bytes, self._bytes_max)
         return (
             self.bytes >= wanted
@@ -175,8 +179,8 @@ class _Fetch:
         )
 
     async def read_all(self) -> None:
-        """Read every partition in the order it was asked for."""
-        await self._name_all()
+        """Read every partition in the order of the request."""
+        await self._collect_partitions()
         pace, is_long = self._context.pace, self.is_long
         for asked in self._partitions:
             if is_long and pace.is_over:
@@ -184,7 +188,7 @@ class _Fetch:
             await self._read(asked)
 
     async def watch(self, parked: ParkedFetch) -> None:
-        """Have every log that was read wake the fetch; those that changed meanwhile, at once."""
+        """Watch every log that was read; wake the fetch for logs that have changed since the read."""
         pace = self._context.pace
         for asked in self._partitions:
             if pace.is_over:
@@ -196,7 +200,7 @@ class _Fetch:
                     parked.wake(asked.log)
 
     async def read_again(self, logs: Iterable[PartitionLog]) -> None:
-        """Read the partitions of these logs again: they have changed."""
+        """Read the partitions of the changed logs again."""
         pace = self._context.pace
         for log in logs:
             if pace.is_over:
@@ -204,7 +208,7 @@ class _Fetch:
             await self._read(self._watched[log])
 
     async def response(self) -> FetchResponse:
-        """The answer with all that was read; its regions' pins go with it."""
+        """Returns the answer with everything that was read; it takes over the pins of the regions."""
         pace, is_long = self._context.pace, self.is_long
         probe = self._context.broker.probe
         by_topic: dict[_AskedTopic, list[PartitionData]] = {}
@@ -221,37 +225,38 @@ class _Fetch:
                 await pace.rest()
             if (partitions := by_topic.pop(topic, None)) is not None:
                 responses.append(topic.response(partitions))
-        # From here on the connection counts them.
+        # From now on the connection counts these bytes.
         self._count_copies(-self._copied_bytes)
         return FetchResponse(responses=tuple(responses))
 
     def release(self) -> None:
-        """Drop the pins of what was read."""
+        """Drop the pins and copies of everything that was read."""
         self._count_copies(-self._copied_bytes)
         for asked in self._pinned:
             asked.release()
         self._pinned.clear()
 
-    async def forget(self) -> None:
-        """Free what it has collected; it can do nothing more."""
+    async def free(self) -> None:
+        """Free its collections in slices. The fetch cannot be used afterwards."""
         pace = self._context.pace
         await pace.empty(self._watched)
         await pace.empty(self._partitions)
         await pace.empty(self._topics)
 
-    async def _name_all(self) -> None:
+    async def _collect_partitions(self) -> None:
         """Collect the partitions that the request names, each once."""
         pace = self._context.pace
         for topic in self._request.topics:
             if not self.is_long:
-                self._name(topic, topic.partitions)
+                self._add_partitions(topic, topic.partitions)
                 continue
-            for start in range(0, max(len(topic.partitions), 1), PARTITIONS_AT_ONCE):
+            for start in range(0, max(len(topic.partitions), 1), PARTITIONS_PER_TURN):
                 if pace.is_over:
                     await pace.rest()
-                self._name(topic, topic.partitions[start : start + PARTITIONS_AT_ONCE])
+                portion = topic.partitions[start : start + PARTITIONS_PER_TURN]
+                self._add_partitions(topic, portion)
 
-    def _name(self, topic: FetchTopic, partitions: Sequence[FetchPartition]) -> None:
+    def _add_partitions(self, topic: FetchTopic, partitions: Sequence[FetchPartition]) -> None:
         has_ids = self._context.header.api_version >= IDS_SINCE
         key = topic.topic_id if has_ids else topic.topic
         asked = self._topics.get(key)
@@ -267,7 +272,7 @@ class _Fetch:
                 known[place].wanted = wanted
 
     async def _read(self, asked: _AskedPartition) -> None:
-        """Read what the page cache has, on the loop, and what it has not, in a thread."""
+        """Read one partition: on the loop if the page cache has the data, else in a thread."""
         if asked.bytes:
             self.bytes -= asked.bytes
             self._count_copies(-asked.copied_bytes)
@@ -297,9 +302,9 @@ class _Fetch:
                 found = await self._context.broker.cold_reads.run(read)
                 self._context.pace.begin()
             if not isinstance(found, ErrorCode):
-                asked.take(log, found, may_copy=self._context.broker.answers.has_room)
+                asked.store(log, found, may_copy=self._context.broker.answers.has_room)
         except StorageError as error:
-            found = self._context.code_of(error)
+            found = self._context.log_failure(error)
         if isinstance(found, ErrorCode):
             asked.refuse(found)
             self.has_fault = True
@@ -312,7 +317,7 @@ class _Fetch:
             self._pinned.add(asked)
 
     def _count_copies(self, change: int) -> None:
-        """Count copies in, or out, in the memory for answers."""
+        """Change how many copied bytes this fetch counts in the memory for answers."""
         self._copied_bytes += change
         if change > 0:
             self._context.broker.answers.hold(change)
@@ -325,15 +330,15 @@ class _Fetch:
             return ErrorCode.UNKNOWN_TOPIC_ID
         log = self._context.log_of(name, wanted.partition, wanted.current_leader_epoch)
         if isinstance(log, PartitionLog) and log.topic_id != topic_id:
-            # The topic was deleted meanwhile, and its name is another topic's now.
+            # The topic was deleted meanwhile, and a new topic has its name.
             return ErrorCode.INCONSISTENT_TOPIC_ID
         return log
 
 
 def _is_long(topics: Sequence[FetchTopic]) -> bool:
-    if len(topics) > PARTITIONS_AT_ONCE:
+    if len(topics) > PARTITIONS_PER_TURN:
         return True
-    return sum([len(topic.partitions) for topic in topics]) > PARTITIONS_AT_ONCE
+    return sum([len(topic.partitions) for topic in topics]) > PARTITIONS_PER_TURN
 
 
 class _AskedTopic:
@@ -343,38 +348,38 @@ class _AskedTopic:
 
     def __init__(self, name: str, topic_id: UUID | None) -> None:
         self.name = name
-        """Empty if it was asked for by an id that no topic has."""
+        """The topic's name; empty if the request gives an id that no topic has."""
         self.id = topic_id
-        """None if it was asked for by its name."""
+        """The topic's id; None if the request gives its name."""
         self.places: dict[int, int] = {}
-        """By the number of a partition, where it stands among all that are asked for."""
+        """Maps a partition number to its position among all requested partitions."""
 
     def response(self, partitions: list[PartitionData]) -> FetchableTopicResponse:
-        """The topic's part of the answer."""
+        """Returns the topic's part of the answer."""
         return FetchableTopicResponse(
             topic=self.name, topic_id=self.id or ZERO_UUID, partitions=tuple(partitions)
         )
 
 
 class _AskedPartition:
-    """One partition of a fetch and what was read of it."""
+    """One partition of a fetch, and what was read from it."""
 
     __slots__ = ("_copy", "_read", "bytes", "error_code", "log", "topic", "wanted")
 
     def __init__(self, topic: _AskedTopic, wanted: FetchPartition) -> None:
         self.topic = topic
         self.wanted = wanted
-        # State: a read result exactly while there is no error.
+        # State: there is a read result exactly while there is no error.
         self.log: PartitionLog | None = None
         self._read: ReadResult | None = None
         self._copy: bytes | None = None
-        """What was read, if that is little; then nothing is pinned."""
+        """The records, if they are small enough to be copied; then nothing is pinned."""
         self.bytes = 0
         self.error_code = ErrorCode.NONE
 
     @property
     def has_changed(self) -> bool:
-        """Whether a read would find more now, or an error."""
+        """Whether a read would now return more, or an error."""
         log, read = self.log, self._read
         if log is None or read is None:
             return False
@@ -382,11 +387,11 @@ class _AskedPartition:
 
     @property
     def copied_bytes(self) -> int:
-        """What was copied of it into memory."""
+        """How many bytes of records were copied into memory."""
         return 0 if self._copy is None else len(self._copy)
 
-    def take(self, log: PartitionLog, read: ReadResult, *, may_copy: bool) -> None:
-        """Keep what was read; nothing that was read before may be pinned."""
+    def store(self, log: PartitionLog, read: ReadResult, *, may_copy: bool) -> None:
+        """Store a read result, or a copy of it. An earlier result must be released before."""
         self.log = log
         self._read = read
         self._copy = None
@@ -397,19 +402,19 @@ class _AskedPartition:
         self.bytes = size
 
     def refuse(self, error_code: ErrorCode) -> None:
-        """Answer this partition with an error."""
+        """Set the error code that this partition is answered with."""
         self.release()
         self.error_code = error_code
 
     def release(self) -> None:
-        """Drop what was read."""
+        """Drop the read result and its pins."""
         if self._read is not None:
             self._read.release()
         self._read = self._copy = None
         self.bytes = 0
 
     def data(self, isolation: Isolation) -> PartitionData:
-        """The partition's part of the answer."""
+        """Returns the partition's part of the answer."""
         read = self._read
         if read is None:
             return _refused(self.wanted.partition, self.error_code)
@@ -426,7 +431,7 @@ class _AskedPartition:
 
 
 def _aborted(read: ReadResult, isolation: Isolation) -> tuple[AbortedTransaction, ...] | None:
-    """Null for who reads what is not committed, as in Kafka."""
+    """Returns the aborted transactions; null for a read_uncommitted consumer, as in Kafka."""
     if isolation is Isolation.READ_UNCOMMITTED:
         return None
     return tuple(

@@ -1,19 +1,19 @@
 """Heartbeat (key 12), v0-v4.
 
-Behaviour: REBALANCE_IN_PROGRESS asks the member to join again. While groups are still being read after
-a start, every member is believed.
+Behaviour: REBALANCE_IN_PROGRESS asks the member to join again. While the group is still being loaded
+after a start, every heartbeat is accepted.
 Versions: v3 group_instance_id (KIP-345).
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
 
 
 async def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Note that a member lives."""
+    """Extend the member's session."""
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     code = context.broker.groups.heartbeat(

@@ -1,9 +1,8 @@
 """IncrementalAlterConfigs (key 44), v0-v1.
 
-Behaviour: as AlterConfigs, but what a request does not name stays as it is. A property is set, goes
-back to its default, or, if it is a list, gets or loses elements; one that is not overridden yet gets
-or loses them from the broker's default.
-
+Behaviour: like AlterConfigs, but properties that the request does not name stay unchanged. An operation
+sets a property, resets it to its default, or adds or removes elements of a list; for a list without an
+override, the elements are added to or removed from the broker's default.
 Source: KIP-339; Apache Kafka, ConfigurationControlManager.java.
 """
 
@@ -11,22 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from server.config_alteration import Alteration, alter_resources, answer_of
-from server.config_changes import ConfigChange
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from server.config.changes import ConfigChange
 from server.dispatch import RequestContext
-from server.topic import TopicRefused
+from server.handlers.shared.config_alteration import Alteration, alter_resources, answer_of
+from server.topics.topic import TopicRefused
 
 
 async def handle(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    """Change the configuration of each resource on its own."""
+    """Change the configuration of each resource independently."""
     alteration = Alteration(validate_only=request.validate_only, replaces=False)
     responses = await alter_resources(request.resources, _changes, alteration, context)
     return IncrementalAlterConfigsResponse(responses=responses)
@@ -40,7 +40,7 @@ def refuse(
 ) -> IncrementalAlterConfigsResponse:
     fault = TopicRefused(error_code=error_code, message=message)
     return IncrementalAlterConfigsResponse(
-        responses=tuple(answer_of(resource, fault) for resource in request.resources)
+        responses=lazy_array(lambda resource: answer_of(resource, fault), request.resources)
     )
 
 

@@ -1,27 +1,27 @@
 """InitProducerId (key 22), v0-v5.
 
-Behaviour: without a transactional id the answer is always a new producer id with epoch 0, whatever
-producer id and timeout the client sent: those fields are for transactions, and clients fill them
-with anything (0, -1, 2147483647). With one, whoever had it before is fenced; if that left a transaction
-open, it is aborted first, and the client hears CONCURRENT_TRANSACTIONS and asks again.
-Versions: v3 producer_id, producer_epoch (KIP-360) · v4 PRODUCER_FENCED, which was INVALID_PRODUCER_EPOCH
-before.
+Behaviour: without a transactional id the answer is always a new producer id with epoch 0, no matter
+which producer id and timeout the client sent: those fields are for transactions, and clients fill them
+with various values (0, -1, 2147483647). With a transactional id, its previous producer is fenced. If
+that producer left a transaction open, it is aborted first; the client gets CONCURRENT_TRANSACTIONS and
+retries.
+Versions: v3 producer_id, producer_epoch (KIP-360) · v4 PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before).
 Source: Apache Kafka, KafkaApis.scala `handleInitProducerIdRequest`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.producer import Producer
 from server.dispatch import RequestContext
-from server.producer import Producer
-from server.transactions.errors import in_terms_of
+from server.handlers.shared.transaction_errors import error_for_version
 
 FENCED_SINCE = 4
 
 
 async def handle(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    """Allocate a producer id, or give a transactional id to who asks."""
+    """Allocate a producer id, or initialize the producer of a transactional id."""
     if request.transactional_id is not None:
         return await _init(request, request.transactional_id, context)
     producer_id = await context.broker.producer_ids.next_id()
@@ -48,7 +48,7 @@ async def _init(
         transactional_id, request.transaction_timeout_ms, expected
     )
     return InitProducerIdResponse(
-        error_code=in_terms_of(outcome.error_code, context, fenced_since=FENCED_SINCE),
+        error_code=error_for_version(outcome.error_code, context, fenced_since=FENCED_SINCE),
         producer_id=outcome.producer.id,
         producer_epoch=outcome.producer.epoch,
     )

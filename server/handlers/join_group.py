@@ -1,10 +1,11 @@
 """JoinGroup (key 11), v0-v9.
 
-Behaviour: waits until everybody has joined, or the rebalance timeout is over; then each member hears
-of the generation, and the leader of all members. A later request of the same connection does not
-wait for that, so a member can leave while it waits.
-Versions: v0 has the session timeout for a rebalance timeout · v4 a new member is told its id and comes
-again with it (KIP-394) · v5 static members (KIP-345) · v9 a static leader need not assign (KIP-814).
+Behaviour: waits until all members have joined or the rebalance timeout has passed. Then each member
+gets the new generation, and the leader also gets the list of members. Later requests of the same
+connection do not wait for this, so a member can leave while its JoinGroup waits.
+Versions: v0 uses the session timeout as the rebalance timeout · v4 a new member gets its id and joins
+again with it (KIP-394) · v5 static members (KIP-345) · v9 a static leader may skip the assignment
+(KIP-814).
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Awaitable
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
-from protocol.schema import copied
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.schema import copied
+from server.coordination.groups.events import Join
+from server.coordination.groups.member import MemberProtocol
+from server.coordination.groups.outcome import Joined
 from server.dispatch import RequestContext
-from server.groups.events import Join
-from server.groups.member import MemberProtocol
-from server.groups.outcome import Joined
 
 REBALANCE_TIMEOUT_SINCE = 1
 MEMBER_ID_REQUIRED_SINCE = 4
@@ -33,7 +34,7 @@ SKIP_ASSIGNMENT_SINCE = 9
 async def handle(
     request: JoinGroupRequest, context: RequestContext
 ) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
-    """Check what can be checked without the group, then let the member join."""
+    """Check the request by itself, then let the member join the group."""
     config = context.broker.config
     if not request.group_id:
         return refuse(request, context, ErrorCode.INVALID_GROUP_ID, "")
@@ -61,7 +62,7 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> Join:
         instance_id=request.group_instance_id,
         new_member_id=f"{name}-{uuid.uuid4()}",
         client_id=client_id,
-        # With a slash, as Java shows an address that has no name; tools know it so.
+        # With a slash, as Java prints an address without a host name; tools expect that form.
         client_host=f"/{context.connection.client_host}",
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=max(rebalance_timeout_ms, 0)
@@ -78,7 +79,7 @@ async def _join(request: JoinGroupRequest, context: RequestContext) -> Join:
 async def _protocols(
     request: JoinGroupRequest, context: RequestContext
 ) -> tuple[MemberProtocol, ...]:
-    """The protocols in the member's order, each once."""
+    """Returns the member's protocols in its order of preference, each once."""
     protocols: dict[str, MemberProtocol] = {}
     async for each in context.pace.paced(request.protocols):
         if each.name not in protocols:

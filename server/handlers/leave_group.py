@@ -1,6 +1,6 @@
 """LeaveGroup (key 13), v0-v5.
 
-Behaviour: each member is answered for itself; the others hear of it by their next heartbeat.
+Behaviour: removes each member and answers for each; the others learn of it from their next heartbeat.
 Versions: v3 several members, static ones by their instance id alone (KIP-345) · v5 reason (KIP-800).
 """
 
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
 )
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.groups.events import Leave
+from server.coordination.groups.outcome import Left
 from server.dispatch import RequestContext
-from server.groups.events import Leave
-from server.groups.outcome import Left
 
 SEVERAL_SINCE = 3
 
@@ -25,7 +25,7 @@ SEVERAL_SINCE = 3
 async def handle(
     request: LeaveGroupRequest, context: RequestContext
 ) -> LeaveGroupResponse | Awaitable[LeaveGroupResponse]:
-    """Let the members go."""
+    """Remove the members from the group."""
     if not request.group_id:
         return refuse(request, context, ErrorCode.INVALID_GROUP_ID, "")
     members = request.members

@@ -1,8 +1,8 @@
 """ListConfigResources (key 74), v0-v1.
 
-Behaviour: the names of what can have a configuration: the topics, this broker and its loggers. There
-are no client metrics, which is all that v0 asks for. Of groups there are those that have something of
-their own. A type that is not listed gets UNSUPPORTED_VERSION, as in Kafka.
+Behaviour: lists the names of the resources that have a configuration: the topics, this broker, its
+loggers, and the groups with overrides. There are no client metrics, the only type that v0 can request.
+Any other type gets UNSUPPORTED_VERSION, as in Kafka.
 Versions: v1 resource types (KIP-1142).
 Source: Apache Kafka, KafkaApis.scala `handleListConfigResources`.
 """
@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from server.config_rows import ResourceType
+from protocol.wire.error_codes import ErrorCode
+from server.config.rows import ResourceType
 from server.dispatch import RequestContext
 
 TYPES_SINCE = 1
@@ -33,7 +33,7 @@ LISTED = (
 async def handle(
     request: ListConfigResourcesRequest, context: RequestContext
 ) -> ListConfigResourcesResponse:
-    """List the resources of each type once."""
+    """List the resources of each requested type."""
     if context.header.api_version < TYPES_SINCE:
         return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=())
     types = dict.fromkeys(request.resource_types or LISTED)

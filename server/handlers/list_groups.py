@@ -1,22 +1,22 @@
 """ListGroups (key 16), v0-v5.
 
-Behaviour: an error while some groups are still being read after a start, so that a list is never taken
-for whole that is not.
+Behaviour: returns an error while groups are still being loaded after a start, so that clients never take
+an incomplete list for a complete one.
 Versions: v4 filter by states (KIP-518) · v5 filter by types (KIP-848).
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.groups.consumer_group import ConsumerGroup
+from server.coordination.groups.group_checks import CONSUMER
+from server.coordination.groups.group_entry import AnyGroup
 from server.dispatch import RequestContext
-from server.groups.consumer_group import ConsumerGroup
-from server.groups.group_checks import CONSUMER
-from server.groups.group_entry import AnyGroup
 
 
 async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-    """List the groups that fit."""
+    """List the groups that match the filters."""
     groups = context.broker.groups.groups()
     if isinstance(groups, ErrorCode):
         return refuse(request, context, groups, "")

@@ -1,11 +1,12 @@
 """ListOffsets (key 2), v1-v11.
 
-Behaviour: timestamp -1 is the end a consumer of this isolation level can read to (high watermark or
-last stable offset), -2 the log start, -3 the record with the largest timestamp; any other is the
-first record with at least that timestamp. There is no tiered storage, so the local log start (-4) is
-the log start, and nothing is tiered (-5) or waits to be (-6). No such record is offset -1 without an
-error. Beside an offset stands the leader epoch it was written in; the end's is the current one.
-Every partition asked for is answered.
+Behaviour: timestamp -1 asks for the end up to which a consumer of this isolation level can read (high
+watermark or last stable offset), -2 for the log start offset, -3 for the record with the largest
+timestamp; a timestamp from 0 up for the first record with at least that timestamp. There is no tiered
+storage, so the local log start (-4) is the log start offset, and no record is tiered (-5) or waits for
+it (-6). If there is no such record, the answer is offset -1 without an error. Each offset comes with
+the leader epoch in which it was written, the end offset with the current one. Every requested partition
+is answered.
 Versions: v2 isolation_level · v4 current_leader_epoch, leader_epoch (KIP-320) · v7 timestamp -3
 (KIP-734) · v8 -4 (KIP-405) · v9 -5 (KIP-1005) · v11 -6 (KIP-1023). Other negative timestamps, and those
 of later versions, get UNSUPPORTED_VERSION as in Kafka.
@@ -13,7 +14,6 @@ of later versions, get UNSUPPORTED_VERSION as in Kafka.
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -21,9 +21,11 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
 from server.dispatch import RequestContext
-from storage.errors import StorageError
-from storage.log import PartitionLog
+from storage.files.errors import StorageError
+from storage.log.log import PartitionLog
 
 LATEST = -1
 EARLIEST = -2
@@ -39,14 +41,14 @@ SINCE = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The version that each of the timestamps that are none came with."""
+"""The first version that supports each of the special timestamps."""
 LEADER_EPOCH_SINCE = 4
 
 READ_COMMITTED = 1
 
 
 async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
-    """Answer each partition on its own; one that is named twice is an INVALID_REQUEST each time."""
+    """Look up each partition; one that is named twice gets INVALID_REQUEST each time."""
     repeated = await _repeated(request, context)
     topics = []
     async for topic in context.pace.paced(request.topics):
@@ -65,18 +67,20 @@ def refuse(
     request: ListOffsetsRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> ListOffsetsResponse:
     return ListOffsetsResponse(
-        topics=tuple(
-            ListOffsetsTopicResponse(
+        topics=lazy_array(
+            lambda topic: ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=tuple(_refused(p.partition_index, error_code) for p in topic.partitions),
-            )
-            for topic in request.topics
+                partitions=lazy_array(
+                    lambda each: _refused(each.partition_index, error_code), topic.partitions
+                ),
+            ),
+            request.topics,
         )
     )
 
 
 async def _repeated(request: ListOffsetsRequest, context: RequestContext) -> set[tuple[str, int]]:
-    """The partitions that the request names more than once."""
+    """Returns the partitions that the request names more than once."""
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
     async for topic in context.pace.paced(request.topics):
@@ -98,10 +102,10 @@ async def _answer(
         return _refused(index, ErrorCode.UNSUPPORTED_VERSION)
     try:
         timestamp, offset = await _find(log, asked.timestamp, isolation_level, context)
-        is_told = context.header.api_version >= LEADER_EPOCH_SINCE and offset >= 0
-        leader_epoch = _epoch_of(log, asked.timestamp, offset) if is_told else -1
+        has_epoch = context.header.api_version >= LEADER_EPOCH_SINCE and offset >= 0
+        leader_epoch = _epoch_of(log, asked.timestamp, offset) if has_epoch else -1
     except StorageError as error:
-        return _refused(index, context.code_of(error))
+        return _refused(index, context.log_failure(error))
     return ListOffsetsPartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,
@@ -122,7 +126,7 @@ def _epoch_of(log: PartitionLog, timestamp: int, offset: int) -> int:
 async def _find(
     log: PartitionLog, timestamp: int, isolation_level: int, context: RequestContext
 ) -> tuple[int, int]:
-    """Timestamp and offset that `timestamp` stands for; (-1, -1) if there is none."""
+    """Returns the timestamp and offset for `timestamp`; (-1, -1) if there is no such record."""
     is_committed_only = isolation_level == READ_COMMITTED
     end_offset = log.last_stable_offset if is_committed_only else log.high_watermark
     if timestamp == LATEST:
@@ -131,15 +135,15 @@ async def _find(
         return -1, log.log_start_offset
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return -1, -1
-    # Looking for a timestamp may read through a segment: that is a thread's work. A request has one
-    # lookup under way at a time, so many partitions take no more threads than one.
+    # A lookup by timestamp may read a whole segment, so it runs in a thread. A request runs one lookup
+    # at a time, so it uses one thread of the pool no matter how many partitions it names.
     lookups = context.broker.executors.lookups
     if timestamp == MAX_TIMESTAMP:
         found = await lookups.run(log.offset_of_max_timestamp)
     else:
         found = await lookups.run(log.offset_for_timestamp, timestamp)
     context.pace.begin()
-    # What is not readable yet is not there yet.
+    # The client cannot read records from `end_offset` on yet.
     if found is None or found.offset >= end_offset:
         return -1, -1
     return found.timestamp, found.offset

@@ -1,24 +1,24 @@
 """ListPartitionReassignments (key 46), v0.
 
-Behaviour: no partition ever moves on a single broker, so none is listed, whichever are asked for;
-Kafka leaves out what is not moving, and what does not exist, too.
+Behaviour: no partition ever moves on a single broker, so the list is always empty. Kafka, too, leaves
+out partitions that do not move or do not exist.
 Source: KIP-455; Apache Kafka, ReplicationControlManager.java `listPartitionReassignments`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
 
 
 async def handle(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """List none."""
+    """Return an empty list."""
     return ListPartitionReassignmentsResponse(
         error_code=ErrorCode.NONE, error_message=None, topics=()
     )

@@ -1,8 +1,8 @@
 """ListTransactions (key 66), v0-v1.
 
-Behaviour: an error while some transactional ids are still being read after a start, so that a list is
-never taken for whole that is not. Filters that name no state are told. A duration lets only those
-through that have a transaction which is not over.
+Behaviour: returns an error while transactional ids are still being loaded after a start, so that clients
+never take an incomplete list for a complete one. The answer names the state filters that are no state. A
+duration filter only matches transactional ids with a transaction that is not completed.
 Versions: v1 filter by duration (KIP-994).
 Not implemented: v2, a pattern of the transactional id (KIP-1152).
 Source: Apache Kafka, TransactionStateManager.scala `listTransactionStates`.
@@ -12,29 +12,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.transactions.metadata import TransactionMetadata
+from server.coordination.transactions.metadata import TransactionState as State
 from server.dispatch import RequestContext
-from server.transactions.metadata import TransactionMetadata
-from server.transactions.metadata import TransactionState as State
 
 TITLES = {state.title: state for state in State}
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What a request asks for; an empty set is everything."""
+class _Filter:
+    """The filters of a request; an empty set matches everything."""
 
     states: set[str]
     producer_ids: set[int]
     duration_ms: int
-    """Only transactions that have been open for longer; all, if it is negative."""
+    """Matches transactions that have been open for longer; negative matches everything."""
 
-    def has(self, metadata: TransactionMetadata, now_ms: int) -> bool:
+    def matches(self, metadata: TransactionMetadata, now_ms: int) -> bool:
         if self.states and metadata.state.title not in self.states:
             return False
         if self.producer_ids and metadata.producer_id not in self.producer_ids:
@@ -48,12 +48,12 @@ class _Wanted:
 async def handle(
     request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse:
-    """List the transactional ids that fit."""
+    """List the transactional ids that match the filters."""
     entries = context.broker.transactions.transactions()
     if isinstance(entries, ErrorCode):
         return refuse(request, context, entries, "")
     now_ms, pace = context.broker.transactions.table.now_ms(), context.pace
-    wanted = _Wanted(
+    wanted = _Filter(
         {each async for each in pace.paced(request.state_filters)},
         {each async for each in pace.paced(request.producer_id_filters)},
         request.duration_filter,
@@ -66,7 +66,7 @@ async def handle(
             transaction_state=entry.transaction.metadata.state.title,
         )
         async for entry in pace.paced(entries)
-        if wanted.has(entry.transaction.metadata, now_ms)
+        if wanted.matches(entry.transaction.metadata, now_ms)
     ]
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,

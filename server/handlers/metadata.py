@@ -1,20 +1,18 @@
 """Metadata (key 3), v0-v13.
 
-Behaviour: lists this broker, under the address that the client's listener advertises, and the
-topics asked for: all of them for null (v0: for an empty list), none for an empty list. A topic that
-does not exist is created if `auto.create.topics.enable` and the client both allow it. A partition
-whose log is offline has no leader.
-There is no authorizer: a client that asks what it may do may do everything.
+Behaviour: lists this broker, at the address that the client's listener advertises, and the requested
+topics: all for null (v0: for an empty list), none for an empty list. A topic that does not exist is
+created if both `auto.create.topics.enable` and the client allow it. A partition whose log is offline has
+no leader. There is no authorizer: all operations are authorized.
 Versions: v1 null · v4 allow_auto_topic_creation · v5 offline_replicas · v7 leader_epoch · v8
 authorized operations (KIP-430), of the cluster until v10 · v10 topic ids (KIP-516) · v12 topics by
-id · v13 an error of the whole answer, of which there is none.
+id · v13 an error code for the whole answer (never set here).
 """
 
 from __future__ import annotations
 
 from uuid import UUID
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -22,19 +20,21 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.primitives import ZERO_UUID
-from server.allowed_operations import on_cluster, on_topic
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from protocol.wire.primitives import ZERO_UUID
 from server.dispatch import RequestContext
-from server.topic import Topic, TopicRefused
-from server.topic_names import fault_of_name
-from storage.log import PartitionLog
+from server.metadata.allowed_operations import on_cluster, on_topic
+from server.topics.names import fault_of_name
+from server.topics.topic import Topic, TopicRefused
+from storage.log.log import PartitionLog
 
 IDS_ASKED_SINCE = 12
 NO_LEADER = -1
 
 
 async def handle(request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    """Describe the broker and the topics that were asked for."""
+    """Describe the broker and the requested topics."""
     topics = request.topics
     if topics is None or (not topics and context.header.api_version == 0):
         return _response(await _describe_all(request, context), request, context)
@@ -51,8 +51,9 @@ def refuse(
     request: MetadataRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> MetadataResponse:
     return _response(
-        tuple(
-            _refused(error_code, asked.name or "", asked.topic_id) for asked in request.topics or ()
+        lazy_array(
+            lambda asked: _refused(error_code, asked.name or "", asked.topic_id),
+            request.topics or (),
         ),
         request,
         context,
@@ -62,7 +63,7 @@ def refuse(
 async def _describe_all(
     request: MetadataRequest, context: RequestContext
 ) -> tuple[MetadataResponseTopic, ...]:
-    """Every topic of this moment."""
+    """Describe every topic that exists now."""
     topics = context.broker.topics.all()
     return tuple(
         [await _describe(topic, request, context) async for topic in context.pace.paced(topics)]
@@ -72,7 +73,7 @@ async def _describe_all(
 async def _find(
     name: str | None, topic_id: UUID, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponseTopic:
-    """One topic by its name or its id, created if need be and allowed."""
+    """Describe one topic by name or id; create it if it is missing and that is allowed."""
     if topic_id != ZERO_UUID or name is None:
         return await _find_by_id(name, topic_id, request, context)
     topic = context.broker.topics.get(name)
@@ -137,7 +138,7 @@ async def _describe(
 def describe_partition(
     number: int, log: PartitionLog | ErrorCode, node_id: int
 ) -> MetadataResponsePartition:
-    """Who leads a partition: this broker, or nobody while its log is offline."""
+    """Describe a partition: this broker leads it, unless its log is offline."""
     if isinstance(log, ErrorCode) or log.offline_reason is not None:
         return MetadataResponsePartition(
             error_code=ErrorCode.LEADER_NOT_AVAILABLE,

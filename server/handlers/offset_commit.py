@@ -1,18 +1,22 @@
 """OffsetCommit (key 8), v2-v10.
 
-Behaviour: what one request commits is written in one batch and answered when that is durable. A topic
-that does not exist, and metadata that are too long, are refused for themselves; a member that is none
-any more, a wrong generation or a group that rebalances refuse everything. Generation -1 without a
-member commits for a group that nobody is a member of; the group need not exist.
-Versions: v2-v4 retention_time_ms · v7 group_instance_id (KIP-345) · v9 member epochs (KIP-848);
-GROUP_ID_NOT_FOUND, where it was ILLEGAL_GENERATION before · v10 topics by id.
+Behaviour: writes all offsets of a request in one batch, and answers when the batch is durable. An
+unknown topic or overlong metadata fails only its partition; an unknown member, a wrong generation or a
+rebalancing group fails the whole request. Generation -1 without a member commits for a group without
+members; the group need not exist.
+Versions: v2-v4 retention_time_ms · v7 group_instance_id (KIP-345) · v9 member epochs (KIP-848),
+GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION before) · v10 topics by id.
 Source: Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
-from protocol.group_records import NO_TIMESTAMP, GroupRecord, OffsetCommitKey, OffsetCommitValue
+from protocol.internal_topics.group_records import (
+    NO_TIMESTAMP,
+    GroupRecord,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from protocol.messages.offset_commit import (
     NO_RETENTION_TIME,
     OffsetCommitRequest,
@@ -22,21 +26,23 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from server.coordination.groups.group_checks import Claim
 from server.dispatch import RequestContext
-from server.groups.group_checks import Claim
-from server.turns import Pace
-from storage.config_property import LONG_MAX
+from server.runtime.turns import Pace
+from storage.formats.config_property import LONG_MAX
 
 BY_ID_SINCE = 10
 GROUP_ID_NOT_FOUND_SINCE = 9
 MEMBER_EPOCH_SINCE = 9
 
 _Place = tuple[int, int]
-"""A topic and a partition of the request, by their positions."""
+"""The positions of a topic and of a partition in the request."""
 
 
 async def handle(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
-    """Check every partition, then commit those that are in order, together."""
+    """Check every partition, then commit the valid ones together."""
     pace = context.pace
     refused: dict[_Place, ErrorCode] = {}
     records: list[GroupRecord] = []
@@ -56,7 +62,7 @@ async def handle(request: OffsetCommitRequest, context: RequestContext) -> Offse
     if outcome is ErrorCode.NONE:
         refused |= dict.fromkeys(too_long, ErrorCode.OFFSET_METADATA_TOO_LARGE)
     topics = [
-        await _answered(at, topic, refused, outcome, pace)
+        await _topic_response(at, topic, refused, outcome, pace)
         async for at, topic in pace.paced(enumerate(request.topics))
     ]
     return OffsetCommitResponse(topics=tuple(topics))
@@ -66,18 +72,18 @@ def refuse(
     request: OffsetCommitRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> OffsetCommitResponse:
     return OffsetCommitResponse(
-        topics=tuple(
-            OffsetCommitResponseTopic(
+        topics=lazy_array(
+            lambda topic: OffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partitions=tuple(
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=error_code
-                    )
-                    for partition in topic.partitions
+                partitions=lazy_array(
+                    lambda each: OffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=error_code
+                    ),
+                    topic.partitions,
                 ),
-            )
-            for topic in request.topics
+            ),
+            request.topics,
         )
     )
 
@@ -99,7 +105,7 @@ async def _commit(
 
 
 def _name(topic: OffsetCommitRequestTopic, context: RequestContext) -> str | ErrorCode:
-    """The topic's name, if it exists."""
+    """Returns the topic's name, or an error code if it does not exist."""
     topics = context.broker.topics
     if context.header.api_version >= BY_ID_SINCE:
         found = topics.by_id(topic.topic_id)
@@ -121,7 +127,7 @@ def _record(
     context: RequestContext,
 ) -> GroupRecord:
     now_ms = context.broker.clock.now_ms()
-    keeps_ms = request.retention_time_ms
+    retention_ms = request.retention_time_ms
     return GroupRecord(
         OffsetCommitKey(group=request.group_id, topic=name, partition=partition.partition_index),
         OffsetCommitValue(
@@ -130,21 +136,21 @@ def _record(
             metadata=partition.committed_metadata or "",
             commit_timestamp=now_ms,
             expire_timestamp=NO_TIMESTAMP
-            if keeps_ms == NO_RETENTION_TIME
-            else min(now_ms + keeps_ms, LONG_MAX),
+            if retention_ms == NO_RETENTION_TIME
+            else min(now_ms + retention_ms, LONG_MAX),
             topic_id=topic.topic_id,
         ),
     )
 
 
-async def _answered(
+async def _topic_response(
     at: int,
     topic: OffsetCommitRequestTopic,
     refused: dict[_Place, ErrorCode],
     outcome: ErrorCode,
     pace: Pace,
 ) -> OffsetCommitResponseTopic:
-    """Every partition that was asked for, with its own error or everybody's."""
+    """Returns all requested partitions of a topic, each with its own error or else `outcome`."""
     partitions = [
         OffsetCommitResponsePartition(
             partition_index=partition.partition_index,

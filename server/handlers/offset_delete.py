@@ -1,8 +1,8 @@
 """OffsetDelete (key 47), v0.
 
-Behaviour: forgets what a group has committed for some partitions; answered when that is durable. Of a
-group of consumers only topics that no member is subscribed to (GROUP_SUBSCRIBED_TO_TOPIC); of
-another group only when it is empty (NON_EMPTY_GROUP). A partition without a commit is no error.
+Behaviour: deletes a group's committed offsets for some partitions, and answers when that is durable. In
+a group of consumers, topics to which a member is subscribed are refused (GROUP_SUBSCRIBED_TO_TOPIC);
+any other group must be empty (NON_EMPTY_GROUP). A partition without a committed offset is no error.
 Source: KIP-496; Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java `deleteOffsets`.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -18,12 +17,13 @@ from protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
-from server.turns import Pace
+from server.runtime.turns import Pace
 
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
-    """Forget those whose topic exists."""
+    """Delete the committed offsets of the partitions whose topic exists."""
     topics, pace = context.broker.topics, context.pace
     keys: list[tuple[str, int]] = []
     async for topic in pace.paced(request.topics):
@@ -33,11 +33,13 @@ async def handle(request: OffsetDeleteRequest, context: RequestContext) -> Offse
     outcome = await context.broker.offsets.delete(request.group_id, keys)
     if isinstance(outcome, ErrorCode):
         return OffsetDeleteResponse(error_code=outcome)
-    answered = [await _answered(topic, outcome, pace) async for topic in pace.paced(request.topics)]
+    answered = [
+        await _topic_response(topic, outcome, pace) async for topic in pace.paced(request.topics)
+    ]
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=tuple(answered))
 
 
-async def _answered(
+async def _topic_response(
     topic: OffsetDeleteRequestTopic, outcome: dict[tuple[str, int], ErrorCode], pace: Pace
 ) -> OffsetDeleteResponseTopic:
     partitions = [

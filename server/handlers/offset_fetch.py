@@ -1,8 +1,8 @@
 """OffsetFetch (key 9), v1-v10.
 
-Behaviour: what groups have committed, as far as it is durable. A partition without a commit, and a
-group that does not exist, have offset -1 and no error. No topics is all of them.
-Where stable offsets are required, a partition that an open transaction has one for is
+Behaviour: returns the committed, durable offsets of groups. A partition without a commit, and a group
+that does not exist, get offset -1 without an error. A request with null topics gets all topics. If
+stable offsets are required, a partition with a pending offset of an open transaction gets
 UNSTABLE_OFFSET_COMMIT.
 Versions: v2 every topic, error_code · v5 leader epochs (KIP-320) · v7 require_stable (KIP-447) · v8
 several groups (KIP-709) · v9 member epochs (KIP-848) · v10 topics by id.
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -25,12 +24,14 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from server.answers import answers
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from server.coordination.groups.committed_offsets import CommittedOffsets
+from server.coordination.groups.group_checks import Claim
 from server.dispatch import RequestContext
-from server.groups.committed_offsets import CommittedOffsets
-from server.groups.group_checks import Claim
-from server.topics import Topics
-from server.turns import Pace
+from server.handlers.shared.answers import answers
+from server.runtime.turns import Pace
+from server.topics.topics import Topics
 
 NO_OFFSET = -1
 SEVERAL_GROUPS_SINCE = 8
@@ -39,8 +40,8 @@ TOP_LEVEL_ERROR_SINCE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """How a request wants offsets to be told."""
+class _Options:
+    """How the answer to a request is made."""
 
     topics: Topics
     by_id: bool
@@ -49,16 +50,16 @@ class _Wanted:
 
 
 async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    """Look up every group."""
+    """Look up the offsets of every requested group."""
     version, pace = context.header.api_version, context.pace
-    wanted = _Wanted(context.broker.topics, version >= BY_ID_SINCE, request.require_stable, pace)
-    asked = await _asked(request, version, pace)
-    groups = [await _group(each, context, wanted) async for each in pace.paced(asked)]
+    options = _Options(context.broker.topics, version >= BY_ID_SINCE, request.require_stable, pace)
+    asked = await _asked_groups(request, version, pace)
+    groups = [await _group(each, context, options) async for each in pace.paced(asked)]
     if version >= SEVERAL_GROUPS_SINCE:
         return OffsetFetchResponse(groups=tuple(groups))
     (group,) = groups
     topics = [await _old_topic(topic, pace) async for topic in pace.paced(group.topics)]
-    return _of_one_group(topics, group.error_code, version)
+    return _single_group_response(tuple(topics), group.error_code, version)
 
 
 def refuse(
@@ -66,25 +67,25 @@ def refuse(
 ) -> OffsetFetchResponse:
     version = context.header.api_version
     if version >= SEVERAL_GROUPS_SINCE:
-        groups = tuple(_refused(each, error_code) for each in request.groups)
+        groups = lazy_array(lambda each: _refused(each, error_code), request.groups)
         return OffsetFetchResponse(groups=groups)
-    topics = [
-        OffsetFetchResponseTopic(
+    topics = lazy_array(
+        lambda topic: OffsetFetchResponseTopic(
             name=topic.name,
-            partitions=tuple(
-                _old_partition(_without_offset(number, error_code))
-                for number in topic.partition_indexes
+            partitions=lazy_array(
+                lambda number: _old_partition(_without_offset(number, error_code)),
+                topic.partition_indexes,
             ),
-        )
-        for topic in request.topics or ()
-    ]
-    return _of_one_group(topics, error_code, version)
+        ),
+        request.topics or (),
+    )
+    return _single_group_response(topics, error_code, version)
 
 
-async def _asked(
+async def _asked_groups(
     request: OffsetFetchRequest, version: int, pace: Pace
 ) -> tuple[OffsetFetchRequestGroup, ...]:
-    """What is asked, as the later versions say it."""
+    """Returns the requested groups, converted to the form of v8 and later."""
     if version >= SEVERAL_GROUPS_SINCE:
         return request.groups
     topics = None
@@ -98,30 +99,30 @@ async def _asked(
 
 
 async def _group(
-    asked: OffsetFetchRequestGroup, context: RequestContext, wanted: _Wanted
+    asked: OffsetFetchRequestGroup, context: RequestContext, options: _Options
 ) -> OffsetFetchResponseGroup:
     claim = Claim(member_id=asked.member_id or "", generation=asked.member_epoch)
     offsets = context.broker.offsets.fetch(asked.group_id, claim)
     if isinstance(offsets, ErrorCode):
-        return await _refused_by_slices(asked, offsets, wanted.pace)
+        return _refused(asked, offsets)
     if asked.topics is None:
-        topics = await _all(offsets, wanted)
+        topics = await _all(offsets, options)
     else:
-        paced = wanted.pace.paced(asked.topics)
-        topics = [await _asked_topic(topic, offsets, wanted) async for topic in paced]
+        paced = options.pace.paced(asked.topics)
+        topics = [await _asked_topic(topic, offsets, options) async for topic in paced]
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=tuple(topics))
 
 
-async def _all(offsets: CommittedOffsets, wanted: _Wanted) -> list[OffsetFetchResponseTopics]:
-    """Every topic that the group has committed for; by id only those that exist have a name."""
+async def _all(offsets: CommittedOffsets, options: _Options) -> list[OffsetFetchResponseTopics]:
+    """Returns all topics with committed offsets. By id, topics that no longer exist are left out."""
     found: list[OffsetFetchResponseTopics] = []
-    # Copies, because the group may commit between two slices.
-    async for name, partitions in wanted.pace.paced(list(offsets.by_topic().items())):
-        topic = wanted.topics.get(name)
-        if topic is None and wanted.by_id:
+    # Copy the topics, because the group may commit between two slices.
+    async for name, partitions in options.pace.paced(list(offsets.by_topic().items())):
+        topic = options.topics.get(name)
+        if topic is None and options.by_id:
             continue
-        of_topic = await _partitions(name, tuple(partitions), offsets, wanted)
-        if topic is not None and wanted.by_id:
+        of_topic = await _partitions(name, tuple(partitions), offsets, options)
+        if topic is not None and options.by_id:
             found.append(OffsetFetchResponseTopics(topic_id=topic.id, partitions=of_topic))
         else:
             found.append(OffsetFetchResponseTopics(name=name, partitions=of_topic))
@@ -129,33 +130,33 @@ async def _all(offsets: CommittedOffsets, wanted: _Wanted) -> list[OffsetFetchRe
 
 
 async def _asked_topic(
-    asked: OffsetFetchRequestTopics, offsets: CommittedOffsets, wanted: _Wanted
+    asked: OffsetFetchRequestTopics, offsets: CommittedOffsets, options: _Options
 ) -> OffsetFetchResponseTopics:
     name = asked.name
-    if wanted.by_id:
-        topic = wanted.topics.by_id(asked.topic_id)
+    if options.by_id:
+        topic = options.topics.by_id(asked.topic_id)
         if topic is None:
-            return await _refused_topic_by_slices(asked, ErrorCode.UNKNOWN_TOPIC_ID, wanted.pace)
+            return _refused_topic(asked, ErrorCode.UNKNOWN_TOPIC_ID)
         name = topic.name
     return OffsetFetchResponseTopics(
         name=name,
         topic_id=asked.topic_id,
-        partitions=await _partitions(name, asked.partition_indexes, offsets, wanted),
+        partitions=await _partitions(name, asked.partition_indexes, offsets, options),
     )
 
 
 async def _partitions(
-    name: str, numbers: tuple[int, ...], offsets: CommittedOffsets, wanted: _Wanted
+    name: str, numbers: tuple[int, ...], offsets: CommittedOffsets, options: _Options
 ) -> tuple[OffsetFetchResponsePartitions, ...]:
     return await answers(
-        wanted.pace, numbers, lambda number: _partition(name, number, offsets, wanted)
+        options.pace, numbers, lambda number: _partition(name, number, offsets, options)
     )
 
 
 def _partition(
-    name: str, number: int, offsets: CommittedOffsets, wanted: _Wanted
+    name: str, number: int, offsets: CommittedOffsets, options: _Options
 ) -> OffsetFetchResponsePartitions:
-    if wanted.stable and offsets.is_unstable(name, number):
+    if options.stable and offsets.is_unstable(name, number):
         return _without_offset(number, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = offsets.get(name, number)
     if committed is None:
@@ -175,46 +176,24 @@ def _without_offset(number: int, error_code: ErrorCode) -> OffsetFetchResponsePa
 
 
 def _refused(asked: OffsetFetchRequestGroup, error_code: ErrorCode) -> OffsetFetchResponseGroup:
-    """The same error for the group and for each partition that was named."""
-    topics = tuple(
-        _refused_topic(
-            topic, tuple(_without_offset(number, error_code) for number in topic.partition_indexes)
-        )
-        for topic in asked.topics or ()
-    )
+    """Returns the same error for the group and for each requested partition."""
+    topics = lazy_array(lambda topic: _refused_topic(topic, error_code), asked.topics or ())
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics, error_code=error_code)
 
 
-async def _refused_by_slices(
-    asked: OffsetFetchRequestGroup, error_code: ErrorCode, pace: Pace
-) -> OffsetFetchResponseGroup:
-    topics = [
-        await _refused_topic_by_slices(topic, error_code, pace)
-        async for topic in pace.paced(asked.topics or ())
-    ]
-    return OffsetFetchResponseGroup(
-        group_id=asked.group_id, topics=tuple(topics), error_code=error_code
-    )
-
-
-async def _refused_topic_by_slices(
-    asked: OffsetFetchRequestTopics, error_code: ErrorCode, pace: Pace
-) -> OffsetFetchResponseTopics:
-    partitions = await answers(
-        pace, asked.partition_indexes, lambda number: _without_offset(number, error_code)
-    )
-    return _refused_topic(asked, partitions)
-
-
 def _refused_topic(
-    asked: OffsetFetchRequestTopics, partitions: tuple[OffsetFetchResponsePartitions, ...]
+    asked: OffsetFetchRequestTopics, error_code: ErrorCode
 ) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
-        name=asked.name, topic_id=asked.topic_id, partitions=partitions
+        name=asked.name,
+        topic_id=asked.topic_id,
+        partitions=lazy_array(
+            lambda number: _without_offset(number, error_code), asked.partition_indexes
+        ),
     )
 
 
-# Before v8: one group, whose topics have a type of their own.
+# Before v8: a single group, whose topics have a different message type.
 
 
 async def _old_topic(topic: OffsetFetchResponseTopics, pace: Pace) -> OffsetFetchResponseTopic:
@@ -232,10 +211,10 @@ def _old_partition(each: OffsetFetchResponsePartitions) -> OffsetFetchResponsePa
     )
 
 
-def _of_one_group(
-    topics: list[OffsetFetchResponseTopic], error_code: int, version: int
+def _single_group_response(
+    topics: tuple[OffsetFetchResponseTopic, ...], error_code: int, version: int
 ) -> OffsetFetchResponse:
     return OffsetFetchResponse(
         error_code=error_code if version >= TOP_LEVEL_ERROR_SINCE else ErrorCode.NONE,
-        topics=tuple(topics),
+        topics=topics,
     )

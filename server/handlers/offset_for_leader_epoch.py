@@ -1,15 +1,14 @@
 """OffsetForLeaderEpoch (key 23), v2-v4.
 
-Behaviour: the largest epoch of the log up to the one asked for, and the offset where it ended; for
-the current epoch that is the log's end. An epoch that the log cannot know is answered with -1, -1
-and no error, as in Kafka. Every partition asked for is answered.
-Versions: v3 replica_id, which makes no difference here.
+Behaviour: returns the largest epoch in the log that is not above the requested one, and its end offset;
+for the current epoch that is the log end offset. An epoch that the log does not know gets -1, -1 without
+an error, as in Kafka. Every requested partition is answered.
+Versions: v3 replica_id (ignored).
 Source: KIP-320; Apache Kafka, Partition.scala `lastOffsetForLeaderEpoch`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -17,14 +16,16 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
 from server.dispatch import RequestContext
-from storage.errors import StorageError
+from storage.files.errors import StorageError
 
 
 async def handle(
     request: OffsetForLeaderEpochRequest, context: RequestContext
 ) -> OffsetForLeaderEpochResponse:
-    """Answer each partition on its own."""
+    """Look up the end offset for each partition."""
     topics = []
     async for topic in context.pace.paced(request.topics):
         partitions = [
@@ -42,12 +43,14 @@ def refuse(
     message: str,
 ) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
-        topics=tuple(
-            OffsetForLeaderTopicResult(
+        topics=lazy_array(
+            lambda topic: OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=tuple(_refused(p.partition, error_code) for p in topic.partitions),
-            )
-            for topic in request.topics
+                partitions=lazy_array(
+                    lambda each: _refused(each.partition, error_code), topic.partitions
+                ),
+            ),
+            request.topics,
         )
     )
 
@@ -61,7 +64,7 @@ def _answer(
     try:
         epoch, end_offset = log.end_offset_for_epoch(asked.leader_epoch)
     except StorageError as error:
-        return _refused(asked.partition, context.code_of(error))
+        return _refused(asked.partition, context.log_failure(error))
     return EpochEndOffset(
         error_code=ErrorCode.NONE,
         partition=asked.partition,

@@ -1,17 +1,16 @@
 """Produce (key 0), v3-v13; v0-v2 are advertised only (librdkafka) and close the connection.
 
-Behaviour: each partition is validated, appended and answered on its own. acks=1 is answered after
-the write, acks=-1 when the batch is durable (`server/group_commit.py`), acks=0 never: there an
-error closes the connection. The next request of the connection starts after the append, not after
-the sync.
-Batches whose records take long to look at, above all those that inflate to a lot, and those that are
+Behaviour: each partition is validated, appended and answered independently. acks=1 is answered after the
+write, acks=-1 when the batch is durable (`server/durability/group_commit.py`), acks=0 never: an error
+then closes the connection. The connection's next request starts after the append, not after the sync.
+Batches that take long to validate, mainly those that inflate to many bytes, and those that are
 recompressed (compression.type) are validated in a worker thread.
-Internal topics are the broker's own: INVALID_TOPIC_EXCEPTION.
+Clients cannot write to internal topics: INVALID_TOPIC_EXCEPTION.
 Every transactional batch is checked against its transaction right before the append, in the same turn
-of the loop: none can come behind its transaction's marker. `server/transactions/errors.py` says how
-each version names what the coordinator finds.
+of the loop, so no batch can follow the marker of its transaction.
+`server/handlers/shared/transaction_errors.py` translates the coordinator's errors for each version.
 Versions: v5 log_start_offset · v7 zstd (KIP-110) · v8 record_errors, error_message (KIP-467) · v12
-partitions join the transaction as they are produced to (KIP-890) · v13 topic ids (KIP-516).
+a Produce adds its partitions to the transaction (KIP-890) · v13 topic ids (KIP-516).
 Source: Apache Kafka, ReplicaManager.scala (`handleProduceAppend`), AddPartitionsToTxnManager.scala.
 """
 
@@ -21,7 +20,6 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from uuid import UUID
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -31,45 +29,47 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.record_batch import BatchHeader
-from server.connection import CloseConnection
+from protocol.records.record_batch import BatchHeader
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from server.coordination.transactions.metadata import TransactionPartition
 from server.dispatch import RequestContext
-from server.topic import INTERNAL_TOPICS
-from server.topic_ids import fault_of_id, with_names
-from server.transactions.errors import produce_error
-from server.transactions.joining import Refusals, join_transaction
-from server.transactions.metadata import TransactionPartition
-from server.turns import Pace
-from storage.errors import StorageError
-from storage.log import Appended, PartitionLog
-from storage.validate import Refused, ValidBatch, validate_at_once, validate_batch
+from server.handlers.shared.joining import Refusals, join_transaction
+from server.handlers.shared.topic_ids import fault_of_id, with_names
+from server.handlers.shared.transaction_errors import produce_error
+from server.net.connection import CloseConnection
+from server.runtime.turns import Pace
+from server.topics.topic import INTERNAL_TOPICS
+from storage.batches.validate import Refused, ValidBatch, validate_at_once, validate_batch
+from storage.files.errors import StorageError
+from storage.log.log import Appended, PartitionLog
 
 IDS_SINCE = 13
 JOINS_SINCE = 12
-"""A partition that is new to the transaction joins it (KIP-890)."""
+"""From this version on, Produce adds new partitions to the transaction (KIP-890)."""
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """One partition's outcome: its response, and with acks=-1 whether that will be true."""
+    """One partition's response, and with acks=-1 an awaitable of whether the append is durable."""
 
     response: PartitionProduceResponse
     is_durable: Awaitable[bool] | None = None
 
 
-_Named = tuple[str, UUID]
-"""A topic as its answer names it: one of the two counts, by the version."""
+_TopicKey = tuple[str, UUID]
+"""The name and id of a topic; the request's version decides which of the two the response carries."""
 
-_Outcome = list[tuple[_Named, list[_Done]]]
-"""By topic in the order of the request."""
+_Outcome = list[tuple[_TopicKey, list[_Done]]]
+"""The outcomes by topic, in the order of the request."""
 
 
 async def handle(
     request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse] | None:
-    """Append every batch; then answer as `acks` says."""
+    """Append every batch, then answer according to `acks`."""
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return refuse(request, context, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
     has_ids = context.header.api_version >= IDS_SINCE
@@ -91,7 +91,7 @@ async def handle(
         _close_if_failed(outcome)
         return None
     if request.acks == ACKS_ALL:
-        context.broker.group_commit.hurry()
+        context.broker.group_commit.start_round_now()
         return _answer_when_durable(outcome, context.pace)
     return await _answer(outcome, context.pace)
 
@@ -101,14 +101,18 @@ def refuse(
 ) -> ProduceResponse | None:
     if request.acks == ACKS_NONE:
         return None
-    return _response(
-        [
-            (
-                (topic.name, topic.topic_id),
-                [_refused(data.index, error_code, message) for data in topic.partition_data],
-            )
-            for topic in request.topic_data
-        ]
+    return ProduceResponse(
+        responses=lazy_array(
+            lambda topic: TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=lazy_array(
+                    lambda data: _refused(data.index, error_code, message).response,
+                    topic.partition_data,
+                ),
+            ),
+            request.topic_data,
+        )
     )
 
 
@@ -119,7 +123,7 @@ async def _append_by_id(
     context: RequestContext,
     not_joined: Refusals,
 ) -> _Done:
-    """Append one partition's batch if the topic still is the one that was asked for."""
+    """Append one partition's batch if the name still belongs to the topic with the requested id."""
     fault = fault_of_id(topic, context)
     if fault is not None:
         return _refused(data.index, fault)
@@ -145,22 +149,22 @@ async def _append(
     if not data.records:
         text = "A partition's records must be exactly one record batch."
         return _refused(data.index, ErrorCode.INVALID_RECORD, text)
-    batch = await _validated(data.records, log, context)
+    batch = await _validate(data.records, log, context)
     if isinstance(batch, Refused):
-        return _refused_by(batch, topic_name, data.index, log, context)
+        return _refused_batch(batch, topic_name, data.index, log, context)
     if context.log_of(topic_name, data.index) is not log:
-        # The topic was deleted while a thread looked at the batch.
+        # The topic was deleted while a thread validated the batch.
         return _refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     place = TransactionPartition(topic_name, data.index)
-    refused = _refuse_transaction(batch.header, place, request, context, not_joined)
+    refused = _check_transaction(batch.header, place, request, context, not_joined)
     if refused is not None:
-        return _refused_by(refused, topic_name, data.index, log, context)
+        return _refused_batch(refused, topic_name, data.index, log, context)
     try:
         appended = log.append_as_leader(batch, now_ms=context.broker.clock.now_ms())
     except StorageError as error:
-        return _refused(data.index, context.code_of(error), str(error))
+        return _refused(data.index, context.log_failure(error), str(error))
     if isinstance(appended, Refused):
-        return _refused_by(appended, topic_name, data.index, log, context)
+        return _refused_batch(appended, topic_name, data.index, log, context)
     if not appended.duplicate:
         context.broker.group_commit.appended(log)
         size, count = batch.header.size_bytes, batch.header.record_count
@@ -171,14 +175,14 @@ async def _append(
     return _Done(_accepted(data.index, appended, log), is_durable)
 
 
-def _refuse_transaction(
+def _check_transaction(
     header: BatchHeader,
     place: TransactionPartition,
     request: ProduceRequest,
     context: RequestContext,
     not_joined: Refusals,
 ) -> Refused | None:
-    """Refuse a transactional batch that its transaction does not take; None lets it pass."""
+    """Returns why the transaction does not accept a transactional batch; None if the batch may pass."""
     if not header.is_transactional:
         return None
     if request.transactional_id is None:
@@ -197,13 +201,13 @@ def _refuse_transaction(
     )
 
 
-async def _validated(
+async def _validate(
     records: memoryview, log: PartitionLog, context: RequestContext
 ) -> ValidBatch | Refused:
-    """Validate what a client sent, off the loop if that is a lot of work.
+    """Validate a batch from a client, in a thread if it takes long.
 
-    The pool is what bounds the inflated bytes in flight, over all connections: at most one batch's a
-    thread. Batches wait for a thread in the order of their arrival, and hold nothing while they do.
+    The pool bounds the inflated bytes over all connections: one batch per thread. Batches wait for a
+    thread in the order of arrival, and hold no inflated bytes while they wait.
     """
     rules = log.validation_rules(now_ms=context.broker.clock.now_ms())
     answer = validate_at_once(records, rules)
@@ -213,7 +217,7 @@ async def _validated(
 
 
 async def _answer_when_durable(outcome: _Outcome, pace: Pace) -> ProduceResponse:
-    """Wait until everything appended is durable; what never will be is an error."""
+    """Wait until all appends are durable, then answer; an append that cannot become durable fails."""
     for _, partitions in outcome:
         for position, done in enumerate(partitions):
             if pace.is_over:
@@ -226,23 +230,19 @@ async def _answer_when_durable(outcome: _Outcome, pace: Pace) -> ProduceResponse
 
 
 async def _answer(outcome: _Outcome, pace: Pace) -> ProduceResponse:
-    """The answer, whose outcome is empty afterwards: to free it at once would take long, too."""
+    """Returns the response. Empties `outcome` in slices, because freeing it at once would take long."""
     responses = []
-    for asked, partitions in outcome:
+    for topic, partitions in outcome:
         if pace.is_over:
             await pace.rest()
-        responses.append(_of_topic(asked, partitions))
+        responses.append(_topic_response(topic, partitions))
     if len(outcome) > 1:
         await pace.empty(outcome)
     return ProduceResponse(responses=tuple(responses))
 
 
-def _response(outcome: _Outcome) -> ProduceResponse:
-    return ProduceResponse(responses=tuple(_of_topic(*each) for each in outcome))
-
-
-def _of_topic(asked: tuple[str, UUID], partitions: list[_Done]) -> TopicProduceResponse:
-    name, topic_id = asked
+def _topic_response(topic: _TopicKey, partitions: list[_Done]) -> TopicProduceResponse:
+    name, topic_id = topic
     return TopicProduceResponse(
         name=name,
         topic_id=topic_id,
@@ -251,7 +251,8 @@ def _of_topic(asked: tuple[str, UUID], partitions: list[_Done]) -> TopicProduceR
 
 
 def _close_if_failed(outcome: _Outcome) -> None:
-    """An acks=0 producer reads no response: closing is the only way to tell it (as Kafka does)."""
+    """Close the connection if a partition failed: an acks=0 producer reads no response, so this is the
+    only way to report the error (as in Kafka)."""
     for (name, topic_id), partitions in outcome:
         for done in partitions:
             if done.response.error_code:
@@ -281,10 +282,10 @@ def _refused(index: int, error_code: ErrorCode, message: str = "") -> _Done:
     )
 
 
-def _refused_by(
+def _refused_batch(
     refused: Refused, topic_name: str, index: int, log: PartitionLog, context: RequestContext
 ) -> _Done:
-    """Answer with what validation or the log found wrong."""
+    """Count a batch that validation or the log refused. Returns its response."""
     context.broker.probe.batch_refused(topic_name, refused.error_code.name, refused.record_count)
     return _Done(
         PartitionProduceResponse(

@@ -1,21 +1,21 @@
 """SaslAuthenticate (key 36), v0-v2.
 
-Behaviour: there is no SASL listener, so ILLEGAL_SASL_STATE with Kafka's message. The client's token
-is neither looked at nor logged.
+Behaviour: there is no SASL listener, so the answer is ILLEGAL_SASL_STATE with Kafka's message. The
+broker neither reads nor logs the client's token.
 Source: Apache Kafka, KafkaApis.scala `handleSaslAuthenticateRequest`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
 
 
 async def handle(
     request: SaslAuthenticateRequest, context: RequestContext
 ) -> SaslAuthenticateResponse:
-    """Say that nobody authenticates here."""
+    """Answer that there is no SASL authentication."""
     text = "SaslAuthenticate request received after successful authentication"
     return refuse(request, context, ErrorCode.ILLEGAL_SASL_STATE, text)
 

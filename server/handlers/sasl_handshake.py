@@ -1,19 +1,20 @@
 """SaslHandshake (key 17), v0-v1.
 
-Behaviour: there is no SASL listener, so ILLEGAL_SASL_STATE and no mechanism, as Kafka answers on a
-PLAINTEXT listener. Clients that infer the version of a broker from its APIs look for this one.
+Behaviour: there is no SASL listener, so the answer is ILLEGAL_SASL_STATE without mechanisms, as Kafka
+answers on a PLAINTEXT listener. The API is advertised because clients infer the version of a broker from
+it.
 Source: Apache Kafka, KafkaApis.scala `handleSaslHandshakeRequest`.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
 
 
 async def handle(request: SaslHandshakeRequest, context: RequestContext) -> SaslHandshakeResponse:
-    """Say that nobody authenticates here."""
+    """Answer that there is no SASL authentication."""
     return refuse(request, context, ErrorCode.ILLEGAL_SASL_STATE, "")
 
 

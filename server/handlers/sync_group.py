@@ -1,25 +1,25 @@
 """SyncGroup (key 14), v0-v5.
 
-Behaviour: waits until the leader has given the assignment and that is durable.
-Versions: v3 group_instance_id · v5 protocol_type, protocol_name, which have to be the group's (KIP-559).
+Behaviour: waits until the leader has sent the assignment and it is durable.
+Versions: v3 group_instance_id · v5 protocol_type, protocol_name, which must match the group (KIP-559).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.schema import copied
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.schema import copied
+from server.coordination.groups.events import Sync
+from server.coordination.groups.outcome import Synced
 from server.dispatch import RequestContext
-from server.groups.events import Sync
-from server.groups.outcome import Synced
 
 
 async def handle(
     request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
-    """Ask for the member's assignment, and take everybody's from the leader."""
+    """Return the member's assignment; the leader's request contains those of all members."""
     if not request.group_id:
         return refuse(request, context, ErrorCode.INVALID_GROUP_ID, "")
     sync = Sync(

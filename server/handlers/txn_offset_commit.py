@@ -1,24 +1,20 @@
 """TxnOffsetCommit (key 28), v0-v5.
 
-Behaviour: what one request commits is written in one batch of the producer's transaction, answered when
-that is durable, and holds when the transaction is committed. The group's partition of
-`__consumer_offsets` must be in the transaction (AddOffsetsToTxn). A topic or partition that does not
-exist, and metadata that are too long, are refused for themselves; a producer that is fenced, a member
-that is none any more, or a wrong generation refuse everything. Generation -1 without a member commits
-for any group.
-Versions: v2 leader epochs · v3 member, instance and generation (KIP-447); COORDINATOR_LOAD_IN_PROGRESS,
-which older producers do not survive, is told from v2 on · v4 TRANSACTION_ABORTABLE, which was
-INVALID_TXN_STATE, a fatal error, before · v5 the group's partition joins the transaction by itself
-(KIP-890).
+Behaviour: writes all offsets of a request in one batch of the producer's transaction, and answers when
+the batch is durable. The offsets take effect when the transaction is committed. The group's partition of
+`__consumer_offsets` must be in the transaction (AddOffsetsToTxn). An unknown topic or partition, or
+overlong metadata, fails only its partition; a fenced producer, an unknown member or a wrong generation
+fails the whole request. Generation -1 without a member commits for any group.
+Versions: v2 leader epochs, COORDINATOR_LOAD_IN_PROGRESS (fatal to older producers) · v3 member, instance
+and generation (KIP-447) · v4 TRANSACTION_ABORTABLE (INVALID_TXN_STATE before, which is fatal) · v5 the
+group's partition joins the transaction automatically (KIP-890).
 Source: Apache Kafka, KafkaApis.scala, OffsetMetadataManager.java `commitTransactionalOffset`,
-AddPartitionsToTxnManager.scala,
-CoordinatorOperationExceptionHelper.java.
+AddPartitionsToTxnManager.scala, CoordinatorOperationExceptionHelper.java.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
-from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue
+from protocol.internal_topics.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -27,44 +23,47 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from server.coordinator_topic import OFFSETS_TOPIC
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from server.coordination.coordinator_topic import OFFSETS_TOPIC
+from server.coordination.groups.group_checks import Claim
+from server.coordination.producer import Producer
+from server.coordination.transactions.metadata import EPOCH_BUMPED_SINCE
 from server.dispatch import RequestContext
-from server.groups.group_checks import Claim
-from server.producer import Producer
-from server.transactions.joining import join_with_offsets
-from server.transactions.metadata import EPOCH_BUMPED_SINCE
-from server.turns import Pace
+from server.handlers.shared.joining import join_with_offsets
+from server.runtime.turns import Pace
 
 LOAD_IN_PROGRESS_SINCE = 2
 ABORTABLE_SINCE = 4
 JOINS_SINCE = 5
 
-IN_THEIR_WORDS = {
+TRANSLATED_CODES = {
     ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
 
-_Place = tuple[str, int]
+_TopicPartition = tuple[str, int]
 
 
 async def handle(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
-    """Check every partition, then commit those that are in order, together."""
+    """Check every partition, then commit the valid ones together."""
     pace = context.pace
-    refused: dict[_Place, ErrorCode] = {}
+    refused: dict[_TopicPartition, ErrorCode] = {}
     records: list[GroupRecord] = []
     async for topic in pace.paced(request.topics):
         async for partition in pace.paced(topic.partitions):
-            error_code = _error(topic.name, partition, context)
+            error_code = _check(topic.name, partition, context)
             if error_code is ErrorCode.NONE:
                 records.append(_record(request.group_id, topic.name, partition, context))
             else:
                 refused[topic.name, partition.partition_index] = error_code
     outcome = await _commit(request, context, records) if records else ErrorCode.NONE
     topics = [
-        await _answered(topic, refused, outcome, pace) async for topic in pace.paced(request.topics)
+        await _topic_response(topic, refused, outcome, pace)
+        async for topic in pace.paced(request.topics)
     ]
     return TxnOffsetCommitResponse(topics=tuple(topics))
 
@@ -73,17 +72,17 @@ def refuse(
     request: TxnOffsetCommitRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
-        topics=tuple(
-            TxnOffsetCommitResponseTopic(
+        topics=lazy_array(
+            lambda topic: TxnOffsetCommitResponseTopic(
                 name=topic.name,
-                partitions=tuple(
-                    TxnOffsetCommitResponsePartition(
+                partitions=lazy_array(
+                    lambda each: TxnOffsetCommitResponsePartition(
                         partition_index=each.partition_index, error_code=error_code
-                    )
-                    for each in topic.partitions
+                    ),
+                    topic.partitions,
                 ),
-            )
-            for topic in request.topics
+            ),
+            request.topics,
         )
     )
 
@@ -108,7 +107,7 @@ async def _commit(
             transaction_version=EPOCH_BUMPED_SINCE,
         )
         if refused is not ErrorCode.NONE:
-            return _told(refused, context.header.api_version)
+            return _translate(refused, context.header.api_version)
 
     def may_write(partition: int) -> ErrorCode:
         return context.broker.transactions.may_write(
@@ -118,22 +117,22 @@ async def _commit(
     outcome = await context.broker.offsets.commit_in_transaction(
         request.group_id, claim, producer, records, may_write=may_write
     )
-    return _told(outcome, context.header.api_version)
+    return _translate(outcome, context.header.api_version)
 
 
-def _told(outcome: ErrorCode, version: int) -> ErrorCode:
-    """An error in the words that clients of the version know."""
+def _translate(outcome: ErrorCode, version: int) -> ErrorCode:
+    """Returns the error code by which clients of this version know `outcome`."""
     if outcome is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOAD_IN_PROGRESS_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     if outcome is ErrorCode.INVALID_TXN_STATE and version >= ABORTABLE_SINCE:
         return ErrorCode.TRANSACTION_ABORTABLE
-    return IN_THEIR_WORDS.get(outcome, outcome)
+    return TRANSLATED_CODES.get(outcome, outcome)
 
 
-def _error(
+def _check(
     topic: str, partition: TxnOffsetCommitRequestPartition, context: RequestContext
 ) -> ErrorCode:
-    """What is wrong with one partition of a request."""
+    """Returns the error of one requested partition; NONE if it is valid."""
     found = context.broker.topics.get(topic)
     if found is None or not 0 <= partition.partition_index < len(found.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -159,13 +158,13 @@ def _record(
     )
 
 
-async def _answered(
+async def _topic_response(
     topic: TxnOffsetCommitRequestTopic,
-    refused: dict[_Place, ErrorCode],
+    refused: dict[_TopicPartition, ErrorCode],
     outcome: ErrorCode,
     pace: Pace,
 ) -> TxnOffsetCommitResponseTopic:
-    """Every partition that was asked for, with its own error or everybody's."""
+    """Returns all requested partitions of a topic, each with its own error or else `outcome`."""
     partitions = [
         TxnOffsetCommitResponsePartition(
             partition_index=each.partition_index,

@@ -1,32 +1,32 @@
 """UpdateFeatures (key 57), v0-v2.
 
-Behaviour: all features are changed or none. A level that this release does not have, or a lower one
-where the client does not allow it, is INVALID_UPDATE_VERSION in Kafka's words. Clients act on a new
-level when they ask for ApiVersions again.
+Behaviour: changes all features or none. A level that this release does not support, or a downgrade that
+the client does not allow, gets INVALID_UPDATE_VERSION with Kafka's message. Clients use a new level once
+they send ApiVersions again.
 Versions: v1 validate_only, upgrade_type · v2 no results by feature.
 Source: KIP-584, KIP-778; Apache Kafka, FeatureControlManager.java, ControllerApis.scala.
 """
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from server.dispatch import RequestContext
-from server.features import FeatureUpdate, UpgradeType, fault_of_update
+from server.metadata.features import FeatureUpdate, UpgradeType, fault_of_update
 
 UPGRADE_TYPE_SINCE = 1
 RESULTS_UNTIL = 1
 DONE = "NONE"
-"""What Kafka says of each feature that is changed."""
+"""Kafka's message for each changed feature."""
 
 
 async def handle(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
-    """Change the levels if every one of them can be."""
+    """Change the levels if all updates are valid."""
     features, controller_id = context.broker.features, context.broker.node.controller_id
     version = context.header.api_version
     changed: dict[str, int] = {}

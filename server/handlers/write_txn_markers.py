@@ -1,8 +1,9 @@
 """WriteTxnMarkers (key 27), v1.
 
-Behaviour: writes each marker whatever the coordinator knows of its producer, so that an operator can end
-a transaction that hangs (KIP-664). Each partition is answered on its own, when the marker is durable.
-Not implemented: v2, whose field tells a broker how strictly to compare epochs (KIP-1228).
+Behaviour: writes each marker without asking the coordinator about its producer, so that an operator can
+end a hanging transaction (KIP-664). Each partition gets its own error code. The answer is sent when all
+markers are durable.
+Not implemented: v2, whose field says how strictly to compare epochs (KIP-1228).
 Source: Apache Kafka, KafkaApis.scala `handleWriteTxnMarkersRequest`.
 """
 
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -20,17 +20,19 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.lazy_array import lazy_array
+from server.coordination.producer import Producer
+from server.coordination.transactions.markers import Marker
+from server.coordination.transactions.metadata import TransactionPartition
 from server.dispatch import RequestContext
-from server.producer import Producer
-from server.transactions.markers import Marker
-from server.transactions.metadata import TransactionPartition
-from server.turns import Pace
+from server.runtime.turns import Pace
 
 
 async def handle(
     request: WriteTxnMarkersRequest, context: RequestContext
 ) -> Awaitable[WriteTxnMarkersResponse]:
-    """Write every marker; answer when all are durable."""
+    """Write every marker, and answer when all are durable."""
     return _answer(request, context)
 
 
@@ -38,24 +40,26 @@ def refuse(
     request: WriteTxnMarkersRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
-        markers=tuple(
-            WritableTxnMarkerResult(
-                producer_id=marker.producer_id,
-                topics=tuple(
-                    WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=tuple(
-                            WritableTxnMarkerPartitionResult(
-                                partition_index=number, error_code=error_code
-                            )
-                            for number in topic.partition_indexes
-                        ),
-                    )
-                    for topic in marker.topics
+        markers=lazy_array(lambda marker: _refused(marker, error_code), request.markers)
+    )
+
+
+def _refused(marker: WritableTxnMarker, error_code: ErrorCode) -> WritableTxnMarkerResult:
+    """Returns the same error for each partition of a marker."""
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=lazy_array(
+            lambda topic: WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=lazy_array(
+                    lambda number: WritableTxnMarkerPartitionResult(
+                        partition_index=number, error_code=error_code
+                    ),
+                    topic.partition_indexes,
                 ),
-            )
-            for marker in request.markers
-        )
+            ),
+            marker.topics,
+        ),
     )
 
 
@@ -65,7 +69,7 @@ _Codes = Mapping[tuple[Marker, TransactionPartition], ErrorCode]
 async def _answer(
     request: WriteTxnMarkersRequest, context: RequestContext
 ) -> WriteTxnMarkersResponse:
-    """Write each marker into each partition, once however often it is named."""
+    """Write each marker to each of its partitions, once even if a partition is named repeatedly."""
     pace = context.pace
     writes: dict[tuple[Marker, TransactionPartition], None] = {}
     async for asked in pace.paced(request.markers):

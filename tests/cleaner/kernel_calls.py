@@ -1,4 +1,4 @@
-"""The compiled kernel, called with what its tests leave open."""
+"""Calls of the compiled kernel, with default arguments for tests."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import struct
 from aiokafka.record import MemoryRecords
 from typing_extensions import Buffer
 
-from cleaner.kernel import (
+from cleaner.kernel.kernel import (
     BatchFilter,
     KeyIndexer,
     OffsetMap,
     map_keys,
     mark_keys,
 )
-from cleaner.step import FilterStep, IndexStep, MapStep, MarkStep
+from cleaner.rules.step import FilterStep, IndexStep, MapStep, MarkStep
 from tests.cleaner.kernel_log import (
     HASH_KEY,
     INFLATED_BYTES_MAX,
@@ -64,7 +64,7 @@ def filter_of(
 
 
 def block_of(data: bytes) -> bytes:
-    """The one key block of a segment at offset 0."""
+    """Returns the only key block of a segment at offset 0."""
     (block,) = index_log(data, chunk_bytes=1 << 24).blocks
     return block
 
@@ -75,7 +75,7 @@ def fed(data: bytes | memoryview, batch_filter: BatchFilter | None = None) -> Fi
 
 
 def marks_of(*batches: LogBatch) -> bytes:
-    """Which entries of a log at offset 0 are superseded in it."""
+    """Returns the marks of the superseded entries of a log at offset 0."""
     return bytes(mark_log(index_log(b"".join(map(encode, batches))), end_offset=1_000).marks)
 
 
@@ -86,7 +86,7 @@ def int_at(data: memoryview | bytes, position: int, letter: str) -> int:
 
 
 def read_by_a_client(data: memoryview) -> list[tuple[int, int, bytes | None, bytes | None]]:
-    """What the consumer of aiokafka makes of the bytes."""
+    """Returns the records that aiokafka's consumer reads from the bytes."""
     found, batches = [], MemoryRecords(bytes(data))
     while batches.has_next():
         batch = batches.next_batch()

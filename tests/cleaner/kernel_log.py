@@ -1,6 +1,6 @@
-"""Logs for the kernel's tests: batches as plain values, their bytes, what a pass leaves of them.
+"""Logs for the kernel's tests: batches as plain values, their bytes, and what a pass leaves of them.
 
-The encoder is the tests' own, plain and slow, so that the kernel is not compared with itself.
+The tests have their own simple, slow encoder, so that the kernel is not compared with itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from cleaner.retain import (
+from cleaner.rules.retain import (
     AbortedTransaction,
     Fate,
     PassBounds,
@@ -17,9 +17,9 @@ from cleaner.retain import (
     is_marker,
     retain_log,
 )
-from protocol.batch_scan import crc32c
-from protocol.compression import Codec, compress
-from protocol.control_record import (
+from protocol.records.batch_scan import crc32c
+from protocol.records.compression import Codec, compress
+from protocol.records.control_record import (
     ControlType,
     TransactionMarker,
     read_control_type,
@@ -93,7 +93,7 @@ class LogBatch:
 
 
 def log_batch(base_offset: int, *records: tuple[bytes | None, bytes | None]) -> LogBatch:
-    """A batch of (key, value) pairs at dense offsets, one millisecond apart."""
+    """Returns a batch of (key, value) pairs at dense offsets, one millisecond apart."""
     made = tuple(
         LogRecord(offset=base_offset + i, timestamp=1_000 + i, key=key, value=value)
         for i, (key, value) in enumerate(records)
@@ -110,7 +110,7 @@ def log_batch(base_offset: int, *records: tuple[bytes | None, bytes | None]) -> 
 def marker_batch(
     offset: int, producer_id: int, kind: ControlType, *, producer_epoch: int = 0
 ) -> LogBatch:
-    """The control batch that ends a producer's transaction."""
+    """Returns the control batch that ends a producer's transaction."""
     key, value = write_transaction_marker(TransactionMarker(type=kind, coordinator_epoch=4))
     return LogBatch(
         base_offset=offset,
@@ -124,7 +124,7 @@ def marker_batch(
 
 
 def encode(batch: LogBatch) -> bytes:
-    """The batch's bytes. A delete horizon stands in the place of the base timestamp."""
+    """Returns the batch's bytes. A delete horizon is stored as the base timestamp."""
     horizon = batch.delete_horizon_ms
     base_timestamp = batch.base_timestamp if horizon is None else horizon
     plain = b"".join(encode_record(record, batch, base_timestamp) for record in batch.records)
@@ -173,12 +173,12 @@ def varint(value: int) -> bytes:
 
 
 def wrap(value: int) -> int:
-    """As a Java long: timestamps are a peer's choice, and their differences may not fit."""
+    """Wraps like a Java long: clients choose timestamps, and their differences may overflow."""
     return (value + 2**63) % 2**64 - 2**63
 
 
 class PlainOffsetMap:
-    """What the offset map should know, as a dict."""
+    """The expected content of the offset map, as a dict."""
 
     def __init__(self, offsets: dict[bytes, int], end_offset: int) -> None:
         self.offsets = offsets
@@ -190,7 +190,7 @@ class PlainOffsetMap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainTransactions:
-    """What the walk should know of a section's transactions."""
+    """The expected outcomes of a section's transactions."""
 
     aborted: tuple[AbortedTransaction, ...]
     end_offset: int
@@ -245,7 +245,7 @@ def plain_map(
 
 
 def remaining_bytes(batch: LogBatch, remains: Remains[LogRecord]) -> bytes:
-    """What a pass writes for a batch of which `remains` is left."""
+    """Returns the bytes that a pass writes for a batch of which `remains` is left."""
     match remains.fate:
         case Fate.VERBATIM:
             return encode(batch)

@@ -1,4 +1,4 @@
-"""The steps of the kernel over a log of one segment: index, walk, map, mark, filter, each in a call."""
+"""The kernel's steps over a log of one segment: index, walk, map, mark, filter; one function each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from typing_extensions import Buffer
 
-from cleaner.kernel import (
+from cleaner.kernel.kernel import (
     BatchFilter,
     KeyIndexer,
     OffsetMap,
@@ -15,15 +15,15 @@ from cleaner.kernel import (
     map_keys,
     mark_keys,
 )
-from cleaner.step import FilterStep, SegmentSummary
-from storage.key_totals import KeyTotals
+from cleaner.rules.step import FilterStep, SegmentSummary
+from storage.formats.key_totals import KeyTotals
 from tests.cleaner.kernel_log import HASH_KEY, INFLATED_BYTES_MAX
 from tests.harness.key_blocks import block_of, keys_of, totals_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedLog:
-    """A log in one segment, and the blocks of its key sidecar."""
+    """A log in one segment, with the blocks of its key sidecar."""
 
     data: bytes
     base_offset: int
@@ -32,7 +32,7 @@ class IndexedLog:
 
 
 def index_log(data: bytes, *, base_offset: int = 0, chunk_bytes: int = 1 << 20) -> IndexedLog:
-    """Index a log in chunks, each grown to the batch that does not fit."""
+    """Index a log in chunks; a chunk grows if a batch does not fit."""
     indexer = KeyIndexer(
         HASH_KEY, base_offset=base_offset, decompressed_bytes_max=INFLATED_BYTES_MAX
     )
@@ -61,7 +61,7 @@ def assert_blocks_hold(indexed: IndexedLog) -> None:
 
 
 def walk_log(indexed: IndexedLog, *, start_offset: int, end_offset: int) -> Transactions:
-    """Learn what became of a log's transactions."""
+    """Returns the outcomes of a log's transactions."""
     transactions = Transactions(start_offset=start_offset, end_offset=end_offset)
     for block in indexed.blocks:
         if not transactions.walk(block, base_offset=indexed.base_offset):
@@ -77,7 +77,7 @@ def map_log(
     end_offset: int,
     transactions: Transactions | None = None,
 ) -> None:
-    """Map a log, or its part that the map takes; it must fit."""
+    """Map a log, or the map's part of its keys; it must fit."""
     for block in indexed.blocks:
         step = map_keys(
             block,
@@ -92,7 +92,7 @@ def map_log(
 
 @dataclass(slots=True)
 class Marked:
-    """The marks of a log, and what was counted while they were set."""
+    """The marks of a log, and the counts made while they were set."""
 
     marks: bytearray
     superseded: int = 0
@@ -101,7 +101,7 @@ class Marked:
     unknown: int = 0
 
     def set_of(self, indexed: IndexedLog, offset_map: OffsetMap, **section: Any) -> None:
-        """Mark what the map, of one part of the keys, says."""
+        """Mark the records superseded according to the map, which holds one part of the keys."""
         first_entry = 0
         for block in indexed.blocks:
             step = mark_keys(
@@ -135,7 +135,7 @@ def mark_log(
     transactions: Transactions | None = None,
     parts: int = 1,
 ) -> Marked:
-    """Map a log part by part, and mark what is superseded in it."""
+    """Map a log part by part, and mark its superseded records."""
     marked = Marked(bytearray((indexed.totals.entries + 7) // 8))
     offset_map = OffsetMap(1 << 16, HASH_KEY)
     for part in range(parts):
@@ -178,7 +178,7 @@ class CleanedSegment:
 def filter_log(
     indexed: IndexedLog, marks: Buffer, batch_filter: BatchFilter
 ) -> list[CleanedSegment]:
-    """Filter a log, block by block, into as many segments as it asks for."""
+    """Filter a log, block by block, into as many segments as needed."""
     segments, steps = list[CleanedSegment](), list[FilterStep]()
     position = 0
     batch_filter.start_source(indexed.base_offset, marks)

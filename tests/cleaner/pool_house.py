@@ -10,19 +10,19 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from cleaner.look import Look
-from cleaner.paused import Paused
-from cleaner.pool import CleanerPool
-from cleaner.probe import SilentProbe
-from cleaner.quarantine import Quarantined
-from cleaner.report import PassReport
-from cleaner.settings import CleanerSettings
-from cleaner.throttle import IoRates
-from storage.local_files import LocalFileSystem
-from storage.log import Appended, PartitionLog
-from storage.log_config import LogConfig
-from storage.log_opening import create_log
-from storage.paths import LOG
+from cleaner.pacing.paused import Paused
+from cleaner.pacing.probe import SilentProbe
+from cleaner.pacing.quarantine import Quarantined
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.pacing.throttle import IoRates
+from cleaner.pool.pool import CleanerPool
+from cleaner.rules.look import Look
+from cleaner.rules.report import PassReport
+from storage.files.local_files import LocalFileSystem
+from storage.files.paths import LOG
+from storage.formats.log_config import LogConfig
+from storage.log.log import Appended, PartitionLog
+from storage.log.opening import create_log
 from tests.harness.compacted_log import CONFIG, START_MS, identity, opening, records_of
 from tests.harness.log_builder import KeyValue, batch_of, valid
 
@@ -34,13 +34,13 @@ SLOW = replace(SETTINGS, io_rates=IoRates(total=1.0))
 PATIENCE_SECONDS = 20.0
 HOUR_MS = 3_600_000
 RESTS_LONG = replace(SETTINGS, retry_backoff_ms=HOUR_MS, retry_backoff_max_ms=HOUR_MS)
-"""What has failed is not tried again."""
+"""Failed partitions are not tried again."""
 CLEANED = [(1, b"b"), (2, b"a")]
 """What a pass leaves of `House.dirty_log`."""
 
 
 class WallClock:
-    """Wall time that a test sets, monotonic time that runs."""
+    """Wall time that the test sets, and real monotonic time."""
 
     def __init__(self) -> None:
         self.wall_ms = START_MS
@@ -53,7 +53,7 @@ class WallClock:
 
 
 class Recorder(SilentProbe):
-    """A probe that writes down what it is told."""
+    """A probe that records all events."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -82,7 +82,7 @@ class Recorder(SilentProbe):
 
 
 class House:
-    """Logs on the real disk, and what the pool is made of."""
+    """Logs on the real disk, and the pool's dependencies."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -109,7 +109,7 @@ class House:
         log.advance_high_watermark(log.sync())
 
     def dirty_log(self, topic: str = "orders", config: LogConfig = CONFIG) -> PartitionLog:
-        """A log with a sealed segment in which one of three records is dead."""
+        """Returns a log with a sealed segment in which one of three records is superseded."""
         log = self.log(topic, config)
         self.append(log, (b"a", b"1"))
         self.append(log, (b"b", b"1"))

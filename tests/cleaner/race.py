@@ -1,4 +1,4 @@
-"""All the schedules of a log and an event, and what must hold after each."""
+"""Runs the schedules of a pass and an event over one log, and checks what must hold after each."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from cleaner.meter import CleaningAborted
-from storage.errors import LogOffline, SegmentRemoved, SwapRefused
-from storage.log import PartitionLog
+from cleaner.pacing.meter import CleaningAborted
+from storage.files.errors import LogOffline, SegmentRemoved, SwapRefused
+from storage.log.log import PartitionLog
 from tests.cleaner.race_events import delete_topic
 from tests.cleaner.race_logs import RACE_CONFIG
 from tests.cleaner.race_scene import Entry, Event, Scene
@@ -17,17 +17,17 @@ from tests.harness.compacted_log import CompactedLog, records_of
 from tests.harness.memory_fs import Loss
 
 HARMLESS = (CleaningAborted, SwapRefused, SegmentRemoved, LogOffline)
-"""How a pass may end that something came between; the pool rests no partition for them."""
+"""The errors with which an event may end a pass; the pool puts no partition in quarantine for them."""
 
 
 class Race:
-    """A prepared log, an event, and what a pass alone makes of the log, group by group."""
+    """A prepared log, an event, and the result of a pass without the event, group by group."""
 
     def __init__(self, prepared: CompactedLog, event: Event) -> None:
         self.prepared = prepared
         self.event = event
         self.continued: set[str] = set()
-        """What was found after a crash, of which each is cleaned once."""
+        """The states found after a crash; each is cleaned only once."""
         with pytest.MonkeyPatch.context() as monkeypatch:
             self.states = self._states(monkeypatch)
             alone = Scene(self.prepared, event, (0,))
@@ -36,7 +36,7 @@ class Race:
         self.event_steps = alone.steps_of_race or alone.interleaving.steps[1]
 
     def _states(self, monkeypatch: pytest.MonkeyPatch) -> list[list[Entry]]:
-        """The records before the pass, and after each of its swaps."""
+        """Returns the records before the pass, and after each of its swaps."""
         alone = Scene(self.prepared, Event(lambda _scene: None), ())
         states = [entries_of(alone.log)]
         swap = PartitionLog.swap
@@ -52,7 +52,7 @@ class Race:
         return states
 
     def run(self, *turns: int, event_first: bool = False) -> None:
-        """Play one schedule, and check all that must hold then."""
+        """Run one schedule, and check everything that must hold afterwards."""
         with pytest.MonkeyPatch.context() as monkeypatch:
             scene = Scene(self.prepared, self.event, turns)
             scene.play(monkeypatch, event_first=event_first)
@@ -80,7 +80,7 @@ class Race:
         assert not [name for name in names if name.endswith(".cleaned")]
         assert len([name for name in names if name.endswith(".log")]) == len(scene.log.segments)
         self._check_crash(scene)
-        self._check_that_it_goes_on(scene)
+        self._check_still_works(scene)
 
     def _check_log(self, scene: Scene, log: PartitionLog, swaps: Sequence[int]) -> None:
         entries = entries_of(log)
@@ -96,7 +96,7 @@ class Race:
         return [*self.event.left_of(state), *scene.appended]
 
     def _states_by_bound(self) -> Iterator[list[Entry]]:
-        """What is cleaned up to some offset, and behind it as it was."""
+        """Returns the states that are cleaned up to some offset and unchanged above it."""
         before, after = self.states[0], self.states[-1]
         for bound in range(before[-1][0] + 2):
             yield [
@@ -105,15 +105,15 @@ class Race:
             ]
 
     def _check_crash(self, scene: Scene) -> None:
-        """The pass was in its middle, with staged files, and never goes on."""
+        """Check a crash in the middle of the pass, with staged files."""
         assert scene.left_by_crash is not None
         assert scene.swaps_before is not None
         log = scene.open(scene.left_by_crash, self.event.config)
-        # A commit may have been under way beside an event that waits for none.
+        # A commit may have been running, because the event does not wait for commits.
         self._check_log(scene, log, range(scene.swaps_before, scene.swaps + 1))
 
-    def _check_that_it_goes_on(self, scene: Scene) -> None:
-        """The log is found again after a crash, takes records, and is cleaned as if nothing was."""
+    def _check_still_works(self, scene: Scene) -> None:
+        """Check that the log can be opened after the crash, takes records, and can be cleaned."""
         compacted, expected = scene.compacted, entries_of(scene.log)
         compacted.fs = scene.fs.after_crash(Loss.EVERYTHING, Random(0))
         compacted.log = scene.open(compacted.fs, RACE_CONFIG)
@@ -128,7 +128,7 @@ class Race:
         expected = entries_of(compacted.log)
         compacted.clean_until_idle()
         if any(header.is_transactional for header in self.prepared.headers()):
-            # What a truncation has left undecided stays as it is.
+            # Transactions that a truncation has left undecided stay as they are.
             return
         assert compacted.log.clean_offset == compacted.log.log_end_offset
         assert last_values(entries_of(compacted.log)) == last_values(expected)

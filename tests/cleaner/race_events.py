@@ -1,4 +1,4 @@
-"""What may happen to a log while a pass cleans it, and what it leaves of the log's records."""
+"""Events that may happen to a log while a pass cleans it, and their effect on its records."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
-from storage.errors import MissingFile
-from storage.paths import KEYS, join
+from storage.files.errors import MissingFile
+from storage.files.paths import KEYS, join
 from tests.cleaner.race_logs import RACE_CONFIG
 from tests.cleaner.race_scene import Event, Scene
 from tests.harness.compacted_log import DIRECTORY
@@ -18,7 +18,7 @@ COMPACT_DELETE = replace(RACE_CONFIG, cleanup_policy=("compact", "delete"), rete
 
 
 def truncated_to(offset: int, boundary: int) -> Event:
-    """Truncate to an offset; the batch across it begins at `boundary`."""
+    """Returns the effect of a truncation; the batch that contains the offset begins at `boundary`."""
     return Event(
         lambda scene: scene.log.truncate_to(offset),
         lambda entries: [entry for entry in entries if entry[0] < boundary],
@@ -26,7 +26,7 @@ def truncated_to(offset: int, boundary: int) -> Event:
 
 
 def _truncate_and_write_others(scene: Scene) -> None:
-    """What was cut off is written anew, with other contents at the same offsets, and rolled."""
+    """Truncate, write different records at the same offsets, and roll."""
     scene.log.truncate_to(6)
     scene.race_is_over()
     scene.append((b"a", b"other"), (b"k", b"other"))
@@ -48,7 +48,7 @@ def _change_policy(scene: Scene) -> None:
 
 
 def delete_topic(scene: Scene) -> None:
-    """As `LogDirectory.delete_topic` does."""
+    """Delete the topic's files as `LogDirectory.delete_topic` does."""
     scene.log.retire()
     topic_directory = DIRECTORY.rpartition("/")[0]
     scene.fs.rename(topic_directory, f"{topic_directory}.deleted")
@@ -57,7 +57,7 @@ def delete_topic(scene: Scene) -> None:
 
 
 def _write_more(scene: Scene) -> None:
-    """Producers go on, and segments roll."""
+    """Append more batches, and roll segments."""
     for number in range(2):
         scene.append((b"a", b"more %d" % number), (b"m", None))
         scene.compacted.roll()
@@ -75,7 +75,7 @@ def _befall_sidecars(scene: Scene, befall: Callable[[str, Random], None]) -> Non
     random = Random(scene.interleaving.steps[0])
     for name in scene.compacted.files():
         if name.endswith(KEYS) and random.random() < 0.5:
-            with suppress(MissingFile):  # The pass has replaced its segment.
+            with suppress(MissingFile):  # The pass has already replaced its segment.
                 befall(join(DIRECTORY, name), random)
 
 
@@ -118,4 +118,4 @@ HARMLESS_EVENTS = {
     "sidecars_removed": Event(_remove_sidecars, forbids_swaps=False),
     "sidecars_damaged": Event(_damage_sidecars, forbids_swaps=False),
 }
-"""What is no reason to end a pass, and changes nothing that it was planned by."""
+"""Events that do not end a pass, because they do not change what its plan depends on."""

@@ -1,4 +1,4 @@
-"""The logs that things happen to while a pass cleans them."""
+"""The logs for the race tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RACE_CONFIG = replace(CONFIG, segment_bytes=200)
 
 
 def uncleaned_log() -> CompactedLog:
-    """Seven sealed segments in several groups, with superseded values, tombstones and producers."""
+    """Returns seven sealed segments, with superseded values, tombstones and producers."""
     log = CompactedLog(RACE_CONFIG)
     segments: list[list[list[KeyValue]]] = [
         [[(b"a", b"1"), (b"b", b"1")], [(b"c", b"1")]],
@@ -25,7 +25,7 @@ def uncleaned_log() -> CompactedLog:
     ]
     for number, batches in enumerate(segments):
         for pairs in batches:
-            # The producers of the odd ones never write again: their last batches must stay.
+            # The producers of the odd segments never write again, so their last batches must stay.
             is_idempotent = number % 2 == 1
             log.append(
                 *pairs,
@@ -39,7 +39,7 @@ def uncleaned_log() -> CompactedLog:
 
 
 def log_with_horizons_due() -> CompactedLog:
-    """The same after a pass, dirty again, and with tombstones whose time has come."""
+    """Returns the same log after a pass, dirty again, with tombstones whose horizon has passed."""
     log = uncleaned_log()
     log.clean_until_idle()
     log.now_ms += CONFIG.delete_retention_ms
@@ -48,7 +48,7 @@ def log_with_horizons_due() -> CompactedLog:
 
 
 def log_of_transactions() -> CompactedLog:
-    """Committed and aborted transactions over several segments, between batches of none."""
+    """Returns committed and aborted transactions over several segments, between plain batches."""
     log = CompactedLog(RACE_CONFIG)
     one, two, three = (TransactionalProducer(log, number) for number in (1, 2, 3))
     one.send((b"a", b"1"), (b"b", b"1"))
@@ -69,7 +69,7 @@ def log_of_transactions() -> CompactedLog:
     log.roll()
     three.abort()
     log.append_segment((b"a", b"4"), (b"i", b"1"))
-    # Markers have the broker's time: retention is to find all of it old.
+    # Markers have the broker's time: set it so that retention finds all records old.
     log.now_ms += 700
     return log
 

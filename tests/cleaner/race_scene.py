@@ -1,4 +1,4 @@
-"""One pass and one event over one log, by a schedule that says when they change turns."""
+"""One pass and one event over one log, interleaved by a schedule."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from storage.errors import StorageError
-from storage.log import PartitionLog
-from storage.log_config import LogConfig
-from storage.log_opening import open_log
+from storage.files.errors import StorageError
+from storage.formats.log_config import LogConfig
+from storage.log.log import PartitionLog
+from storage.log.opening import open_log
 from tests.cleaner.race_logs import RACE_CONFIG
 from tests.harness.compacted_log import CompactedLog, identity, opening
 from tests.harness.faults import Faults
@@ -24,19 +24,19 @@ Entry = tuple[int, bytes | None, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happens to a log, and what it leaves of a log's records."""
+    """Something that happens to a log, and its effect on the log's records."""
 
     happen: Callable[[Scene], object]
     left_of: Callable[[Sequence[Entry]], list[Entry]] = list
     config: LogConfig = RACE_CONFIG
     forbids_swaps: bool = True
-    """Whether no swap of a pass planned before may follow it."""
+    """Whether it forbids later swaps of a pass that was planned before it."""
     moves_groups: bool = False
-    """Whether the pass goes on, with other groups of segments than it would have had."""
+    """Whether the pass continues, but with different groups of segments."""
 
 
 class SteppedFaults(Faults):
-    """No faults: tells of every operation on the disk before it is done."""
+    """Injects no faults, but calls back before every operation on the disk."""
 
     def __init__(self, step: Callable[[], None]) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class SteppedFaults(Faults):
 
 
 class Scene:
-    """One log, one pass over it, one event, and the schedule by which they meet."""
+    """One log, one pass over it, one event, and their schedule."""
 
     def __init__(self, prepared: CompactedLog, event: Event, turns: Sequence[int]) -> None:
         self.event = event
@@ -64,12 +64,12 @@ class Scene:
         self.appended: list[Entry] = []
         self.is_stopping = False
         self.swaps = 0
-        """How many groups have been swapped in."""
+        """Number of groups swapped in."""
         self.swaps_before: int | None = None
-        """As many had been when the event had its way."""
+        """Number of groups that were swapped in when the event took effect."""
         self.steps_of_race = 0
         self.left_by_crash: MemoryFileSystem | None = None
-        """The disk that a machine finds which loses power right behind the event."""
+        """The disk after a power failure directly after the event."""
 
     def open(self, fs: MemoryFileSystem, config: LogConfig) -> PartitionLog:
         to_open = opening(now_ms=self.compacted.now_ms, leader_epoch=7)
@@ -97,11 +97,11 @@ class Scene:
         self.fs.faults = Faults()
 
     def race_is_over(self) -> None:
-        """What the event does from here on is what a log does that nothing happens to."""
+        """Called by an event when its remaining steps no longer affect the race."""
         self.steps_of_race = self.interleaving.steps[self.event_number]
 
     def _clean(self) -> None:
-        # The pool does not look at a log that is out of service.
+        # The pool does not look at offline logs.
         if self.log.offline_reason is None:
             self.compacted.execute(self.compacted.plan(), stop=self._should_stop)
 

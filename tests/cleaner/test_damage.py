@@ -1,7 +1,7 @@
-"""Damaged and hostile batches: a pass ends before them, says where, and leaves every byte as it was.
+"""Damaged and hostile batches: a pass ends before them, reports the position, and changes no byte.
 
-Whatever is wrong, no batch is dropped because of it, none is written anew with a checksum over rotten
-bytes, and what lies above it keeps its tombstones (compaction.md, invariants 12, 16 and 17).
+No kind of damage makes a pass drop a batch or rebuild one with a new checksum over corrupt bytes, and
+the log above keeps its tombstones (invariants 12, 16 and 17 of tests/cleaner/invariants).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import replace
 import pytest
 from cramjam import gzip, lz4, snappy, zstd
 
-from cleaner.verify_pass import VerificationFailed
-from protocol.batch_scan import crc32c
-from protocol.compression import Codec
-from protocol.errors import CorruptBatch, DecompressionTooLarge
-from storage.paths import KEYS, LOG
+from cleaner.passes.verify_pass import VerificationFailed
+from protocol.records.batch_scan import crc32c
+from protocol.records.compression import Codec
+from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
+from storage.files.paths import KEYS, LOG
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.log_builder import batch_of, valid
 
@@ -36,13 +36,13 @@ def overwritten(batch: bytes, position: int, data: bytes) -> bytes:
 
 
 def sealed(batch: bytes) -> bytes:
-    """The batch with a length and a CRC that are right for what it has become."""
+    """Returns the batch with the right length and CRC for its current content."""
     batch = overwritten(batch, BATCH_LENGTH, struct.pack(">i", len(batch) - 12))
     return overwritten(batch, CRC, struct.pack(">I", crc32c(batch[ATTRIBUTES:])))
 
 
 def with_records(batch: bytes, records: bytes, codec: Codec) -> bytes:
-    """The batch with other bytes in the place of its records."""
+    """Returns the batch with other bytes in place of its records."""
     attributes = struct.pack(">h", codec)
     return sealed(overwritten(batch[:RECORDS], ATTRIBUTES, attributes) + records)
 
@@ -52,7 +52,7 @@ def wrong_crc(batch: bytes) -> bytes:
 
 
 def rotten_inside(codec: Codec) -> Callable[[bytes], bytes]:
-    """Rot from before the checksum was taken: only the codec can tell."""
+    """Corruption from before the checksum was computed: only the codec can detect it."""
 
     def damage(_batch: bytes) -> bytes:
         batch = bytes(batch_of(PAIRS, codec=codec))
@@ -63,12 +63,12 @@ def rotten_inside(codec: Codec) -> Callable[[bytes], bytes]:
 
 
 def lying(position: int, data: bytes) -> Callable[[bytes], bytes]:
-    """A field that says something else, under a CRC that is right."""
+    """Sets a header field to a wrong value, under a right CRC."""
     return lambda batch: sealed(overwritten(batch, position, data))
 
 
 def lying_length(batch: bytes) -> bytes:
-    """The length is not covered by the CRC."""
+    """Sets a wrong length; the CRC does not cover the length."""
     return overwritten(batch, BATCH_LENGTH, struct.pack(">i", 1 << 30))
 
 
@@ -79,7 +79,9 @@ DAMAGES = [
     pytest.param(rotten_inside(Codec.LZ4), "position", id="rot_inside_lz4"),
     pytest.param(rotten_inside(Codec.ZSTD), "position", id="rot_inside_zstd"),
     pytest.param(lying_length, "claims", id="length_beyond_the_segment"),
-    pytest.param(lying(RECORD_COUNT, struct.pack(">i", 2)), "behind", id="too_few_records_counted"),
+    pytest.param(
+        lying(RECORD_COUNT, struct.pack(">i", 2)), "after its last", id="too_few_records_counted"
+    ),
     pytest.param(
         lying(RECORD_COUNT, struct.pack(">i", 1 << 30)), "impossible", id="absurd_record_count"
     ),
@@ -93,7 +95,7 @@ DAMAGES = [
 
 
 def damaged_log(damage: Callable[[bytes], bytes]) -> CompactedLog:
-    """Three segments: superseded records, the damage among sound batches, newer records."""
+    """Returns three segments: superseded records, the damage among sound batches, newer records."""
     log = CompactedLog(settings=replace(SETTINGS, decompressed_bytes_max=INFLATED_BYTES_MAX))
     log.append_segment((b"a", b"1"), (b"b", b"1"), (b"t", None))
     log.append((b"c", b"1"))
@@ -105,7 +107,7 @@ def damaged_log(damage: Callable[[bytes], bytes]) -> CompactedLog:
 
 
 def put_damaged(log: CompactedLog, damage: Callable[[bytes], bytes]) -> None:
-    """Append a sound batch, then let its bytes be what the damage makes of them."""
+    """Append a sound batch, then damage its bytes."""
     sound = bytes(batch_of(PAIRS))
     bad = damage(sound)
     if len(bad) != len(sound):
@@ -119,7 +121,7 @@ def put_damaged(log: CompactedLog, damage: Callable[[bytes], bytes]) -> None:
 
 
 def contents(log: CompactedLog) -> dict[str, bytes]:
-    """All files but the key sidecars, which are made of sound segments before the damage is met."""
+    """Returns all files except key sidecars, which a pass makes before it reads the damage."""
     names = [name for name in log.files() if not name.endswith(KEYS)]
     return {name: log.fs.read_bytes(f"{log.log.directory}/{name}") for name in names}
 
@@ -144,7 +146,7 @@ def test_a_pass_ends_at_damage_with_its_position_and_changes_no_byte(
 def test_damage_below_the_clean_offset_stops_the_pass_after_the_groups_before_it(
     damage: Callable[[bytes], bytes], reason: str
 ) -> None:
-    """Those are older: no tombstone above the damage goes, and nothing comes back."""
+    """Those groups are older: no tombstone above the damage is dropped, so no value comes back."""
     log = CompactedLog(replace(CONFIG, segment_bytes=1))
     log.append_segment((b"a", b"1"))
     log.append((b"m", b"x" * 2000), (b"n", b"1"))
@@ -166,14 +168,14 @@ def test_damage_below_the_clean_offset_stops_the_pass_after_the_groups_before_it
 
 
 def clean_by_sound_sidecars(log: CompactedLog) -> None:
-    """Damage may first look as if the sidecar was wrong: then that goes, and the segment is read."""
+    """Clean twice: damage may first look like a wrong sidecar, which the first pass removes."""
     with suppress(VerificationFailed):
         log.execute(log.plan(requested=False))
     log.execute(log.plan(requested=False))
 
 
 def spoil_second_segment(log: CompactedLog, damage: Callable[[bytes], bytes]) -> None:
-    """Put a damaged batch in the place of the segment's, of the same size in all."""
+    """Replace the segment's batches by a damaged batch of the same total size."""
     segment = log.log.segments[1]
     bad = damage(bytes(batch_of(PAIRS)))
     head = segment.files.open().read_at(0, 8)
@@ -185,7 +187,7 @@ def spoil_second_segment(log: CompactedLog, damage: Callable[[bytes], bytes]) ->
 
 
 def repeated(frame: bytes) -> bytes:
-    """Many frames, which a codec inflates one after the other: a gigabyte in all."""
+    """Returns many frames, which a codec inflates one after the other to a gigabyte in total."""
     return frame * 1024
 
 
@@ -219,7 +221,7 @@ def test_a_decompression_bomb_ends_the_pass_within_the_bound_of_memory(codec: Co
 
 @pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
 def test_what_compresses_well_is_no_bomb(codec: Codec) -> None:
-    """A ratio says nothing of memory: only the size that records inflate to is bounded."""
+    """The compression ratio does not matter: only the size of the inflated records is bounded."""
     log = CompactedLog(settings=replace(SETTINGS, decompressed_bytes_max=INFLATED_BYTES_MAX))
     log.append((b"a", bytes(INFLATED_BYTES_MAX // 2)), (b"b", b"1"), codec=codec)
     log.append((b"b", b"2"))

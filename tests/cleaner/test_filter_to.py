@@ -1,4 +1,4 @@
-"""What Kafka's tests ask of `MemoryRecords.filterTo`, asked of our kernel's filter.
+"""Kafka's tests of `MemoryRecords.filterTo`, applied to our kernel's filter.
 
 Source: Apache Kafka, MemoryRecordsTest.java; each test names the one whose behaviour it has.
 """
@@ -11,9 +11,15 @@ from dataclasses import replace
 import pytest
 from aiokafka.record import MemoryRecords
 
-from cleaner.kernel import BatchFilter
-from cleaner.step import FilterStep
-from protocol.record_batch import BatchHeader, Codec, TimestampType, read_header, read_records
+from cleaner.kernel.kernel import BatchFilter
+from cleaner.rules.step import FilterStep
+from protocol.records.record_batch import (
+    BatchHeader,
+    Codec,
+    TimestampType,
+    read_header,
+    read_records,
+)
 from tests.cleaner.kernel_log import HASH_KEY, INFLATED_BYTES_MAX, LogBatch, encode, log_batch
 from tests.cleaner.kernel_steps import index_log, mark_log
 
@@ -27,7 +33,7 @@ def filtered(
     producers: Sequence[int] = (),
     now_ms: int = NOW_MS,
 ) -> FilterStep:
-    """Filter back-to-back batches as if later records of the `superseding` keys were in the log."""
+    """Filter consecutive batches as if the log had later records of the `superseding` keys."""
     later = [log_batch(900 + number, (key, b"later")) for number, key in enumerate(superseding)]
     indexed = index_log(b"".join(map(encode, [*batches, *later])))
     batch_filter = BatchFilter(
@@ -41,7 +47,7 @@ def filtered(
         is_verified=True,
     )
     marked = mark_log(indexed, end_offset=1_000)
-    # The marks of the batches are the first; those that supersede are not fed.
+    # The batches have the first marks; the superseding records are not fed.
     fed = index_log(b"".join(map(encode, batches)))
     batch_filter.start_source(0, marked.marks)
     batch_filter.start_segment(0)
@@ -58,7 +64,7 @@ def headers_of(step: FilterStep) -> list[BatchHeader]:
 
 
 def offsets_seen_by_a_client(step: FilterStep) -> list[int]:
-    """Which records a client reads that shares no line with us."""
+    """Returns the records that an independent client reads."""
     records, offsets = MemoryRecords(bytes(step.output)), []
     while records.has_next():
         batch = records.next_batch()
@@ -174,7 +180,7 @@ def test_a_batch_with_holes_is_filtered_again(codec: Codec) -> None:
 
 
 def test_output_larger_than_its_input_is_not_cut() -> None:
-    """testFilterToWithUndersizedBuffer: the kernel makes its own room."""
+    """testFilterToWithUndersizedBuffer: the kernel allocates its own buffer."""
     tombstones = [log_batch(number, (b"%d" % number, None)) for number in range(300)]
 
     step = filtered(*tombstones)

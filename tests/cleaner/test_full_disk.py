@@ -1,4 +1,4 @@
-"""The disk becomes full while a pass writes, wherever that is: the pass is put off, and nothing else."""
+"""The disk becomes full at any byte that a pass writes: only the pass is postponed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from storage.errors import NoSpace
-from storage.paths import KEYS
+from storage.files.errors import NoSpace
+from storage.files.paths import KEYS
 from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.groups import watched_swaps
 from tests.harness.memory_fs import Loss
@@ -19,7 +19,7 @@ Entry = tuple[int, bytes | None, bytes | None]
 
 
 def dirty_log(sidecars: SidecarMode) -> CompactedLog:
-    """Cleaned before, with tombstones that are due, and dirty again: some segments have sidecars."""
+    """Returns a cleaned log with expired tombstones that is dirty again; some segments have sidecars."""
     log = CompactedLog(sidecars=sidecars)
     log.append_segment((b"a", b"1"), (b"b", b"1" * 200), (b"t", None))
     log.append_segment((b"a", b"2"), (b"c", b"1"))
@@ -31,7 +31,7 @@ def dirty_log(sidecars: SidecarMode) -> CompactedLog:
 
 
 def full_disk_of(log: CompactedLog, space: int) -> str:
-    """Clean on a disk with so much space; what the pass ends with, nothing if it suffices."""
+    """Clean on a disk with limited space. Returns the error that ends the pass, if any."""
     log.fs.faults.space = space
     try:
         log.execute(log.plan())
@@ -62,15 +62,15 @@ def test_a_disk_that_is_full_at_any_byte_puts_the_pass_off_and_leaves_nothing_of
         assert log.log.offline_reason is None
         assert log.pairs() in states
         assert not [name for name in log.files() if name.endswith((".cleaned", ".tmp"))]
-        check_that_it_goes_on(log, whole.pairs())
+        check_still_works(log, whole.pairs())
 
     assert log.pairs() == whole.pairs()
     assert all("No space left on device" in message for message in messages)
     assert {True, False} == {KEYS in message for message in messages}
 
 
-def check_that_it_goes_on(log: CompactedLog, expected: list[Entry]) -> None:
-    """After a crash, too, of which the next start knows nothing."""
+def check_still_works(log: CompactedLog, expected: list[Entry]) -> None:
+    """Check that the log still works, also after a crash."""
     crashed = CompactedLog()
     crashed.fs, crashed.now_ms, crashed.log = log.fs, log.now_ms, log.log
     crashed.fs = log.fs.after_crash(Loss.TORN, Random(0))

@@ -1,4 +1,4 @@
-"""The bytes of what a pass makes of batches, written down once, and what other clients read in them.
+"""The exact bytes that a pass makes of batches, and what other clients read in them.
 
 Field by field: DefaultRecordBatch.java's header, 61 bytes; then the records, if any.
 """
@@ -14,7 +14,7 @@ from aiokafka.record import MemoryRecords as AiokafkaRecords
 from tests.harness.compacted_log import CONFIG, START_MS, CompactedLog
 
 with warnings.catch_warnings():
-    # kafka-python reads its schemas with a function that importlib deprecates.
+    # kafka-python reads its schemas with a deprecated importlib function.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.record import MemoryRecords as KafkaPythonRecords
 
@@ -40,7 +40,7 @@ REBUILT = bytes.fromhex(
 
 
 def cleaned_batches() -> list[bytes]:
-    """An emptied batch, one whose base timestamp is a delete horizon, one that lost its last record."""
+    """Returns an emptied batch, one with a delete horizon, and one without its last record."""
     log = CompactedLog()
     log.append((b"a", b"1"), (b"a", b"2"), producer_id=7, producer_epoch=1, base_sequence=40)
     log.append((b"gone", None), (b"a", b"3"))

@@ -1,7 +1,7 @@
-"""Cases of Apache Kafka's own tests of its cleaner that are told nowhere else here.
+"""Cases from Apache Kafka's tests of its cleaner that no other file here covers.
 
-Source: LogCleanerTest.java and UnifiedLogTest.java; each test names the one whose behaviour it has.
-README.md beside this file says where all the others are.
+Source: LogCleanerTest.java and UnifiedLogTest.java; each test names its Kafka counterpart. README.md
+lists where all the others are.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from cleaner.clean import clean
-from cleaner.cleaning_plan import plan_pass
-from cleaner.pick import assess
-from storage.local_files import LocalFileSystem
-from storage.log import Appended
-from storage.log_opening import create_log
-from storage.paths import LOG
+from cleaner.passes.clean import clean
+from cleaner.rules.cleaning_plan import plan_pass
+from cleaner.rules.pick import assess
+from storage.files.local_files import LocalFileSystem
+from storage.files.paths import LOG
+from storage.log.log import Appended
+from storage.log.opening import create_log
 from tests.harness.compacted_log import (
     CONFIG,
     SETTINGS,
@@ -72,7 +72,7 @@ def test_producers_are_rebuilt_from_empty_batches_where_no_snapshot_is_sound() -
 
 
 def test_a_batch_larger_than_the_topic_now_takes_is_cleaned() -> None:
-    """testMessageLargerThanMaxMessageSize: max.message.bytes was lowered afterwards."""
+    """testMessageLargerThanMaxMessageSize: max.message.bytes was lowered after the append."""
     log = CompactedLog()
     log.append_segment((b"a", bytes(2_000)), (b"a", bytes(3_000)), (b"b", bytes(4_000)))
     log.log.update_config(replace(CONFIG, max_message_bytes=100))
@@ -83,7 +83,7 @@ def test_a_batch_larger_than_the_topic_now_takes_is_cleaned() -> None:
 
 
 def test_a_map_that_takes_few_keys_cleans_all_of_them_in_one_pass() -> None:
-    """testPartialSegmentClean; Kafka needs a pass for each map full of keys."""
+    """testPartialSegmentClean; Kafka needs one pass per map full of keys."""
     log = CompactedLog(settings=replace(SETTINGS, dedupe_buffer_size=24 * 16))
     log.append_segment(*[(b"%02d" % (number % 20), b"%d" % number) for number in range(60)])
 

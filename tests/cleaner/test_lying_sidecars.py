@@ -1,8 +1,8 @@
-"""A key sidecar that is sound and lies: the pass that rewrites its segment refuses, the next is right.
+"""Sidecars with valid checksums and wrong content: one pass fails, the next one works.
 
-Who made it was wrong, so its checksums hold, and records were marked by what it says. Where the segment
-is rewritten, every entry and every special row meets its record. Nothing of the group is swapped in, the
-sidecar goes, and is made anew.
+They were wrong when they were written, and records were marked by them. When the segment is rewritten,
+every entry and every special row is compared with its record. The group is not swapped in, and the
+sidecar is removed and rebuilt.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from cleaner.verify_pass import VerificationFailed
-from protocol.record_batch import Codec
-from storage.paths import KEYS, join
+from cleaner.passes.verify_pass import VerificationFailed
+from protocol.records.record_batch import Codec
+from storage.files.paths import KEYS, join
 from tests.harness.compacted_log import DIRECTORY, CompactedLog
 from tests.harness.key_blocks import index
 from tests.harness.sidecar_lies import (
@@ -31,7 +31,7 @@ Places = Callable[[bytes], list[tuple[slice, slice]]]
 
 
 def log_of_everything() -> CompactedLog:
-    """One segment of all that a batch can be, some of which goes, and some only with time."""
+    """Returns one segment with all kinds of batches; some go at once, some only after a horizon."""
     log = CompactedLog()
     one, two = TransactionalProducer(log, 1), TransactionalProducer(log, 2)
     log.append((b"a", b"1"), (b"b", b"1"), (b"t", None), codec=Codec.ZSTD)
@@ -45,7 +45,7 @@ def log_of_everything() -> CompactedLog:
 
 
 def dirty_log() -> CompactedLog:
-    """It is dirty; an earlier pass got as far as its sidecar."""
+    """Returns a dirty log, whose sidecar an earlier, unfinished pass has made."""
     log = log_of_everything()
     log.roll()
     for segment in log.log.cleaning_view().segments:
@@ -54,7 +54,7 @@ def dirty_log() -> CompactedLog:
 
 
 def log_cleaned_before() -> CompactedLog:
-    """It is clean; two of its records are superseded by now."""
+    """Returns a cleaned log in which two records have been superseded since."""
     log = log_of_everything()
     log.clean()
     log.append_segment((b"c", b"2"), (b"e", b"2"))
@@ -99,14 +99,14 @@ def test_a_lie_ends_the_pass_and_the_next_one_is_right(
         assert log.pairs() == truthful.pairs()
         assert log.log.clean_offset == truthful.log.clean_offset
 
-    # The record of the aborted transaction goes unlooked at, whatever its entry says.
+    # The record of the aborted transaction is dropped without comparing its entry.
     assert noticed >= len(places(sound)) - 1 > 1
 
 
 def is_refused(log: CompactedLog) -> bool:
-    """Clean; whether that ends because of a sidecar."""
+    """Clean. Returns whether the pass failed because of a sidecar."""
     try:
         log.execute(log.plan())
     except VerificationFailed as failed:
-        return "its key sidecar is made anew" in str(failed)
+        return "the next pass rebuilds its key sidecar" in str(failed)
     return False

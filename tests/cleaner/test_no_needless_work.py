@@ -1,4 +1,4 @@
-"""A pass reads and rewrites what changes and nothing else, and one rewrite serves any number of keys."""
+"""A pass reads and rewrites only what changes, and one rewrite suffices for any number of keys."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from cleaner.meter import CleaningAborted
-from storage.paths import LOG
+from cleaner.pacing.meter import CleaningAborted
+from storage.files.paths import LOG
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.memory_fs import Loss
 from tests.harness.sidecar_mode import SidecarMode
@@ -19,7 +19,7 @@ MODES = tuple(SidecarMode)
 
 
 def log_of_full_segments(count: int = 20) -> CompactedLog:
-    """Segments of ten keys each, full and clean, none of which has another's keys."""
+    """Returns full, clean segments of ten keys each, without common keys."""
     log = CompactedLog(replace(CONFIG, segment_bytes=SEGMENT_BYTES))
     for segment in range(count):
         for number in range(10):
@@ -60,8 +60,8 @@ def test_a_pass_reads_of_what_it_does_not_rewrite_the_sidecars_only() -> None:
 
     report = log.clean()
 
-    # Of the segment that is rewritten: the source, and the output to verify it. Else: 201 entries,
-    # their blocks and the map's.
+    # Of the rewritten segment: the source, and the output for verification. Of the others: 201 entries
+    # with their blocks, and those for the map.
     new_segment = log.log.segments[-2].size
     sidecars = report.bytes_read - report.bytes_before - report.bytes_after - new_segment
     assert 24 * 201 <= sidecars < 24 * 201 + 60 * 24 + 1000
@@ -119,7 +119,7 @@ def test_small_segments_come_down_to_one_and_are_then_left_alone() -> None:
 
 
 def test_merged_segments_keep_the_size_though_what_stays_is_larger_than_what_goes() -> None:
-    """What will be left is told by the number of records; the size of the output is what counts."""
+    """The remaining size is estimated by counting records, but the output's real size counts."""
     log = CompactedLog(replace(CONFIG, segment_bytes=3000))
     for segment in range(10):
         for _ in range(15):
@@ -176,7 +176,7 @@ def test_a_map_of_sixteen_slots_cleans_ten_thousand_keys_in_one_pass_with_one_re
     assert {(key, value) for _, key, value in log.pairs()} == {
         (b"%05d" % number, b"1") for number in range(10_000)
     }
-    # Each byte is written at most once, and so is each sidecar: 24 bytes a record and a little.
+    # Each byte is written at most once, and so is each sidecar: 24 bytes per record, and a little more.
     sidecar_bytes = 24 * (20_000 + 10_000) + 200 * 60
     assert report.bytes_after <= report.bytes_written <= before + sidecar_bytes
     assert report.records_before <= 20_000
@@ -185,8 +185,8 @@ def test_a_map_of_sixteen_slots_cleans_ten_thousand_keys_in_one_pass_with_one_re
 def test_marks_that_do_not_fit_at_once_are_made_window_by_window_with_one_rewrite(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cleaner.settings.MARKS_BYTES_MIN", 2)
-    monkeypatch.setattr("cleaner.settings.MARKS_SHARE", 1000)
+    monkeypatch.setattr("cleaner.pacing.settings.MARKS_BYTES_MIN", 2)
+    monkeypatch.setattr("cleaner.pacing.settings.MARKS_SHARE", 1000)
     log = CompactedLog(
         replace(CONFIG, segment_bytes=500), replace(SETTINGS, dedupe_buffer_size=24 * 16)
     )
@@ -207,8 +207,8 @@ def test_marks_that_do_not_fit_at_once_are_made_window_by_window_with_one_rewrit
 def test_a_window_without_keys_is_behind_the_pass_when_the_keys_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("cleaner.settings.MARKS_BYTES_MIN", 2)
-    monkeypatch.setattr("cleaner.settings.MARKS_SHARE", 1000)
+    monkeypatch.setattr("cleaner.pacing.settings.MARKS_BYTES_MIN", 2)
+    monkeypatch.setattr("cleaner.pacing.settings.MARKS_SHARE", 1000)
     log = CompactedLog(settings=replace(SETTINGS, dedupe_buffer_size=24 * 16))
     log.append_segment((None, b"from before the topic was compacted"))
     log.append_segment(*((b"%02d" % number, b"1") for number in range(60)))
@@ -260,7 +260,7 @@ def test_every_mode_of_sidecars_leads_to_the_same_log(seed: int) -> None:
 
 
 def clean_a_history(log: CompactedLog, random: Random) -> int:
-    """Write and clean, six times; how many sidecars that made."""
+    """Write and clean, six times. Returns how many sidecars were made."""
     built = 0
     for _ in range(6):
         for _ in range(10):

@@ -1,11 +1,11 @@
-"""Something happens to a log while a pass cleans it: truncation, deletion, another policy, the end.
+"""Races between a pass and events of its log: truncation, deletion, another policy, a stop.
 
-KAFKA-631 named the race when it proposed compaction, and the cure: "each truncate operation will
-increment this counter [...] the swap operation [...] will only occur if the generations match".
-Here the race is run at every step that the pass takes (every chunk, every operation on the disk, the
-ones of staging, commit and renames, too), and the other way round, the pass at every step of what
-happens. Whatever the order, the log must hold what it would hold if the groups that were swapped in
-before had been swapped in, then the thing had happened: no record lost, none back from the dead.
+KAFKA-631 described the race when it proposed compaction, and the solution: "each truncate operation will
+increment this counter [...] the swap operation [...] will only occur if the generations match". Here the
+event is run at every step of the pass (every chunk and every operation on the disk, including those of
+staging, commit and renames), and the pass at every step of the event. In every order, the result must be
+the same as if the groups that were swapped before the event had been swapped, and then the event had
+happened: no record is lost, and none comes back.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tests.harness.sidecar_mode import SidecarMode
 
 IS_SOAK = "KOMPAKT_SOAK" in os.environ
 STRIDE = 1 if IS_SOAK else 4
-"""Of the steps of a pass over a log that was cleaned before or holds transactions, every so many."""
+"""Run every n-th step of a pass over a log that was cleaned before or has transactions."""
 STRIDE_BESIDE = 1 if IS_SOAK else 11
-"""Of the steps of a pass that nothing is meant to end."""
+"""Run every n-th step of a pass that the event must not end."""
 SAMPLES = 2000 if IS_SOAK else 20
-"""Of the schedules with two changes of turns, of which there are thousands."""
+"""Run every n-th of the thousands of schedules with two switches."""
 
 
 def prepared(log: str, event: str) -> CompactedLog:
-    """The log; about every other pair is raced with sidecars that nobody keeps."""
+    """Returns the race; about half of the pairs run without keeping sidecars."""
     compacted = LOGS[log]()
     compacted.sidecars = Random(log + event).choice([SidecarMode.KEPT, SidecarMode.OFF])
     return compacted
@@ -66,7 +66,7 @@ def test_what_goes_on_beside_a_pass_at_any_step_of_it_changes_nothing_that_it_le
 def test_a_pass_at_any_step_of_what_happens_loses_and_resurrects_no_record(
     log: str, event: str
 ) -> None:
-    """The pass is planned in the middle of it, too."""
+    """The pass may also be planned in the middle of the event."""
     race = Race(prepared(log, event), EVENTS[event])
 
     for step in range(1, race.event_steps + 1):

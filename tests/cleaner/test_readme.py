@@ -1,4 +1,4 @@
-"""README.md beside this file says where each of Kafka's tests has its like: those must be there."""
+"""README.md maps each of Kafka's tests to ours: the tests that it names must exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMED = re.compile(r"`((?:\w+/)*test_\w+\.py)::(\w+)`")
 
 
 def section(title: str) -> str:
-    """The text under a heading of third order."""
+    """Returns the text under a third-level heading."""
     return TEXT.split(f"### {title}\n")[1].split("\n###")[0]
 
 
@@ -33,7 +33,7 @@ def test_each_of_the_24_invariants_has_a_test_of_its_name() -> None:
 
 
 def test_every_test_of_kafkas_cleaner_is_told_of_once() -> None:
-    """As many as the files had when they were read, Apache Kafka 4.4."""
+    """The numbers are those of Apache Kafka 4.4."""
     for title, count in (
         ("LogCleanerTest.java", 55),
         ("LogCleanerManagerTest.java", 31),

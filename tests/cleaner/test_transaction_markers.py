@@ -1,14 +1,14 @@
-"""What cleaning does to the markers of transactions, and how long they stay.
+"""The markers of transactions under cleaning: which stay, and for how long.
 
-Source: Apache Kafka, LogCleanerTest.java; each test names the one whose behaviour it asserts.
+Source: Apache Kafka, LogCleanerTest.java; each test names its Kafka counterpart.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from protocol.error_codes import ErrorCode
-from storage.validate import Refused
+from protocol.wire.error_codes import ErrorCode
+from storage.batches.validate import Refused
 from tests.cleaner.transactions_seen import (
     DELETE_RETENTION_MS,
     batches,
@@ -122,7 +122,7 @@ def test_an_empty_batch_that_holds_a_sequence_holds_its_commit_marker() -> None:
     log.clean()
     assert batches(log) == [1, 3, 4, 5, 6, 7]
 
-    # The producer's next batch takes over the sequence.
+    # From now on the producer's next batch has its last sequence.
     two.send((b"1", b""))
     two.commit()
     log.clean()
@@ -229,12 +229,12 @@ def test_the_epoch_of_a_fenced_producer_survives_cleaning_and_a_crash() -> None:
 
 
 def test_empty_batches_go_though_every_transaction_begins_at_sequence_zero() -> None:
-    """testEmptyBatchRemovalWithSequenceReuse (KAFKA-8335): as the group coordinator writes."""
+    """testEmptyBatchRemovalWithSequenceReuse (KAFKA-8335): the group coordinator writes like this."""
     log = CompactedLog()
     first = TransactionalProducer(log, 1)
     first.send((b"1", b""))
     first.commit()
-    # The coordinator's appends are not held to their sequence.
+    # The coordinator's appends skip the sequence check.
     log.log.producers.clear()
     second = TransactionalProducer(log, 1)
     second.send((b"2", b""))

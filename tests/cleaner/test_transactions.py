@@ -1,18 +1,18 @@
-"""What cleaning does to transactions: a whole log, its producers and their markers.
+"""Transactions under cleaning: whole logs with producers and markers.
 
-Source: Apache Kafka, LogCleanerTest.java; each test names the one whose behaviour it asserts. Where
-Kafka needs one pass to empty a transaction and another to stamp its marker, here one pass does both.
+Source: Apache Kafka, LogCleanerTest.java; each test names its Kafka counterpart. Kafka needs one pass to
+empty a transaction and another to stamp its marker; here one pass does both.
 """
 
 from __future__ import annotations
 
 import pytest
 
-from cleaner.pick import Blocker
-from cleaner.settings import CleanerSettings
-from protocol.compression import Codec
-from protocol.control_record import ControlType, TransactionMarker, write_transaction_marker
-from storage.config_property import LONG_MAX
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.rules.pick import Blocker
+from protocol.records.compression import Codec
+from protocol.records.control_record import ControlType, TransactionMarker, write_transaction_marker
+from storage.formats.config_property import LONG_MAX
 from tests.cleaner.transactions_seen import batches, guard, horizons, later, offsets, values
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.transactional_producer import TransactionalProducer
@@ -143,7 +143,7 @@ def test_an_aborted_batch_at_the_end_of_a_pass_is_still_aborted_for_the_next() -
     one.abort()
     guard(log)
 
-    # Its record must stay as the pass's last; so the pass ends before it.
+    # As the last record of the pass it would have to stay, so the pass ends before it.
     assert log.clean().end_offset == aborted
     assert offsets(log) == [0, 1, 2, 3, 4]
     open_one.commit()
@@ -184,7 +184,7 @@ def test_a_log_that_an_undecided_transaction_holds_is_not_cleaned_for_ever() -> 
 
 
 def test_aborted_data_goes_in_the_pass_that_reaches_it_and_its_markers_after_their_time() -> None:
-    """testMultiPassSegmentCleaningWithAbortedTransactions; here one pass does whatever the map takes."""
+    """testMultiPassSegmentCleaningWithAbortedTransactions; here one pass suffices for any map size."""
     log = CompactedLog(settings=CleanerSettings(dedupe_buffer_size=24 * 16))
     one, two = TransactionalProducer(log, 1), TransactionalProducer(log, 2)
     filler = [(b"%d" % number, b"0") for number in range(6)]

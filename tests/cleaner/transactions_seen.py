@@ -1,4 +1,4 @@
-"""What is seen of transactions in a log that is cleaned, and what lets time pass over them."""
+"""Helpers that read the transactions of a cleaned log, and advance its time."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ DELETE_RETENTION_MS = CONFIG.delete_retention_ms
 
 
 def offsets(log: CompactedLog) -> list[int]:
-    """Of all records, the markers, too."""
+    """Returns the offsets of all records, including markers."""
     return [record.offset for record in log.records()]
 
 
 def batches(log: CompactedLog) -> list[int]:
-    """The last offset of every batch, the empty ones, too; Kafka's `lastOffsetsPerBatchInLog`."""
+    """Returns the last offset of every batch, also of empty ones; Kafka's `lastOffsetsPerBatchInLog`."""
     return [header.last_offset for header in log.headers()]
 
 
 def values(log: CompactedLog) -> dict[bytes | None, bytes | None]:
-    """What a reader of committed data is left with; keys of markers are none."""
+    """Returns the last values that a reader of committed data gets, without the keys of markers."""
     control = {header.base_offset for header in log.headers() if header.is_control}
     return {record.key: record.value for record in log.records() if record.offset not in control}
 
 
 def horizons(log: CompactedLog) -> dict[int, int | None]:
-    """The delete horizon of every marker that is left, by its offset."""
+    """Returns the delete horizons of the remaining markers, by offset."""
     return {
         header.base_offset: header.delete_horizon_ms
         for header in log.headers()
@@ -33,10 +33,10 @@ def horizons(log: CompactedLog) -> dict[int, int | None]:
 
 
 def later(log: CompactedLog) -> None:
-    """Let everything that was stamped by now become due."""
+    """Advance the clock until all horizons stamped so far have passed."""
     log.now_ms += DELETE_RETENTION_MS
 
 
 def guard(log: CompactedLog, number: int = 0) -> int:
-    """Append a record behind everything, so that nothing stays only because it is the last."""
+    """Append a record at the end, so that no other record stays only because it is the last."""
     return log.append((b"guard %d" % number, b"")).base_offset

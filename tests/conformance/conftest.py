@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jars import JarsUnavailable
+from pipeline.spark.jars import JarsUnavailable
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import CLIENT_NAMES, Client, client
 from tests.harness.java_client import RELEASES, JavaClient

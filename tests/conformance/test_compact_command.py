@@ -145,7 +145,7 @@ def test_ctrl_c_leaves_the_pass_running_and_says_so(tmp_path: Path) -> None:
         _, told = typed.communicate(timeout=PATIENCE_SECONDS)
 
         assert typed.returncode == 130
-        assert "the pass goes on in the broker" in told
+        assert "the pass continues in the broker" in told
         (running,) = operator.json("status")["running"]
         assert (running["topic"], running["task"]) == ("slow", "clean")
         assert running["progress"]["eta_seconds"] > 0
@@ -189,7 +189,7 @@ def test_every_command_has_its_help(operator: Operator) -> None:
         (["now", "nope-3"], 1, "kompakt: there is no topic nope-3"),
         (["explain", "nope"], 1, "kompakt: there is no topic nope"),
         (["pause", "nope"], 1, "kompakt: there is no topic nope"),
-        (["explain", "x", "--key", "a", "--key-hex", "61"], 2, "name one key"),
+        (["explain", "x", "--key", "a", "--key-hex", "61"], 2, "use either --key or --key-hex"),
         (["now"], 2, "Missing argument"),
     ],
 )
@@ -217,7 +217,7 @@ def test_partition_numbers_beyond_the_last_and_other_policies_are_refused(
     [
         ("http://127.0.0.1:{free}", 3, "{free} (Connection refused): is it running"),
         ("http://127.0.0.1:{kafka}", 3, "no broker answers at"),
-        ("http://127.0.0.1:{http}/metrics", 3, "is no Kompakt broker of this release"),
+        ("http://127.0.0.1:{http}/metrics", 3, "is not a Kompakt broker of this release"),
         ("nonsense", 2, "is not an HTTP URL"),
     ],
 )

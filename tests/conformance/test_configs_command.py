@@ -36,12 +36,12 @@ def test_a_named_setting_is_told_with_its_meaning(kompakt: TypedCommands) -> Non
     assert lines[:3] == [
         "cleanup.policy=compact",
         "  list, from: topic",
-        "  without that: log.cleanup.policy=delete (default)",
+        "  otherwise: log.cleanup.policy=delete (default)",
     ]
     assert "compact keeps the" in " ".join(lines[3:])
     assert max(map(len, lines)) <= 80
     broker = kompakt.told("configs", "describe", "--broker", "log.dirs")
-    assert "from: broker's configuration; changes with a restart only" in broker
+    assert "from: broker's configuration; changing it needs a restart" in broker
 
 
 def test_a_setting_changes_and_goes_back_while_the_broker_runs(kompakt: TypedCommands) -> None:
@@ -69,7 +69,7 @@ def test_a_list_is_extended_and_shortened(kompakt: TypedCommands) -> None:
 def test_settings_of_all_brokers_are_those_that_were_set(kompakt: TypedCommands) -> None:
     setting = "log.cleaner.io.max.bytes.per.second"
 
-    assert "nothing is set for all brokers" in kompakt.told("configs", "describe", "--all-brokers")
+    assert "no settings for all brokers" in kompakt.told("configs", "describe", "--all-brokers")
     said = kompakt.told("configs", "set", "--all-brokers", f"{setting}=1000000")
     assert said.startswith(f"all brokers: {setting} is 1000000")
     assert said.endswith("was not set\n")
@@ -80,10 +80,12 @@ def test_settings_of_all_brokers_are_those_that_were_set(kompakt: TypedCommands)
 def test_a_logger_tells_more_until_it_is_unset(kompakt: TypedCommands) -> None:
     assert "root" in kompakt.told("configs", "describe", "--loggers", "--all")
 
-    said = kompakt.told("configs", "set", "--loggers", "cleaner.pool=DEBUG")
-    assert said.startswith("loggers of broker 1: cleaner.pool is DEBUG (from: logger)")
-    kompakt.told("configs", "unset", "--loggers", "cleaner.pool")
-    assert "nonsense" in kompakt.refused("configs", "set", "--loggers", "cleaner.pool=nonsense")
+    said = kompakt.told("configs", "set", "--loggers", "cleaner.pool.pool=DEBUG")
+    assert said.startswith("loggers of broker 1: cleaner.pool.pool is DEBUG (from: logger)")
+    kompakt.told("configs", "unset", "--loggers", "cleaner.pool.pool")
+    assert "nonsense" in kompakt.refused(
+        "configs", "set", "--loggers", "cleaner.pool.pool=nonsense"
+    )
 
 
 def test_a_dry_run_changes_nothing(kompakt: TypedCommands) -> None:
@@ -98,12 +100,12 @@ def test_a_dry_run_changes_nothing(kompakt: TypedCommands) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["describe"], 2, "say whose settings: --topic T, --broker, --all-brokers or --loggers"),
-        (["describe", "--broker", "--topic", "orders"], 2, "say whose settings"),
+        (["describe"], 2, "choose one of --topic T, --broker, --all-brokers and --loggers"),
+        (["describe", "--broker", "--topic", "orders"], 2, "choose one of --topic T"),
         (["describe", "--topic", "nope"], 1, "there is no topic nope; kompakt topics list"),
         (["set", "--topic", "nope", "retention.ms=1"], 1, "there is no topic nope"),
         (["set", "--topic", "orders", "retention.mss=1"], 1, "has no setting retention.mss"),
-        (["set", "--topic", "orders"], 2, "say what to set"),
+        (["set", "--topic", "orders"], 2, "nothing to set"),
         (["set", "--topic", "orders", "retention.ms"], 2, "retention.ms: write NAME=VALUE"),
         (["set", "--broker", "log.dirs=x"], 1, "nothing was changed"),
         (["set", "--all-brokers", "nonsense=1"], 1, "nonsense"),

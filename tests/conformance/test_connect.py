@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jars import JarsUnavailable
+from pipeline.spark.jars import JarsUnavailable
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import ConfluentClient
 from tests.harness.connect_worker import TOPICS, ConnectWorker

@@ -173,4 +173,4 @@ def test_what_a_member_cannot_choose_is_refused(
     said = kompakt.refused("consume", "orders", "--group", "billing", *options, code=2)
 
     assert said.startswith(f"--group and {options[0]}")
-    assert said.endswith("do not go together")
+    assert said.endswith("cannot be combined")

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from metrics import names
-from storage.local_files import LocalFileSystem
+from storage.files.local_files import LocalFileSystem
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.cleaning import wait_until_clean
 from tests.harness.clients import ConfluentClient, create_topic

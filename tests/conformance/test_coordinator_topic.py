@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from pipeline.jars import JarsUnavailable
-from server.coordinator_topic import java_abs, java_hash
+from pipeline.spark.jars import JarsUnavailable
+from server.coordination.coordinator_topic import java_abs, java_hash
 from tests.harness.clients import create_topic
 from tests.harness.kafka_tools import KafkaTools
 

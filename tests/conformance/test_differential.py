@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.jars import JarsUnavailable
-from protocol.control_record import ControlType, TransactionMarker
-from protocol.record_batch import Record, build_batch, build_control_batch
-from storage.log_config import LogConfig
+from pipeline.spark.jars import JarsUnavailable
+from protocol.records.control_record import ControlType, TransactionMarker
+from protocol.records.record_batch import Record, build_batch, build_control_batch
+from storage.formats.log_config import LogConfig
 from tests.differential.compare import values_of
 from tests.differential.kompakt_log import KompaktLog
 from tests.differential.run import TOPIC_CONFIG, run_workload

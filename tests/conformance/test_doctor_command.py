@@ -19,7 +19,7 @@ from tests.harness.typed_commands import TypedCommands
 def doctor(*arguments: str, **properties: object) -> subprocess.CompletedProcess[str]:
     pairs = [f"--override={name}={value}" for name, value in properties.items()]
     return subprocess.run(
-        [sys.executable, "-m", "server", "doctor", *arguments, *pairs],
+        [sys.executable, "-m", "cli", "doctor", *arguments, *pairs],
         cwd=CHECKOUT,
         env={**os.environ, "COLUMNS": "80"},
         capture_output=True,
@@ -85,7 +85,7 @@ def test_a_running_broker_that_holds_the_directory_is_seen_whatever_the_listener
 
         (fault,) = faults(**typed)
 
-        assert fault["text"].startswith(f"{broker.data_dir} is held by a running broker")
+        assert fault["text"].startswith(f"{broker.data_dir} is locked by a running broker")
     assert faults(**typed) == []
 
 
@@ -124,8 +124,8 @@ def test_a_port_of_another_program_is_a_fault(tmp_path: Path) -> None:
 
         (fault,) = faults(listeners=taken, **{"log.dirs": tmp_path / "other"})
 
-    assert f"port {broker.http_port} is taken" in fault["text"]
-    assert "is no Kafka broker" in fault["text"]
+    assert f"port {broker.http_port} is in use" in fault["text"]
+    assert "is not a Kafka broker" in fault["text"]
 
 
 def test_a_configuration_that_cannot_run_is_the_one_fault(properties: dict[str, object]) -> None:
@@ -159,7 +159,7 @@ def test_a_clock_before_its_own_data_and_a_failed_sync_are_told(
 
     assert done.returncode == 1
     assert "in the future" in unwrapped(done.stdout)
-    assert "a sync failed in its last run" in unwrapped(done.stdout)
+    assert "a sync failed in the last run" in unwrapped(done.stdout)
 
 
 def test_a_misspelt_property_and_an_unknown_name_are_told(properties: dict[str, object]) -> None:
@@ -170,4 +170,4 @@ def test_a_misspelt_property_and_an_unknown_name_are_told(properties: dict[str, 
 
     assert done.returncode == 1
     assert "did you mean log.segment.bytes?" in unwrapped(done.stdout)
-    assert "a name that nobody here knows" in unwrapped(done.stdout)
+    assert "a name that does not resolve here" in unwrapped(done.stdout)

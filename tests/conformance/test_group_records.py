@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.jars import JarsUnavailable
-from protocol.coordinator_records import PREFIX, write_key
-from protocol.encode import encode
-from protocol.group_records import GroupValue, read_record, record_classes
+from pipeline.spark.jars import JarsUnavailable
+from protocol.internal_topics.coordinator_records import PREFIX, write_key
+from protocol.internal_topics.group_records import GroupValue, read_record, record_classes
+from protocol.wire.encode import encode
 from tests.harness.kafka_group_records import KafkaGroupRecord, read_by_kafka
 from tests.harness.messages import MessageGenerator
 

@@ -144,7 +144,7 @@ def test_groups_and_their_offsets_are_deleted(kompakt: TypedCommands) -> None:
         kompakt.told("groups", "reset-offsets", group, "-t", "orders", "--to-latest", "--execute")
 
     said = kompakt.told("groups", "delete-offsets", "kept", "-t", "orders:1")
-    assert said == "kept has no offset for orders-1 any more\n"
+    assert said == "deleted the offsets of kept for orders-1\n"
     (part,) = kompakt.json("groups", "describe", "kept")["groups"][0]["partitions"]
     assert (part["topic"], part["partition"]) == ("orders", 0)
     assert kompakt.told("groups", "delete", "gone", "--yes") == "deleted gone\n"
@@ -160,16 +160,20 @@ def test_groups_and_their_offsets_are_deleted(kompakt: TypedCommands) -> None:
     [
         (["describe", "nope"], 1, "there is no group nope; kompakt groups list shows"),
         (["delete", "nope", "--yes"], 1, "there is no group nope"),
-        (["delete", "nope"], 2, "add --yes to go on"),
+        (["delete", "nope"], 2, "add --yes to confirm"),
         (["reset-offsets", "nope", "--to-latest"], 1, "there is no group nope"),
-        (["reset-offsets", "x"], 2, "say where to, once: --to-earliest"),
-        (["reset-offsets", "x", "--to-latest", "--shift-by", "1"], 2, "say where to, once"),
+        (["reset-offsets", "x"], 2, "choose one of --to-earliest"),
+        (
+            ["reset-offsets", "x", "--to-latest", "--shift-by", "1"],
+            2,
+            "choose one of --to-earliest",
+        ),
         (["reset-offsets", "x", "--to-latest", "-t", "nope"], 1, "there is no topic nope"),
         (["reset-offsets", "x", "--to-latest", "-t", "orders:7"], 1, "orders has no partition 7"),
         (["reset-offsets", "x", "--to-latest", "-t", "orders:a"], 2, "write TOPIC, or TOPIC:0,2"),
-        (["reset-offsets", "x", "--to-moment", "noon"], 2, "--to-moment noon is no moment"),
+        (["reset-offsets", "x", "--to-moment", "noon"], 2, "--to-moment noon is not a valid time"),
         (["delete-offsets", "nope", "-t", "orders"], 1, "there is no group nope"),
-        (["delete-offsets", "nope"], 2, "say of which topic: --topic"),
+        (["delete-offsets", "nope"], 2, "choose the topics with --topic"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_an_exit_code(

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jars import JarsUnavailable
-from protocol.api_keys import APIS
+from pipeline.spark.jars import JarsUnavailable
+from protocol.wire.api_keys import APIS
 from tests.harness.kafka_tools import KafkaTools
 from tests.harness.tool_transcript import read_steps, run_step
 

@@ -46,7 +46,7 @@ def test_the_last_value_of_each_key_with_tombstones_applied(kompakt: TypedComman
         ["alice", "2"],
         ["carol", "5"],
     ]
-    assert table.stderr == "accounts: 2 keys with a value, by 5 records\n"
+    assert table.stderr == "accounts: 2 keys with a value, from 5 records\n"
     assert max(map(len, lines(table.stdout))) <= 80
     assert sorted(lines(kompakt.told("consume", "accounts", "-K", "="))) == [
         "alice=1",
@@ -204,7 +204,7 @@ def test_a_broker_that_is_gone_is_not_waited_for_for_ever(tmp_path: Path) -> Non
 
     assert typed.returncode == 3
     assert said == (
-        "kompakt: nothing was acknowledged for 2 s: is the broker still there? (stored: 1)\n"
+        "kompakt: the broker acknowledged nothing for 2 s: is it still running? (stored: 1)\n"
     )
 
 
@@ -218,7 +218,7 @@ def test_a_broker_that_sends_clients_astray_is_told_by_the_property(tmp_path: Pa
         for command in ("produce", "consume"):
             said = kompakt.refused(command, "astray", given="x", code=3)
             assert f"sends clients to 127.0.0.1:{nobody} (Connection refused)" in said
-            assert "put its advertised.listeners right" in said
+            assert "fix its advertised.listeners" in said
 
 
 def test_a_reader_that_has_enough_is_no_failure(kompakt: TypedCommands) -> None:
@@ -239,18 +239,18 @@ def test_a_reader_that_has_enough_is_no_failure(kompakt: TypedCommands) -> None:
             ["produce", "kept", "-K", ":"],
             "a:1\nb\n",
             1,
-            "line 2: it has no ':' behind a key (stored: 1)",
+            "line 2: there is no separator ':' (stored: 1)",
         ),
         (["produce", "kept", "-p", "9"], "x", 1, "kept has no partition 9: it has 1"),
-        (["produce", "kept", "--key", "a", "-K", ":"], "", 2, "do not go together"),
+        (["produce", "kept", "--key", "a", "-K", ":"], "", 2, "cannot be combined"),
         (["produce", "kept", "--compression", "zip"], "", 2, "one of none, gzip"),
         (["produce", "kept", "--header", "x"], "", 2, "--header x: write NAME=VALUE"),
         (["produce", "kept", "--key", "a"], "x" * 2_000_000, 1, "larger than max.message.bytes"),
         (["consume", "nope"], "", 1, "there is no topic nope"),
         (["consume", "kept", "-p", "9"], "", 1, "kept has no partition 9: it has 1"),
         (["consume", "kept", "-o", "here"], "", 2, "--offset here: write beginning, end"),
-        (["consume", "kept", "--since", "noon"], "", 2, "--since noon is no moment: write"),
-        (["consume", "kept", "--json", "--hex"], "", 2, "do not go together"),
+        (["consume", "kept", "--since", "noon"], "", 2, "--since noon is not a valid time: write"),
+        (["consume", "kept", "--json", "--hex"], "", 2, "cannot be combined"),
         (["consume", "kept", "-b", "127.0.0.1:1"], "", 3, "no broker answers at 127.0.0.1:1"),
     ],
 )

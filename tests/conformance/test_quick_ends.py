@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
-from pipeline.jars import JarsUnavailable
+from pipeline.spark.jars import JarsUnavailable
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import ConfluentClient, create_topic
 from tests.harness.member_program import QUICK_TRANSACTIONS, ProgramUnavailable

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from pipeline.jars import JarsUnavailable
+from pipeline.spark.jars import JarsUnavailable
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import ConfluentClient, create_topic
 from tests.harness.group_run import until

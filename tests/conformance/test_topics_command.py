@@ -81,7 +81,7 @@ def test_a_topic_gets_more_partitions_and_a_compacted_one_only_when_it_is_meant(
 
     typed = ["topics", "add-partitions", "grown", "--to", "3"]
     assert kompakt.told(*typed, "--dry-run") == "grown would have 3 partitions, 1 before\n"
-    assert "add --yes to go on" in kompakt.refused(*typed, code=2)
+    assert "add --yes to confirm" in kompakt.refused(*typed, code=2)
     assert kompakt.told(*typed, "--yes") == "grown has 3 partitions, 1 before\n"
     (listed,) = [row for row in kompakt.json("topics", "list")["topics"] if row["topic"] == "grown"]
     assert (listed["partitions"], listed["offsets"]) == (3, 1)
@@ -114,7 +114,7 @@ def test_records_are_deleted_up_to_an_offset_where_the_policy_allows_it(
     before = ["--partition", "0", "--before"]
 
     assert kompakt.told("topics", "delete-records", "short", *before, "0").endswith(
-        "offset 0 now\n"
+        "begins at offset 0\n"
     )
     assert "beyond the end" in kompakt.refused("topics", "delete-records", "short", *before, "9")
     assert "produce tombstones" in kompakt.refused("topics", "delete-records", "kept", *before, "0")
@@ -123,7 +123,7 @@ def test_records_are_deleted_up_to_an_offset_where_the_policy_allows_it(
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["describe", "nope"], 1, "there is no topic nope; kompakt topics list shows which"),
+        (["describe", "nope"], 1, "there is no topic nope; kompakt topics list shows all"),
         (["create", "a/b"], 1, "one or more characters other than ASCII"),
         (
             ["create", "x", "--config", "retention.ms=soon"],
@@ -131,10 +131,10 @@ def test_records_are_deleted_up_to_an_offset_where_the_policy_allows_it(
             "soon for configuration retention.ms: Not a number of",
         ),
         (["create", "x", "--config", "retention.ms"], 2, "--config retention.ms: write NAME=VALUE"),
-        (["delete", "nope"], 2, "add --yes to go on"),
+        (["delete", "nope"], 2, "add --yes to confirm"),
         (["delete", "nope", "--yes"], 1, "nope: there is no such topic"),
         (["list", "-b", "127.0.0.1:none"], 2, "127.0.0.1:none is not host:port"),
-        (["list", "-b", "nowhere.invalid:1"], 3, "its name is not known"),
+        (["list", "-b", "nowhere.invalid:1"], 3, "its name cannot be resolved"),
     ],
 )
 def test_what_is_wrong_is_one_sentence_and_an_exit_code(
@@ -160,7 +160,7 @@ def test_what_answers_and_what_does_not_is_told_apart(kompakt: TypedCommands) ->
 
     said = kompakt.refused("topics", "list", "-b", f"127.0.0.1:{free}", code=3)
     assert said.startswith(f"no broker answers at 127.0.0.1:{free} (Connection refused): is it")
-    assert "is no Kafka broker" in kompakt.refused("topics", "list", "-b", http, code=3)
+    assert "is not a Kafka broker" in kompakt.refused("topics", "list", "-b", http, code=3)
     several = f"127.0.0.1:{free},{kompakt.broker.bootstrap_servers}"
     assert kompakt.told("topics", "list", "-b", several)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 
-from protocol.record_batch import Record, build_batch
+from protocol.records.record_batch import Record, build_batch
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.typed_commands import TypedCommands
 
@@ -99,7 +99,7 @@ def test_a_transaction_is_aborted_when_it_is_executed_and_its_producer_is_fenced
     with open_transaction(kompakt, "ended") as producer:
         said = kompakt.told("transactions", "abort", "ended")
         assert said == (
-            "would abort the transaction of ended in 2 partitions: add --execute to do it\n"
+            "would abort the transaction of ended in 2 partitions: add --execute to abort it\n"
         )
         assert listed(kompakt)["ended"] == "Ongoing"
 
@@ -125,14 +125,16 @@ def test_one_that_the_coordinator_knows_is_not_ended_in_one_partition_alone(
         said = kompakt.refused(
             "transactions", "abort", "--partition", "orders-0", "--start-offset", start
         )
-        assert said == "it does not hang: end it as a whole, kompakt transactions abort whole"
+        assert said == (
+            "this transaction does not hang: abort all of it with kompakt transactions abort whole"
+        )
         producer.abort_transaction(30)
 
 
 def test_one_that_hangs_is_found_and_ended_when_it_is_executed(kompakt: TypedCommands) -> None:
     lines = kompakt.told("transactions", "find-hanging", "--longer-than", "0s").splitlines()
     assert lines[1].split()[:4] == ["hanging-0", "1", str(HANGING_PRODUCER), "3"]
-    command = lines[2].removeprefix("end one: kompakt ").split()
+    command = lines[2].removeprefix("to abort one: kompakt ").split()
     assert "would abort" in kompakt.told(*command)
     assert "hanging" in kompakt.told("transactions", "find-hanging", "--longer-than", "0s")
 
@@ -147,11 +149,11 @@ def test_one_that_hangs_is_found_and_ended_when_it_is_executed(kompakt: TypedCom
 @pytest.mark.parametrize(
     ("typed", "code", "said"),
     [
-        (("list", "--state", "Nonsense"), 2, "Nonsense is no state"),
+        (("list", "--state", "Nonsense"), 2, "unknown state Nonsense"),
         (("list", "--longer-than", "long"), 2, "--longer-than long: write a span"),
         (("describe", "nobody"), 1, "there is no transactional id nobody"),
-        (("abort",), 2, "say which: an ID, or --partition and --start-offset"),
-        (("abort", "x", "--start-offset", "1"), 2, "say which"),
+        (("abort",), 2, "give either an ID, or --partition and --start-offset"),
+        (("abort", "x", "--start-offset", "1"), 2, "give either an ID"),
         (("abort", "--partition", "orders", "--start-offset", "1"), 2, "write TOPIC-NUMBER"),
         (("abort", "--partition", "nope-0", "--start-offset", "1"), 1, "there is no topic nope"),
         (("abort", "--partition", "orders-9", "--start-offset", "1"), 1, "orders-9: "),

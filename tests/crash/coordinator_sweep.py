@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 import pytest
 
-from storage.log import PartitionLog
+from storage.log.log import PartitionLog
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.offsets_disk import SyncAtOnce
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from protocol.record_batch import read_header
-from storage.findings import Severity
-from storage.log import PartitionLog
-from storage.manifest import decode
-from storage.paths import KEYS, LOG, parse_segment_file
-from storage.verify_log import verify_log
+from protocol.records.record_batch import read_header
+from storage.files.paths import KEYS, LOG, parse_segment_file
+from storage.formats.manifest import decode
+from storage.log.log import PartitionLog
+from storage.verify.findings import Severity
+from storage.verify.log import verify_log
 from tests.harness.key_blocks import check_sidecar
 from tests.harness.log_home import LogHome, read_all
 

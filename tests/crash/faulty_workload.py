@@ -13,8 +13,8 @@ from copy import deepcopy
 
 import pytest
 
-from storage.errors import LogOffline, StorageError
-from storage.reader import Isolation
+from storage.files.errors import LogOffline, StorageError
+from storage.segment.reader import Isolation
 from tests.crash.expected import check_content, check_files, check_keys, read_content
 from tests.crash.workload import Workload
 from tests.harness.log_builder import batch_of, valid

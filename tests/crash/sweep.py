@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 from random import Random
 
-from storage.log import PartitionLog
-from storage.producer_state import Duplicate
+from storage.log.log import PartitionLog
+from storage.state.producer_state import Duplicate
 from tests.crash.expected import (
     Content,
     check_content,

@@ -35,6 +35,8 @@ from tests.harness.large_requests import ATTACKED
 IS_SOAK = "KOMPAKT_ATTACK_SOAK" in os.environ
 ROUNDS = 2 if IS_SOAK else 1
 REQUESTS = 1_200
+SECONDS_EACH = 6.0 if IS_SOAK else 2.0
+"""How long each attack lasts at least."""
 FEW = ("bombs", "half-frames", "pipelines", "DescribeConfigs/resources/same")
 KILL_EACH = 8
 """The broker is killed after so many attacks."""
@@ -121,7 +123,9 @@ def steady(value: Callable[[], int], *, within: int) -> int:
     return last
 
 
-def run_round(broker: BrokerProcess, seen: Seen, choices: random.Random) -> None:
+def run_round(
+    broker: BrokerProcess, seen: Seen, choices: random.Random, say: Callable[[str], None]
+) -> None:
     """Every attack once."""
     kills = set(range(KILL_EACH, len(attacks()), KILL_EACH))
     for number, name in enumerate(attacks()):
@@ -137,10 +141,10 @@ def run_round(broker: BrokerProcess, seen: Seen, choices: random.Random) -> None
         seen.quiet = min(seen.quiet or 1.0, percentile_99(honest.ask(REQUESTS)))
         with attacking(broker.port, name):
             honest.ask(30)
-            p99 = percentile_99(honest.ask(REQUESTS))
+            p99 = percentile_99(honest.ask(REQUESTS, seconds_min=SECONDS_EACH))
         honest.close()
         seen.under[name] = max(p99, seen.under.get(name, 0.0))
-        print(f"{name}: p99 {1000 * p99:.1f} ms, RSS {resident(broker.pid) // MIB} MiB")  # noqa: T201
+        say(f"{name}: p99 {1000 * p99:.1f} ms, RSS {resident(broker.pid) // MIB} MiB")
     seen.peak = max(seen.peak, resident(broker.pid, "VmHWM"))
 
 
@@ -203,13 +207,18 @@ def test_attacks_take_nothing_from_honest_clients_and_leave_nothing_behind(
     broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seed = int(os.environ.get("KOMPAKT_SOAK_SEED", str(random.randrange(1 << 32))))
-    print(f"KOMPAKT_SOAK_SEED={seed}")  # noqa: T201  pytest shows it with a failure
+
+    def say(line: str) -> None:
+        with capsys.disabled() if IS_SOAK else contextlib.nullcontext():
+            print(line, flush=True)  # noqa: T201  pytest shows it with a failure
+
+    say(f"KOMPAKT_SOAK_SEED={seed}")
     choices, seen = random.Random(seed), Seen()
     before = descriptors_without_topics(broker)
     prepare(broker)
     with KeyedWriter(broker.bootstrap_servers, STATE, partitions=PARTITIONS, seed=seed) as writer:
         for _ in range(ROUNDS):
-            run_round(broker, seen, choices)
+            run_round(broker, seen, choices, say)
             # Memory goes back within ten seconds: two ticks of its upkeep.
             seen.at_rest.append(
                 min(steady(partial(resident, broker.pid), within=MIB) for _ in "123")

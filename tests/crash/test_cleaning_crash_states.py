@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from cleaner.kernel import BatchFilter
-from cleaner.meter import CleaningAborted
-from protocol.control_record import ControlType, TransactionMarker
-from protocol.record_batch import Codec, Record, build_batch, build_control_batch
-from storage.errors import SwapRefused
-from storage.log import Appended, PartitionLog
-from storage.log_opening import open_log
-from storage.segment_files import Background
+from cleaner.kernel.kernel import BatchFilter
+from cleaner.pacing.meter import CleaningAborted
+from protocol.records.control_record import ControlType, TransactionMarker
+from protocol.records.record_batch import Codec, Record, build_batch, build_control_batch
+from storage.files.errors import SwapRefused
+from storage.log.log import Appended, PartitionLog
+from storage.log.opening import open_log
+from storage.segment.files import Background
 from tests.harness.compacted_log import (
     CONFIG,
     DIRECTORY,
@@ -274,7 +274,7 @@ def test_a_crash_at_any_operation_of_a_pass_loses_and_resurrects_nothing(
         bytes_max = min(scenario.output_bytes_max, options.pop("segment_bytes_max"))
         return BatchFilter(hash_key, segment_bytes_max=bytes_max, **options)
 
-    monkeypatch.setattr("cleaner.rewrite.BatchFilter", bounded)
+    monkeypatch.setattr("cleaner.passes.rewrite.BatchFilter", bounded)
     sweep = Sweep(scenario.build())
 
     sweep.run()

@@ -25,9 +25,9 @@ import numpy as np
 import pytest
 
 from bench.raw_protocol import fetch_head, fetch_request, produce_request
-from storage.local_files import ReadOnlyFileSystem
-from storage.manifest import decode
-from storage.paths import LOG, segment_file
+from storage.files.local_files import ReadOnlyFileSystem
+from storage.files.paths import LOG, segment_file
+from storage.formats.manifest import decode
 from tests.harness.clients import create_topic
 from tests.harness.dying_broker import LAST_WORDS, DyingBroker, Phase
 from tests.harness.numbered_records import (

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.errors import SyncFailed
-from storage.log_service import LogService
-from storage.log_syncs import LogSyncs
-from storage.segment_list import SegmentList
+from storage.files.errors import SyncFailed
+from storage.log.segment_list import SegmentList
+from storage.log.service import LogService
+from storage.log.syncs import LogSyncs
 from tests.crash.faulty_workload import FaultyWorkload
 from tests.harness.memory_fs import MemoryFileSystem
 
@@ -63,7 +63,7 @@ def loses_rolls_that_were_put_off(patch: pytest.MonkeyPatch) -> None:
     def list_rolled(self: SegmentList) -> None:
         self._rolled = []
 
-    patch.setattr(SegmentList, "_list_rolled", list_rolled)
+    patch.setattr(SegmentList, "_commit_unlisted_rolls", list_rolled)
 
 
 def goes_on_after_any_failure(patch: pytest.MonkeyPatch) -> None:

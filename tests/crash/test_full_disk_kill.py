@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from storage.files import FileSystem
-from storage.local_files import LocalFileSystem
+from protocol.wire.error_codes import ErrorCode
+from storage.files.files import FileSystem
+from storage.files.local_files import LocalFileSystem
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.raw_connection import METADATA, RawConnection, string

@@ -14,18 +14,18 @@ from random import Random
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from protocol.group_records import GroupMetadataKey, GroupMetadataValue
-from protocol.schema import copied
-from server.groups.consumer_commands import ConsumerCommands
-from server.groups.consumer_state import state_of
-from server.groups.coordinator import GroupCoordinator
-from server.groups.events import Join, Leave, Sync
-from server.groups.group import GroupSettings
-from server.groups.group_table import GroupTable
-from server.groups.loading import load_partition
-from server.groups.member import MemberProtocol
-from server.turns import Pace, Turns
+from protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.schema import copied
+from server.coordination.groups.consumer_commands import ConsumerCommands
+from server.coordination.groups.consumer_state import state_of
+from server.coordination.groups.coordinator import GroupCoordinator
+from server.coordination.groups.events import Join, Leave, Sync
+from server.coordination.groups.group import GroupSettings
+from server.coordination.groups.group_table import GroupTable
+from server.coordination.groups.loading import load_partition
+from server.coordination.groups.member import MemberProtocol
+from server.runtime.turns import Pace, Turns
 from tests.crash.coordinator_sweep import TIMEOUT_SECONDS, CrashStates, Sweep
 from tests.harness.consumer_on_disk import ConsumerGroupOnDisk
 from tests.harness.consumer_world import CONSUMER_SETTINGS, FakeTopics, told_of

@@ -25,7 +25,7 @@ import pytest
 from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from storage.local_files import ReadOnlyFileSystem
+from storage.files.local_files import ReadOnlyFileSystem
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.cleaning import wait_until_clean
 from tests.harness.clients import ConfluentClient, create_topic

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from storage.local_files import ReadOnlyFileSystem
+from storage.files.local_files import ReadOnlyFileSystem
 from tests.harness.broker_process import CHECKOUT, BrokerProcess
 from tests.harness.clients import ConfluentClient, create_topic
 from tests.harness.verification import errors_in

@@ -11,9 +11,9 @@ import os
 import pyarrow as pa
 import pytest
 
-from pipeline.segment_filters import BEYOND, LEAST
-from pipeline.segment_read import RangeOfLog, record_batches
-from storage.log_on_disk import LogOnDisk, look_at_log
+from pipeline.source.filters import BEYOND, LEAST
+from pipeline.source.read import RangeOfLog, record_batches
+from storage.log.on_disk import LogOnDisk, look_at_log
 from tests.crash.expected import read_content
 from tests.crash.sweep import Sweep
 from tests.harness.log_home import LogHome

@@ -13,10 +13,10 @@ from typing import cast
 
 import pytest
 
-from server.coordinator_topic import CoordinatorTopic
-from server.group_commit import GroupCommit
-from server.groups.loading import load_partition
-from server.producer import Producer
+from server.coordination.coordinator_topic import CoordinatorTopic
+from server.coordination.groups.loading import load_partition
+from server.coordination.producer import Producer
+from server.durability.group_commit import GroupCommit
 from tests.crash.coordinator_sweep import TIMEOUT_SECONDS, CrashStates, Sweep
 from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.offsets_disk import SyncAtOnce, compact, topic_of

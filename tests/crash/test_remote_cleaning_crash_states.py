@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from cleaner.remote_commit import ResultRefused
-from protocol.record_batch import Codec
+from cleaner.remote.commit import ResultRefused
+from protocol.records.record_batch import Codec
 from tests.crash.test_cleaning_crash_states import Scenario, Sweep, entries_of
 from tests.harness.compacted_log import DIRECTORY
 from tests.harness.remote_cleaning import Executor, RemotelyCleaned, output_path, plan_for_others

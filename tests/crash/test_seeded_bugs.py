@@ -8,21 +8,22 @@ from typing import Any
 
 import pytest
 
-from storage import key_sidecar, log_states
-from storage.aborted_transactions import AbortedTransactions, Row
-from storage.files import FileSystem
-from storage.key_sidecar import KeySidecar
-from storage.leader_epochs import LeaderEpochs
-from storage.log_start import LogStart
-from storage.log_states import LogStates
-from storage.log_syncs import LogSyncs
-from storage.manifest import UNKNOWN, SegmentRow
-from storage.open_transactions import OpenTransactions
-from storage.paths import SEGMENT_KINDS
-from storage.producer_recovery import ProducerReplay
-from storage.segment import Segment
-from storage.segment_list import SegmentList
-from storage.segment_sweep import SegmentSweep
+from storage.files.files import FileSystem
+from storage.files.paths import SEGMENT_KINDS
+from storage.formats import key_sidecar
+from storage.formats.key_sidecar import KeySidecar
+from storage.formats.manifest import UNKNOWN, SegmentRow
+from storage.log.segment_list import SegmentList
+from storage.log.start import LogStart
+from storage.log.syncs import LogSyncs
+from storage.recovery.segment_sweep import SegmentSweep
+from storage.segment.segment import Segment
+from storage.state import log_states
+from storage.state.aborted_transactions import AbortedTransactions, Row
+from storage.state.leader_epochs import LeaderEpochs
+from storage.state.log_states import LogStates
+from storage.state.open_transactions import OpenTransactions
+from storage.state.producer_recovery import ProducerReplay
 from tests.crash.sweep import caught
 from tests.harness.memory_fs import Directory, MemoryFileSystem
 
@@ -107,7 +108,7 @@ def truncation_without_intent(patch: Patch) -> None:
 
 
 def epochs_not_truncated(patch: Patch) -> None:
-    patch.setattr(LeaderEpochs, "set_back", lambda *_, **__: None)
+    patch.setattr(LeaderEpochs, "truncate_from_end", lambda *_, **__: None)
 
 
 def producers_ahead_of_the_log(patch: Patch) -> None:
@@ -178,7 +179,7 @@ def aborted_transactions_written_after_the_producers(patch: Patch) -> None:
 
 
 def aborted_transactions_of_lost_markers_kept(patch: Patch) -> None:
-    patch.setattr(AbortedTransactions, "set_back", lambda *_: False)
+    patch.setattr(AbortedTransactions, "truncate_from_end", lambda *_: False)
 
 
 def transactions_that_began_before_the_snapshot_not_aborted(patch: Patch) -> None:

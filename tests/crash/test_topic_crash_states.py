@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from server import metadata_log
-from server.embedded_store import EmbeddedMetadataStore
-from server.metadata_store import RangeResult
-from server.topic_keys import CREATING, DELETED, UNSETTLED
-from storage.log import PartitionLog
-from storage.log_directory import LogDirectory
-from storage.new_names import NewNames
+from server.metadata import log as metadata_log
+from server.metadata.embedded_store import EmbeddedMetadataStore
+from server.metadata.store import RangeResult
+from server.topics.keys import CREATING, DELETED, UNSETTLED
+from storage.log.directory import LogDirectory
+from storage.log.log import PartitionLog
+from storage.log.new_names import NewNames
 from tests.crash.topic_workload import CrashState, TopicWorkload, check_state
 from tests.harness.memory_fs import MemoryFileSystem
 

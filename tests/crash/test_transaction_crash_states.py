@@ -14,15 +14,19 @@ from random import Random
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from protocol.record_batch import Record, build_batch, read_header
-from server.producer import Producer
-from server.transactions.coordinator import TransactionCoordinator
-from server.transactions.metadata import TransactionMetadata, TransactionPartition, TransactionState
-from server.transactions.transaction import Outcome, Transaction
-from server.transactions.transaction_table import TransactionEntry
-from storage.log import Appended, PartitionLog
-from storage.validate import ValidBatch
+from protocol.records.record_batch import Record, build_batch, read_header
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.producer import Producer
+from server.coordination.transactions.coordinator import TransactionCoordinator
+from server.coordination.transactions.metadata import (
+    TransactionMetadata,
+    TransactionPartition,
+    TransactionState,
+)
+from server.coordination.transactions.transaction import Outcome, Transaction
+from server.coordination.transactions.transaction_table import TransactionEntry
+from storage.batches.validate import ValidBatch
+from storage.log.log import Appended, PartitionLog
 from tests.crash.coordinator_sweep import TIMEOUT_SECONDS, CrashStates, Sweep
 from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.offsets_disk import SyncAtOnce, compact

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jars import JarsUnavailable
-from storage.local_files import ReadOnlyFileSystem
+from pipeline.spark.jars import JarsUnavailable
+from storage.files.local_files import ReadOnlyFileSystem
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.cleaning import wait_until_clean
 from tests.harness.transaction_checker import violations

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from server.topic import OfflineLog, Topic
-from server.topic_creation import Wish
-from storage.log import Appended
-from storage.paths import topic_id_text
+from server.topics.creation import NewTopic
+from server.topics.topic import OfflineLog, Topic
+from storage.files.paths import topic_id_text
+from storage.log.log import Appended
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
@@ -113,8 +113,8 @@ class TopicWorkload:
             # Until the history comes to rest: what happens meanwhile finds logs that are not safe.
             self.world.administration.may_settle.clear()
         counts = {name: len(self.expected.topics[name].partitions) for name in new}
-        wishes = [Wish(name=name, partitions_count=count) for name, count in counts.items()]
-        for topic in await self.world.topics.create_all(wishes):
+        new_topics = [NewTopic(name=name, partitions_count=count) for name, count in counts.items()]
+        for topic in await self.world.topics.create_all(new_topics):
             assert isinstance(topic, Topic), topic
             self.expected.topics[topic.name].id = topic.id
         self.expected.under_way = set()

@@ -13,16 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from protocol.control_record import ControlType, TransactionMarker, write_transaction_marker
-from protocol.record_batch import BatchHeader, read_header
-from storage.cleaned_segment import CleanedSegment, discard_staged
-from storage.config_property import LONG_MAX
-from storage.errors import SwapRefused
-from storage.key_sidecar_writer import KeySidecarWriter
-from storage.log import Appended, PartitionLog
-from storage.manifest import SegmentRow
-from storage.producer_state import Duplicate
-from storage.retention import decide_retention
+from protocol.records.control_record import ControlType, TransactionMarker, write_transaction_marker
+from protocol.records.record_batch import BatchHeader, read_header
+from storage.files.errors import SwapRefused
+from storage.formats.config_property import LONG_MAX
+from storage.formats.manifest import SegmentRow
+from storage.log.log import Appended, PartitionLog
+from storage.log.retention import decide_retention
+from storage.segment.cleaned_segment import CleanedSegment, discard_staged
+from storage.segment.key_sidecar_writer import KeySidecarWriter
+from storage.state.producer_state import Duplicate
 from tests.crash.expected import Content, Possible, check_content, read_content
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.key_blocks import blocks_of, check_sidecar, totals_of

@@ -16,8 +16,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from pipeline.jars import JarsUnavailable
-from protocol.record_batch import Codec
+from pipeline.spark.jars import JarsUnavailable
+from protocol.records.record_batch import Codec
 from tests.differential.compare import Reason
 from tests.differential.run import Outcome, run_workload
 from tests.differential.workload import PROFILES, Workload

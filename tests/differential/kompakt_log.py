@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cleaner.pick import Reason
-from cleaner.settings import MAP_ENTRY_BYTES, CleanerSettings
-from storage.log_config import LogConfig
+from cleaner.pacing.settings import MAP_ENTRY_BYTES, CleanerSettings
+from cleaner.rules.pick import Reason
+from storage.formats.log_config import LogConfig
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.log_builder import valid
 from tests.harness.sidecar_mode import SidecarMode

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from random import Random
 
-from storage.log_config import LogConfig
+from storage.formats.log_config import LogConfig
 from tests.differential.compare import Difference, Moment, Stale, differences, values_of
 from tests.differential.kompakt_log import KompaktLog
 from tests.differential.workload import (

@@ -1,6 +1,6 @@
-"""A reader of data directories, written from ARCHITECTURE.md's section "On disk" and nothing else.
+"""A reader of data directories, written only from ARCHITECTURE.md's section "On disk".
 
-It shares no line with the broker, so what it makes of a broker's files proves the text.
+It shares no code with the broker. If it can read a broker's files, the text describes them correctly.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SEGMENT = re.compile(r"(\d{20})\.v(\d+)\.log")
 
 
 class NotAsDescribed(AssertionError):
-    """A file is not what the text says."""
+    """A file does not match the description."""
 
 
 def check(holds: bool, text: str) -> None:
@@ -65,11 +65,11 @@ class Batch:
         return self.base_timestamp if self.attributes & 64 else None
 
     def records(self) -> Iterator[DecodedRecord]:
-        """Offset, timestamp, key, value, headers of each."""
+        """Yields offset, timestamp, key, value and headers of each record."""
         return (record for record, _ in self.sized_records())
 
     def sized_records(self) -> Iterator[tuple[DecodedRecord, int]]:
-        """Each with its bytes, uncompressed, with the length field."""
+        """Yields each record with its uncompressed size in bytes, including the length field."""
         codec = self.attributes & 7
         data = INFLATE[codec](self.packed) if codec and self.packed else self.packed
         at = 0
@@ -109,7 +109,7 @@ def nullable(data: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def batches_of(data: bytes, end_offset: int, sound_bytes: int) -> list[Batch]:
-    """The batches up to the first unsound one, which must not begin below `sound_bytes`."""
+    """Returns the batches up to the first unsound one, which must not begin below `sound_bytes`."""
     found: list[Batch] = []
     at, reach = 0, end_offset + (1 << 31)
     while (batch := batch_at(data, at, end_offset)) is not None and batch.last_offset < reach:
@@ -199,7 +199,7 @@ def read_manifest(directory: Path) -> Manifest:
 class Segment:
     path: Path
     row: dict[str, int] | None
-    """None: no manifest lists it yet."""
+    """None: not in a manifest yet."""
     base_offset: int
     batches: list[Batch]
 
@@ -223,7 +223,7 @@ class Log:
         return [batch for segment in self.segments for batch in segment.batches]
 
     def records(self) -> list[DecodedRecord]:
-        """The records in the log, but for those of control batches."""
+        """Returns the records in the log, without those of control batches."""
         return [
             record
             for batch in self.batches()
@@ -275,13 +275,13 @@ def continuing_segment(log: Log) -> Segment | None:
 
 
 def read_offset_index(segment: Segment) -> list[tuple[int, int]]:
-    """Last offset and position."""
+    """Returns last offset and position of each entry."""
     data = segment.path.with_name(segment.path.name.replace(".log", ".index")).read_bytes()
     return [(segment.base_offset + offset, at) for offset, at in struct.iter_unpack(">ii", data)]
 
 
 def read_time_index(segment: Segment) -> list[tuple[int, int]]:
-    """Timestamp and last offset."""
+    """Returns timestamp and last offset of each entry."""
     data = segment.path.with_name(segment.path.name.replace(".log", ".timeindex")).read_bytes()
     return [
         (time, segment.base_offset + offset) for time, offset in struct.iter_unpack(">qi", data)
@@ -291,7 +291,7 @@ def read_time_index(segment: Segment) -> list[tuple[int, int]]:
 def expected_indexes(
     segment: Segment, interval_bytes: int
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Both indexes as the text says a segment's batches make them."""
+    """Returns both indexes as the text derives them from a segment's batches."""
     offsets: list[tuple[int, int]] = []
     times: list[tuple[int, int]] = []
     last_position, youngest = 0, (-1, segment.base_offset)
@@ -310,7 +310,7 @@ def expected_indexes(
 
 
 def read_snapshot(path: Path) -> dict[int, tuple[int, int, list[tuple[int, int, int]]]]:
-    """Producer id -> epoch, wall time of the last append, batches."""
+    """Returns epoch, wall time of the last append and batches by producer id."""
     data = path.read_bytes()
     check(xxhash.xxh3_64_intdigest(data[:-8]) == int.from_bytes(data[-8:]), "the checksum fits")
     magic, format_, row_size, count = struct.unpack_from(">4sHHI", data)
@@ -328,7 +328,7 @@ def read_snapshot(path: Path) -> dict[int, tuple[int, int, list[tuple[int, int, 
 
 
 def read_aborted(directory: Path) -> list[tuple[int, int, int]]:
-    """Producer id, first offset and marker's offset of each aborted transaction."""
+    """Returns producer id, first offset and marker's offset of each aborted transaction."""
     path = directory / "aborted-transactions"
     if not path.exists():
         return []
@@ -343,7 +343,7 @@ def read_aborted(directory: Path) -> list[tuple[int, int, int]]:
 
 
 def read_epochs(directory: Path) -> list[tuple[int, int]]:
-    """Epoch and start offset."""
+    """Returns epoch and start offset of each entry."""
     lines = (directory / "leader-epoch-checkpoint").read_text().splitlines()
     check(lines[0] == "0", "the format")
     entries = [(int(epoch), int(start)) for epoch, start in map(str.split, lines[2:])]
@@ -356,7 +356,7 @@ def epoch_of(epochs: list[tuple[int, int]], offset: int) -> int:
 
 
 def read_metadata(directory: Path) -> tuple[int, dict[str, str]]:
-    """The last revision, and the map."""
+    """Returns the last revision and the map."""
     revision, content = 0, {}
     snapshots = sorted(directory.glob("*.snapshot"))
     if snapshots:
@@ -394,7 +394,7 @@ def frames_of(data: bytes) -> Iterator[Any]:
 
 
 def read_history(path: Path) -> list[Any]:
-    """The passes in the history, oldest first."""
+    """Returns the passes in the history, oldest first."""
     passes = []
     for name in ("compaction-history.old", "compaction-history"):
         data = (path / name).read_bytes() if (path / name).exists() else b""

@@ -1,4 +1,5 @@
-"""Key sidecars, read and foretold from ARCHITECTURE.md's text alone, as in `architecture_reader.py`."""
+"""Reads key sidecars, and computes the expected ones, from ARCHITECTURE.md's text alone, like
+`architecture_reader.py`."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def read_sidecar(path: Path, hash_key: bytes) -> KeySidecar:
 
 
 def checked(data: bytes) -> bytes:
-    """What stands before a checksum that fits."""
+    """Returns the data before the checksum, which must match."""
     check(xxhash.xxh3_128_digest(data[:-8])[8:] == data[-8:], "the checksum fits")
     return data[:-8]
 
@@ -84,7 +85,7 @@ def checked(data: bytes) -> bytes:
 def expected_blocks(
     segment: Segment, hash_of: Callable[[bytes], bytes], ends: list[int]
 ) -> list[KeyBlock]:
-    """The blocks that the text says a segment's batches make, up to these positions."""
+    """Returns the blocks that the text derives from a segment's batches, up to these positions."""
     blocks: list[KeyBlock] = []
     start = 0
     for end in ends:
@@ -123,7 +124,7 @@ NO_RECORD: DecodedRecord = (0, 0, None, None, [])
 
 
 def expected_totals(segment: Segment, blocks: list[KeyBlock]) -> dict[str, int]:
-    """The totals that the text says a segment with these blocks has."""
+    """Returns the totals that the text derives for a segment with these blocks."""
     unstamped, horizons = 0, []
     for batch in segment.batches:
         is_data = not batch.attributes & 32

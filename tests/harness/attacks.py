@@ -1,9 +1,10 @@
-"""Clients that take all they can get of a broker: each attack runs in a process of its own.
+"""Clients that use up as much of a broker as they can; each attack runs in its own process.
 
-    python -m tests.harness.attacks PORT NAME      until its standard input ends
+    python -m tests.harness.attacks PORT NAME      runs until it is killed
 
-An attack only sends what any client may send. `names()` lists them: the largest request of each
-array of each API (`large_requests.py`), and those that need more than one request to hurt.
+An attack prints a line when its first bytes are sent, and ends by itself only if it failed. It only
+sends what any client may send. `names()` lists the attacks: the largest request for each array of each
+API (`large_requests.py`), and those that need more than one request to do harm.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,12 +25,12 @@ from pathlib import Path
 import cramjam
 
 from bench.raw_protocol import create_topic_request
-from protocol.api_keys import APIS, ApiKey
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.record_batch import Record, build_batch
+from protocol.records.record_batch import Record, build_batch
+from protocol.wire.api_keys import APIS, ApiKey
 from tests.harness.large_requests import ATTACKED, array_paths, large_request
 from tests.harness.raw_client import encode_request
 from tests.harness.raw_connection import ConnectionEnded, RawConnection
@@ -42,7 +44,10 @@ CHURN_BYTES = 8 << 20
 COMPACTED = "attacked-compacted"
 BUSY = "attacked-busy"
 SILENCE = 60.0
-"""Seconds that an attacker waits for an answer."""
+"""How many seconds an attacker waits for an answer."""
+
+UNDER_WAY = threading.Event()
+"""Set once the first bytes of this process's attack are sent."""
 
 
 def framed(payload: bytes) -> bytes:
@@ -62,7 +67,7 @@ def produce_frame(topic: str, batches: list[bytes], *, acks: int = 1) -> bytes:
 
 
 def send_again_and_again(port: int, frame: bytes) -> None:
-    """Each time it is answered; also over restarts of the broker."""
+    """Send the frame again after each answer, also across restarts of the broker."""
     while True:
         with (
             contextlib.suppress(OSError, ConnectionEnded),
@@ -70,6 +75,7 @@ def send_again_and_again(port: int, frame: bytes) -> None:
         ):
             while True:
                 c.send(frame)
+                UNDER_WAY.set()
                 c.receive()
         time.sleep(0.05)
 
@@ -83,14 +89,14 @@ def in_threads(count: int, work: Callable[[int], None]) -> None:
 
 
 def bombs(port: int) -> None:
-    """Sixty batches of a few kilobytes that inflate to 127 MiB each, in one request."""
+    """Send one request with sixty batches of a few kilobytes, each of which inflates to 127 MiB."""
     records = bytes(cramjam.zstd.compress(bytes(BOMB_BYTES)))
     batch = bytearray(build_batch([Record(offset=0, timestamp=0, key=b"k", value=b"v")]))
     send_again_and_again(port, produce_frame(COMPACTED, [_with_zstd(batch, records)] * 60))
 
 
 def _with_zstd(batch: bytearray, records: bytes) -> bytes:
-    """A batch whose header is sound and says that these are its records, compressed."""
+    """Returns a batch with a valid header over these records, compressed."""
     from crc32c import crc32c
 
     head = bytearray(batch[:61])
@@ -102,7 +108,7 @@ def _with_zstd(batch: bytearray, records: bytes) -> bytes:
 
 
 def parked_fetches(port: int) -> None:
-    """One partition named 100,000 times, waiting for more than it gets, on a busy topic."""
+    """Fetch a busy topic with one partition named 100,000 times, waiting for more bytes than arrive."""
     wanted = FetchPartition(
         partition=0, fetch_offset=0, partition_max_bytes=1, current_leader_epoch=-1
     )
@@ -118,7 +124,7 @@ def parked_fetches(port: int) -> None:
 
 
 def pipelines(port: int) -> None:
-    """Twenty connections that always have many produces on their way."""
+    """Keep many produce requests in flight on twenty connections."""
     batch = build_batch(
         [Record(offset=n, timestamp=0, key=b"k", value=bytes(100)) for n in range(100)]
     )
@@ -134,6 +140,7 @@ def pipelines(port: int) -> None:
                 drain.start()
                 while True:
                     connection.send(frame * 50)
+                    UNDER_WAY.set()
 
     in_threads(CONNECTIONS, run)
 
@@ -145,7 +152,7 @@ def _discard(sock: socket.socket) -> None:
 
 
 def half_frames(port: int) -> None:
-    """Many connections that begin a large frame and send no more."""
+    """Open many connections that begin a large frame and send no more."""
     begun = struct.pack(">i", 64 << 20) + bytes(200_000)
     while True:
         held = []
@@ -155,13 +162,14 @@ def half_frames(port: int) -> None:
                 held.append(sock)
                 sock.setblocking(False)
                 sock.send(begun)
+        UNDER_WAY.set()
         time.sleep(3)
         for sock in held:
             sock.close()
 
 
 def unread_answers(port: int) -> None:
-    """Connections that ask for much and read nothing."""
+    """Open connections that request much and read nothing."""
     api = APIS[ApiKey.DESCRIBE_CONFIGS]
     frame = framed(large_request(api, ("resources",), "same", 2_000).frame)
     while True:
@@ -171,13 +179,14 @@ def unread_answers(port: int) -> None:
                 sock = socket.create_connection(("127.0.0.1", port), timeout=5)
                 held.append(sock)
                 sock.sendall(frame * 3)
+        UNDER_WAY.set()
         time.sleep(3)
         for sock in held:
             sock.close()
 
 
 def broken_connections(port: int) -> None:
-    """Connect, send a part of a frame of megabytes, and break off."""
+    """Connect, send part of a frame of several megabytes, and disconnect; repeat."""
     part = struct.pack(">i", 32 << 20) + bytes(2 << 20)
     while True:
         with contextlib.suppress(OSError):
@@ -185,25 +194,24 @@ def broken_connections(port: int) -> None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             sock.sendall(part)
             sock.close()
+            UNDER_WAY.set()
 
 
 def many_partitions(port: int) -> None:
-    """Ask for more partitions than may be made at a time."""
+    """Request more partitions than may be created at a time."""
     topic = CreatePartitionsTopic(name=ATTACKED, count=10_001, assignments=None)
     request = CreatePartitionsRequest(topics=(topic,), timeout_ms=1_000, validate_only=False)
     send_again_and_again(port, framed(encode_request(request, 3, 1)))
 
 
 def topic_churn(port: int) -> None:
-    """Make topics, fill them, delete them."""
+    """Create topics, fill them and delete them."""
     batch = build_batch([Record(offset=0, timestamp=0, key=b"k", value=bytes(1 << 20))])
     number = 0
     while True:
         number += 1
         name = f"churn-{os.getpid()}-{number}"
-        delete = DeleteTopicsRequest(
-            topics=(DeleteTopicState(name=name),), topic_names=(name,), timeout_ms=5_000
-        )
+        delete = DeleteTopicsRequest(topic_names=(name,), timeout_ms=5_000)
         with (
             contextlib.suppress(OSError, ConnectionEnded),
             RawConnection(port, timeout=SILENCE) as c,
@@ -214,6 +222,7 @@ def topic_churn(port: int) -> None:
                 framed(encode_request(delete, 5, 1)),
             ):
                 c.send(frame)
+                UNDER_WAY.set()
                 c.receive()
 
 
@@ -230,7 +239,7 @@ SPECIAL: dict[str, Callable[[int], None]] = {
 
 
 def names() -> Iterator[str]:
-    """Every attack."""
+    """Yields the name of every attack."""
     yield from SPECIAL
     for api in APIS.values():
         for path in array_paths(api.request_type, api.version_max):
@@ -239,7 +248,7 @@ def names() -> Iterator[str]:
 
 
 def attack(port: int, name: str) -> None:
-    """Run one attack; it does not end by itself."""
+    """Run one attack. It does not end by itself."""
     if name in SPECIAL:
         SPECIAL[name](port)
         return
@@ -251,7 +260,7 @@ def attack(port: int, name: str) -> None:
 
 @contextmanager
 def attacking(port: int, name: str) -> Iterator[None]:
-    """Run an attack in a process of its own for the time of the `with` block."""
+    """Run an attack in its own process during the `with` block."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.harness.attacks", str(port), name],
         cwd=CHECKOUT,
@@ -260,8 +269,9 @@ def attacking(port: int, name: str) -> Iterator[None]:
     )
     try:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"begins\n"
+        assert process.stdout.readline() == b"under way\n"
         yield
+        assert process.poll() is None, f"the attack {name} ended by itself"
     finally:
         process.kill()
         process.communicate()
@@ -269,9 +279,27 @@ def attacking(port: int, name: str) -> Iterator[None]:
 
 def main() -> None:
     _, port, name = sys.argv
-    threading.Thread(target=attack, args=(int(port), name), daemon=True).start()
-    print("begins", flush=True)  # noqa: T201
+    threading.excepthook = _end_with_failure
+    threading.Thread(target=_say_when_under_way, daemon=True).start()
+    threading.Thread(target=_end_with_standard_input, daemon=True).start()
+    attack(int(port), name)
+
+
+def _say_when_under_way() -> None:
+    UNDER_WAY.wait()
+    print("under way", flush=True)  # noqa: T201
+
+
+def _end_with_failure(failure: threading.ExceptHookArgs) -> None:
+    """End the process if one thread failed, because the rest is no longer the attack."""
+    traceback.print_exception(failure.exc_value)
+    os._exit(1)
+
+
+def _end_with_standard_input() -> None:
+    """End the process when the test that started it is gone."""
     sys.stdin.read()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,18 @@
-"""What the files of a stopped broker's partition hold, batch for batch."""
+"""Reads the batches of a stopped broker's partition from its files."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from protocol.record_batch import BatchHeader, Record
+from protocol.records.record_batch import BatchHeader, Record
 from tests.harness.log_builder import headers_in, records_in
 
 Batch = tuple[BatchHeader, tuple[Record, ...]]
 
 
 def batches_on_disk(data_dir: Path, topic: str, partition: int) -> list[list[Batch]]:
-    """Of each segment, in offset order, without what depends on when it was cleaned."""
+    """Returns each segment's batches in offset order, without fields that depend on cleaning times."""
     (directory,) = data_dir.glob(f"{topic}.*/{partition}")
     return [_batches(path.read_bytes()) for path in sorted(directory.glob("*.log"))]
 
@@ -23,7 +23,8 @@ def _batches(data: bytes) -> list[Batch]:
 
 
 def _timeless(header: BatchHeader) -> BatchHeader:
-    """The delete horizon is the base timestamp, which the records' own ones are told from."""
+    """Clear the base timestamp, which a delete horizon may replace, and the fields that depend on it.
+    The records have their own timestamps."""
     return replace(header, base_timestamp=0, crc=0, size_bytes=0)
 
 

@@ -1,7 +1,7 @@
-"""A real broker in a process of its own: start, wait until it is ready, kill, restart, stop.
+"""A real broker in its own process: start, wait until it is ready, kill, restart, stop.
 
-Kompakt itself keeps no process state outside its data directory, so a `BrokerProcess` may be
-killed with SIGKILL at any moment and started again on the same ports and the same data.
+Kompakt keeps no state outside its data directory, so a `BrokerProcess` may be killed with SIGKILL at
+any moment and started again on the same ports and data.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ STOP_SECONDS_MAX = 20.0
 
 
 class BrokerFailed(AssertionError):
-    """The process ended or did not become ready; the message ends with its log."""
+    """The process ended or did not become ready; the message contains the end of its log."""
 
 
 class BrokerProcess:
     """One broker on free ports of 127.0.0.1, with its data and its log in `folder`.
 
-    Usable as a context manager, which asserts the clean stop: SIGTERM ends it with code 0.
+    As a context manager it asserts a clean stop: SIGTERM ends it with code 0.
     """
 
     __slots__ = ("_process", "folder", "http_port", "overrides", "port")
 
     def __init__(self, folder: Path, overrides: Mapping[str, object] | None = None) -> None:
-        # Constant after construction, over restarts too.
+        # Constant after construction, across restarts too.
         self.folder = folder
         self.port, self.http_port = free_ports(2)
         self.overrides = dict(overrides or {})
@@ -62,7 +62,7 @@ class BrokerProcess:
         return self._process.pid
 
     def command(self) -> list[str]:
-        """How a user would start it, with the properties of this broker."""
+        """Returns the command with which a user would start it, with this broker's properties."""
         properties: dict[str, object] = {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "http.listener": f"127.0.0.1:{self.http_port}",
@@ -70,7 +70,7 @@ class BrokerProcess:
             **self.overrides,
         }
         pairs = [f"--override={name}={value}" for name, value in properties.items()]
-        return [sys.executable, "-m", "server", "serve", *pairs]
+        return [sys.executable, "-m", "cli", "serve", *pairs]
 
     def start(self) -> None:
         """Start the process and wait until it answers clients.
@@ -83,7 +83,7 @@ class BrokerProcess:
 
     def spawn(self) -> None:
         """Start the process; its output is appended to the log in `folder`."""
-        assert self._process is None, "it runs already"
+        assert self._process is None, "it is already running"
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -96,7 +96,7 @@ class BrokerProcess:
             )
 
     def wait_until_ready(self) -> None:
-        """Until the Kafka listener accepts connections: from then on requests are answered."""
+        """Wait until the Kafka listener accepts connections: from then on it answers requests."""
         deadline = time.monotonic() + READY_SECONDS_MAX
         while not accepts_connections(self.port):
             assert self._process is not None
@@ -108,17 +108,17 @@ class BrokerProcess:
             time.sleep(0.01)
 
     def kill(self) -> None:
-        """SIGKILL: what it had not given to the operating system is gone."""
+        """Send SIGKILL. Data not yet handed to the operating system is lost."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
         self._process = None
 
     def stop(self) -> int:
-        """SIGTERM, the way to stop a broker; its exit code.
+        """Send SIGTERM, the normal way to stop a broker. Returns its exit code.
 
         Raises:
-            BrokerFailed: it did not end in time (it is killed then).
+            BrokerFailed: it did not end in time (then it is killed).
         """
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
@@ -131,18 +131,18 @@ class BrokerProcess:
         return code
 
     def restart(self) -> None:
-        """A clean stop and a start on the same data."""
+        """Stop cleanly and start again on the same data."""
         code = self.stop()
         if code != 0:
             raise BrokerFailed(f"SIGTERM ended it with {code}{self.tail()}")
         self.start()
 
     def metrics(self) -> str:
-        """What `/metrics` says now."""
+        """Returns the current content of `/metrics`."""
         return scrape(f"127.0.0.1:{self.http_port}")
 
     def tail(self) -> str:
-        """The end of the log, for messages."""
+        """Returns the end of the log, for messages."""
         if not self.log_path.exists():
             return ""
         lines = self.log_path.read_text(errors="replace").splitlines()[-25:]
@@ -163,10 +163,10 @@ class BrokerProcess:
 
 
 def free_ports(count: int) -> tuple[int, ...]:
-    """Ports of 127.0.0.1 that nothing listens on, all different.
+    """Returns free ports of 127.0.0.1, all different.
 
-    They lie below the range that the system takes the ports of outgoing connections from, so that
-    a client does not sit on a broker's port while the broker is down.
+    They are below the range for outgoing connections, so that no client gets a broker's port while the
+    broker is down.
     """
     found: list[int] = []
     while len(found) < count:
@@ -194,9 +194,9 @@ def accepts_connections(port: int) -> bool:
 
 
 def scrape(address: str, path: str = "/metrics") -> str:
-    """The body of a GET; `address` is host:port.
+    """Returns the body of a GET; `address` is host:port.
 
-    A broker opens its HTTP endpoint a moment after its Kafka listener; that is waited for.
+    Waits for the HTTP endpoint, which a broker opens a moment after its Kafka listener.
     """
     connection = http.client.HTTPConnection(address, timeout=10)
     connect_when_open(connection)
@@ -228,7 +228,7 @@ LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def samples(text: str, name: str, **labels: str) -> list[float]:
-    """The values of a metric's series that carry these labels (among others)."""
+    """Returns the values of a metric's series that carry at least these labels."""
     found = []
     for line in text.splitlines():
         match = SAMPLE.match(line)

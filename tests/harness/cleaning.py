@@ -1,4 +1,4 @@
-"""Wait, through the broker's metrics, until the cleaner has nothing left to do in a topic."""
+"""Waits, by the broker's metrics, until the cleaner has nothing left to do in a topic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SECONDS_MAX = 60.0
 
 
 class NotCleaned(AssertionError):
-    """The cleaner did not come to the end in time; the message says how far each partition is."""
+    """The cleaner did not finish in time; the message gives the progress of each partition."""
 
 
 def wait_until_clean(
@@ -22,11 +22,11 @@ def wait_until_clean(
     seconds_max: float = SECONDS_MAX,
     on_look: Callable[[float], None] = lambda share: None,
 ) -> None:
-    """Until every partition is clean up to its log end: then its active segment is empty.
+    """Wait until every partition is clean up to its log end, with an empty active segment.
 
-    The topic must roll idle segments soon (`segment.ms`) and clean whatever is dirty
-    (`min.cleanable.dirty.ratio=0`); `metrics_address` is host:port. `on_look` is told, each time,
-    which share of the offsets is clean.
+    The topic must roll idle segments soon (`segment.ms`) and clean everything dirty
+    (`min.cleanable.dirty.ratio=0`); `metrics_address` is host:port. Each check calls `on_look` with the
+    share of the offsets that is clean.
     """
     deadline = time.monotonic() + seconds_max
     while True:

@@ -1,7 +1,7 @@
-"""Records as the tests hand them to clients and get them back, and their form in a pipe.
+"""Records as tests exchange them with clients, and their encoding in a pipe.
 
-A byte string in a pipe is an int32 size (-1: null) and its bytes, big-endian. To a producer goes
-`key, value`; from a consumer comes `topic, partition int32, offset int64, key, value`.
+In a pipe, a byte string is an int32 size (-1: null) and its bytes, big-endian. A producer receives
+`key, value`; a consumer sends `topic, partition int32, offset int64, key, value`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import IO, TypeAlias
 KeyedRecord: TypeAlias = tuple[bytes | None, bytes | None]
 """Key and value."""
 ConsumedRecord: TypeAlias = tuple[str, int, int, bytes | None, bytes | None]
-"""Topic, partition, offset, key and value: a plain tuple, for a test reads millions of them."""
+"""Topic, partition, offset, key and value: a plain tuple, since a test reads millions of them."""
 
 SIZE = struct.Struct(">i")
 PLACE = struct.Struct(">iq")
@@ -28,7 +28,7 @@ def pack_bytes(data: bytes | None) -> bytes:
 
 
 def unpack_records(stream: IO[bytes]) -> Iterator[ConsumedRecord]:
-    """Until the end of the stream, which must be the end of a record."""
+    """Yields records until the end of the stream, which must be the end of a record."""
     while first := stream.read(SIZE.size):
         topic = stream.read(*SIZE.unpack(first)).decode()
         partition, offset = PLACE.unpack(stream.read(PLACE.size))

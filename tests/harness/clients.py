@@ -1,7 +1,7 @@
 """Real, unmodified Kafka clients behind one small interface: produce, and read to the end.
 
-They read with `assign`, without a consumer group. A reader that does not reach the end position
-within `SECONDS_MAX` raises `TimeoutError`: a hang is a result, not a stuck test.
+They read with `assign`, without a consumer group. A reader that does not reach the end position within
+`SECONDS_MAX` raises `TimeoutError`, so that a hang is reported and does not block the test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.harness.client_record import ConsumedRecord, KeyedRecord
 from tests.harness.java_client import RELEASES, JavaClient
 
 with warnings.catch_warnings():
-    # kafka-python reads its schemas in a way that Python has deprecated.
+    # kafka-python reads its schemas with a Python API that is deprecated.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaConsumer, KafkaProducer
     from kafka import TopicPartition as PyTopicPartition
@@ -35,17 +35,17 @@ RECORDS_A_CALL = 10_000
 
 
 class Client(Protocol):
-    """What each client can do here."""
+    """What every client must implement."""
 
     name: str
 
     def produce(
         self, bootstrap: str, codecs: Mapping[str, str], records: Iterable[KeyedRecord]
     ) -> None:
-        """Send the records to every topic of `codecs`, with its codec; all are acknowledged."""
+        """Send the records to every topic of `codecs`, with its codec; all must be acknowledged."""
 
     def consume(self, bootstrap: str, topics: Sequence[str]) -> Iterator[ConsumedRecord]:
-        """Every record from the start to the end that each partition had when it was asked."""
+        """Yields every record from the start to the end offset that each partition has at the call."""
 
 
 class ConfluentClient:
@@ -88,7 +88,7 @@ class ConfluentClient:
     def _read_to(
         self, consumer: Any, ends: Mapping[tuple[str, int], int]
     ) -> Iterator[ConsumedRecord]:
-        """A partition that is written to meanwhile says more than once that it is at its end."""
+        """Read up to the ends. A partition that grows meanwhile reports its end more than once."""
         deadline = deadline_of(self.name)
         behind = {place for place, end in ends.items() if end > 0}
         while behind:
@@ -109,7 +109,7 @@ class ConfluentClient:
 
 
 def deliver_all(producer: Any, topic: str, records: Iterable[KeyedRecord]) -> None:
-    """Produce and flush; raise unless every record was acknowledged."""
+    """Produce and flush. Raises unless every record was acknowledged."""
     refused: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: object) -> None:
@@ -124,7 +124,7 @@ def deliver_all(producer: Any, topic: str, records: Iterable[KeyedRecord]) -> No
 
 
 def produce_when_there_is_room(producer: Any, topic: str, **record: Any) -> None:
-    """`Producer.produce`, waiting while its queue is full."""
+    """Call `Producer.produce`, and wait while its queue is full."""
     while True:
         try:
             producer.produce(topic, **record)
@@ -185,7 +185,7 @@ class KafkaPythonClient:
 
 
 class AiokafkaClient:
-    """aiokafka, on an event loop of its own."""
+    """aiokafka, on its own event loop."""
 
     name = "aiokafka"
 
@@ -247,14 +247,14 @@ class AiokafkaClient:
 
 
 class KcatClient:
-    """kcat 1.7.1 of Debian, on an old librdkafka; every partition of a topic in one run."""
+    """kcat 1.7.1 from Debian, on an old librdkafka; it reads all partitions of a topic in one run."""
 
     name = "kcat"
 
     def produce(
         self, bootstrap: str, codecs: Mapping[str, str], records: Iterable[KeyedRecord]
     ) -> None:
-        """Keys and values must not hold tabs or newlines."""
+        """Send records whose keys and values contain no tabs or newlines."""
         lines = [key + b"\t" + value for key, value in records if key and value]
         for topic, codec in codecs.items():
             command = ["kcat", "-P", "-q", "-b", bootstrap, "-t", topic, "-K", "\\t", "-z", codec]
@@ -279,7 +279,7 @@ class KcatClient:
                 yield from self._parse(topic, output)
 
     def _parse(self, topic: str, output: IO[bytes]) -> Iterator[ConsumedRecord]:
-        """A line of sizes, then the bytes they count: any key and value is told from the frame."""
+        """Yields records from a line of sizes and the counted bytes, safe for any key and value."""
         while line := output.readline():
             partition, offset, key_size, value_size = map(int, line.split())
             key = output.read(key_size) if key_size >= 0 else None
@@ -289,7 +289,7 @@ class KcatClient:
 
 
 def run_or_time_out(command: Sequence[str], output: IO[bytes], errors: IO[bytes]) -> int:
-    """The exit code; TimeoutError when it hangs."""
+    """Returns the exit code. Raises TimeoutError when it hangs."""
     try:
         return subprocess.run(
             command, stdout=output, stderr=errors, timeout=SECONDS_MAX, check=False
@@ -299,7 +299,7 @@ def run_or_time_out(command: Sequence[str], output: IO[bytes], errors: IO[bytes]
 
 
 class deadline_of:
-    """Called in a loop; raises TimeoutError once `SECONDS_MAX` have passed."""
+    """A check for loops; it raises TimeoutError once `SECONDS_MAX` have passed."""
 
     __slots__ = ("_client", "_ends_at")
 
@@ -313,10 +313,10 @@ class deadline_of:
 
 
 def client(name: str) -> Client:
-    """By name; see `CLIENT_NAMES`.
+    """Returns the client with this name; see `CLIENT_NAMES`.
 
     Raises:
-        JarsUnavailable: the Java client cannot be had; the message says what to install.
+        JarsUnavailable: the Java client is unavailable; the message says what to install.
         FileNotFoundError: kcat is not installed.
     """
     if name.startswith("java-"):
@@ -339,7 +339,7 @@ CLIENT_NAMES = (*PYTHON_CLIENT_NAMES, "kcat", *(f"java-{release}" for release in
 def create_topic(
     bootstrap: str, topic: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> None:
-    """With confluent-kafka's admin client; raises what the broker answers."""
+    """Create a topic with confluent-kafka's admin client. Raises the broker's error."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wanted = NewTopic(topic, partitions, 1, config=dict(config or {}))
     for future in admin.create_topics([wanted], operation_timeout=10).values():

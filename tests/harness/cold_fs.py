@@ -1,4 +1,4 @@
-"""Real files that seem not to be in the page cache until a thread has read them."""
+"""Real files that appear not to be in the page cache until a thread has read them."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 import threading
 from pathlib import Path
 
-from storage.errors import NotCached
-from storage.local_files import LocalFile, LocalFileSystem
+from storage.files.errors import NotCached
+from storage.files.local_files import LocalFile, LocalFileSystem
 
 
 class ColdFile(LocalFile):
-    """A file that nobody reads without waiting while it is cold."""
+    """A file whose non-blocking reads fail while it is cold."""
 
     __slots__ = ("_fs",)
 
     def __init__(self, file: LocalFile, fs: ColdFileSystem) -> None:
-        """Take over `file` with its descriptor."""
+        """Take over `file` and its descriptor."""
         super().__init__(file.path, file.fileno(), file.size)
         self._fs = fs
 
@@ -35,7 +35,7 @@ class ColdFile(LocalFile):
 
 
 class ColdFileSystem(LocalFileSystem):
-    """`cold` names files that a read has to wait for, until one did; `disk` lets it go on."""
+    """A file system with cold files: the first read of one in `cold` blocks until `disk` is set."""
 
     __slots__ = ("cold", "disk", "waited_in")
 
@@ -50,7 +50,7 @@ class ColdFileSystem(LocalFileSystem):
         return ColdFile(super().open(path, create=create), self)
 
     def wait_for(self, path: str) -> None:
-        """Wait for the disk if the file is cold; afterwards it is not."""
+        """Wait for the disk if the file is cold; then it is no longer cold."""
         if path in self.cold:
             self.waited_in.append(threading.current_thread().name)
             assert self.disk.wait(10)
@@ -58,7 +58,7 @@ class ColdFileSystem(LocalFileSystem):
 
 
 def evict(folder: Path) -> bool:
-    """Take the files below a folder out of the page cache; whether the system did so."""
+    """Evict the files below a folder from the page cache. Returns whether the system did so."""
     for path in folder.rglob("*.*"):
         if path.is_file() and path.stat().st_size:
             descriptor = os.open(path, os.O_RDWR)

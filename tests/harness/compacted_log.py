@@ -1,6 +1,6 @@
-"""A compacted log on a disk in memory, with a clock, that a test appends to, rolls and cleans.
+"""A compacted log on an in-memory disk, with a clock; tests append to it, roll it and clean it.
 
-Everything runs in the calling thread: what the log leaves to the background is done at once.
+Everything runs in the calling thread: the log's background work runs at once.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
-from cleaner.clean import clean
-from cleaner.cleaning_plan import CleaningPlan, plan_pass
-from cleaner.meter import CleaningAborted, PassMeter
-from cleaner.pick import Assessment, Remainder, assess
-from cleaner.probe import SilentProbe
-from cleaner.report import PassReport
-from cleaner.settings import CleanerSettings
-from cleaner.throttle import Throttle
-from cleaner.verify_pass import VerificationFailed
-from protocol.error_codes import ErrorCode
-from protocol.record_batch import BatchHeader, Codec, Record
-from storage.errors import MissingFile
-from storage.log import Appended, PartitionLog
-from storage.log_config import LogConfig
-from storage.log_identity import LogIdentity
-from storage.log_opening import LogOpening, create_log, open_log
-from storage.paths import KEYS
-from storage.reader import Isolation
-from storage.segment_files import Background
-from storage.topic_partition import TopicPartition
-from storage.validate import ValidBatch
+from cleaner.pacing.meter import CleaningAborted, PassMeter
+from cleaner.pacing.probe import SilentProbe
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.pacing.throttle import Throttle
+from cleaner.passes.clean import clean
+from cleaner.passes.verify_pass import VerificationFailed
+from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass
+from cleaner.rules.pick import Assessment, Remainder, assess
+from cleaner.rules.report import PassReport
+from protocol.records.record_batch import BatchHeader, Codec, Record
+from protocol.wire.error_codes import ErrorCode
+from storage.batches.validate import ValidBatch
+from storage.files.errors import MissingFile
+from storage.files.paths import KEYS
+from storage.formats.log_config import LogConfig
+from storage.formats.log_identity import LogIdentity
+from storage.formats.topic_partition import TopicPartition
+from storage.log.log import Appended, PartitionLog
+from storage.log.opening import LogOpening, create_log, open_log
+from storage.segment.files import Background
+from storage.segment.reader import Isolation
 from tests.harness.log_builder import KeyValue, batch_of, headers_in, records_in, valid
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.sidecar_mode import SidecarMode
@@ -47,7 +47,7 @@ CONFIG = LogConfig(
     index_interval_bytes=100,
 )
 MAY_END = {SidecarMode.DAMAGED: CleaningAborted, SidecarMode.LYING: VerificationFailed}
-"""How a pass may end for a sidecar's sake."""
+"""The error with which a pass may end because of a sidecar."""
 ATTEMPTS_MAX = 20
 SETTINGS = CleanerSettings(dedupe_buffer_size=24 * 10_000)
 
@@ -63,7 +63,7 @@ def identity(topic: str = "orders", directory: str = DIRECTORY) -> LogIdentity:
 
 
 def run_at_once(work: Callable[[], None]) -> None:
-    """A background that is not one."""
+    """Run background work in the calling thread."""
     work()
 
 
@@ -74,7 +74,7 @@ def opening(
     leader_epoch: int = 0,
     background: Background = run_at_once,
 ) -> LogOpening:
-    """What a log is opened with."""
+    """Returns the parameters for opening a log."""
     return LogOpening(
         leader_epoch=leader_epoch,
         background=background,
@@ -91,7 +91,7 @@ def never_stop(_seconds: float) -> bool:
 def meter_of(
     log: PartitionLog, generation: int, stop: Callable[[float], bool] = never_stop
 ) -> PassMeter:
-    """The account of a pass that nothing throttles."""
+    """Returns the meter for a pass without throttling."""
     return PassMeter(
         throttle=Throttle(clock=lambda: 0.0),
         probe=SilentProbe(),
@@ -101,7 +101,7 @@ def meter_of(
 
 
 def records_of(log: PartitionLog, start_offset: int | None = None) -> list[Record]:
-    """What a reader sees that starts at an offset, at the log's start by default."""
+    """Returns the records that a reader gets from an offset on, by default from the log start."""
     return list(_each_record(log, log.log_start_offset if start_offset is None else start_offset))
 
 
@@ -115,7 +115,7 @@ def _each_record(log: PartitionLog, offset: int) -> Iterable[Record]:
 
 
 def read_bytes(log: PartitionLog, offset: int, max_bytes: int = 1 << 30) -> bytes:
-    """The batches that one read at an offset answers with."""
+    """Returns the batches that one read at an offset returns."""
     result = log.read(
         offset, max_bytes=max_bytes, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
     )
@@ -128,7 +128,7 @@ def read_bytes(log: PartitionLog, offset: int, max_bytes: int = 1 << 30) -> byte
 
 
 class CompactedLog:
-    """A log, its clock, and what a test does to both."""
+    """A log with its clock, and the operations of tests on both."""
 
     def __init__(
         self,
@@ -138,13 +138,13 @@ class CompactedLog:
         background: Background = run_at_once,
         sidecars: SidecarMode = SidecarMode.KEPT,
     ) -> None:
-        """`sidecars`: what becomes of them before each pass."""
+        """Create an empty log. `sidecars` says what happens to them before each pass."""
         self.fs = MemoryFileSystem()
         self.log = create_log(self.fs, identity(), config, opening(background=background))
         for path in ("/", "data", "data/orders"):
             self.fs.sync_directory(path)
         self.log.sync_new_files()
-        self.log.is_safe()
+        self.log.mark_directories_synced()
         self.settings = settings
         self.now_ms = START_MS
         self.remainder: Remainder | None = None
@@ -161,7 +161,7 @@ class CompactedLog:
         producer_epoch: int = -1,
         base_sequence: int = -1,
     ) -> Appended:
-        """Append one batch and let it be durable."""
+        """Append one batch and make it durable."""
         batch = batch_of(
             pairs,
             codec=codec,
@@ -178,7 +178,7 @@ class CompactedLog:
         return appended
 
     def append_segment(self, *pairs: KeyValue) -> None:
-        """Append each pair in a batch of its own, then roll."""
+        """Append each pair in its own batch, then roll."""
         for pair in pairs:
             self.append(pair)
         self.roll()
@@ -187,11 +187,11 @@ class CompactedLog:
         self.log.roll(self.now_ms)
 
     def make_durable(self) -> None:
-        """One round of group commit."""
+        """Run one round of group commit."""
         self.log.advance_high_watermark(self.log.sync())
 
     def reopen(self, *, is_clean: bool, loss: Loss = Loss.EVERYTHING) -> None:
-        """Stop and start the broker: cleanly, or with a crash of the machine."""
+        """Restart the broker: cleanly, or with a crash of the machine."""
         if is_clean:
             self.log.close()
         else:
@@ -231,10 +231,10 @@ class CompactedLog:
         report = self._execute(plan, stop)
         attempts = 1
         while report is None:
-            # What was no good is gone, and what was swapped in before it stays.
+            # The bad sidecar was removed, and earlier swaps of this pass remain.
             report = self._execute(replace(plan, view=self.log.cleaning_view()), stop)
             attempts += 1
-            assert attempts < ATTEMPTS_MAX, "it does not go"
+            assert attempts < ATTEMPTS_MAX, "the pass does not succeed"
         self._check_sidecars(before)
         self.remainder = Remainder(
             first_uncleanable_offset=plan.end_offset,
@@ -244,14 +244,14 @@ class CompactedLog:
         return report
 
     def let_sidecars_happen(self) -> None:
-        """Do to them what their mode says."""
+        """Change the sidecars as their mode says."""
         if self.sidecars not in (SidecarMode.KEPT, SidecarMode.OFF):
-            # Another thing each time, and the same when a history is repeated.
+            # Different each time, yet the same when a history is repeated.
             random = Random(f"{self.sidecar_seed} {self.now_ms} {self.files()}")
             self.sidecars.happen(self.fs, DIRECTORY, random)
 
     def _execute(self, plan: CleaningPlan, stop: Callable[[float], bool]) -> PassReport | None:
-        """One pass; None if it ended at a sidecar that is no good, and that it has removed."""
+        """Run one pass. Returns None if it stopped at a bad sidecar, which it has removed."""
         keeps = self.settings.keeps_key_sidecars and self.sidecars is not SidecarMode.OFF
         try:
             return clean(
@@ -262,31 +262,32 @@ class CompactedLog:
                 monotonic=lambda: self.now_ms / 1000,
             )
         except (VerificationFailed, CleaningAborted) as ended:
-            if type(ended) is not MAY_END.get(self.sidecars) or "anew" not in str(ended):
+            if type(ended) is not MAY_END.get(self.sidecars) or "rebuilds" not in str(ended):
                 raise
             return None
 
     def _check_sidecars(self, before: set[str]) -> None:
-        """What a pass leaves of them: none, or true ones, unless it did not look where one lies."""
+        """Check the sidecars that a pass leaves: none, or correct ones, except an inconsistent one that
+        it did not read."""
         if self.sidecars is not SidecarMode.LYING:
             assert not (lies := lies_in(self.fs, identity())), lies
         made = self._kept_sidecars() - before
-        assert not made, f"nobody keeps {made}"
+        assert not made, f"sidecars that should be gone: {made}"
 
     def _kept_sidecars(self) -> set[str]:
-        """Those that are there though none is to stay."""
+        """Returns the sidecars that exist although none should remain."""
         if self.sidecars is SidecarMode.OFF:
             with suppress(MissingFile):  # The topic was deleted.
                 return {name for name in self.files() if KEYS in name}
         return set()
 
     def clean(self) -> PassReport:
-        """Roll and clean, as if asked to."""
+        """Roll and clean, as on request."""
         self.roll()
         return self.execute(self.plan())
 
     def clean_until_idle(self, passes_max: int = 20) -> int:
-        """Clean as long as the log is eligible; how many passes that took."""
+        """Clean as long as the log is eligible. Returns the number of passes."""
         for passes in range(passes_max):
             if self.assess().reason is None:
                 return passes
@@ -299,11 +300,11 @@ class CompactedLog:
         return records_of(self.log, start_offset)
 
     def pairs(self) -> list[tuple[int, bytes | None, bytes | None]]:
-        """Offset, key and value of every record."""
+        """Returns offset, key and value of every record."""
         return [(record.offset, record.key, record.value) for record in self.records()]
 
     def headers(self) -> list[BatchHeader]:
-        """The header of every batch in the log's files, the empty ones, too."""
+        """Returns the header of every batch in the log's files, including empty batches."""
         return [
             header
             for segment in self.log.segments
@@ -315,7 +316,7 @@ class CompactedLog:
 
 
 def superseded_log() -> CompactedLog:
-    """Three sealed segments with five offsets; only offsets 2, 3 and 4 hold last values."""
+    """Returns a log of three sealed segments; of five offsets only 2, 3 and 4 are last values."""
     log = CompactedLog()
     log.append_segment((b"a", b"1"), (b"b", b"1"))
     log.append_segment((b"a", b"2"), (b"b", b"2"))

@@ -1,7 +1,6 @@
-"""A worker of Kafka Connect in distributed mode: start, ask through its REST API, kill, stop.
+"""A worker of Kafka Connect in distributed mode: start, query over its REST API, kill, stop.
 
-All that a worker knows is in its three topics, so one that was killed may be started again, on the
-same port, as if nothing had been.
+A worker keeps all its state in three topics, so a killed one can be started again on the same port.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pipeline.jars import jars
+from pipeline.spark.jars import jars
 from tests.harness.broker_process import free_ports
 from tests.harness.group_run import until
 from tests.harness.java_program import SOURCES, java_command
@@ -23,16 +22,16 @@ from tests.harness.java_program import SOURCES, java_command
 PINS = SOURCES / "kafka-connect-4.3"
 MAIN_CLASS = "org.apache.kafka.connect.cli.ConnectDistributed"
 TOPICS = ("connect-configs", "connect-offsets", "connect-status")
-"""Where a worker keeps what it knows, as Kafka's example of a configuration names them."""
+"""The topics with a worker's state, with the names from Kafka's example configuration."""
 TERMINATED = 143
-"""The exit code of a JVM that was asked to end by SIGTERM."""
+"""The exit code of a JVM that was ended by SIGTERM."""
 STOP_SECONDS_MAX = 20.0
 
 
 class ConnectWorker:
-    """A worker of one broker; its configuration and its log are in `folder`.
+    """A worker that uses one broker; its configuration and its log are in `folder`.
 
-    Raises JarsUnavailable, with a sentence that says what to install, where it cannot be had.
+    Raises JarsUnavailable, with a message that says what to install, if it is unavailable.
     """
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
@@ -58,7 +57,7 @@ class ConnectWorker:
             self.kill()
 
     def start(self) -> None:
-        """Start the process and wait until it answers; it is not a member of its group yet."""
+        """Start the process and wait until it answers. It has not joined its group yet."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._command, str(self._properties)],
@@ -69,35 +68,35 @@ class ConnectWorker:
         until("the worker answers", self._answers, self.tail)
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
         self._process = None
 
     def stop(self) -> None:
-        """SIGTERM, the way to stop a worker: it ends its connectors and leaves its group."""
+        """Send SIGTERM: the worker stops its connectors and leaves its group."""
         assert self._process is not None
         self._process.terminate()
         assert self._process.wait(STOP_SECONDS_MAX) == TERMINATED, self.tail()
         self._process = None
 
     def tail(self) -> str:
-        """The end of its log, for messages."""
+        """Returns the end of its log, for messages."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-40:])
 
     def configure(self, connector: str, config: Mapping[str, str]) -> None:
-        """Create the connector, or give it another configuration."""
+        """Create the connector, or change its configuration."""
         self._request("PUT", f"/connectors/{connector}/config", config)
 
     def states(self, connector: str) -> list[str]:
-        """Of the connector and its tasks; none while it has no task."""
+        """Returns the states of the connector and its tasks; empty while it has no task."""
         status = self._asked(f"/connectors/{connector}/status") or {"tasks": []}
         tasks = [task["state"] for task in status["tasks"]]
         return [status["connector"]["state"], *tasks] if tasks else []
 
     def position(self, connector: str) -> int:
-        """Of a connector with one file or one partition: how far its offset, in the topic, is."""
+        """Returns the stored offset of a connector with one file or one partition."""
         found = self._asked(f"/connectors/{connector}/offsets") or {"offsets": []}
         return max((max(each["offset"].values()) for each in found["offsets"]), default=0)
 
@@ -107,7 +106,7 @@ class ConnectWorker:
         return self._asked("/connectors") is not None
 
     def _asked(self, path: str) -> Any:
-        """What a GET answers; None while the worker cannot say (it starts, or it rebalances)."""
+        """Returns the answer to a GET; None while the worker is starting or rebalancing."""
         try:
             return self._request("GET", path)
         except OSError:
@@ -125,7 +124,7 @@ class ConnectWorker:
 
 
 def worker_properties(bootstrap: str, port: int) -> dict[str, object]:
-    """A configuration that notices quickly what has died, and commits often."""
+    """Returns a configuration that detects failures quickly and commits often."""
     stores = {"config": TOPICS[0], "offset": TOPICS[1], "status": TOPICS[2]}
     converter = "org.apache.kafka.connect.storage.StringConverter"
     return {

@@ -1,4 +1,4 @@
-"""Connections over real sockets, with a dispatch that does what each test needs."""
+"""Connections over real sockets, with a dispatch function that each test supplies."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from metrics.server_probe import ServerProbe
-from server.addresses import Address, Listener
-from server.clock import SystemClock
-from server.connection import Connection, Reply, Shared
-from server.limits import AnswerMemory, ConnectionLimits, RequestMemory
-from server.listener import Listeners, SocketOptions
-from server.sparing_log import SparingLog
-from server.turns import Turns
+from server.config.addresses import Address, Listener
+from server.net.connection import Connection, Reply, Shared
+from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
+from server.net.listener import Listeners, SocketOptions
+from server.net.sparing_log import SparingLog
+from server.runtime.clock import SystemClock
+from server.runtime.turns import Turns
 from tests.harness.raw_client import RawClient
 
 Handle = Callable[[bytearray, Connection], Awaitable[Reply]]
@@ -32,7 +32,7 @@ async def echo(frame: bytearray, connection: Connection) -> Reply:
 
 @dataclass
 class Server:
-    """A listener on a free port with a dispatch of the test's own."""
+    """A listener on a free port with the test's dispatch function."""
 
     port: int
     shared: Shared
@@ -46,7 +46,7 @@ class Server:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Connections that are open, and protocol errors and refusals so far."""
+        """The number of open connections, and of protocol errors and refusals so far."""
         counts = self.shared.probe.listeners["PLAINTEXT"]
         return counts.unclosed, counts.protocol_errors, counts.refused
 
@@ -93,7 +93,7 @@ async def serving(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what must come true soon."""
+    """Wait for a condition that must become true soon."""
     async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.002)

@@ -1,19 +1,20 @@
-"""A group of the consumer protocol over a disk: members that come, beat and go, and what they heard."""
+"""A consumer group on a disk: members that join, send heartbeats and leave, with their latest
+answers."""
 
 from __future__ import annotations
 
 from random import Random
 
-from protocol.consumer_protocol import PROTOCOL_TYPE, Subscription, write
-from protocol.error_codes import ErrorCode
-from server.groups.consumer_commands import ConsumerCommands
-from server.groups.consumer_group import ConsumerGroup
-from server.groups.consumer_member import JOINING, LEAVING
-from server.groups.consumer_state import ConsumerState
-from server.groups.coordinator import GroupCoordinator
-from server.groups.events import Beat, Join, Leave
-from server.groups.member import MemberProtocol
-from server.turns import Pace, Turns
+from protocol.internal_topics.consumer_protocol import PROTOCOL_TYPE, Subscription, write
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.groups.consumer_commands import ConsumerCommands
+from server.coordination.groups.consumer_group import ConsumerGroup
+from server.coordination.groups.consumer_member import JOINING, LEAVING
+from server.coordination.groups.consumer_state import ConsumerState
+from server.coordination.groups.coordinator import GroupCoordinator
+from server.coordination.groups.events import Beat, Join, Leave
+from server.coordination.groups.member import MemberProtocol
+from server.runtime.turns import Pace, Turns
 from tests.harness.consumer_world import (
     REBALANCE_TIMEOUT_MS,
     FakeTopics,
@@ -31,7 +32,7 @@ NOTHING = told_of(ConsumerState())
 
 
 class ConsumerGroupOnDisk:
-    """What the coordinator has told of the group, and what it will have told after the present step."""
+    """Tracks the group state that clients know, and the one that the current step leads to."""
 
     def __init__(
         self,
@@ -50,14 +51,14 @@ class ConsumerGroupOnDisk:
 
     @property
     def will_tell(self) -> Told:
-        """What is in memory, which runs ahead of the disk, but for a group that is being deleted."""
+        """The state in memory, which is ahead of the disk; empty if the group is being deleted."""
         if self._is_being_deleted:
             return NOTHING
         group = self._groups.describe(GROUP)
         return told_of(group.data) if isinstance(group, ConsumerGroup) else NOTHING
 
     async def step(self, members_max: int) -> None:
-        """Something happens to the group."""
+        """Perform one random event of the group."""
         members = sorted(self._epochs)
         what = self._random.choice(STEPS)
         if what == "grow":
@@ -80,7 +81,7 @@ class ConsumerGroupOnDisk:
         self.told = self.will_tell
 
     async def _classic_member_comes_or_goes(self) -> None:
-        """One member of the classic protocol, among the others."""
+        """Let one member of the classic protocol join or leave."""
         if self._has_classic_member:
             leaving = [Leave(member_id=CLASSIC)]
             left = await self._groups.leave(GROUP, leaving, Pace(Turns()))

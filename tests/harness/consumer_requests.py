@@ -1,4 +1,4 @@
-"""Requests of a member of a group of the consumer protocol, over the wire."""
+"""Requests of a member of the consumer protocol, over the wire."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = 1
 def join_request(
     group_id: str = "group", member_id: str = "m", **fields: Any
 ) -> ConsumerGroupHeartbeatRequest:
-    """Of a member that is subscribed to `t`; fields are the request's."""
+    """Returns the request of a member that subscribes to `t`; `fields` are the request's."""
     settings: dict[str, Any] = {
         "rebalance_timeout_ms": 10_000,
         "subscribed_topic_names": ("t",),

@@ -1,27 +1,27 @@
-"""A group of the consumer protocol, its clients, its topics and its time, without a broker."""
+"""A group of the consumer protocol with its clients, topics and time, without a broker."""
 
 from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field, replace
 
-from protocol.consumer_protocol import (
+from protocol.internal_topics.consumer_protocol import (
     Subscription,
     TopicPartitions,
     decode_assignment,
     write,
 )
-from protocol.coordinator_records import write_key, write_value
-from protocol.error_codes import ErrorCode
-from protocol.group_records import GroupKey, GroupRecord, read_record
-from server.groups.assignors import Assignment
-from server.groups.consumer_group import ConsumerSettings
-from server.groups.consumer_member import AWAY, JOINING, LEAVING
-from server.groups.consumer_state import ConsumerState, state_of
-from server.groups.events import Beat, Join, Leave, Sync
-from server.groups.member import MemberProtocol
-from server.groups.mixed_group import MixedGroup
-from server.groups.outcome import Beaten, Joined, Left, Outcome, Synced, Value
+from protocol.internal_topics.coordinator_records import write_key, write_value
+from protocol.internal_topics.group_records import GroupKey, GroupRecord, read_record
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.groups.assignors import Assignment
+from server.coordination.groups.consumer_group import ConsumerSettings
+from server.coordination.groups.consumer_member import AWAY, JOINING, LEAVING
+from server.coordination.groups.consumer_state import ConsumerState, state_of
+from server.coordination.groups.events import Beat, Join, Leave, Sync
+from server.coordination.groups.member import MemberProtocol
+from server.coordination.groups.mixed_group import MixedGroup
+from server.coordination.groups.outcome import HeartbeatAnswer, Joined, Left, Outcome, Synced, Value
 from tests.harness.group_time import pass_time
 
 SESSION_TIMEOUT_MS = 45_000
@@ -29,14 +29,14 @@ REBALANCE_TIMEOUT_MS = 20_000
 BEAT_MS = 5_000
 
 REJOIN = {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID}
-"""Whereupon a client gives up all that it has, and joins again."""
+"""Errors after which a client gives up its partitions and joins again."""
 
 FATAL = {
     ErrorCode.FENCED_INSTANCE_ID,
     ErrorCode.UNRELEASED_INSTANCE_ID,
     ErrorCode.GROUP_MAX_SIZE_REACHED,
 }
-"""Whereupon a client gives up."""
+"""Errors after which a client gives up."""
 
 CONSUMER_SETTINGS = ConsumerSettings(
     session_timeout_ms=SESSION_TIMEOUT_MS,
@@ -48,7 +48,7 @@ CONSUMER_SETTINGS = ConsumerSettings(
 
 Part = tuple[uuid.UUID, int]
 Told = tuple[object, ...]
-"""All that a group's records say."""
+"""The complete state that a group's records describe."""
 
 
 @dataclass
@@ -60,7 +60,7 @@ class FakeTopic:
 
 @dataclass
 class FakeTopics:
-    """A catalog that changes as a test wants it."""
+    """A catalog that a test can change."""
 
     by_name: dict[str, FakeTopic] = field(default_factory=dict)
     revision: int = 0
@@ -75,7 +75,7 @@ class FakeTopics:
         return [self.by_name[name] for name in sorted(self.by_name)]
 
     def put(self, name: str, partitions_count: int) -> uuid.UUID:
-        """Make a topic, or have it have more partitions."""
+        """Create a topic, or add partitions to it."""
         self.revision += 1
         known = self.by_name.get(name)
         topic_id = known.id if known is not None else uuid.UUID(int=self.revision)
@@ -89,7 +89,7 @@ class FakeTopics:
 
 @dataclass(eq=False)
 class ConsumerClient:
-    """What a client knows; its methods are its requests."""
+    """A client's knowledge; its methods send its requests."""
 
     world: ConsumerWorld
     member_id: str
@@ -101,12 +101,12 @@ class ConsumerClient:
     owned: set[Part] = field(default_factory=set)
     target: set[Part] = field(default_factory=set)
     revokes_slowly: bool = False
-    """It does not give up what it must, as long as this is so."""
+    """While this is set, it does not revoke partitions."""
     has_to_say_all: bool = True
-    answer: Beaten = field(default_factory=Beaten)
+    answer: HeartbeatAnswer = field(default_factory=HeartbeatAnswer)
 
-    def beat(self, *, is_lost: bool = False) -> Beaten:
-        """One heartbeat; lost, the broker hears it, and the client does not hear the answer."""
+    def beat(self, *, is_lost: bool = False) -> HeartbeatAnswer:
+        """Send one heartbeat. If `is_lost`, the client does not get the answer."""
         if not self.revokes_slowly:
             self.owned &= self.target
         answer = self.world.beat(self._request())
@@ -131,7 +131,7 @@ class ConsumerClient:
             client_host="/127.0.0.1",
         )
 
-    def hear(self, answer: Beaten) -> None:
+    def hear(self, answer: HeartbeatAnswer) -> None:
         """Act on an answer as clients do."""
         self.answer = answer
         if answer.error_code in REJOIN | FATAL:
@@ -150,14 +150,14 @@ class ConsumerClient:
     def subscribe(self, *topics: str, regex: str | None = None) -> None:
         self.topics, self.regex, self.has_to_say_all = topics, regex, True
 
-    def leave(self, epoch: int = LEAVING) -> Beaten:
+    def leave(self, epoch: int = LEAVING) -> HeartbeatAnswer:
         self.owned, self.target = set(), set()
         beat = Beat(member_id=self.member_id, member_epoch=epoch, instance_id=self.instance_id)
         answer = self.world.beat(beat)
         self.epoch = JOINING
         return answer
 
-    def goes_away(self) -> Beaten:
+    def goes_away(self) -> HeartbeatAnswer:
         return self.leave(AWAY)
 
 
@@ -171,14 +171,14 @@ class ClassicClient:
     regex: str | None = None
     instance_id: str | None = None
     is_eager: bool = False
-    """It gives everything up before it joins."""
+    """It gives up everything before it joins."""
     generation: int = -1
     owned: set[Part] = field(default_factory=set)
     revokes_slowly: bool = False
-    """It does not join, though it should, as long as this is so."""
+    """While this is set, it does not rejoin although it should."""
     has_joined: bool = False
     revision: int = -1
-    """Of the topics, as far as it knows: it looks at them itself, as clients of this protocol do."""
+    """The topics' revision as it knows it: clients of this protocol watch the topics themselves."""
     code: ErrorCode = ErrorCode.NONE
 
     @property
@@ -186,7 +186,7 @@ class ClassicClient:
         return self.code in FATAL
 
     def beat(self, *, is_lost: bool = False) -> Joined:
-        """Live, or join and sync; lost, the client does not hear the answer to its JoinGroup."""
+        """Send a heartbeat, or join and sync. If `is_lost`, the JoinGroup's answer gets lost."""
         if self.has_joined:
             self._live()
         self.has_joined &= self.revision == self.world.topics.revision
@@ -256,7 +256,7 @@ class ClassicClient:
                 for number in each.partitions
             },
         )
-        # A cooperative member that has given something up joins again to say so.
+        # A cooperative member that has revoked partitions rejoins to report that.
         self.has_joined = self.is_eager or before <= self.owned
 
     def subscribe(self, *topics: str, regex: str | None = None) -> None:
@@ -269,17 +269,17 @@ class ClassicClient:
 
 @dataclass
 class ConsumerWorld:
-    """A group whose records are kept, and whose time is ours."""
+    """A group whose records are stored, with a clock that tests control."""
 
     assignors: tuple[str, ...] = ("uniform", "range")
     size_max: int = 1 << 31
     now_ms: int = 1_000_000
     topics: FakeTopics = field(default_factory=FakeTopics)
     stored: dict[GroupKey, GroupRecord] = field(default_factory=dict)
-    """The last record of each key, but for tombstones."""
+    """The last record of each key, without tombstones."""
     deadline_ms: int | None = None
     records: list[GroupRecord] = field(default_factory=list)
-    """Of the last step."""
+    """The records of the last step."""
     notes: list[str] = field(default_factory=list)
     clients: list[ConsumerClient | ClassicClient] = field(default_factory=list)
 
@@ -297,13 +297,13 @@ class ConsumerWorld:
         self.clients.append(client)
         return client
 
-    def beat(self, beat: Beat) -> Beaten:
+    def beat(self, beat: Beat) -> HeartbeatAnswer:
         value = self.answered(self.group.heartbeat(beat, self, now_ms=self.now_ms))
-        assert isinstance(value, Beaten)
+        assert isinstance(value, HeartbeatAnswer)
         return value
 
     def answered(self, outcome: Outcome) -> Value:
-        """The answer of a step, which comes at once."""
+        """Returns the answer of a step, which is always immediate."""
         self.owed(outcome)
         (answer,) = outcome.answers
         return answer.value
@@ -314,7 +314,7 @@ class ConsumerWorld:
         return value.error_codes
 
     def owed(self, outcome: Outcome) -> None:
-        """Keep a step's records, as bytes would come back."""
+        """Store a step's records after a round trip through their bytes."""
         self.records = list(outcome.records)
         for record in outcome.records:
             self.stored.pop(record.key, None)
@@ -328,13 +328,13 @@ class ConsumerWorld:
         pass_time(self, duration_ms)
 
     def restart(self) -> None:
-        """The broker dies, and comes back with what it has written."""
+        """Restart the broker from what it has written."""
         data = state_of(self.stored.values())
         self.group = MixedGroup("group", self.settings, self.topics, data)
         self.owed(self.group.expire(self.now_ms))
 
     def settle(self, *clients: ConsumerClient | ClassicClient) -> None:
-        """Let these beat until they have all that they shall have."""
+        """Let these clients send heartbeats until they have their target assignments."""
         for _ in range(2 * len(clients) + 4):
             for client in clients:
                 client.beat()
@@ -342,7 +342,7 @@ class ConsumerWorld:
 
 
 def told_of(data: ConsumerState) -> Told:
-    """All that a state says, to be compared later."""
+    """Returns the complete state, for a later comparison."""
     targets = {member_id: target for member_id, target in data.targets.items() if target}
     return (
         data.epoch,

@@ -1,19 +1,19 @@
-"""Damage a log's files as a failing disk, a bug or a hand would, without anybody noticing."""
+"""Damages a log's files silently, like a failing disk, a bug or a manual change."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from protocol.record_batch import build_batch, read_header, read_records
-from storage.manifest import Manifest, SegmentRow, decode, encode
-from storage.paths import LOG, MANIFEST, join
+from protocol.records.record_batch import build_batch, read_header, read_records
+from storage.files.paths import LOG, MANIFEST, join
+from storage.formats.manifest import Manifest, SegmentRow, decode, encode
 from tests.harness.log_builder import PLENTY
 from tests.harness.memory_fs import MemoryFileSystem
 
 
 def log_files(fs: MemoryFileSystem, directory: str) -> list[str]:
-    """The paths of the log's segment files, in offset order."""
+    """Returns the paths of the log's segment files, in offset order."""
     return [join(directory, name) for name in fs.list(directory) if name.endswith(LOG)]
 
 
@@ -28,7 +28,7 @@ def write_manifest(fs: MemoryFileSystem, directory: str, manifest: Manifest) -> 
 def change_row(
     fs: MemoryFileSystem, directory: str, index: int, change: Callable[[SegmentRow], SegmentRow]
 ) -> None:
-    """Let the manifest say something else of a segment, with a checksum that is right."""
+    """Change a segment's row in the manifest, and keep the checksum correct."""
     manifest = read_manifest(fs, directory)
     rows = list(manifest.segments)
     rows[index] = change(rows[index])
@@ -36,7 +36,7 @@ def change_row(
 
 
 def flip(fs: MemoryFileSystem, path: str, position: int) -> None:
-    """Turn one bit of a file; a negative position counts from the end."""
+    """Flip one bit of a file; a negative position counts from the end."""
     data = fs.read_bytes(path)
     at = position % len(data)
     fs.overwrite(path, at, bytes([data[at] ^ 1]))
@@ -48,7 +48,7 @@ def restamp(fs: MemoryFileSystem, path: str, position: int, *, leader_epoch: int
 
 
 def rewrite_batch(fs: MemoryFileSystem, path: str, position: int, *, sequence: int) -> None:
-    """Replace a producer's batch by one of the same size with another base sequence."""
+    """Replace a producer's batch with one of the same size and another base sequence."""
     data = fs.read_bytes(path)
     header = read_header(data, position)
     batch = build_batch(

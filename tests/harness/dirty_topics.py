@@ -1,4 +1,4 @@
-"""Topics of a real broker that wait to be cleaned: few keys, tombstones, five codecs, transactions."""
+"""Fills topics of a real broker for the cleaner: few keys, tombstones, five codecs, transactions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ MINE = {
     "internal.segment.bytes": "65536",
     "compaction.idle.roll.ms": "3600000",
 }
-"""A topic that the broker does not clean unasked."""
+"""The configuration of a topic that the broker cleans only on request."""
 
 
 def fill(broker: BrokerProcess, topic: str, random: Random, *, codecs: Sequence[str]) -> None:
-    """Records of few keys, a tenth of them tombstones, in each codec."""
+    """Write records of few keys, a tenth of them tombstones, in each codec."""
     for codec in codecs:
         producer = Producer(
             {
@@ -38,7 +38,7 @@ def fill(broker: BrokerProcess, topic: str, random: Random, *, codecs: Sequence[
 
 
 def fill_with_transactions(broker: BrokerProcess, topic: str, random: Random) -> None:
-    """Two producers by turns, a third of whose transactions are aborted."""
+    """Write with two producers in turn, and abort a third of their transactions."""
     producers = [
         Producer(
             {"bootstrap.servers": broker.bootstrap_servers, "transactional.id": f"{topic}-{number}"}
@@ -59,7 +59,7 @@ def fill_with_transactions(broker: BrokerProcess, topic: str, random: Random) ->
 
 
 def until_decided(broker: BrokerProcess, topic: str) -> None:
-    """Until the last transaction's markers are there, which follow its answer."""
+    """Wait for the last transaction's markers, which are written after its answer."""
     settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": "ends"}
     stable, all_of_it = (
         Consumer({**settings, "isolation.level": level})

@@ -1,15 +1,15 @@
 """A broker process that kills itself (SIGKILL) in a chosen phase of a cleaning pass.
 
-Passes are watched at the file operations of the cleaner's threads, so a death falls exactly behind one
-of them, also behind the few milliseconds' worth of a commit, which no observer outside could hit:
+It watches the file operations of the cleaner's threads, so it can die exactly after one of them, even
+during a commit, which takes a few milliseconds and which no outside observer could hit:
 
-    index     a key sidecar is made: a segment is read, the sidecar written and named
-    mark      key sidecars are read, and nothing has been staged yet
+    index     a key sidecar is made: a segment is read, the sidecar is written and named
+    mark      key sidecars are read; nothing is staged yet
     recopy    a staged segment is written, or its sources are read
     verify    a staged segment is read again
     commit    the manifest is replaced, files are renamed, directories synced, sources removed
 
-As a module it is the broker: `python -m tests.harness.dying_broker serve ...`.
+The module runs as the broker: `python -m tests.harness.dying_broker serve ...`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from storage.local_files import LocalFile, LocalFileSystem
-from storage.paths import CLEANED, KEYS
+from storage.files.local_files import LocalFile, LocalFileSystem
+from storage.files.paths import CLEANED, KEYS
 from tests.harness.broker_process import BrokerProcess
 
 CLEANER_THREADS = "cleaner"
@@ -33,7 +33,7 @@ LAST_WORDS = "died in"
 
 
 class Phase(StrEnum):
-    """Where in a pass a broker dies."""
+    """The phase of a pass in which a broker dies."""
 
     INDEX = "index"
     MARK = "mark"
@@ -43,7 +43,7 @@ class Phase(StrEnum):
 
 
 class DyingBroker(BrokerProcess):
-    """A `BrokerProcess` that can be told to die."""
+    """A `BrokerProcess` that can be ordered to die."""
 
     __slots__ = ()
 
@@ -56,13 +56,13 @@ class DyingBroker(BrokerProcess):
         return [python, "-m", "tests.harness.dying_broker", str(self.order_path), *arguments]
 
     def order_death(self, phase: Phase, operations: int) -> None:
-        """Let it die behind so many more operations of a phase, over as many passes as it takes."""
+        """Let it die after this many more operations of a phase, over as many passes as needed."""
         staging = self.order_path.with_suffix(".tmp")
         staging.write_text(f"{phase} {operations}")
         staging.rename(self.order_path)
 
     def has_died(self) -> bool:
-        """Whether the process has ended, and with it the order."""
+        """Returns whether the process has ended, and removes the order then."""
         assert self._process is not None
         if self._process.poll() is None:
             return False
@@ -72,13 +72,13 @@ class DyingBroker(BrokerProcess):
         return True
 
     def last_words(self) -> str:
-        """Where in a pass it died last."""
+        """Returns where in a pass it died last."""
         lines = self.log_path.read_text(errors="replace").splitlines()
         return next(line for line in reversed(lines) if line.startswith(LAST_WORDS))
 
 
 class Executioner:
-    """Sees every file operation of the cleaner's threads, and obeys the order."""
+    """Observes every file operation of the cleaner's threads and carries out the order."""
 
     def __init__(self, order_path: str) -> None:
         self._order_path = Path(order_path)
@@ -87,7 +87,7 @@ class Executioner:
         self._here = threading.local()
 
     def saw(self, action: str, path: str) -> None:
-        """One operation of the calling thread is done."""
+        """Count one completed operation of the calling thread."""
         if not threading.current_thread().name.startswith(CLEANER_THREADS):
             return
         phase = self._phase(action, path)
@@ -106,7 +106,7 @@ class Executioner:
         is_recopy = before is Phase.RECOPY
         goes_on = before is Phase.INDEX or (action == "open" and not is_recopy)
         if path.endswith(KEYS + CLEANED) and goes_on:
-            # A source's; a recopy opens those of its outputs, and a swap names them.
+            # A source's sidecar: those of outputs are opened in a recopy and named in a swap.
             return Phase.INDEX
         if action in ("rename", "replace", "unlink", "sync directory"):
             return Phase.COMMIT
@@ -118,7 +118,7 @@ class Executioner:
 
 
 def watch(executioner: Executioner) -> None:
-    """Show it every operation on files of this process."""
+    """Report every file operation of this process to the executioner."""
     for name, action in {"read_at": "read", "append": "append", "sync": "sync"}.items():
         _tell(LocalFile, name, lambda file, *_: file.path, action, executioner)
     on_names = {
@@ -148,7 +148,7 @@ def _tell(
 
 
 def main() -> int:
-    from server.cli import main as serve
+    from cli.main import main as serve
 
     watch(Executioner(sys.argv[1]))
     return serve(sys.argv[2:])

@@ -1,10 +1,10 @@
-"""What goes wrong with a disk, as a test orders it; `MemoryFileSystem` and `FaultyFileSystem` obey.
+"""Disk faults that a test orders; `MemoryFileSystem` and `FaultyFileSystem` raise them.
 
 fail("sync", errno.EIO)                  the next sync fails
 fail("append to", errno.EIO, path=".log", times=FOR_EVER)
 fail_nth(5, errno.EIO)                   the fifth operation from now on fails, whatever it is
-space = 1000                             the disk is full after 1000 bytes more
-is_read_only = True                      nothing can be written, made, renamed or removed
+space = 1000                             the disk is full after 1000 more bytes
+is_read_only = True                      nothing can be written, created, renamed or removed
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import math
 import os
 from dataclasses import dataclass
 
-from storage.files import disk_error
+from storage.files.files import disk_error
 
 FOR_EVER = math.inf
 CHANGES = frozenset(
     {"append to", "truncate", "open", "write", "rename", "unlink", "create", "remove"}
 )
-"""What a read-only file system refuses; we open every file for writing too."""
+"""Operations that a read-only file system refuses; we open every file for writing, too."""
 GROWS = frozenset({"append to", "write", "reserve"})
 
 
@@ -33,35 +33,35 @@ class _Fault:
 
 
 class Faults:
-    """The faults of one disk. An action is what a `DiskError` calls it: "append to", "sync" ..."""
+    """The faults of one disk. An action has the name that `DiskError` uses: "append to", "sync" ..."""
 
     def __init__(self) -> None:
         self.space: int | None = None
-        """Bytes that can still be written; None for as many as one likes."""
+        """Bytes that can still be written; None: no limit."""
         self.is_read_only = False
         self.raised = 0
-        """How many operations have failed."""
+        """Number of operations that have failed."""
         self._faults: list[_Fault] = []
         self._countdown = 0
         self._number = 0
 
     def fail(self, action: str, number: int, *, path: str = "", times: float = 1) -> None:
-        """Let the next `action` (or `times` of them) on a path with `path` in it raise `number`."""
+        """Make the next `times` operations `action` on a path that contains `path` raise `number`."""
         self._faults.append(_Fault(action, path, number, times))
 
     def fail_nth(self, count: int, number: int) -> None:
-        """Let the `count`th operation from now on raise `number`."""
+        """Make the `count`th operation from now on raise `number`."""
         self._countdown, self._number = count, number
 
     def heal(self) -> None:
-        """Let everything work again."""
+        """Remove all faults."""
         self._faults.clear()
         self._countdown = 0
         self.space = None
         self.is_read_only = False
 
     def check(self, action: str, path: str, size: int = 0) -> None:
-        """Raise what was ordered for this operation, of `size` bytes; else take the bytes."""
+        """Raise the ordered fault, if any; otherwise count `size` bytes as used."""
         number = self._number_for(action, path, size)
         if number:
             self.raised += 1
@@ -70,7 +70,7 @@ class Faults:
             self.space -= size
 
     def give_back(self, size: int) -> None:
-        """Say that `size` bytes of the disk are free again."""
+        """Note that `size` bytes of the disk are free again."""
         if self.space is not None:
             self.space += size
 

@@ -1,11 +1,11 @@
-"""The operating system's files with faults: a real broker, on a disk that a test lets fail."""
+"""The operating system's files with faults: a real broker on a disk that a test can make fail."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from storage.files import Buffer
-from storage.local_files import LocalFile, LocalFileSystem
+from storage.files.files import Buffer
+from storage.files.local_files import LocalFile, LocalFileSystem
 from tests.harness.faults import Faults
 
 
@@ -15,7 +15,7 @@ class FaultyFile(LocalFile):
     __slots__ = ("_faults",)
 
     def __init__(self, file: LocalFile, faults: Faults) -> None:
-        """Take over `file` with its descriptor."""
+        """Take over `file` and its descriptor."""
         super().__init__(file.path, file.fileno(), file.size)
         self._faults = faults
 
@@ -40,7 +40,7 @@ class FaultyFile(LocalFile):
         super().sync()
 
     def sync_descriptor(self) -> None:
-        """None, so that `sync` is asked, which can fail."""
+        """Returns None, so that callers use `sync`, which can fail."""
 
 
 class FaultyFileSystem(LocalFileSystem):

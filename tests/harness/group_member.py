@@ -1,11 +1,11 @@
-"""A member of a consumer group, as a process of its own: it says what it has handled, a line a record.
+"""A member of a consumer group in its own process; it prints each record that it has handled.
 
     python -m tests.harness.group_member CLIENT BOOTSTRAP GROUP TOPIC [property=value ...]
 
-Each line of its output is `partition offset`; a batch is committed once all of it was said. SIGTERM
-lets it leave the group in order. Properties are librdkafka's, also for the other clients, which take
-those they know. Two are of this program: with `start.ms=TIMESTAMP` it seeks to that time wherever it is
-assigned a partition, and `pause=PARTITION` leaves that one alone until SIGCONT.
+Each line of its output is `partition offset`; it commits a batch after it has printed all of it. On
+SIGTERM it leaves the group cleanly. Properties have librdkafka's names for all clients; other clients
+use those that they know. Two belong to this program: with `start.ms=TIMESTAMP` it seeks to that time
+whenever it gets a partition, and with `pause=PARTITION` it pauses that partition until SIGCONT.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ HEARTBEAT_MS = 500
 POLL_S = 0.2
 
 _signals: list[int] = []
-"""SIGTERM, once it has come."""
+"""Contains SIGTERM once it was received."""
 _continued: list[int] = []
-"""SIGCONT, once it has come."""
+"""Contains SIGCONT once it was received."""
 
 
 class Manner:
-    """Where a member starts, and what it leaves alone."""
+    """The start position and the paused partition of a member."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         start, pause = properties.pop("start.ms", None), properties.pop("pause", None)
@@ -37,11 +37,11 @@ class Manner:
         self._pause = None if pause is None else int(pause)
 
     def paused(self, assigned: Iterable[Any]) -> list[Any]:
-        """The partitions to pause of those that were assigned."""
+        """Returns those of the assigned partitions that must be paused."""
         return [part for part in assigned if part.partition == self._pause and not _continued]
 
     def resumed(self, assigned: Iterable[Any]) -> list[Any]:
-        """The partitions to resume, once, after SIGCONT."""
+        """Returns the partitions to resume after SIGCONT, once."""
         if not _continued or self._pause is None:
             return []
         parts = [part for part in assigned if part.partition == self._pause]
@@ -51,7 +51,7 @@ class Manner:
 
 
 def say(places: Iterable[tuple[int, int]]) -> None:
-    """Say what was handled, all at once."""
+    """Print the handled records in one write."""
     sys.stdout.write("".join(f"{partition} {offset}\n" for partition, offset in places))
     sys.stdout.flush()
 
@@ -62,7 +62,7 @@ def confluent(bootstrap: str, group: str, topic: str, properties: dict[str, str]
     manner = Manner(properties)
     timeouts = {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
     if properties.get("group.protocol") == "consumer":
-        timeouts = {}  # The broker says.
+        timeouts = {}  # The broker sets them.
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -88,7 +88,7 @@ def confluent(bootstrap: str, group: str, topic: str, properties: dict[str, str]
         records = [record for record in consumer.consume(500, POLL_S) if record.error() is None]
         say((record.partition(), record.offset()) for record in records)
         if records:
-            # After a rebalance somebody else has the partition, and handles it again.
+            # After a rebalance another member has the partition and handles its records again.
             with contextlib.suppress(KafkaException):
                 consumer.commit(asynchronous=False)
     consumer.close()
@@ -125,7 +125,7 @@ def kafka_python(bootstrap: str, group: str, topic: str, properties: dict[str, s
 
 
 def python_listener(consumer: Any, topic: str, manner: Manner) -> Any:
-    """A listener runs where the client talks to brokers, so it must not ask them itself."""
+    """Returns a listener. It runs in the client's network code, so it must not send requests."""
     from kafka import ConsumerRebalanceListener, TopicPartition
 
     starts: dict[Any, Any] = {}

@@ -1,8 +1,7 @@
-"""Requests of a member of a group, over the wire, in any version."""
+"""Requests of a classic group member over the wire, in any version."""
 
 from __future__ import annotations
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -13,10 +12,11 @@ from protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import ServedBroker
 
 AT_ONCE = {"group_initial_rebalance_delay_ms": "0", "offsets_topic_num_partitions": "1"}
-"""A broker whose groups begin without waiting for more members."""
+"""Properties of a broker whose groups do not wait for more members."""
 
 VERSION = 9
 SYNC_VERSION = 5
@@ -44,7 +44,7 @@ def join_request(
 async def join(
     served: ServedBroker, group_id: str = "group", *, version: int = VERSION
 ) -> JoinGroupResponse:
-    """Join as a new member, in as many steps as the version wants."""
+    """Join as a new member, with as many requests as the version needs."""
     request = join_request(group_id)
     response = await served.call(request, version, JoinGroupResponse)
     if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -56,7 +56,7 @@ async def join(
 def sync_request(
     joined: JoinGroupResponse, group_id: str = "group", *, protocol_name: str | None = None
 ) -> SyncGroupRequest:
-    """A leader's: everybody is given its own id."""
+    """Returns a leader's request that assigns each member its own id."""
     return SyncGroupRequest(
         group_id=group_id,
         generation_id=joined.generation_id,
@@ -74,7 +74,7 @@ def sync_request(
 async def stabilize(
     served: ServedBroker, group_id: str = "group", *, version: int = VERSION
 ) -> JoinGroupResponse:
-    """A stable group of one member; what it heard as it joined."""
+    """Make a stable group of one member. Returns its JoinGroup response."""
     joined = await join(served, group_id, version=version)
     assert joined.error_code == ErrorCode.NONE, joined
     request = sync_request(joined, group_id)

@@ -1,4 +1,4 @@
-"""Members of one group as processes, a producer beside them, and what all of it came to."""
+"""Runs members of one group as processes next to a producer, and collects their results."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from protocol.group_records import GroupMetadataKey, GroupMetadataValue, read_record
-from server.coordinator_topic import OFFSETS_TOPIC
+from protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, read_record
+from server.coordination.coordinator_topic import OFFSETS_TOPIC
 from tests.harness.broker_process import CHECKOUT
 from tests.harness.clients import ConfluentClient
 from tests.harness.java_client import JavaClient
@@ -37,34 +37,34 @@ class MemberProcess:
             self.process = subprocess.Popen(command, cwd=CHECKOUT, stdout=file, stderr=errors)
 
     def handled(self) -> list[Place]:
-        """What it has handled so far, in its order."""
+        """Returns the records that it has handled so far, in order."""
         lines = self.output.read_text().splitlines(keepends=True)
         words = (line.split() for line in lines if line.endswith("\n"))
         return [(int(partition), int(offset)) for partition, offset in words]
 
     def last_places(self) -> list[Place]:
-        """The last that it has handled of each partition."""
+        """Returns the last record that it has handled of each partition."""
         return list(dict(sorted(self.handled())).items())
 
     def leave(self) -> None:
-        """Let it end in order."""
+        """Stop it cleanly."""
         self.has_left = True
         self.process.terminate()
         code = self.process.wait(SECONDS_MAX)
         assert code in (0, 143), f"a member ended with {code}: {self.complaints()}"
 
     def has_handled_more_than(self, count: int) -> bool:
-        """Whether it has; it must not have ended."""
+        """Returns whether it has handled more than `count` records. It must still be running."""
         code = self.process.poll()
         assert code is None, f"a member ended by itself with {code}: {self.complaints()}"
         return len(self.handled()) > count
 
     def complaints(self) -> str:
-        """The end of what it wrote to its standard error."""
+        """Returns the end of its standard error."""
         return self._errors.read_text()[-2000:]
 
     def resume(self) -> None:
-        """Let it handle the partition that it had paused."""
+        """Resume the partition that it had paused."""
         self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
@@ -73,7 +73,7 @@ class MemberProcess:
 
 
 class GroupRun:
-    """A group of members of one kind of client, that read a topic while it is written to."""
+    """A group of members with one kind of client, which read a topic while it is written to."""
 
     def __init__(self, folder: Path, bootstrap: str, topic: str, client: str) -> None:
         self.folder, self.bootstrap, self.topic = folder, bootstrap, topic
@@ -88,7 +88,7 @@ class GroupRun:
     # Members.
 
     def start(self, properties: Mapping[str, str] | None = None) -> MemberProcess:
-        """A member more."""
+        """Start one more member."""
         output = self.folder / f"{self.topic}.{len(self.members)}"
         member = MemberProcess(self._command(dict(properties or {})), output)
         self.members.append(member)
@@ -121,17 +121,18 @@ class GroupRun:
         return [*program, self.bootstrap, self.group_id, self.topic, *pairs]
 
     def handled(self) -> set[Place]:
-        """What any member has handled."""
+        """Returns the records that any member has handled."""
         return {place for member in self.members for place in member.handled()}
 
     def missing(self) -> set[Place]:
-        """What was acknowledged and no member has handled."""
+        """Returns the acknowledged records that no member has handled."""
         missing = self.written - self.handled()
         return missing - self._swallowed() if self.client == "kcat" else missing
 
     def _swallowed(self) -> set[Place]:
-        """A kcat that is told to end drops the record that it polls then, and commits it all the same
-        (kcat.c, `consume_cb`): the one behind the last that it has shown of a partition."""
+        """Returns the records that a stopping kcat dropped: it commits the record that it polls last
+        without printing it (kcat.c, `consume_cb`), the one after the last that it printed of a
+        partition."""
         return {
             (partition, offset + 1)
             for member in self.members
@@ -140,7 +141,7 @@ class GroupRun:
         }
 
     def until_all_work(self, *members: MemberProcess) -> None:
-        """Wait until each of them has handled something that is new."""
+        """Wait until each of these members has handled a new record."""
         before = {member: len(member.handled()) for member in members}
         until(
             "all members work",
@@ -149,7 +150,7 @@ class GroupRun:
         )
 
     def until_all_is_handled(self) -> None:
-        """Wait until nothing that was acknowledged is left, and until that is committed."""
+        """Wait until every acknowledged record is handled and committed."""
         until(
             "all is handled",
             lambda: not self.missing(),
@@ -160,13 +161,13 @@ class GroupRun:
     # Records.
 
     def write(self) -> None:
-        """Write from here on, beside everything else."""
+        """Start writing in the background."""
         self._is_writing.set()
         self._writer = threading.Thread(target=self._write, daemon=True)
         self._writer.start()
 
     def write_a_history(self, partitions: int, timestamps_ms: Sequence[int]) -> None:
-        """In every partition, the record at offset i with the i-th timestamp."""
+        """Write into every partition a record with the i-th timestamp at offset i."""
         producer = Producer({"bootstrap.servers": self.bootstrap})
         for partition in range(partitions):
             for timestamp_ms in timestamps_ms:
@@ -181,7 +182,7 @@ class GroupRun:
         assert not self._errors, self._errors[0]
 
     def stop_writing(self) -> None:
-        """Stop; all that was written is acknowledged."""
+        """Stop writing, and wait until all records are acknowledged."""
         self._is_writing.clear()
         assert self._writer is not None
         self._writer.join(SECONDS_MAX)
@@ -203,17 +204,17 @@ class GroupRun:
         else:
             self.written.add((message.partition(), message.offset()))  # type: ignore[attr-defined]
 
-    # What the broker says.
+    # Queries to the broker.
 
     def ends(self) -> dict[int, int]:
-        """The ends of the partitions that have records."""
+        """Returns the end offsets of the partitions that have records."""
         ends: dict[int, int] = {}
         for partition, offset in self.written:
             ends[partition] = max(ends.get(partition, 0), offset + 1)
         return ends
 
     def committed(self) -> dict[int, int]:
-        """What the group has committed, where that is anything."""
+        """Returns the group's committed offsets; partitions without one are left out."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         parts = [TopicPartition(self.topic, partition) for partition in self.ends()]
         asked = [ConsumerGroupTopicPartitions(self.group_id, parts)]
@@ -222,7 +223,7 @@ class GroupRun:
         return {each.partition: each.offset for each in answered if each.offset >= 0}
 
     def generation(self) -> int:
-        """The group's last that has an assignment, as `__consumer_offsets` says."""
+        """Returns the group's last generation with an assignment, from `__consumer_offsets`."""
         generation = 0
         for _, _, _, key, value in ConfluentClient().consume(self.bootstrap, [OFFSETS_TOPIC]):
             record = read_record(key or b"", value)
@@ -232,17 +233,17 @@ class GroupRun:
         return generation
 
     def state(self) -> str:
-        """What the broker says of the group, for a message."""
+        """Returns the broker's description of the group, for a message."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         (future,) = admin.describe_consumer_groups([self.group_id]).values()
         try:
             group = future.result(10)
-        except Exception as error:  # noqa: BLE001 - it goes into a message
+        except Exception as error:  # noqa: BLE001 - it becomes part of a message
             return str(error)
         return f"{group.state.name} with {len(group.members)} members"
 
     def end(self) -> None:
-        """Kill what still runs."""
+        """Kill all processes that are still running."""
         self._is_writing.clear()
         for member in self.members:
             if member.process.poll() is None:
@@ -250,7 +251,7 @@ class GroupRun:
 
 
 def until(what: str, is_so: Callable[[], bool], describe: Callable[[], str]) -> None:
-    """Wait for something that others bring about; a message says what is there instead."""
+    """Wait for something that other processes cause. On timeout the message has the state."""
     end_s = time.monotonic() + SECONDS_MAX
     while not is_so():
         assert time.monotonic() < end_s, f"{what}: not after {SECONDS_MAX} s; {describe()}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from server.groups.outcome import Outcome
+from server.coordination.groups.outcome import Outcome
 
 
 class Expires(Protocol):
@@ -14,7 +14,7 @@ class Expires(Protocol):
 
 
 class TimedWorld(Protocol):
-    """A group and its time."""
+    """A group with its clock."""
 
     now_ms: int
     deadline_ms: int | None
@@ -26,7 +26,7 @@ class TimedWorld(Protocol):
 
 
 def pass_time(world: TimedWorld, duration_ms: int) -> None:
-    """Let time pass; the group is told of it when it wants to be, and not otherwise."""
+    """Let time pass; call the group only at the deadlines that it asked for."""
     end_ms = world.now_ms + duration_ms
     steps = 0
     while world.deadline_ms is not None and world.deadline_ms <= end_ms:

@@ -1,16 +1,16 @@
-"""A group, its clients and its time, without a broker: for examples and for the model."""
+"""A classic group with its clients and its time, without a broker: for examples and for the model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocol.error_codes import ErrorCode
-from protocol.group_records import GroupMetadataValue
-from server.groups.events import Join, Leave, Sync
-from server.groups.group import Group, GroupSettings, GroupState
-from server.groups.member import MemberProtocol
-from server.groups.outcome import Beaten, Joined, Left, Outcome, Synced
-from server.groups.stored_group import restored
+from protocol.internal_topics.group_records import GroupMetadataValue
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.groups.events import Join, Leave, Sync
+from server.coordination.groups.group import Group, GroupSettings, GroupState
+from server.coordination.groups.member import MemberProtocol
+from server.coordination.groups.outcome import HeartbeatAnswer, Joined, Left, Outcome, Synced
+from server.coordination.groups.stored_group import restored
 from tests.harness.group_time import pass_time
 
 SESSION_TIMEOUT_MS = 10_000
@@ -29,7 +29,7 @@ class Call:
 
 @dataclass(eq=False)
 class GroupClient:
-    """What a client knows; its methods are its requests."""
+    """A client's knowledge; its methods send its requests."""
 
     world: GroupWorld
     name: str
@@ -44,14 +44,14 @@ class GroupClient:
     member_id: str = ""
     generation: int = -1
     joined: Joined | None = None
-    """The last JoinGroup that went well."""
+    """The answer to the last successful JoinGroup."""
     synced: Synced | None = None
     waiting: Call | None = None
     is_refused: bool = False
-    """It shares no protocol with its group, and gives up, as clients do."""
+    """It has no protocol in common with its group, and gives up, as clients do."""
 
     def join(self) -> Call:
-        """Join, twice if it is told its id."""
+        """Join; join again if the answer only gives it a member id."""
         call = self._join()
         if isinstance(call.answer, Joined) and call.answer.error_code == 79:
             call = self._join()
@@ -121,7 +121,7 @@ class GroupClient:
 
 @dataclass
 class GroupWorld:
-    """A group whose records are kept, and whose time is ours."""
+    """A group whose records are stored, with a clock that tests control."""
 
     initial_rebalance_delay_ms: int = INITIAL_DELAY_MS
     size_max: int = 1 << 31
@@ -163,7 +163,7 @@ class GroupWorld:
         return call.answer.error_codes
 
     def owed(self, outcome: Outcome) -> None:
-        """Do what a step owes: keep its records, then give its answers."""
+        """Carry out a step's outcome: store its records, then deliver its answers."""
         for record in outcome.records:
             assert isinstance(record.value, GroupMetadataValue)
             self.stored = record.value
@@ -173,7 +173,7 @@ class GroupWorld:
         assert self.group.generation >= self.generation, "a generation never goes back"
         self.generation = self.group.generation
         for answer in outcome.answers:
-            assert not isinstance(answer.value, Beaten)
+            assert not isinstance(answer.value, HeartbeatAnswer)
             self._check(answer.value)
             call = answer.ticket
             assert isinstance(call, Call)
@@ -184,7 +184,7 @@ class GroupWorld:
                 call.client.hear(answer.value)
 
     def _check(self, answer: Joined | Synced | Left) -> None:
-        """What holds of each answer, whatever came before."""
+        """Check what must hold for every answer."""
         if isinstance(answer, Left) or answer.error_code != ErrorCode.NONE:
             return
         roster = self.group.roster
@@ -194,7 +194,7 @@ class GroupWorld:
             heard = [member.member_id for member in answer.members]
             assert heard in ([], [member.member_id for member in roster])
             return
-        assert self.stored is not None, "an assignment was given before it was written"
+        assert self.stored is not None, "an assignment was sent before it was written"
         assert self.stored.generation == self.group.generation
         assert answer.assignment in [bytes(each.assignment) for each in self.stored.members]  # type: ignore[arg-type]
 
@@ -202,7 +202,7 @@ class GroupWorld:
         pass_time(self, duration_ms)
 
     def restart(self) -> None:
-        """The broker dies, and comes back with what it has written."""
+        """Restart the broker from what it has written."""
         for call in self.waiting:
             if call.client.waiting is call:
                 call.client.waiting = None
@@ -216,7 +216,7 @@ class GroupWorld:
             self.owed(self.group.expire(self.now_ms))
 
     def stabilize(self, *clients: GroupClient) -> None:
-        """Let these join, the leader give each its name, and all get it."""
+        """Let these clients join and sync; the leader assigns each its name."""
         for client in clients:
             client.join()
         self.pass_time(2 * self.initial_rebalance_delay_ms)
@@ -225,7 +225,7 @@ class GroupWorld:
         assert self.group.state is GroupState.STABLE
 
     def assignment_of(self, client: GroupClient) -> dict[str, bytes] | None:
-        """What a leader gives: each member the work of its own id in this generation."""
+        """Returns a leader's assignments, which name member id and generation; None for others."""
         if not client.leads or client.joined is None:
             return None
         return {

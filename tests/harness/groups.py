@@ -1,4 +1,4 @@
-"""Which groups of segments a pass swaps in, and what the log holds in between."""
+"""Observes which groups of segments a pass swaps in, and the log's content between swaps."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from contextlib import contextmanager
 
 import pytest
 
-from storage.cleaned_segment import CleanedSegment
-from storage.log import PartitionLog
-from storage.manifest import SegmentRow
+from storage.formats.manifest import SegmentRow
+from storage.log.log import PartitionLog
+from storage.segment.cleaned_segment import CleanedSegment
 
 
 @contextmanager
 def watched_swaps(
     on_swap: Callable[[PartitionLog], None] = lambda log: None,
 ) -> Iterator[list[tuple[SegmentRow, ...]]]:
-    """The sources of each swap of any log meanwhile; `on_swap` is called after each."""
+    """Yields a list that collects the sources of each swap; `on_swap` is called after each."""
     groups: list[tuple[SegmentRow, ...]] = []
     swap = PartitionLog.swap
 

@@ -1,11 +1,11 @@
-"""Clean segments by hand: the caller says which records go. Storage only sees files and a swap."""
+"""Cleans segments by hand: the caller decides which records go. Storage only sees files and a swap."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
 
-from protocol.record_batch import (
+from protocol.records.record_batch import (
     BatchHeader,
     Record,
     build_batch,
@@ -13,10 +13,10 @@ from protocol.record_batch import (
     read_header,
     read_records,
 )
-from storage.cleaned_segment import CleanedSegment
-from storage.cleaning_view import CleanableSegment
-from storage.log import PartitionLog
-from storage.manifest import SegmentRow
+from storage.formats.manifest import SegmentRow
+from storage.log.cleaning_view import CleanableSegment
+from storage.log.log import PartitionLog
+from storage.segment.cleaned_segment import CleanedSegment
 from tests.harness.key_blocks import blocks_of, totals_of
 from tests.harness.log_builder import PLENTY
 
@@ -26,7 +26,7 @@ def recopied(
     keep: Callable[[Record], bool],
     producer_last_offsets: Sequence[int],
 ) -> tuple[list[bytes], set[int]]:
-    """The batches that are left of the sources, and the offsets of the records that are not."""
+    """Returns the remaining batches of the sources, and the offsets of the removed records."""
     batches: list[bytes] = []
     dropped: set[int] = set()
     for source in sources:

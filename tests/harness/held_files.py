@@ -1,7 +1,7 @@
-"""What this process holds below a directory: descriptors, and files that are deleted but still open.
+"""Lists what this process holds below a directory: descriptors, and deleted files that are still open.
 
-A file system gives the blocks of a file back with its last name or its last descriptor, whichever goes
-later. `bytes_held` counts both kinds of file, as `df` does, and no other program's files.
+A file system frees a file's blocks when its last name and its last descriptor are gone. `bytes_held`
+counts named and deleted files, like `df`, but no other program's files.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ BLOCK_BYTES = 512
 
 
 def open_descriptors(directory: Path) -> list[str]:
-    """What each open descriptor below the directory points to; deleted files say so."""
+    """Returns the target of each open descriptor below the directory; deleted files are marked
+    as such."""
     return sorted(target for target, _ in _links(directory))
 
 
 def deleted_but_open(directory: Path) -> list[str]:
-    """The files below the directory that have no name any more, and a descriptor."""
+    """Returns the open files below the directory that have no name any more."""
     return [target for target in open_descriptors(directory) if target.endswith(DELETED)]
 
 
 def bytes_held(directory: Path) -> int:
-    """Bytes of disk that the files below the directory take, with the deleted ones that are open."""
+    """Returns the disk bytes of the files below the directory and of deleted ones still open."""
     blocks = {
         inode: count
         for folder, _, names in os.walk(directory)
@@ -36,7 +37,7 @@ def bytes_held(directory: Path) -> int:
 
 
 def _blocks(path: Path) -> tuple[int, int]:
-    """A file's inode and blocks; nothing if it goes at this moment."""
+    """Returns a file's inode and blocks; zeros if it is deleted at this moment."""
     try:
         found = path.stat()
     except FileNotFoundError:

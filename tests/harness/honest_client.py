@@ -1,13 +1,14 @@
-"""A client with small requests, one at a time, that knows how long each answer took."""
+"""A client with small requests, one at a time, that measures the time of each answer."""
 
 from __future__ import annotations
 
+import itertools
 import struct
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bench.raw_protocol import fetch_request, produce_request
-from protocol.record_batch import Record, build_batch
+from protocol.records.record_batch import Record, build_batch
 from tests.harness.raw_connection import METADATA, RawConnection, string
 
 TOPIC = "honest"
@@ -15,11 +16,9 @@ TOPIC = "honest"
 
 @dataclass
 class HonestClient:
-    """Produces (acks=1), fetches and asks for metadata in turn."""
+    """Produces (acks=1), fetches and requests metadata in turn."""
 
     port: int
-    seconds: list[float] = field(default_factory=list)
-    """Of each answer since the last `begin`."""
 
     def __post_init__(self) -> None:
         batch = bytes(build_batch([Record(offset=0, timestamp=0, key=b"k", value=bytes(100))]))
@@ -30,18 +29,22 @@ class HonestClient:
             _metadata_request(),
         )
 
-    def ask(self, count: int) -> list[float]:
-        """Send so many requests, each when the one before is answered; seconds of each."""
-        seconds = []
-        for number in range(count):
+    def ask(self, count: int, *, seconds_min: float = 0.0) -> list[float]:
+        """Send at least `count` requests, each after the previous answer, for at least `seconds_min`.
+        Returns the seconds that each took."""
+        seconds: list[float] = []
+        until = time.perf_counter() + seconds_min
+        for number in itertools.count():
             began = time.perf_counter()
+            if number >= count and began >= until:
+                break
             self._connection.send(self._frames[number % len(self._frames)])
             self._connection.receive()
             seconds.append(time.perf_counter() - began)
         return seconds
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         self._connection.socket.close()
 
 
@@ -52,5 +55,5 @@ def _metadata_request() -> bytes:
 
 
 def percentile_99(seconds: list[float]) -> float:
-    """Of measured times."""
+    """Returns the 99th percentile of measured times."""
     return sorted(seconds)[len(seconds) * 99 // 100]

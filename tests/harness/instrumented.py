@@ -1,6 +1,6 @@
-"""Put an instrumented build of one of our modules in the module's place.
+"""Replaces one of our modules by an instrumented build.
 
-It imports nothing of ours, so it can be used before anything else is imported.
+It imports none of our modules, so it can be used before anything else is imported.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib.machinery import ExtensionFileLoader
 
 
 def load_instrumented(name: str, path: str) -> None:
-    """Make module `name` the instrumented one, before anything imports it."""
+    """Load the instrumented build as module `name`, before anything imports it."""
     loader = ExtensionFileLoader(name, path)
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     assert spec is not None

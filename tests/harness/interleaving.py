@@ -1,9 +1,9 @@
-"""Two pieces of work in two threads, of which exactly one runs at a time, as a schedule says.
+"""Runs two pieces of work in two threads, exactly one at a time, by a schedule.
 
-Both call `step` before everything that the other could come between. The schedule is how many steps
-each turn takes: `(5, 3)` lets the first work do five steps, the second three, then the first the rest.
-So every way in which two threads can meet with so many changes of turns is one tuple of numbers,
-and a failure is played again by it.
+Both call `step` before everything that the other could interrupt. The schedule says how many steps each
+turn takes: with `(5, 3)` the first work does five steps, the second three, then the first the rest. So
+each interleaving with a given number of turns is one tuple of numbers, and that tuple reproduces a
+failure.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ FOR_EVER = 1 << 60
 
 
 class Stuck(AssertionError):
-    """Both works wait for each other, or one of them for something that is not scheduled."""
+    """Both works wait for each other, or one waits for something that is not scheduled."""
 
 
 class Interleaving:
-    """Runs two works by turns. Used once."""
+    """Runs two works in turns. Can be used once."""
 
     def __init__(self, turns: Iterable[int]) -> None:
         self._turns = iter(turns)
@@ -32,9 +32,9 @@ class Interleaving:
         self._left = next(self._turns, FOR_EVER)
         self._has_ended = [False, False]
         self.steps = [0, 0]
-        """How many steps each work has done."""
+        """Number of steps that each work has done."""
         self.errors: list[BaseException | None] = [None, None]
-        """What each work raised."""
+        """The exception of each work."""
 
     def run(self, first: Callable[[], object], second: Callable[[], object]) -> None:
         """Run both works to their ends; the first one begins."""
@@ -49,11 +49,11 @@ class Interleaving:
 
     @property
     def current(self) -> int | None:
-        """Which work the calling thread does; None for any other thread."""
+        """The number of the calling thread's work; None for any other thread."""
         return getattr(self._local, "number", None)
 
     def step(self) -> None:
-        """The other work may come here. Does nothing outside of the two works."""
+        """Allow a switch to the other work here. Does nothing outside of the two works."""
         me = self.current
         if me is None:
             return
@@ -63,7 +63,7 @@ class Interleaving:
             self.give_way()
 
     def give_way(self) -> None:
-        """Let the other work go on, and wait for the next turn."""
+        """Let the other work continue, and wait for the next turn."""
         me = self.current
         assert me is not None
         with self._condition:
@@ -73,7 +73,7 @@ class Interleaving:
                 self._wait_for_turn(me)
 
     def has_other_ended(self) -> bool:
-        """Whether there is nobody left to give way to."""
+        """Returns whether the other work has ended."""
         me = self.current
         return me is None or self._has_ended[1 - me]
 
@@ -83,7 +83,7 @@ class Interleaving:
             self._wait_for_turn(number)
         try:
             work()
-        except BaseException as error:  # noqa: BLE001 - handed to the test
+        except BaseException as error:  # noqa: BLE001 - reported to the test
             self.errors[number] = error
         with self._condition:
             self._has_ended[number] = True
@@ -100,13 +100,13 @@ class Interleaving:
 
 
 class ScheduledLock:
-    """A lock in place of a `threading.Lock`: who has to wait for it gives way."""
+    """A replacement for `threading.Lock`: a work that would have to wait for it gives way."""
 
     def __init__(self, interleaving: Interleaving) -> None:
         self._interleaving = interleaving
         self._is_held = False
         self.on_acquired: Callable[[], None] = lambda: None
-        """Called by whoever has just got it."""
+        """Called after each acquisition, by the new holder."""
 
     def __enter__(self) -> Self:
         while self._is_held:

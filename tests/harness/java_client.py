@@ -1,7 +1,7 @@
-"""The Java client, two releases of it, each in a class path of its own.
+"""The Java client in two releases, each with its own class path.
 
 One small program (`tests/conformance/java/Conformance.java`) is compiled once, against the older
-release, into the cache folder; it runs with either.
+release, into the cache folder; it runs with both.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO
 
-from pipeline.jars import jars
+from pipeline.spark.jars import jars
 from tests.harness.client_record import ConsumedRecord, KeyedRecord, pack_records, unpack_records
 from tests.harness.java_program import SOURCES, compiled, java_command
 
@@ -22,7 +22,7 @@ SECONDS_MAX = 120
 class JavaClient:
     """`java-3.9` or `java-4.3`.
 
-    Raises JarsUnavailable, with a sentence that says what to install, where it cannot be had.
+    Raises JarsUnavailable, with a message that says what to install, if it is unavailable.
     """
 
     __slots__ = ("_command", "name")
@@ -36,19 +36,19 @@ class JavaClient:
     def produce(
         self, bootstrap: str, codecs: Mapping[str, str], records: Iterable[KeyedRecord]
     ) -> None:
-        """Send the records to every topic of `codecs`, with its codec; all are acknowledged."""
+        """Send the records to every topic of `codecs`, with its codec; all must be acknowledged."""
         pairs = [f"{topic}={codec}" for topic, codec in codecs.items()]
         self._run(["produce", bootstrap, *pairs], pack_records(records))
 
     def consume(self, bootstrap: str, topics: Sequence[str]) -> Iterator[ConsumedRecord]:
-        """Every record from the start to the end of every partition."""
+        """Yields every record from the start to the end of every partition."""
         with tempfile.TemporaryFile() as output:
             self._run(["consume", bootstrap, *topics], b"", output)
             output.seek(0)
             yield from unpack_records(output)
 
     def follow(self, bootstrap: str, topic: str, count: int) -> subprocess.Popen[str]:
-        """A consumer that goes on until it has had `count` records; it prints their offsets."""
+        """Start a consumer that reads until it has `count` records; it prints their offsets."""
         command = [*self._command, "follow", bootstrap, topic, str(count)]
         return subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -57,12 +57,13 @@ class JavaClient:
     def member_command(
         self, bootstrap: str, group: str, topic: str, properties: Mapping[str, str]
     ) -> list[str]:
-        """What runs a member of a group that says what it has handled (see Conformance.java)."""
+        """Returns the command for a group member that prints the records it handles (see
+        Conformance.java)."""
         pairs = [f"{name}={value}" for name, value in properties.items()]
         return [*self._command, "group", bootstrap, group, topic, *pairs]
 
     def admin(self, bootstrap: str, lines: Sequence[str]) -> list[str]:
-        """Run the verbs (see Conformance.java); one answer a line."""
+        """Run the verbs (see Conformance.java). Returns one answer line for each."""
         with tempfile.TemporaryFile() as output:
             self._run(["admin", bootstrap], "\n".join(lines).encode(), output)
             output.seek(0)

@@ -1,4 +1,4 @@
-"""Small Java programs of the tests, each compiled once into the cache folder."""
+"""Small Java programs for tests, each compiled once into the cache folder."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from pipeline.jars import cache_folder, jars, require_command
+from pipeline.spark.jars import cache_folder, jars, require_command
 
 SOURCES = Path(__file__).resolve().parents[1] / "conformance" / "java"
 OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx512m")
 
 
 class JavaProgram:
-    """`<program>.java` in a JVM of its own, which answers lines until the `with` block is over.
+    """`<program>.java` in its own JVM, which answers lines during the `with` block.
 
-    Raises JarsUnavailable, with a sentence that says what to install, where it cannot be had.
+    Raises JarsUnavailable, with a message that says what to install, if Java is unavailable.
     """
 
     def __init__(self, program: str, pins: Path) -> None:
@@ -28,7 +28,7 @@ class JavaProgram:
         class_path = [compiled(program, found), *found]
         self._scratch = tempfile.TemporaryDirectory(prefix=f"{program}-")
         self._folder = Path(self._scratch.name)
-        """For whatever is to be gone with the program."""
+        """A folder that is deleted with the program."""
         self._said = self._folder / "stderr"
         with self._said.open("wb") as stderr:
             self._process = subprocess.Popen(
@@ -52,7 +52,7 @@ class JavaProgram:
         self._scratch.cleanup()
 
     def _answers(self, line: str) -> IO[str]:
-        """Send a line; what the program then writes is to be read from here."""
+        """Send a line. Returns the stream from which to read the answer."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{line}\n")
@@ -60,22 +60,22 @@ class JavaProgram:
         return self._process.stdout
 
     def _ended(self, at: str) -> AssertionError:
-        """For a program that has ended without the answer: what it complained of."""
+        """Returns the error for a program that ended without an answer, with its standard error."""
         self._process.wait()
         said = self._said.read_text(errors="replace")
         return AssertionError(f"{at} ended the JVM:\n{said[-4000:]}")
 
 
 def java_command(program: str, class_path: Sequence[Path]) -> list[str]:
-    """What runs `<program>.java`, compiled, with these folders and jars."""
+    """Returns the command that runs the compiled `<program>.java` with these folders and jars."""
     joined = os.pathsep.join(str(path) for path in class_path)
     return ["java", *OPTIONS, "-cp", joined, program]
 
 
 def compiled(program: str, against: Sequence[Path]) -> Path:
-    """The folder of the compiled program, one for each state of its source.
+    """Returns the folder of the compiled program, one for each version of its source.
 
-    Raises JarsUnavailable, with a sentence that says what to install, where there is no compiler.
+    Raises JarsUnavailable, with a message that says what to install, if there is no compiler.
     """
     require_command("javac", "openjdk-17-jdk-headless")
     source = SOURCES / f"{program}.java"
@@ -93,7 +93,7 @@ def compiled(program: str, against: Sequence[Path]) -> Path:
 
 
 def put_in_place(staged: Path, folder: Path) -> None:
-    """Rename; where another process was first, its classes are of the same source."""
+    """Rename the folder. If another process was faster, keep its classes, which have the same source."""
     try:
         staged.rename(folder)
     except OSError:

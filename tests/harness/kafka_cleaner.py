@@ -1,6 +1,6 @@
 """Apache Kafka's own log and log cleaner, in a JVM without a broker.
 
-`tests/conformance/java/KafkaCleaner.java` is the other end of the pipe; it says what each verb means.
+`tests/conformance/java/KafkaCleaner.java` is the other end of the pipe and documents the verbs.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from tests.harness.java_program import SOURCES, JavaProgram
 
 PINS = SOURCES / "kafka-cleaner-4.3"
 MAP_SLOT_BYTES = 24
-"""Of Kafka's SkimpyOffsetMap: an MD5 and an offset."""
+"""Bytes per slot of Kafka's SkimpyOffsetMap: an MD5 and an offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedRecord:
-    """One record as Kafka's reader shows it; key, value and headers as it writes them."""
+    """One record as Kafka's reader shows it, with key, value and headers in its notation."""
 
     offset: int
     timestamp: int
     key: str
-    """"=" and hexadecimal digits; "-" is null. The value, too."""
+    """"=" and hexadecimal digits; "-" is null. The value has the same format."""
     value: str
     headers: str
 
@@ -34,7 +34,7 @@ class DumpedRecord:
 
 @dataclass(frozen=True, slots=True)
 class DumpedBatch:
-    """One batch as Kafka's reader shows it; it has compared the CRC."""
+    """One batch as Kafka's reader shows it, after its CRC check."""
 
     base_offset: int
     last_offset: int
@@ -56,7 +56,7 @@ class DumpedBatch:
 
 @dataclass(frozen=True, slots=True)
 class KafkaPass:
-    """What one of Kafka's cleaning passes covered."""
+    """The offsets that one of Kafka's cleaning passes covered."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -71,7 +71,7 @@ class KafkaCleaner(JavaProgram):
         self._logs = 0
 
     def new(self, properties: Mapping[str, str], *, map_keys: int, now_ms: int) -> None:
-        """Begin with a new, empty log, and an offset map of so many slots; the log before is gone."""
+        """Start with an empty log and an offset map of `map_keys` slots; delete the previous log."""
         directory = self._folder / str(self._logs)
         self._logs += 1
         pairs = " ".join(f"{name}={value}" for name, value in properties.items())
@@ -93,7 +93,7 @@ class KafkaCleaner(JavaProgram):
         self._ask("reopen")
 
     def clean(self, passes_max: int) -> list[KafkaPass]:
-        """Passes, until Kafka finds nothing to do."""
+        """Run passes until Kafka finds nothing to clean."""
         passes: list[KafkaPass] = []
         while len(passes) < passes_max and (answer := self._ask("clean")):
             passes.append(KafkaPass(*map(int, answer[0].split()[1:])))
@@ -103,7 +103,7 @@ class KafkaCleaner(JavaProgram):
         return parse_dump(self._ask("dump"))
 
     def read(self, batches: bytes) -> list[DumpedBatch]:
-        """What Kafka's reader finds in somebody else's batches."""
+        """Returns what Kafka's reader finds in batches that it did not write."""
         path = self._folder / "batches"
         path.write_bytes(batches)
         return parse_dump(self._ask(f"read {path}"))
@@ -118,7 +118,7 @@ class KafkaCleaner(JavaProgram):
 
 
 def parse_dump(lines: list[str]) -> list[DumpedBatch]:
-    """Batches, each with the records that stand below it."""
+    """Parse batches, each with the records listed below it."""
     batches: list[tuple[list[str], list[DumpedRecord]]] = []
     for line in lines:
         kind, *fields = line.split(" ")

@@ -1,4 +1,4 @@
-"""What Apache Kafka makes of records of `__consumer_offsets`, in a JVM without a broker."""
+"""Reads records of `__consumer_offsets` with Apache Kafka's code, in a JVM without a broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.jars import jars
+from pipeline.spark.jars import jars
 from tests.harness.java_program import SOURCES, compiled, java_command
 
 PINS = SOURCES / "kafka-groups-4.3"
@@ -23,14 +23,14 @@ class KafkaGroupRecord:
     key: bytes
     value: bytes
     key_says: dict[str, Any]
-    """By the names of its schemas."""
+    """With the field names of Kafka's schemas."""
     value_says: dict[str, Any]
 
 
 def read_by_kafka(records: Sequence[tuple[bytes, bytes]]) -> list[KafkaGroupRecord]:
     """Let Kafka read keys and values.
 
-    Raises JarsUnavailable, with a sentence that says what to install, where it cannot be had.
+    Raises JarsUnavailable, with a message that says what to install, if it is unavailable.
     """
     found = jars(PINS)
     command = java_command("GroupRecords", [compiled("GroupRecords", found), *found])

@@ -32,14 +32,14 @@ TOOLS = {
 }
 """The classes behind the scripts in Kafka's bin/."""
 WITH_SUBCOMMANDS = {"kafka-cluster"}
-"""Those whose first word is a command; options come after it."""
+"""Tools whose first word is a subcommand; options come after it."""
 GIVEN_FILE = "<given>"
-"""As a word of a command: the path of a file that holds what is given."""
+"""As a word of a command: the path of a file with the given input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a command has come to; -1 is the code of one that threw."""
+    """The result of a command; code -1 if it threw an exception."""
 
     code: int
     output: str

@@ -1,7 +1,7 @@
-"""Key sidecars in plain Python, from a segment's batches: the oracle of the format.
+"""Key sidecars in plain Python, made from a segment's batches: the oracle of the format.
 
-Nothing of `storage/key_sidecar.py` or the kernel makes these bytes, so that each is held to what
-ARCHITECTURE.md draws, and not to the other.
+It shares no code with `storage/formats/key_sidecar.py` or the kernel, so that each is compared with
+ARCHITECTURE.md's drawing, and not with the other.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from functools import lru_cache
 
 import xxhash
 
-from protocol.compression import decompress
-from protocol.record import Record, read_record
-from protocol.record_batch import BatchHeader, read_header
-from storage.cleaning_view import CleanableSegment
-from storage.errors import DamagedSidecar
-from storage.key_sidecar_writer import KeySidecarWriter
-from storage.key_totals import KeyTotals
+from protocol.records.compression import decompress
+from protocol.records.record import Record, read_record
+from protocol.records.record_batch import BatchHeader, read_header
+from storage.files.errors import DamagedSidecar
+from storage.formats.key_totals import KeyTotals
+from storage.log.cleaning_view import CleanableSegment
+from storage.segment.key_sidecar_writer import KeySidecarWriter
 from tests.harness.log_builder import PLENTY
 from tests.harness.siphash import siphash128_by_the_paper
 
 hash_of = lru_cache(maxsize=4096)(siphash128_by_the_paper)
 
 Sized = tuple[Record, int]
-"""A record and its size, with its length field."""
+"""A record and its size, including its length field."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchKeys:
-    """One batch, as a sidecar speaks of it."""
+    """The facts about one batch that a sidecar stores."""
 
     header: BatchHeader
     kind: int
@@ -47,7 +47,7 @@ class BatchKeys:
         return sum(record.value is None for record, _ in self.keyed)
 
     def special_row(self, base_offset: int) -> bytes:
-        """Its special row, if it has one."""
+        """Returns its special row; empty if it has none."""
         header = self.header
         flags = header.is_transactional | header.is_control << 1
         flags |= (header.delete_horizon_ms is not None) << 2
@@ -63,7 +63,7 @@ class BatchKeys:
 
 
 def keys_of(data: bytes) -> list[BatchKeys]:
-    """What the batches of a segment say to a sidecar."""
+    """Returns the sidecar's facts about the batches of a segment."""
     batches = []
     position = 0
     while position < len(data):
@@ -108,7 +108,7 @@ def _kind(header: BatchHeader, records: Sequence[Sized]) -> int:
 
 
 def block_of(batches: Sequence[BatchKeys], *, base_offset: int, hash_key: bytes) -> bytes:
-    """The block that speaks for these batches."""
+    """Returns the block for these batches."""
     rows = [batch.special_row(base_offset) for batch in batches if batch.kind]
     entries = [entry for batch in batches for entry in batch.entries(base_offset, hash_key)]
     head = struct.pack(
@@ -124,7 +124,7 @@ def block_of(batches: Sequence[BatchKeys], *, base_offset: int, hash_key: bytes)
 def blocks_of(
     data: bytes, *, base_offset: int, hash_key: bytes, batches_a_block: int = 2
 ) -> list[bytes]:
-    """The blocks of a segment that holds `data`."""
+    """Returns the blocks of a segment that contains `data`."""
     batches = keys_of(data)
     starts = range(0, len(batches), batches_a_block)
     groups = (batches[start : start + batches_a_block] for start in starts)
@@ -132,7 +132,7 @@ def blocks_of(
 
 
 def totals_of(data: bytes, *, batches_a_block: int = 2) -> KeyTotals:
-    """The totals of a segment that holds `data`."""
+    """Returns the totals of a segment that contains `data`."""
     batches = keys_of(data)
     horizons = [
         batch.header.delete_horizon_ms
@@ -155,7 +155,7 @@ def totals_of(data: bytes, *, batches_a_block: int = 2) -> KeyTotals:
 def sidecar_of(
     data: bytes, *, base_offset: int, version: int, hash_key: bytes, batches_a_block: int = 2
 ) -> bytes:
-    """The whole sidecar of a segment that holds `data`."""
+    """Returns the whole sidecar of a segment that contains `data`."""
     blocks = blocks_of(
         data, base_offset=base_offset, hash_key=hash_key, batches_a_block=batches_a_block
     )
@@ -167,20 +167,20 @@ def sidecar_of(
 
 
 def index(segment: CleanableSegment, hash_key: bytes) -> None:
-    """Make a segment's sidecar, as a pass does that first meets it."""
+    """Make a segment's sidecar, like the first pass that needs it."""
     writer = segment.new_key_sidecar(hash_key)
     fill(writer, segment.read_at(0, segment.row.size), segment.row.base_offset, hash_key)
 
 
 def fill(writer: KeySidecarWriter, data: bytes, base_offset: int, hash_key: bytes) -> None:
-    """Write all that a sidecar says of a segment that holds `data`."""
+    """Write the complete sidecar of a segment that contains `data`."""
     for block in blocks_of(data, base_offset=base_offset, hash_key=hash_key):
         writer.append(block)
     writer.finish(len(data), totals_of(data))
 
 
 def check_sidecar(segment: CleanableSegment, hash_key: bytes) -> bool:
-    """Whether a segment has a sidecar that can be read to its end; it then says what is there."""
+    """Returns whether a segment has a readable sidecar; asserts that it matches the segment."""
     sidecar = segment.key_sidecar(hash_key)
     try:
         blocks = [bytes(block.data) for block in sidecar.blocks()] if sidecar else None

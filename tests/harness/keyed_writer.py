@@ -1,4 +1,5 @@
-"""Writes to a compacted topic without a pause, over kills of its broker, and knows what it must hold."""
+"""Writes to a compacted topic continuously, across kills of its broker, and tracks what it must
+contain."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ SECONDS_MAX = 60.0
 
 
 class KeyedWriter:
-    """New values and tombstones for few keys, from a thread of its own.
+    """Writes new values and tombstones for few keys, from its own thread.
 
-    Half of them in transactions, of which a third is aborted, the others without.
+    Half of them are in transactions, of which a third is aborted.
     """
 
     def __init__(self, bootstrap: str, topic: str, *, partitions: int, seed: int) -> None:
@@ -39,7 +40,7 @@ class KeyedWriter:
         self._thread = ThreadPoolExecutor(1, "writer")
         self._written: Future[None] | None = None
         self.records: list[Written] = []
-        """What was acknowledged, and committed where that is needed; whole once it is stopped."""
+        """Acknowledged and, if transactional, committed records; complete after `stop`."""
 
     def __enter__(self) -> Self:
         self._written = self._thread.submit(self._run)
@@ -49,7 +50,7 @@ class KeyedWriter:
         self.stop()
 
     def stop(self) -> None:
-        """Write no more; everything is acknowledged then. Raises what stopped it before."""
+        """Stop writing, and wait for all acknowledgements. Raises the thread's error, if any."""
         self._stopped.set()
         assert self._written is not None
         self._written.result(SECONDS_MAX)
@@ -63,7 +64,7 @@ class KeyedWriter:
                 self._send_all(self._plain)
 
     def _transaction(self) -> None:
-        """One, committed or aborted."""
+        """Write one transaction, and commit or abort it."""
         producer, before = self._transactional, len(self.records)
         producer.begin_transaction()
         self._send_all(producer)
@@ -94,7 +95,8 @@ class KeyedWriter:
         self.records.append((self._topic, partition, offset, when, message.key(), message.value()))
 
     def _insist(self, end: Callable[[], Any]) -> bool:
-        """Until it is done: True; or aborted, because the broker did not know the producer: False."""
+        """Retry until it is done. Returns True; False if it was aborted because the broker did not know
+        the producer."""
         while True:
             try:
                 end()
@@ -110,7 +112,7 @@ class KeyedWriter:
 
 
 def settings(bootstrap: str) -> dict[str, Any]:
-    """Of a producer that waits for a broker that is killed and started again."""
+    """Returns the settings of a producer that survives kills and restarts of its broker."""
     return {
         "bootstrap.servers": bootstrap,
         "enable.idempotence": True,

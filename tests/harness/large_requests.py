@@ -1,7 +1,8 @@
-"""The largest requests that clients may send, generated from the table of APIs: a new API is in them.
+"""The largest requests that clients may send, generated from the table of APIs, so new APIs are
+included.
 
-For each array that a request has, at any depth, there is one request with many equal elements that
-name what exists, and one whose elements all differ and name nothing.
+For each array in a request, at any depth, there is one request with many equal elements that name
+existing things, and one whose elements all differ and name nothing that exists.
 """
 
 from __future__ import annotations
@@ -13,36 +14,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from protocol.api_keys import Api
-from protocol.schema import Kind, Message, NamedField, WireType, fields_of
+from protocol.wire.api_keys import Api
+from protocol.wire.schema import Kind, Message, NamedField, WireType, fields_of
 from tests.harness.messages import MessageGenerator
 from tests.harness.raw_client import encode_request
 
 ATTACKED = "attacked"
-"""The topic, group and transactional id that are named where something exists."""
+"""The name of the existing topic, group and transactional id."""
 
 FRAME_BYTES_MAX = 4 << 20
-"""Larger ones only take longer: what is looked for is what grows with the count of elements."""
+"""Larger frames only take longer: the tests look for work that grows with the number of elements."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargeRequest:
-    """One request, ready to be sent."""
+    """One request, ready to send."""
 
     api: Api
     version: int
     array: str
-    """Which array is large: `topics.partitions`."""
+    """The array that is large, such as `topics.partitions`."""
     kind: str
     """`same` or `distinct` elements."""
     frame: bytes
-    """Without its size in front."""
+    """Without the leading size."""
 
 
-def large_request(api: Api, path: tuple[str, ...], kind: str, elements: int) -> LargeRequest:
-    """The request whose array at `path` has so many elements, or as many as a frame of
-    `FRAME_BYTES_MAX` holds."""
-    version = api.version_max
+def large_request(
+    api: Api, path: tuple[str, ...], kind: str, elements: int, *, version: int | None = None
+) -> LargeRequest:
+    """Returns the request whose array at `path` has `elements` elements, or as many as fit into a frame
+    of `FRAME_BYTES_MAX`; by default in the newest version."""
+    version = api.version_max if version is None else version
     seed = f"{api.name} {path} {kind}"
     while True:
         small = _Small(random.Random(seed), version=version, tagged=False)
@@ -56,7 +59,7 @@ def large_request(api: Api, path: tuple[str, ...], kind: str, elements: int) -> 
 
 
 def array_paths(declared: type, version: int) -> Iterator[tuple[str, ...]]:
-    """Where a request has arrays: the names of the fields that lead to each."""
+    """Yields the path of each array in a request: the field names that lead to it."""
     for field in fields_of(declared):
         inner = _struct_of(field.wire.type)
         if not field.wire.exists_in(version):
@@ -76,7 +79,7 @@ def _struct_of(wire_type: WireType[Any]) -> type | None:
 
 
 class _Small(MessageGenerator):
-    """Messages with one element in each array, which names what exists, and short values."""
+    """Generates messages with short values and one element per array, with existing names."""
 
     def message(self, declared: type[Any]) -> Any:
         values = {
@@ -146,7 +149,7 @@ SETTLED: dict[str, Any] = {
     "generation_id_or_member_epoch": -1,
     "protocol_type": "consumer",
 }
-"""What fields are set to, so that a request is carried out and not refused at its first field."""
+"""Values of fields that let the broker carry out the request and not refuse it at its first field."""
 
 
 def _enlarge(message: Message, path: tuple[str, ...], elements: int, kind: str) -> None:
@@ -164,7 +167,7 @@ def _enlarge(message: Message, path: tuple[str, ...], elements: int, kind: str) 
 
 
 def _another(element: Any, number: int) -> Any:
-    """An element that differs from all others in each of its names and numbers."""
+    """Returns an element that differs from all others in each of its names and numbers."""
     if isinstance(element, bool):
         return element
     if isinstance(element, str):

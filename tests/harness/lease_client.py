@@ -1,4 +1,4 @@
-"""Who takes a log of a broker that runs in the test's loop, cleans it, and has it committed."""
+"""A client that leases a log from a broker in the test's loop, cleans it, and commits the result."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cleaner.remote_pass import RemotePass, is_one_task, result_of
-from cleaner.remote_plan import RemotePlan, RemoteResult
+from cleaner.remote.execute import RemotePass, is_one_task, result_of
+from cleaner.remote.plan import RemotePlan, RemoteResult
 from tests.harness.steered_broker import Json, SteeredBroker
 
 
 class LeaseClient:
-    """Speaks for one partition, and shows the token."""
+    """Sends requests for one partition, with the token."""
 
     def __init__(self, broker: SteeredBroker, data_dir: Path, where: str) -> None:
         self._broker = broker
@@ -32,7 +32,7 @@ class LeaseClient:
         return answer["lease"], plan
 
     async def commit(self, lease: str, result: RemoteResult | str) -> Json:
-        """The job, once it is over."""
+        """Commit a result. Returns the finished job."""
         text = result if isinstance(result, str) else result.to_json()
         status, job = await self.ask("POST", f"/{lease}/commit", data=text)
         assert status == 202, job

@@ -1,11 +1,11 @@
-"""An executor as a process: `python -m tests.harness.lease_program PLAN RESULT`; it may be killed."""
+"""An executor in a process that may be killed: `python -m tests.harness.lease_program PLAN RESULT`."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from cleaner.remote_plan import RemotePlan
+from cleaner.remote.plan import RemotePlan
 from tests.harness.lease_client import execute
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Build batches and validated batches in a line, for tests of storage."""
+"""Builds batches and validated batches in one line, for tests of storage."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
 
-from protocol.control_record import ControlType, TransactionMarker
-from protocol.record_batch import (
+from protocol.records.control_record import ControlType, TransactionMarker
+from protocol.records.record_batch import (
     BatchHeader,
     Codec,
     Record,
@@ -15,7 +15,7 @@ from protocol.record_batch import (
     read_header,
     read_records,
 )
-from storage.validate import ValidBatch
+from storage.batches.validate import ValidBatch
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -34,7 +34,7 @@ def batch_of(
     base_sequence: int = -1,
     is_transactional: bool = False,
 ) -> bytearray:
-    """A batch of key-value pairs, as a producer sends it; timestamps from 1000 on unless given."""
+    """Returns a batch of key-value pairs, as a producer sends it; timestamps default to 1000 on."""
     times = timestamps if timestamps is not None else range(1000, 1000 + len(pairs))
     records = [
         Record(offset=base_offset + number, timestamp=time, key=key, value=value)
@@ -53,7 +53,7 @@ def batch_of(
 
 
 def marker_of(kind: ControlType, producer_id: int, producer_epoch: int = 0) -> bytearray:
-    """The batch that ends a producer's transaction: a COMMIT or an ABORT."""
+    """Returns the batch that ends a producer's transaction: a COMMIT or an ABORT marker."""
     return build_control_batch(
         TransactionMarker(type=kind, coordinator_epoch=0),
         timestamp=1000,
@@ -63,14 +63,14 @@ def marker_of(kind: ControlType, producer_id: int, producer_epoch: int = 0) -> b
 
 
 def valid(batch: bytearray) -> ValidBatch:
-    """The batch as validation hands it on."""
+    """Returns the batch in the form that validation produces."""
     view = memoryview(batch)
     return ValidBatch(read_header(view), view)
 
 
 @lru_cache(maxsize=512)
 def records_in(data: bytes) -> Sequence[Record]:
-    """Every record of back-to-back batches. A sweep reads the same ones in state after state."""
+    """Returns every record of consecutive batches. Cached, because sweeps repeat themselves."""
     records: list[Record] = []
     position = 0
     while position < len(data):
@@ -81,7 +81,7 @@ def records_in(data: bytes) -> Sequence[Record]:
 
 @lru_cache(maxsize=512)
 def headers_in(data: bytes) -> Sequence[BatchHeader]:
-    """The headers of back-to-back batches."""
+    """Returns the headers of consecutive batches."""
     headers: list[BatchHeader] = []
     position = 0
     while position < len(data):
@@ -91,6 +91,6 @@ def headers_in(data: bytes) -> Sequence[BatchHeader]:
 
 
 def end_of(data: bytes) -> int:
-    """The offset after the last batch of back-to-back batches."""
+    """Returns the offset after the last of consecutive batches."""
     headers = headers_in(data)
     return headers[-1].next_offset if headers else 0

@@ -1,4 +1,4 @@
-"""Open partition logs on any file system, with background work that the test runs when it likes."""
+"""Opens partition logs on any file system, with background work that the test runs when it wants."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from protocol.error_codes import ErrorCode
-from protocol.record_batch import Record
-from storage.errors import StorageError
-from storage.files import FileSystem
-from storage.log import PartitionLog
-from storage.log_config import LogConfig
-from storage.log_identity import LogIdentity
-from storage.log_opening import LogOpening, create_log, open_log
-from storage.reader import Isolation
-from storage.topic_partition import TopicPartition
+from protocol.records.record_batch import Record
+from protocol.wire.error_codes import ErrorCode
+from storage.files.errors import StorageError
+from storage.files.files import FileSystem
+from storage.formats.log_config import LogConfig
+from storage.formats.log_identity import LogIdentity
+from storage.formats.topic_partition import TopicPartition
+from storage.log.log import PartitionLog
+from storage.log.opening import LogOpening, create_log, open_log
+from storage.segment.reader import Isolation
 from tests.harness.log_builder import end_of, records_in
 
 SMALL = dataclasses.replace(
     LogConfig(), segment_bytes=700, index_interval_bytes=100, cleanup_policy=("compact",)
 )
-"""A configuration under which a few batches fill a segment."""
+"""A configuration with segments of a few batches."""
 
 TOPIC_ID = uuid.UUID(int=7)
 
 
 class Deferred:
-    """Background work that waits until the test runs it; `inline` runs it at once."""
+    """Background work that waits until the test runs it; with `inline` it runs at once."""
 
     def __init__(self, *, inline: bool = True) -> None:
         self.inline = inline
@@ -42,18 +42,18 @@ class Deferred:
             self.waiting.append(work)
 
     def run_one(self) -> None:
-        """Do the oldest waiting work, if any."""
+        """Run the oldest waiting work, if any."""
         if self.waiting:
             self.waiting.popleft()()
 
     def run_all(self) -> None:
-        """Do everything, and what comes of it."""
+        """Run all waiting work, including work that it adds."""
         while self.waiting:
             self.run_one()
 
 
 class LogHome:
-    """Where one log lives: a directory of a file system."""
+    """A directory for one log on a file system."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class LogHome:
         )
 
     def create(self, *, epoch: int = 1, now_ms: int = 0) -> PartitionLog:
-        """Make the log durably."""
+        """Create the log durably."""
         self.fs.make_directory(self.identity.directory)
         path = ""
         for name in self.identity.directory.strip("/").split("/"):
@@ -94,17 +94,17 @@ class LogHome:
         opening = self.opening(epoch=epoch, is_clean=False, now_ms=now_ms)
         log = create_log(self.fs, self.identity, self.config, opening)
         log.sync_new_files()
-        log.is_safe()
+        log.mark_directories_synced()
         return log
 
     def open(self, *, epoch: int = 2, is_clean: bool = False, now_ms: int = 0) -> PartitionLog:
-        """Open the log as it was left."""
+        """Open the existing log."""
         opening = self.opening(epoch=epoch, is_clean=is_clean, now_ms=now_ms)
         return open_log(self.fs, self.identity, self.config, opening)
 
 
 def read_all(log: PartitionLog, *, max_bytes: int = 300) -> list[Record]:
-    """Every record from the log start to the high watermark, as a client would fetch them."""
+    """Returns every record from the log start to the high watermark, as a client would fetch them."""
     records: list[Record] = []
     for answer in answers(log, Isolation.READ_UNCOMMITTED, max_bytes=max_bytes):
         found = records_in(answer.data)
@@ -114,18 +114,18 @@ def read_all(log: PartitionLog, *, max_bytes: int = 300) -> list[Record]:
 
 
 class Answer(NamedTuple):
-    """What one read gives."""
+    """The result of one read."""
 
     offset: int
-    """That was asked for; the first batch may begin before it."""
+    """The requested offset; the first batch may begin before it."""
     data: bytes
     """Whole batches."""
     aborted: Sequence[tuple[int, int]]
-    """Producer and first offset of transactions."""
+    """Producer id and first offset of aborted transactions."""
 
 
 def answers(log: PartitionLog, isolation: Isolation, *, max_bytes: int) -> Iterator[Answer]:
-    """Read from the log start to the end of what an isolation is given, as a client does."""
+    """Read from the log start to the end of what an isolation level may read, like a client."""
     offset = log.log_start_offset
     while True:
         result = log.read(offset, max_bytes=max_bytes, whole_first_batch=True, isolation=isolation)
@@ -135,7 +135,7 @@ def answers(log: PartitionLog, isolation: Isolation, *, max_bytes: int) -> Itera
         data = b"".join(region.read_bytes() for region in result.regions)
         result.release()
         yield Answer(offset, data, result.aborted)
-        # As clients do, because the last records of a batch may have been cleaned away.
+        # Clients do the same, because the last records of a batch may have been cleaned away.
         next_offset = end_of(data)
-        assert next_offset > offset, "an answer that does not go on"
+        assert next_offset > offset, "the answer makes no progress"
         offset = next_offset

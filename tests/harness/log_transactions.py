@@ -1,14 +1,14 @@
-"""Transactions beside a log: what each of its offsets belongs to, and what readers then see."""
+"""A model of a log's transactions: which of them each offset belongs to, and what readers then see."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from protocol.control_record import ControlType
-from protocol.record_batch import read_header, read_marker
-from storage.log import PartitionLog
-from storage.reader import Isolation
+from protocol.records.control_record import ControlType
+from protocol.records.record_batch import read_header, read_marker
+from storage.log.log import PartitionLog
+from storage.segment.reader import Isolation
 from tests.harness.log_builder import records_in
 from tests.harness.log_home import Answer, answers
 
@@ -19,17 +19,17 @@ class Transaction:
 
     producer_id: int
     offsets: set[int] = field(default_factory=set)
-    """Of its records, whether or not they are left."""
+    """The offsets of its records, including removed ones."""
     marker_offset: int | None = None
     is_commit: bool = False
 
     def is_decided_below(self, end_offset: int) -> bool:
-        """Whether a log that ends there has its marker."""
+        """Returns whether a log with this end contains its marker."""
         return self.marker_offset is not None and self.marker_offset < end_offset
 
 
 class TransactionModel:
-    """The transactions of one log, as whoever appended them knows them."""
+    """The transactions of one log, as the code that appended them knows them."""
 
     def __init__(self) -> None:
         self.all: list[Transaction] = []
@@ -44,19 +44,19 @@ class TransactionModel:
         found.offsets.update(offsets)
 
     def end(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> None:
-        """End the producer's transaction, if it has one open."""
+        """End the producer's open transaction, if any."""
         self.markers.add(marker_offset)
         found = self.open_of(producer_id)
         if found is not None:
             found.marker_offset, found.is_commit = marker_offset, is_commit
 
     def open_of(self, producer_id: int) -> Transaction | None:
-        """The producer's open transaction."""
+        """Returns the producer's open transaction."""
         mine = (each for each in self.all if each.producer_id == producer_id)
         return next((each for each in mine if each.marker_offset is None), None)
 
     def cut(self, end_offset: int) -> None:
-        """Learn that nothing from `end_offset` on is in the log any more."""
+        """Apply a truncation of the log to `end_offset`."""
         for each in self.all:
             each.offsets = {at for at in each.offsets if at < end_offset}
             if not each.is_decided_below(end_offset):
@@ -65,10 +65,10 @@ class TransactionModel:
         self.markers = {at for at in self.markers if at < end_offset}
 
     def last_stable_offsets(self, start_offset: int, high_watermark: int) -> set[int]:
-        """What it may be in a log with these offsets.
+        """Returns the last stable offsets that a log with these offsets may have.
 
-        A transaction's records below the log start may be known (a snapshot has where it began) or not
-        (the log was scanned); neither shows a record of it.
+        The log may know of a transaction that began below the log start (a snapshot stores its start)
+        or not (after a scan of the log); in neither case it returns a record of it.
         """
         open_ones = [
             each.offsets
@@ -80,7 +80,7 @@ class TransactionModel:
         return {max(start_offset, min([high_watermark, *seen])) for seen in (known, there)}
 
     def aborted(self, end_offset: int) -> set[int]:
-        """The offsets of what was aborted, in a log that ends there."""
+        """Returns the offsets of aborted records in a log with this end."""
         return {
             at
             for each in self.all
@@ -89,18 +89,18 @@ class TransactionModel:
         }
 
     def undecided(self, end_offset: int) -> set[int]:
-        """The offsets of what no marker below `end_offset` decides."""
+        """Returns the offsets of records without a deciding marker below `end_offset`."""
         return {
             at for each in self.all if not each.is_decided_below(end_offset) for at in each.offsets
         }
 
     def marker_of_any(self, offsets: set[int]) -> int:
-        """The last marker of transactions that have some of these records; -1 if there is none."""
+        """Returns the last marker of the transactions with any of these records; -1 if there is none."""
         markers = (each.marker_offset for each in self.all if each.offsets & offsets)
         return max((at for at in markers if at is not None), default=-1)
 
     def check(self, log: PartitionLog, content: Mapping[int, object]) -> None:
-        """A log that holds `content` shows committed records that are durable, and no others."""
+        """Check that a log with `content` returns exactly the committed records that are durable."""
         stable = log.last_stable_offset
         possible = self.last_stable_offsets(log.log_start_offset, log.high_watermark)
         assert stable in possible, (
@@ -113,13 +113,13 @@ class TransactionModel:
 
 
 def committed_offsets(log: PartitionLog, *, max_bytes: int = 300) -> list[int]:
-    """The offsets of the records that a consumer with isolation.level=read_committed gives out."""
+    """Returns the offsets of the records that a read_committed consumer returns."""
     read = answers(log, Isolation.READ_COMMITTED, max_bytes=max_bytes)
     return [offset for answer in read for offset in _given_out(answer)]
 
 
 def _given_out(answer: Answer) -> list[int]:
-    """What the Java client gives of one answer (`CompletedFetch`)."""
+    """Returns the offsets that the Java client returns from one answer (`CompletedFetch`)."""
     data, aborted = answer.data, answer.aborted
     skipped: set[int] = set()
     offsets: list[int] = []

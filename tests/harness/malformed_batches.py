@@ -1,6 +1,7 @@
-"""Batches that no producer should send: one for each way to be wrong, in every codec.
+"""Batches that no producer should send: one for each kind of error, in every codec.
 
-Each has a right CRC (but for the one whose CRC is the fault), so that only what is wrong can refuse it.
+Each has a correct CRC (except the one whose CRC is the error), so that only the error itself can be the
+reason for a refusal.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from protocol.batch_scan import crc32c
-from protocol.compression import Codec, compress
-from protocol.record import Record, write_record
-from protocol.record_batch import build_batch
-from storage.recompress import HEADER_BYTES
+from protocol.records.batch_scan import crc32c
+from protocol.records.compression import Codec, compress
+from protocol.records.record import Record, write_record
+from protocol.records.record_batch import build_batch
+from storage.batches.recompress import HEADER_BYTES
 
 GARBAGE = bytes(range(7, 250, 3)) * 3
 LENGTH_AT, CRC_AT, CRC_FROM = 8, 17, 21
@@ -22,7 +23,7 @@ COUNT_MAX = 2**31 - 1
 
 
 def sealed(batch: bytearray) -> bytearray:
-    """The batch with a length and a CRC that are right for its bytes."""
+    """Returns the batch with a correct length and CRC for its bytes."""
     struct.pack_into(">i", batch, LENGTH_AT, len(batch) - 12)
     struct.pack_into(">I", batch, CRC_AT, crc32c(memoryview(batch)[CRC_FROM:]))
     return batch
@@ -31,7 +32,7 @@ def sealed(batch: bytearray) -> bytearray:
 def raw_batch(
     packed: bytes | bytearray | memoryview, codec: Codec, *, count: int = 3, timestamp: int
 ) -> bytearray:
-    """A batch that says it has `count` records, over these bytes."""
+    """Returns a batch over these bytes whose header says `count` records."""
     record = Record(offset=0, timestamp=timestamp, key=b"k", value=b"v")
     batch = build_batch([record])[:HEADER_BYTES] + bytes(packed)
     struct.pack_into(">h", batch, 21, codec)
@@ -41,7 +42,7 @@ def raw_batch(
 
 
 def plain_records(deltas: Sequence[int], *, timestamp: int) -> bytearray:
-    """Records with these offset deltas."""
+    """Returns records with these offset deltas."""
     plain = bytearray()
     for delta in deltas:
         record = Record(offset=delta, timestamp=timestamp, key=b"key", value=b"value" * 20)
@@ -50,14 +51,14 @@ def plain_records(deltas: Sequence[int], *, timestamp: int) -> bytearray:
 
 
 def with_deltas(*deltas: int) -> Callable[[Codec, int], bytearray]:
-    """Three records whose offset deltas are these."""
+    """Returns a builder of three records with these offset deltas."""
     return lambda codec, timestamp: raw_batch(
         compress(codec, plain_records(deltas, timestamp=timestamp)), codec, timestamp=timestamp
     )
 
 
 def with_count(count: int) -> Callable[[Codec, int], bytearray]:
-    """Three records in a batch that counts another number of them."""
+    """Returns a builder of three records in a batch whose header says another number."""
     return lambda codec, timestamp: raw_batch(
         compress(codec, plain_records((0, 1, 2), timestamp=timestamp)), codec,
         count=count, timestamp=timestamp,
@@ -65,7 +66,7 @@ def with_count(count: int) -> Callable[[Codec, int], bytearray]:
 
 
 def with_bytes_behind(extra: bytes) -> Callable[[Codec, int], bytearray]:
-    """Bytes behind the last record, inside what is compressed."""
+    """Returns a builder that adds bytes after the last record, inside the compressed data."""
     return lambda codec, timestamp: raw_batch(
         compress(codec, plain_records((0, 1, 2), timestamp=timestamp) + extra), codec,
         timestamp=timestamp,
@@ -73,7 +74,7 @@ def with_bytes_behind(extra: bytes) -> Callable[[Codec, int], bytearray]:
 
 
 def with_changed_byte(position: int, value: int) -> Callable[[Codec, int], bytearray]:
-    """A byte of the first record changed."""
+    """Returns a builder that changes one byte of the first record."""
 
     def build(codec: Codec, timestamp: int) -> bytearray:
         plain = plain_records((0, 1, 2), timestamp=timestamp)
@@ -84,48 +85,48 @@ def with_changed_byte(position: int, value: int) -> Callable[[Codec, int], bytea
 
 
 def garbage(codec: Codec, timestamp: int) -> bytearray:
-    """Bytes that no codec and no writer of records made."""
+    """Build a batch of bytes that no codec and no encoder of records produces."""
     return raw_batch(GARBAGE, codec, timestamp=timestamp)
 
 
 def cut(codec: Codec, timestamp: int) -> bytearray:
-    """The records without their last bytes."""
+    """Build a batch whose records lack their last bytes."""
     packed = bytes(compress(codec, plain_records((0, 1, 2), timestamp=timestamp)))
     return raw_batch(packed[:-3], codec, timestamp=timestamp)
 
 
 def bytes_behind_what_is_compressed(codec: Codec, timestamp: int) -> bytearray:
-    """Bytes behind the codec's own end."""
+    """Build a batch with extra bytes after the compressed data."""
     packed = bytes(compress(codec, plain_records((0, 1, 2), timestamp=timestamp)))
     return raw_batch(packed + GARBAGE[:9], codec, timestamp=timestamp)
 
 
 def nothing(codec: Codec, timestamp: int) -> bytearray:
-    """No byte behind the header, where three records should be."""
+    """Build a batch without bytes after the header, where three records should be."""
     return raw_batch(b"", codec, timestamp=timestamp)
 
 
 def good(codec: Codec, timestamp: int) -> bytearray:
-    """Nothing is wrong with it."""
+    """Build a valid batch."""
     return with_deltas(0, 1, 2)(codec, timestamp)
 
 
 def length_beyond_the_batch(codec: Codec, timestamp: int) -> bytearray:
-    """The batch announces ten bytes more than it has."""
+    """Build a batch whose length field is ten bytes too large."""
     batch = good(codec, timestamp)
     struct.pack_into(">i", batch, LENGTH_AT, len(batch) - 12 + 10)
     return batch
 
 
 def length_within_the_batch(codec: Codec, timestamp: int) -> bytearray:
-    """The batch announces fewer bytes than it has."""
+    """Build a batch whose length field is too small."""
     batch = good(codec, timestamp)
     struct.pack_into(">i", batch, LENGTH_AT, len(batch) - 12 - 1)
     return batch
 
 
 def wrong_crc(codec: Codec, timestamp: int) -> bytearray:
-    """A bit flipped behind the CRC."""
+    """Build a batch with a flipped bit after the CRC."""
     batch = good(codec, timestamp)
     batch[-1] ^= 1
     return batch
@@ -133,11 +134,11 @@ def wrong_crc(codec: Codec, timestamp: int) -> bytearray:
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """A way to be wrong."""
+    """One kind of malformed batch."""
 
     name: str
     build: Callable[[Codec, int], bytearray]
-    """Makes the batch for a codec, with records of this timestamp."""
+    """Builds the batch for a codec, with records of this timestamp."""
 
 
 MALFORMED = (

@@ -1,7 +1,7 @@
 """Members of a group in other languages: kafkajs on Node, franz-go in Go.
 
 Each program is a folder of `tests/conformance/` with pinned dependencies. A copy of it is built once
-into the cache folder, one for each state of its sources.
+into the cache folder, one for each version of its sources.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.jars import cache_folder
+from pipeline.spark.jars import cache_folder
 from tests.harness.java_program import put_in_place
 
 CONFORMANCE = Path(__file__).resolve().parents[1] / "conformance"
 
 
 class ProgramUnavailable(Exception):
-    """The program cannot be had here; the message is a sentence that says what to do about it."""
+    """The program is unavailable; the message says what to install."""
 
 
 @dataclass(frozen=True)
 class MemberProgram:
-    """How one is built in a copy of its folder, and what runs it there."""
+    """How a program is built in a copy of its folder, and the command that runs it there."""
 
     folder: str
     needs: tuple[str, ...]
     debian_packages: str
     build: tuple[str, ...]
     run: tuple[str, ...]
-    """`{}` is the folder of the build."""
+    """`{}` stands for the folder of the build."""
 
     def command(self) -> list[str]:
-        """What runs a member, but for its arguments: bootstrap, group, topic, property=value ...
+        """Returns the command without its arguments: bootstrap, group, topic, property=value ...
 
         Raises ProgramUnavailable.
         """
@@ -88,11 +88,11 @@ QUICK_TRANSACTIONS = MemberProgram(
     build=("go", "build", "-buildvcs=false", "-o", "transactions", "."),
     run=("{}/transactions",),
 )
-"""No member, but a producer of `test_quick_ends.py`."""
+"""Not a member, but a producer for `test_quick_ends.py`."""
 
 
 def digest(sources: Path) -> str:
-    """Of what the files of the folder say."""
+    """Returns a digest of the folder's files."""
     said = hashlib.sha256()
     for path in sorted(path for path in sources.iterdir() if path.is_file()):
         said.update(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())

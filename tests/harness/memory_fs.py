@@ -1,15 +1,15 @@
-"""A disk in memory that loses what was not synced, for tests of storage.
+"""An in-memory disk that loses what was not synced, for tests of storage.
 
-What it knows of durability is what `storage/files.py` promises, and no more:
+It guarantees exactly the durability that `storage/files/files.py` promises:
   - bytes written since a file's last sync are kept or lost sector by sector (512 bytes or 4 KiB);
-    a lost sector inside the file's new length reads as zeros, a lost length cuts it;
-  - names made, renamed or removed since a directory's last sync are kept up to some point and lost
-    from there on, each directory for itself.
+    a lost sector within the file's new length reads as zeros, a lost length truncates it;
+  - names created, renamed or removed since a directory's last sync are kept up to some point and lost
+    from there on, in each directory independently.
 
-`on_operation` is called after every operation that changes the disk, so that a sweep can take a
-crash state there with `after_crash` and recover it. `faults` makes operations raise as the system
-would. After a failed sync the bytes it was for are still read, as from Linux's page cache, but no
-later sync makes them safe.
+`on_operation` is called after every operation that changes the disk, so that a sweep can create a
+crash state there with `after_crash` and recover it. `faults` makes operations raise like the system
+would. After a failed sync its bytes can still be read, as from Linux's page cache, but no
+later sync makes them durable.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from random import Random
 
-from storage.errors import DirectoryLocked, DiskError, NotCached, SyncFailed
-from storage.files import Buffer, disk_error
+from storage.files.errors import DirectoryLocked, DiskError, NotCached, SyncFailed
+from storage.files.files import Buffer, disk_error
 from tests.harness.faults import Faults
 
 SECTOR_SIZES = (512, 4096)
 
 
 class Loss(enum.Enum):
-    """What a crash does to that which was not synced."""
+    """What a crash does to data that was not synced."""
 
     NOTHING = "nothing"
     EVERYTHING = "everything"
@@ -38,7 +38,7 @@ class Loss(enum.Enum):
 
 
 class Inode:
-    """A file's bytes: those that reads see, and those that a crash leaves for sure."""
+    """A file's bytes: those that reads return, and those that surely survive a crash."""
 
     __slots__ = ("data", "durable", "has_lost", "reserved", "writes")
 
@@ -47,11 +47,11 @@ class Inode:
         self.data: bytes | bytearray = data
         self.durable = data
         self.writes: list[tuple[int, bytes]] = []
-        """Since the last sync: (position, bytes); (size, b"") for a truncation."""
+        """Writes since the last sync: (position, bytes); (size, b"") for a truncation."""
         self.has_lost = False
-        """Whether bytes of it never reach the disk, because a sync failed."""
+        """Whether some of its bytes never reach the disk, because a sync failed."""
         self.reserved = 0
-        """Bytes of the disk that are set aside for it alone; a crash leaves them so."""
+        """Bytes of the disk reserved for this file; they stay reserved after a crash."""
 
     def write(self, position: int, data: bytes) -> None:
         target = self._writable()
@@ -76,18 +76,18 @@ class Inode:
         self.writes = []
 
     def sync_failed(self) -> None:
-        """Take the dirty pages for clean though the disk has none of them."""
+        """Mark the dirty pages as clean although the disk has none of them."""
         self.has_lost = self.has_lost or bool(self.writes)
         self.writes = []
 
     def forget_cached(self) -> None:
-        """Be read from the disk again."""
+        """Drop the cached pages, so that reads return the disk's content."""
         if self.has_lost:
             self.durable = self.data = self._written()
             self.writes, self.has_lost = [], False
 
     def _written(self) -> bytes:
-        """What the disk has once all writes since the last sync have reached it."""
+        """Returns the disk's content after all writes since the last sync."""
         left = Inode(self.durable)
         for position, data in self.writes:
             if data:
@@ -102,7 +102,7 @@ class Inode:
         return self.data
 
     def after_crash(self, loss: Loss, random: Random) -> bytes:
-        """The bytes that a crash leaves of it."""
+        """Returns the file's bytes after a crash."""
         if not self.writes or loss is Loss.EVERYTHING:
             return self.durable
         if loss is Loss.NOTHING:
@@ -111,7 +111,8 @@ class Inode:
         sector = random.choice(SECTOR_SIZES)
         done = random.randrange(len(self.writes) + 1)
         for number, (position, data) in enumerate(self.writes):
-            # Write-back has no order: a later write may be there and an earlier one not.
+            # Write-back has no order: a later write may have reached the disk and an earlier one
+            # not.
             if number < done or random.random() < 0.3:
                 _write_torn(left, position, data, sector, random)
         return bytes(left.data)
@@ -134,7 +135,7 @@ def _write_torn(inode: Inode, position: int, data: bytes, sector: int, random: R
 
 
 class Directory:
-    """The names in a directory: those that are seen, and those that a crash leaves for sure."""
+    """The names in a directory: those that are visible, and those that surely survive a crash."""
 
     __slots__ = ("changes", "durable", "entries")
 
@@ -142,7 +143,7 @@ class Directory:
         self.entries: dict[str, Node] = entries if entries is not None else {}
         self.durable: dict[str, Node] = dict(self.entries)
         self.changes: list[tuple[str, str, Node | None]] = []
-        """Since the last sync: (name, old name of a rename or "", node; None for a removal)."""
+        """Changes since the last sync: (name, old name of a rename or "", node; None for a removal)."""
 
     def put(self, name: str, node: Node | None, *, renamed_from: str = "") -> None:
         _apply(self.entries, (name, renamed_from, node))
@@ -154,12 +155,12 @@ class Directory:
             self.changes = []
 
     def forget_cached(self) -> None:
-        """Let all files below be read from the disk again."""
+        """Drop the cached pages of all files below."""
         for node in self.entries.values():
             node.forget_cached()
 
     def after_crash(self, loss: Loss, random: Random) -> Directory:
-        """The directory, with all below it, that a crash leaves."""
+        """Returns the directory, with everything below it, after a crash."""
         entries = dict(self.durable)
         for change in self.changes[: self._kept(loss, random)]:
             _apply(entries, change)
@@ -192,7 +193,7 @@ def _apply(entries: dict[str, Node], change: tuple[str, str, Node | None]) -> No
 
 
 class MemoryFile:
-    """An open file; it goes on to exist when its name is removed, as on Linux."""
+    """An open file. It stays usable when its name is removed, as on Linux."""
 
     __slots__ = ("_disk", "_inode", "path")
 
@@ -213,7 +214,7 @@ class MemoryFile:
             taken = max(end, self._inode.reserved) - max(position, self._inode.reserved)
             self._disk.faults.check("append to", self.path, taken)
         except DiskError:
-            # A part of it is written and cut off again, which a crash may forget to do.
+            # A part of it is written and truncated again; a crash may lose the truncation.
             self._inode.write(position, data[: len(data) // 2])
             self._inode.truncate(position)
             raise
@@ -237,7 +238,7 @@ class MemoryFile:
         return len(data)
 
     def read_ahead(self, position: int, size: int) -> None:
-        """Nothing is ever far."""
+        """Do nothing: memory needs no read-ahead."""
 
     def truncate(self, size: int) -> None:
         self._disk.faults.check("truncate", self.path)
@@ -255,7 +256,7 @@ class MemoryFile:
         self._inode.reserved = 0
 
     def begin_write_back(self, position: int, size: int) -> None:
-        """What is written back may be lost all the same."""
+        """Check for faults only: data that is written back may be lost all the same."""
         self._disk.faults.check("begin write back", self.path, size)
 
     def end_write_back(self, position: int, size: int) -> None:
@@ -271,11 +272,11 @@ class MemoryFile:
         return None
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is no descriptor."""
 
 
 class MemoryLock:
-    """A lock among the users of one disk in memory."""
+    """A lock among the users of one in-memory disk."""
 
     __slots__ = ("_held", "_path")
 
@@ -288,33 +289,33 @@ class MemoryLock:
 
 
 class MemoryFileSystem:
-    """The file system of one machine: `storage.files.FileSystem` in memory."""
+    """The file system of one machine: `storage.files.files.FileSystem` in memory."""
 
     def __init__(self, root: Directory | None = None) -> None:
         self.on_operation: Callable[[str, str], None] | None = None
         """Called with action and path after every operation that changed the disk."""
         self.operations = 0
-        """How many operations have changed the disk."""
+        """Number of operations that have changed the disk."""
         self.faults = Faults()
         self.cold: set[str] = set()
-        """Files that the page cache does not have, until somebody has waited for them."""
+        """Files that are not in the page cache until a thread has waited for them."""
         self.waits: list[tuple[str, int]] = []
-        """Which cold file was waited for, and by which thread."""
+        """Each wait for a cold file, with the waiting thread."""
         self._root = root if root is not None else Directory()
         self._locks: set[str] = set()
 
     def after_crash(self, loss: Loss, random: Random) -> MemoryFileSystem:
-        """What a machine finds on the disk after losing power now. This one is not changed."""
+        """Returns the disk as a machine finds it after losing power now. This one does not change."""
         return MemoryFileSystem(self._root.after_crash(loss, random))
 
     def changed(self, action: str, path: str) -> None:
-        """Count an operation and tell the observer."""
+        """Count an operation and call the observer."""
         self.operations += 1
         if self.on_operation is not None:
             self.on_operation(action, path)
 
     def waited_for(self, path: str) -> None:
-        """Say that a file was read by who may wait."""
+        """Note that a thread that may block has read the file."""
         if path in self.cold:
             self.cold.discard(path)
             self.waits.append((path, threading.get_ident()))
@@ -351,7 +352,7 @@ class MemoryFileSystem:
         self.sync_inode(path, inode)
 
     def sync_inode(self, path: str, inode: Inode) -> None:
-        """Make a file's bytes safe; if that fails, they never will be."""
+        """Make a file's bytes durable. If that fails, they never become durable."""
         try:
             self.faults.check("sync", path)
         except SyncFailed:
@@ -384,7 +385,8 @@ class MemoryFileSystem:
         if directory is target_directory:
             directory.put(target_name, directory.entries[name], renamed_from=name)
         else:
-            # A crash may leave the name in both, or in none: worse than any real disk.
+            # A crash may leave the name in both directories or in none, which is worse than any
+            # real disk.
             target_directory.put(target_name, directory.entries[name])
             directory.put(name, None)
         self.changed("rename", source)
@@ -459,13 +461,13 @@ class MemoryFileSystem:
         self._directory("sync", path).forget_cached()
 
     def vanish(self, path: str) -> None:
-        """Let a directory be gone, as a mount that ends: open files work on, names are not found."""
+        """Make a directory disappear, like a lost mount; open files keep working."""
         directory, name = self._parent("open", path)
         directory.put(name, None)
         directory.sync()
 
     def overwrite(self, path: str, position: int, data: bytes) -> None:
-        """Damage a file as a failing disk does: under everyone's feet, and durably."""
+        """Damage a file durably and silently, like a failing disk."""
         inode = self._file("open", path)
         inode.sync()
         inode.write(position, data)

@@ -1,8 +1,8 @@
-"""Random messages of our declarations, and an encoder for them that knows only Kafka's schemas.
+"""Random messages of our declarations, and an encoder for them that uses only Kafka's schemas.
 
-The encoder is written for clarity from the JSON schemas alone, so that it shares nothing with the
-codec under test but the names of fields. It can also put unknown tagged fields into every place
-where a later version of Kafka might put some.
+The encoder is written for clarity from the JSON schemas alone. It shares nothing with the codec under
+test except the names of fields. It can also add unknown tagged fields in every place where a later
+version of Kafka might have some.
 """
 
 from __future__ import annotations
@@ -18,9 +18,18 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from protocol.api_keys import APIS, Api
-from protocol.primitives import ZERO_UUID
-from protocol.schema import FLOAT64, UINT16, UUID, Kind, Message, WireField, WireType, fields_of
+from protocol.wire.api_keys import APIS, Api
+from protocol.wire.primitives import ZERO_UUID
+from protocol.wire.schema import (
+    FLOAT64,
+    UINT16,
+    UUID,
+    Kind,
+    Message,
+    WireField,
+    WireType,
+    fields_of,
+)
 
 Schema = dict[str, Any]
 T = TypeVar("T")
@@ -40,14 +49,14 @@ JSON_FORMATS = {
 
 
 def message_types() -> Iterator[type[Message]]:
-    """Every request and response class that is served."""
+    """Yields every served request and response class."""
     for api in APIS.values():
         yield api.request_type
         yield api.response_type
 
 
 def message_versions() -> Iterator[tuple[type[Message], int]]:
-    """Every class with every version that is served."""
+    """Yields every class with each of its served versions."""
     for message_type in message_types():
         for version in served_versions(APIS[message_type.api_key]):
             yield message_type, version
@@ -58,13 +67,13 @@ def served_versions(api: Api) -> range:
 
 
 def has_kafka_schema(message_type: type[Message]) -> bool:
-    """Whether kafka-python has Kafka's schema of it; of messages that it never sends it has none."""
+    """Returns whether kafka-python has the schema; it lacks those of messages that it never sends."""
     resources = importlib.resources.files("kafka.protocol.schemas.resources")
     return resources.joinpath(f"{message_type.__name__}.json").is_file()
 
 
 def kafka_schema(message_type: type[Message]) -> Schema:
-    """Kafka's JSON schema of a message."""
+    """Returns Kafka's JSON schema of a message."""
     schema: Schema
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -73,9 +82,9 @@ def kafka_schema(message_type: type[Message]) -> Schema:
 
 
 def kafka_python_class(message_type: type[Message]) -> Callable[..., Any]:
-    """kafka-python's class for a message, made from the schema without that library's patches."""
+    """Returns kafka-python's class for a message, made from the schema without its patches."""
     oracle: Callable[..., Any]
-    # A new class puts itself in the place of the library's own, weakly: its client would lose both.
+    # A new class weakly replaces the library's own in the registry; its client would lose both.
     classes = ResponseClassRegistry._response_class_registry
     own = dict(classes)
     with warnings.catch_warnings():
@@ -91,7 +100,7 @@ def snake_case(name: str) -> str:
 
 
 def versions_of(text: str | None, *, last: int) -> range:
-    """The versions that a schema's `3+`, `0-5`, `7` or `none` stands for."""
+    """Returns the versions that a schema's `3+`, `0-5`, `7` or `none` stands for."""
     if text is None or text == "none":
         return range(0)
     low, _, high = text.rstrip("+").partition("-")
@@ -107,7 +116,7 @@ TIMES_THAT_KIO_TURNS = {
 
 
 class MessageGenerator:
-    """Draws messages that one version can carry: other fields have their defaults."""
+    """Draws messages that one version can carry; other fields have their defaults."""
 
     def __init__(self, rng: random.Random, *, version: int, tagged: bool) -> None:
         self.rng = rng
@@ -133,7 +142,7 @@ class MessageGenerator:
             # kio turns it into a datetime, or a timedelta.
             return self.rng.choice([-1, self.rng.randrange(4_000_000_000_000)])
         if name in TIMES_THAT_KIO_TURNS:
-            # And of these it does not know that -1 means none.
+            # For these fields kio does not know that -1 means none.
             return self.rng.randrange(4_000_000_000_000)
         return self._value(field.type)
 
@@ -178,7 +187,7 @@ class MessageGenerator:
 
 
 class ReferenceEncoder:
-    """Encodes a message as its JSON schema says; with `rng`, adds unknown tagged fields."""
+    """Encodes a message by its JSON schema; with `rng`, adds unknown tagged fields."""
 
     def __init__(self, schema: Schema, version: int, rng: random.Random | None = None) -> None:
         self.schema = schema
@@ -239,7 +248,7 @@ class ReferenceEncoder:
 
 
 def is_nullable(field: Schema, version: int) -> bool:
-    """Whether a field that is not an array may be null."""
+    """Returns whether a field that is not an array may be null."""
     is_array = field["type"].startswith("[]")
     return not is_array and version in versions_of(field.get("nullableVersions"), last=version)
 

@@ -1,9 +1,10 @@
-"""Batches whose every byte follows from their offsets, made and checked without a loop over records.
+"""Batches whose every byte is determined by their offsets; built and checked without a loop over
+records.
 
-One idempotent producer writes a partition from offset 0 on, so the record at an offset is known for
-ever: its key, its value (or that it deletes the key), its timestamp, its codec, its sequence. What is
-read can then be made anew and compared byte for byte, however many records there are, and a model of
-the log is one array with the last offset of every key.
+One idempotent producer writes a partition from offset 0 on, so the record at an offset is always known:
+its key, its value (or that it deletes the key), its timestamp, codec and sequence. Data that is read
+can be rebuilt and compared byte for byte, for any number of records, and a model of the log is one
+array with the last offset of every key.
 
 Source: the record batch of ARCHITECTURE.md, "On disk".
 """
@@ -16,9 +17,9 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.batch_scan import crc32c
-from protocol.compression import compress, decompress
-from protocol.record_batch import Codec
+from protocol.records.batch_scan import crc32c
+from protocol.records.compression import compress, decompress
+from protocol.records.record_batch import Codec
 
 RECORDS_A_BATCH = 1000
 PRODUCER_ID = 4711
@@ -40,11 +41,12 @@ Columns = tuple[Bytes, NDArray[np.bool_]]
 
 
 class Mismatch(AssertionError):
-    """A batch is not what its offsets say; the message says where it differs."""
+    """A batch does not match its offsets; the message says where it differs."""
 
 
 class NumberedRecords:
-    """The records of one partition. A quarter of the keys dies now and then; 1 % of them are hot."""
+    """The records of one partition. A quarter of the keys is deleted now and then; 1 % of them
+    are hot."""
 
     __slots__ = ("keys_count", "seed")
 
@@ -55,7 +57,7 @@ class NumberedRecords:
     # ---------------------------------------------------------------- what stands where
 
     def keys_of(self, offsets: Offsets) -> Offsets:
-        """The number of each record's key."""
+        """Returns the number of each record's key."""
         mixed = self._mixed(offsets)
         keys = mixed % np.uint64(self.keys_count)
         is_hot = (mixed >> np.uint64(40)) & np.uint64(1) == 1
@@ -64,12 +66,12 @@ class NumberedRecords:
         )
 
     def are_tombstones(self, offsets: Offsets) -> NDArray[np.bool_]:
-        """Every second record of a mortal key."""
+        """Returns which records are tombstones: every second one of a mortal key."""
         falls = (self._mixed(offsets) >> np.uint64(50)) & np.uint64(1) == 1
         return np.array(falls & is_mortal(self.keys_of(offsets)), np.bool_)
 
     def _mixed(self, offsets: Offsets) -> NDArray[np.uint64]:
-        """Steele, Lea and Flood's splitmix64."""
+        """Returns Steele, Lea and Flood's splitmix64."""
         x = (offsets.astype(np.uint64) + np.uint64(self.seed)) * np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -78,7 +80,7 @@ class NumberedRecords:
     # ---------------------------------------------------------------- batches
 
     def batch(self, base_offset: int) -> bytes:
-        """The batch that begins at an offset, as its producer sends it."""
+        """Returns the batch that begins at an offset, as its producer sends it."""
         offsets = np.arange(base_offset, base_offset + RECORDS_A_BATCH, dtype=np.int64)
         codec = codec_at(base_offset)
         base_timestamp = START_MS + base_offset
@@ -90,10 +92,10 @@ class NumberedRecords:
         return head + tail
 
     def check(self, batch: memoryview) -> Offsets:
-        """The offsets of the records that are left of a batch, which must be as they were sent.
+        """Returns the offsets of a batch's remaining records, which must be as they were sent.
 
         Raises:
-            Mismatch: a byte of them is different, or of the header a field that never changes.
+            Mismatch: a byte of them differs, or a header field that never changes.
         """
         base, _, _, _, crc, attributes, *fields = HEADER.unpack_from(batch)
         last_delta, base_timestamp, max_timestamp, *producer, count = fields
@@ -115,7 +117,7 @@ class NumberedRecords:
         return offsets
 
     def _records(self, offsets: Offsets, base_offset: int, base_timestamp: int) -> bytes:
-        """The uncompressed records of a batch at these offsets."""
+        """Returns the uncompressed records of a batch at these offsets."""
         is_there = ~self.are_tombstones(offsets)
         timestamps = _varints(START_MS + offsets - base_timestamp)
         deltas = _varints(offsets - base_offset)
@@ -144,20 +146,20 @@ class NumberedRecords:
 
 
 def is_mortal(keys: Offsets) -> NDArray[np.bool_]:
-    """Whether these keys are deleted at times; the others always have a value once they have one."""
+    """Returns which keys are deleted at times; the others always have a value once they have one."""
     return np.equal(keys % 4, 0)
 
 
 def codec_at(base_offset: int) -> Codec:
-    """Five codecs, a batch each in turn."""
+    """Returns the batch's codec: the five codecs in turn."""
     return Codec(base_offset // RECORDS_A_BATCH % len(Codec))
 
 
 def _offsets_in(records: bytes, base_offset: int) -> Offsets:
-    """The offsets of records, by the varint that stands before each key's size.
+    """Returns the offsets of records, from the varint before each key's size.
 
-    A key's mark stands nowhere else. Of a varint only the last byte lacks the high bit, so what
-    stands before the offset delta is told from it.
+    A key's mark occurs nowhere else. Only the last byte of a varint lacks the high bit, which shows
+    where the offset delta begins.
     """
     marks = np.fromiter((m.start() for m in re.finditer(KEY_MARK, records)), np.int64)
     data = np.frombuffer(records, np.uint8).astype(np.int64)
@@ -180,7 +182,7 @@ def _varints(numbers: Offsets) -> Columns:
 
 
 def _digits(numbers: Offsets) -> Bytes:
-    """Eight decimal digits of each number."""
+    """Returns eight decimal digits of each number."""
     powers = 10 ** np.arange(KEY_BYTES - len(KEY_MARK) - 1, -1, -1)
     return (numbers[:, None] // powers % 10 + ord("0")).astype(np.uint8)
 

@@ -1,18 +1,18 @@
-"""`__consumer_offsets` over a disk in memory, with syncs in the caller's time: for crash sweeps."""
+"""`__consumer_offsets` on an in-memory disk, with syncs in the calling thread: for crash sweeps."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import cast
 
-from cleaner.clean import clean
-from cleaner.cleaning_plan import plan_pass
-from cleaner.pick import assess
-from cleaner.settings import CleanerSettings
-from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic
-from server.executors import Executor
-from server.group_commit import GroupCommit
-from storage.log import PartitionLog
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.passes.clean import clean
+from cleaner.rules.cleaning_plan import plan_pass
+from cleaner.rules.pick import assess
+from server.coordination.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic
+from server.durability.group_commit import GroupCommit
+from server.runtime.executors import Executor
+from storage.log.log import PartitionLog
 from tests.harness.compacted_log import meter_of, never_stop
 from tests.harness.served_broker import NOW_MS
 from tests.harness.topics_world import FixedClock, World
@@ -24,7 +24,7 @@ SETTINGS = CleanerSettings(dedupe_buffer_size=1 << 20)
 
 
 class SyncAtOnce:
-    """Rounds of syncs in the caller's time, so that a history is the same each time."""
+    """Runs rounds of syncs in the calling thread, so that a history is the same each time."""
 
     def appended(self, log: PartitionLog) -> None:
         log.advance_high_watermark(log.sync())
@@ -48,7 +48,7 @@ def topic_of(world: World, name: str = OFFSETS_TOPIC) -> CoordinatorTopic:
 
 
 def compact(log: PartitionLog) -> None:
-    """Roll and clean, as if asked to."""
+    """Roll and clean, as on request."""
     log.roll(NOW_MS)
     view = log.cleaning_view()
     assessment = assess(view, log.config, NOW_MS, requested=True)

@@ -1,8 +1,8 @@
-"""What committed offsets are, as a definition over the log, and random logs for it.
+"""Defines committed offsets over the log, and generates random logs.
 
-Of the records behind a partition's last tombstone that one holds which stands last and is in no
-transaction, or in one that was committed. The partition is unstable while one of them is in a
-transaction that has no marker yet.
+Of a partition's records after its last tombstone, the last one counts that is in no transaction or in a
+committed one. The partition is unstable while one of these records is in a transaction without a
+marker.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 Place = tuple[str, int]
-"""Group and partition of the one topic that they read."""
+"""A group, and a partition of the one topic that all groups read."""
 
 PRODUCERS = (1000, 1001, 1002)
 GROUPS = ("a", "b")
@@ -22,7 +22,7 @@ PARTITIONS = 2
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Offsets of a group, committed together; the offset is where in the log the first stands."""
+    """Offsets of a group, committed together; the offset is the log offset of the first."""
 
     group: str
     partitions: tuple[int, ...]
@@ -31,7 +31,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """Offsets of a group are deleted together."""
+    """A deletion of offsets of a group, together."""
 
     group: str
     partitions: tuple[int, ...]
@@ -39,7 +39,7 @@ class Tombstones:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """A producer's transaction ends."""
+    """The end of a producer's transaction."""
 
     producer_id: int
     is_commit: bool
@@ -58,7 +58,7 @@ class _Record:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsModel:
-    """A log, an event a batch."""
+    """A log; each event is one batch."""
 
     events: tuple[Event, ...] = ()
 
@@ -70,7 +70,7 @@ class OffsetsModel:
         return sum(map(_size, self.events))
 
     def held(self) -> dict[Place, int]:
-        """Where in the log the record stands that holds, by place."""
+        """Returns the log offset of the valid record of each place."""
         return {
             record.place: record.at
             for record in self._living()
@@ -85,7 +85,7 @@ class OffsetsModel:
         }
 
     def _living(self) -> list[_Record]:
-        """The records that no tombstone stands behind."""
+        """Returns the records without a later tombstone."""
         records = self._records()
         deleted = {record.place: record.at for record in records if record.is_tombstone}
         return [record for record in records if record.at > deleted.get(record.place, -1)]
@@ -99,7 +99,7 @@ class OffsetsModel:
         return found
 
     def _outcome(self, record: _Record) -> bool | None:
-        """What the next marker of the record's producer says; None if there is none."""
+        """Returns the outcome in the next marker of the record's producer; None if there is none."""
         at = 0
         for event in self.events:
             is_its_marker = isinstance(event, Marker) and event.producer_id == record.producer_id
@@ -126,7 +126,7 @@ def _size(event: Event) -> int:
 def events(
     groups: Sequence[str] = GROUPS, producers: Sequence[int] = PRODUCERS
 ) -> st.SearchStrategy[Event]:
-    """Any event."""
+    """Returns a strategy for any event."""
     partitions = st.sets(st.integers(0, PARTITIONS - 1), min_size=1).map(tuple)
     producer = st.sampled_from(producers)
     return st.one_of(

@@ -1,4 +1,4 @@
-"""`__consumer_offsets` on a real disk, with rounds of syncs, and records for it."""
+"""`__consumer_offsets` on a real disk, with rounds of syncs; and records for it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from protocol.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, read_record
-from protocol.record_batch import read_records
+from protocol.internal_topics.group_records import (
+    GroupRecord,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    read_record,
+)
+from protocol.records.record_batch import read_records
 from server.broker import Broker
-from server.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic
-from server.executors import Executor
-from server.fetch_waiters import FetchWaiters
-from server.group_commit import GroupCommit
-from server.groups.committed_offsets import tombstone_batches
-from server.producer import Producer
-from storage.log import Appended, PartitionLog
-from storage.reader import Isolation
-from storage.wal import Wal
+from server.coordination.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic
+from server.coordination.groups.committed_offsets import tombstone_batches
+from server.coordination.producer import Producer
+from server.durability.fetch_waiters import FetchWaiters
+from server.durability.group_commit import GroupCommit
+from server.runtime.executors import Executor
+from storage.log.log import Appended, PartitionLog
+from storage.log.wal import Wal
+from storage.segment.reader import Isolation
 from tests.harness.served_broker import NOW_MS
 from tests.harness.topics_world import FixedClock, World, opened
 
@@ -29,14 +34,14 @@ LOADING = Executor("loading", threads=1)
 def commit(
     partition: int = 0, offset: int = 1, *, group: str = "g", topic: str = "t", **fields: Any
 ) -> GroupRecord:
-    """A commit; its fields are `OffsetCommitValue`'s."""
+    """Returns a commit; `fields` are those of `OffsetCommitValue`."""
     value: dict[str, Any] = {"offset": offset, "metadata": "", "commit_timestamp": 7}
     key = OffsetCommitKey(group=group, topic=topic, partition=partition)
     return GroupRecord(key, OffsetCommitValue(**value | fields))
 
 
 def tombstones(group: str, keys: Iterable[tuple[str, int]]) -> tuple[GroupRecord, ...]:
-    """The records that delete a group's offsets, as one batch."""
+    """Returns the tombstones for a group's offsets, as one batch."""
     return tuple(itertools.chain.from_iterable(tombstone_batches(group, keys)))
 
 
@@ -62,7 +67,7 @@ async def offsets_topic(path: Path) -> AsyncIterator[tuple[CoordinatorTopic, Wor
 
 
 def records_of(log: PartitionLog) -> list[GroupRecord]:
-    """The records of the log's first batch."""
+    """Returns the records of the log's first batch."""
     found = log.read(
         0, max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
     )
@@ -78,7 +83,7 @@ def records_of(log: PartitionLog) -> list[GroupRecord]:
 async def end_transaction(
     broker: Broker, group: str, producer: Producer, *, is_commit: bool
 ) -> None:
-    """Write a marker into the group's partition, and tell its offsets of it, as a coordinator does."""
+    """Write a marker into the group's partition and end its pending offsets, like a coordinator."""
     topic = broker.groups.topic
     partition = topic.partition_of(group)
     await write_marker(topic.log_of(partition), broker.group_commit, producer, is_commit=is_commit)

@@ -1,4 +1,4 @@
-"""The processes below one, as /proc shows them: whom a test may kill."""
+"""The processes below one, from /proc: those that a test may kill."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GONE_SECONDS_MAX = 30.0
 
 
 def below(pid: int) -> dict[int, str]:
-    """The processes that one has started, and those have, by their command lines."""
+    """Returns the command lines of all descendants of a process, by pid."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -25,13 +25,13 @@ def below(pid: int) -> dict[int, str]:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL; nothing if it is gone already."""
+    """Send SIGKILL. Does nothing if the process is gone."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
 def wait_until_gone(pids: dict[int, str]) -> None:
-    """Until none of these runs; raise if one goes on."""
+    """Wait until none of these processes runs. Raises if one does not end."""
     deadline = time.monotonic() + GONE_SECONDS_MAX
     while left := {pid: line for pid, line in pids.items() if _command_line(pid) == line}:
         assert time.monotonic() < deadline, f"still running: {left}"
@@ -39,7 +39,7 @@ def wait_until_gone(pids: dict[int, str]) -> None:
 
 
 def _command_line(pid: int) -> str:
-    """Empty for one that is gone, or that only waits to be waited for."""
+    """Returns the command line; empty for a process that is gone or a zombie."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:

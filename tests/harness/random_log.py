@@ -1,14 +1,15 @@
-"""Random compacted logs: tombstones, transactions, codecs; and what the local cleaner marks of them."""
+"""Random compacted logs with tombstones, transactions and codecs; and the local cleaner's marks on
+them."""
 
 from __future__ import annotations
 
 from random import Random
 
-from cleaner.index import IndexedSegment, SegmentIndex
-from cleaner.kernel import OffsetMap
-from cleaner.mark import DirtySection, KeyParts, Marked, dirty_section, mark_window
-from cleaner.verify_pass import PassVerifier
-from protocol.record_batch import Codec
+from cleaner.kernel.kernel import OffsetMap
+from cleaner.passes.index import IndexedSegment, SegmentIndex
+from cleaner.passes.mark import DirtySection, KeyParts, Marked, dirty_section, mark_window
+from cleaner.passes.verify_pass import PassVerifier
+from protocol.records.record_batch import Codec
 from tests.harness.compacted_log import HASH_KEY, SETTINGS, CompactedLog, meter_of
 from tests.harness.log_builder import KeyValue
 from tests.harness.transactional_producer import TransactionalProducer
@@ -24,7 +25,7 @@ def random_log(
     transactions: bool = True,
     into: CompactedLog | None = None,
 ) -> CompactedLog:
-    """A log, or one more part of a log, of so many batches, in segments of a few."""
+    """Returns a log, or extends one, with `batches` batches, a few per segment."""
     log = into or CompactedLog()
     first = log.log.log_end_offset
     producers = [TransactionalProducer(log, first + number) for number in range(PRODUCERS)]
@@ -53,9 +54,11 @@ def random_pair(random: Random, keys: int) -> KeyValue:
 def local_marks(
     log: CompactedLog, start_offset: int
 ) -> tuple[tuple[IndexedSegment, ...], DirtySection, list[Marked]]:
-    """The segments with their sidecars, the dirty section, and what the cleaner marks."""
+    """Returns the segments with their sidecars, the dirty section, and the cleaner's marks."""
     meter = meter_of(log.log, log.log.generation)
-    segments = SegmentIndex(HASH_KEY, SETTINGS, meter).of(log.log.cleaning_view().segments)
+    segments = SegmentIndex(HASH_KEY, SETTINGS, meter).index_segments(
+        log.log.cleaning_view().segments
+    )
     section = dirty_section(segments, start_offset=start_offset, end_offset=log.log.log_end_offset)
     parts = KeyParts(section, OffsetMap(24 * 10_000, HASH_KEY))
     verifier = PassVerifier(SETTINGS, meter=meter, monotonic=lambda: 0.0)

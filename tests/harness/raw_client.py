@@ -1,7 +1,7 @@
-"""A client of raw sockets: sends the bytes or the request it is told to, takes frames as they come.
+"""A client on a raw socket: it sends given bytes or requests, and receives frames in order.
 
-Requests are encoded and responses decoded with the broker's own codec, which is compared with
-independent ones elsewhere; what is tested by it is what the broker does.
+Requests are encoded and responses decoded with the broker's own codec, which other tests compare with
+independent ones; this client tests the broker's behaviour.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import asyncio
 import struct
 from typing import Self, TypeVar
 
-from protocol.api_keys import APIS, ApiKey
-from protocol.decode import decode
-from protocol.encode import encode
-from protocol.schema import Message
+from protocol.wire.api_keys import APIS, ApiKey
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
+from protocol.wire.schema import Message
 
 M = TypeVar("M", bound=Message)
 
@@ -21,7 +21,7 @@ TIMEOUT_S = 10.0
 
 
 class RawClient:
-    """One connection to a broker, as slow or as wrong as a test wants it."""
+    """One connection to a broker, as slow or as wrong as a test needs it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -30,7 +30,7 @@ class RawClient:
 
     @classmethod
     async def connect(cls, host: str, port: int, *, limit: int = 1 << 26) -> Self:
-        """`limit` bounds what is read ahead of the test: small makes a slow reader."""
+        """Connect. `limit` bounds the read-ahead: a small one makes a slow reader."""
         return cls(*await asyncio.open_connection(host, port, limit=limit))
 
     async def __aenter__(self) -> Self:
@@ -40,7 +40,7 @@ class RawClient:
         self.close()
 
     def send_bytes(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send bytes unchanged."""
         self._writer.write(data)
 
     def send_frame(self, payload: bytes) -> None:
@@ -48,7 +48,7 @@ class RawClient:
         self._writer.write(struct.pack(">i", len(payload)) + payload)
 
     def send(self, request: Message, version: int) -> int:
-        """Send a request without waiting; its correlation id."""
+        """Send a request without waiting. Returns its correlation id."""
         self._correlation_id += 1
         self.send_frame(encode_request(request, version, self._correlation_id))
         return self._correlation_id
@@ -59,20 +59,20 @@ class RawClient:
         return await self.receive(response_type, version, correlation_id)
 
     async def receive(self, response_type: type[M], version: int, correlation_id: int) -> M:
-        """The next response, which must be the one to `correlation_id`."""
+        """Returns the next response, which must be the one to `correlation_id`."""
         frame = await self.receive_frame()
         (received,) = struct.unpack_from(">i", frame)
         assert received == correlation_id, f"response to {received}, not to {correlation_id}"
         return decode_response(frame, response_type, version)
 
     async def receive_frame(self) -> bytes:
-        """The next frame's payload."""
+        """Returns the next frame's payload."""
         async with asyncio.timeout(TIMEOUT_S):
             (size,) = struct.unpack(">i", await self._reader.readexactly(4))
             return await self._reader.readexactly(size)
 
     async def is_closed(self) -> bool:
-        """Whether the broker closes the connection without sending anything more."""
+        """Returns whether the broker closes the connection without sending anything more."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 return await self._reader.read(1) == b""
@@ -80,19 +80,19 @@ class RawClient:
             return True
 
     def finish(self) -> None:
-        """Send no more; still receive."""
+        """Stop sending; receiving continues."""
         self._writer.write_eof()
 
     def close(self) -> None:
         self._writer.close()
 
     def abort(self) -> None:
-        """Break the connection without a goodbye."""
+        """Abort the connection without a clean close."""
         self._writer.transport.abort()
 
 
 def encode_request(request: Message, version: int, correlation_id: int) -> bytes:
-    """A request's frame payload, with client id `raw`."""
+    """Returns a request's frame payload, with client id `raw`."""
     out = bytearray(struct.pack(">hhih3s", request.api_key, version, correlation_id, 3, b"raw"))
     if version >= request.flexible_since:
         out.append(0)
@@ -100,7 +100,7 @@ def encode_request(request: Message, version: int, correlation_id: int) -> bytes
 
 
 def decode_response(frame: bytes, response_type: type[M], version: int) -> M:
-    """The message in a response's frame payload."""
+    """Decode the message in a response's frame payload."""
     view, position = memoryview(frame), 4
     api = APIS[response_type.api_key]
     if version >= api.flexible_since and api.key != ApiKey.API_VERSIONS:

@@ -1,7 +1,7 @@
-"""A socket that speaks just enough of the protocol to say what no client would.
+"""A socket with just enough of the protocol to send what no real client would.
 
-Frames are packed by hand, so that what a test sends and gets does not pass through any codec of
-the broker's. Only versions without tagged fields are used: Produce v7, Fetch v4, ListOffsets v1.
+Frames are packed by hand, so that requests and answers do not pass through the broker's codec. It only
+uses versions without tagged fields: Produce v7, Fetch v4, ListOffsets v1.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ BATCH_OVERHEAD = 12
 
 
 class ConnectionEnded(Exception):
-    """The broker closed the connection where an answer was read."""
+    """The broker closed the connection while an answer was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """What a Fetch v4 says of one partition."""
+    """One partition's answer in a Fetch v4."""
 
     error_code: int
     high_watermark: int
@@ -50,7 +50,7 @@ class RawConnection:
         self.socket.sendall(data)
 
     def request(self, api_key: int, version: int, body: bytes) -> bytes:
-        """Send with a header of version 1; the body of the answer, after its correlation id."""
+        """Send with a header of version 1. Returns the body of the answer, after its correlation id."""
         self._correlation_id += 1
         header = struct.pack(">hhi", api_key, version, self._correlation_id) + string("raw")
         self.send(frame(header + body))
@@ -59,16 +59,16 @@ class RawConnection:
         return answer[4:]
 
     def receive(self) -> bytes:
-        """The next frame.
+        """Returns the next frame.
 
         Raises:
-            ConnectionEnded: there is none, the broker closed the connection.
+            ConnectionEnded: the broker closed the connection.
         """
         (size,) = struct.unpack(">i", self._exactly(4))
         return self._exactly(size)
 
     def ended(self) -> bool:
-        """Did the broker close the connection (within the timeout), without a byte of answer?"""
+        """Returns whether the broker closed the connection, within the timeout, without an answer."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:
@@ -91,7 +91,7 @@ class RawConnection:
     def produce(
         self, topic: str, records: bytes, *, partition: int = 0, version: int = 7
     ) -> tuple[int, int]:
-        """Produce with acks=all; error code and base offset."""
+        """Produce with acks=all. Returns error code and base offset."""
         part = struct.pack(">ii", partition, len(records)) + records
         named = string(topic) + struct.pack(">i", 1) + part
         body = struct.pack(">hhii", -1, -1, 10_000, 1) + named
@@ -101,7 +101,7 @@ class RawConnection:
         return error_code, base_offset
 
     def fetch(self, topic: str, offset: int, *, partition: int = 0) -> FetchedPartition:
-        """What one Fetch from `offset` brings, without waiting: batches as they are stored."""
+        """Returns the answer to one Fetch from `offset`, without waiting: batches as they are stored."""
         place = struct.pack(">iqi", partition, offset, 1 << 24)
         named = string(topic) + struct.pack(">i", 1) + place
         body = struct.pack(">iiiibi", -1, 0, 0, 1 << 25, 0, 1) + named
@@ -120,11 +120,11 @@ class RawConnection:
         )
 
     def earliest_offset(self, topic: str, *, partition: int = 0) -> int:
-        """The log start offset, by ListOffsets."""
+        """Returns the log start offset, by ListOffsets."""
         return self._offset(topic, partition, EARLIEST)
 
     def latest_offset(self, topic: str, *, partition: int = 0) -> int:
-        """The high watermark, by ListOffsets."""
+        """Returns the high watermark, by ListOffsets."""
         return self._offset(topic, partition, LATEST)
 
     def _offset(self, topic: str, partition: int, timestamp: int) -> int:
@@ -146,7 +146,7 @@ def string(text: str) -> bytes:
 
 
 def batches_of(records: bytes) -> list[bytes]:
-    """The whole batches of an answer (magic 2), one slice each."""
+    """Returns the whole batches of an answer (magic 2), one slice each."""
     batches = []
     while len(records) >= BATCH_OVERHEAD:
         size = BATCH_OVERHEAD + struct.unpack_from(">i", records, 8)[0]
@@ -158,7 +158,7 @@ def batches_of(records: bytes) -> list[bytes]:
 
 
 def codec_bits(batch: bytes) -> int:
-    """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+    """Returns the codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
     return int(struct.unpack_from(">h", batch, BATCH_ATTRIBUTES)[0]) & 7
 
 
@@ -168,7 +168,7 @@ def next_offset(batch: bytes) -> int:
 
 
 def all_batches(connection: RawConnection, topic: str, *, partition: int = 0) -> list[bytes]:
-    """Every batch of a partition from offset 0 to its high watermark."""
+    """Returns every batch of a partition from offset 0 to its high watermark."""
     offset = 0
     found: list[bytes] = []
     while True:

@@ -1,4 +1,4 @@
-"""The README's table of APIs, from the one table of what is served.
+"""Generates the README's table of APIs from the table of served APIs.
 
 python -m tests.harness.readme_table     writes it into the README
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.api_keys import APIS, Api
+from protocol.wire.api_keys import APIS, Api
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 BEGIN = "<!-- apis: python -m tests.harness.readme_table -->\n"
@@ -15,13 +15,13 @@ END = "<!-- end of apis -->\n"
 
 
 def api_table() -> str:
-    """Every API with its key and versions, in Markdown."""
+    """Returns every API with its key and versions, in Markdown."""
     rows = [f"| {api.name} | {int(api.key)} | {_versions(api)} |\n" for api in APIS.values()]
     return "".join(["| API | key | versions |\n", "|---|---|---|\n", *rows])
 
 
 def with_table(readme: str) -> str:
-    """The README's text with the table as it is now."""
+    """Returns the README's text with the current table."""
     head, _, rest = readme.partition(BEGIN)
     _, _, tail = rest.partition(END)
     return head + BEGIN + "\n" + api_table() + "\n" + END + tail

@@ -1,4 +1,5 @@
-"""A rehearsal of a pass, and the pass behind it, which must do to the byte what the rehearsal said."""
+"""Compares a rehearsal of a pass with the pass that follows, which must do exactly what was
+predicted."""
 
 from __future__ import annotations
 
@@ -7,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.cleaning_plan import plan_pass
-from cleaner.dry_run import DryMeter, DryRun, dry_run
-from cleaner.meter import CleaningAborted
-from cleaner.pick import assess
-from cleaner.probe import SilentProbe
-from cleaner.report import PassReport
-from cleaner.throttle import IoRates, Throttle
-from storage.manifest import SegmentRow
+from cleaner.inspect.dry_run import DryMeter, DryRun, dry_run
+from cleaner.pacing.meter import CleaningAborted
+from cleaner.pacing.probe import SilentProbe
+from cleaner.pacing.throttle import IoRates, Throttle
+from cleaner.rules.cleaning_plan import plan_pass
+from cleaner.rules.pick import assess
+from cleaner.rules.report import PassReport
+from storage.formats.manifest import SegmentRow
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, never_stop
 from tests.harness.sidecar_mode import SidecarMode
 
@@ -55,12 +56,12 @@ def without_times_and_names(report: PassReport) -> PassReport:
 
 
 def nameless(row: SegmentRow) -> SegmentRow:
-    """A row without what only a real file has: the number in its name."""
+    """Returns a row without the number in its file name, which only a real file has."""
     return replace(row, file_version=0)
 
 
 def clean_as_found(log: CompactedLog) -> PassReport:
-    """Clean with the sidecars as they are now."""
+    """Clean with the sidecars as they are."""
     mode = log.sidecars
     log.sidecars = SidecarMode.OFF if mode is SidecarMode.OFF else SidecarMode.KEPT
     try:
@@ -78,10 +79,10 @@ def segments_of(log: CompactedLog) -> list[SegmentRow]:
 
 
 def check_prediction(log: CompactedLog) -> tuple[DryRun, PassReport]:
-    """Rehearse, then clean: both say the same, and only the pass changes the log.
+    """Rehearse, then clean: both results are equal, and only the pass changes the log.
 
     Raises:
-        CleaningAborted: both ended before their end, for the same reason.
+        CleaningAborted: both were aborted, for the same reason.
     """
     log.let_sidecars_happen()
     before, files = segments_of(log), files_of(log)
@@ -93,7 +94,7 @@ def check_prediction(log: CompactedLog) -> tuple[DryRun, PassReport]:
         predicted = reason
     log.fs.on_operation = None
     assert (segments_of(log), files_of(log)) == (before, files), "a rehearsal changes nothing"
-    # What it has to write is in one file that loses its name at once.
+    # The rehearsal's output goes into one file whose name it removes at once.
     assert [action for action, _ in touched[:2]] in ([], ["open", "unlink"]), touched
     assert {action for action, _ in touched[2:]} <= {"append to"}, touched
 

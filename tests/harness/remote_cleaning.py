@@ -1,4 +1,4 @@
-"""Execute a plan as an executor does, each task in an attempt of its own, told only what can travel."""
+"""Executes a plan like an executor: each task in its own attempt, with only what can be transferred."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from cleaner.cleaning_plan import CleaningPlan
-from cleaner.mark import Marked
-from cleaner.remote_commit import commit
-from cleaner.remote_pass import RemotePass, SegmentKeys, is_one_task, result_of
-from cleaner.remote_plan import (
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.passes.mark import Marked
+from cleaner.remote.commit import commit
+from cleaner.remote.execute import RemotePass, SegmentKeys, is_one_task, result_of
+from cleaner.remote.plan import (
     GroupResult,
     RemotePlan,
     RemoteResult,
     group_from_json,
     group_json,
 )
-from cleaner.report import PassReport
-from cleaner.settings import CleanerSettings
-from cleaner.travelling_plan import remote_plan
-from storage.files import FileSystem
-from storage.paths import HASH_KEY, LOG, join, segment_file
+from cleaner.remote.travelling_plan import remote_plan
+from cleaner.rules.cleaning_plan import CleaningPlan
+from cleaner.rules.report import PassReport
+from storage.files.files import FileSystem
+from storage.files.paths import HASH_KEY, LOG, join, segment_file
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, meter_of, never_stop
 from tests.harness.compacted_log import HASH_KEY as KEY
 from tests.harness.sidecar_mode import SidecarMode
@@ -33,7 +33,7 @@ LEASE = "0123456789abcdef" * 2
 
 
 class Executor:
-    """Runs tasks one after the other; `attempts` tells how often each is begun."""
+    """Runs tasks one after the other; `attempts` says how often each is run."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Executor:
         attempts: int = 1,
         mark: Callable[[list[Marked]], None] = lambda _: None,
     ) -> None:
-        """`mark` changes the marks before anything is made of them."""
+        """Create an executor. `mark` changes the marks before they are used."""
         self._fs = fs
         self._plan = RemotePlan.from_json(plan.to_json())
         self._settings = settings
@@ -82,7 +82,7 @@ class Executor:
         return result
 
     def _task(self, work: Callable[[RemotePass], Any]) -> Any:
-        """Do it in attempts that all come to the end; the first one counts."""
+        """Run a task in several complete attempts. Returns the first result."""
         results = []
         for _ in range(self._attempts):
             with RemotePass(self._plan, fs=self._fs, settings=self._settings) as task:
@@ -96,7 +96,7 @@ def _recopied(task: RemotePass, keys: Any, marked: Any, group: slice) -> str | N
 
 
 def plan_for_others(fs: FileSystem, plan: CleaningPlan, lease: str = LEASE) -> RemotePlan:
-    """The plan of a `CompactedLog`'s pass, whose hash key is put where it lies."""
+    """Returns the remote plan of a `CompactedLog`'s pass; stores the hash key in its place."""
     path = join(LOG_DIR, HASH_KEY)
     if not fs.exists(path):
         fs.write_bytes(path, KEY)
@@ -112,14 +112,14 @@ def plan_for_others(fs: FileSystem, plan: CleaningPlan, lease: str = LEASE) -> R
 
 
 def output_path(plan: RemotePlan, group: GroupResult, kind: str = LOG) -> str:
-    """Where a file of a group's first output lies."""
+    """Returns the path of a file of a group's first output."""
     row = group.outputs[0]
     name = segment_file(row.base_offset, row.file_version, kind, cleaned=True)
     return join(join(plan.folder, group.attempt), name)
 
 
 class RemotelyCleaned(CompactedLog):
-    """A log whose passes others execute, and whose results are committed."""
+    """A log whose passes are executed remotely and whose results are committed."""
 
     attempts = 1
     """How often each task runs."""
@@ -138,7 +138,7 @@ class RemotelyCleaned(CompactedLog):
         *,
         stop: Callable[[float], bool] = never_stop,
     ) -> PassReport:
-        """Commit a result as the broker does."""
+        """Commit a result like the broker."""
         return commit(
             self.log,
             plan,

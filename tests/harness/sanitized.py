@@ -1,9 +1,9 @@
-"""Compile C with AddressSanitizer and UBSan, and run Python with what was compiled.
+"""Compiles C with AddressSanitizer and UBSan, and runs Python with the result.
 
-Our own modules take most of a minute: each is kept in the cache folder, one for each state of what it is
-made of.
+Our own modules take most of a minute. Each is cached in the cache folder, one build for each version of
+its inputs.
 
-`KOMPAKT_FUZZ_RUNS` asks for a longer soak, `KOMPAKT_FUZZ_SEED` for other inputs.
+`KOMPAKT_FUZZ_RUNS` makes a longer soak, `KOMPAKT_FUZZ_SEED` selects other inputs.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jars import cache_folder
+from pipeline.spark.jars import cache_folder
 from tests.harness.java_program import put_in_place
 
 REPOSITORY = Path(__file__).parents[2]
 RUNS_SOAK = int(os.environ.get("KOMPAKT_FUZZ_RUNS", "0"))
 SEED = int(os.environ.get("KOMPAKT_FUZZ_SEED", "1"))
 TIMEOUT_SECONDS = 0 if RUNS_SOAK else 300
-INCLUDE = ("protocol", "cleaner", sysconfig.get_paths()["include"])
+INCLUDE = ("protocol/records", "cleaner/kernel", sysconfig.get_paths()["include"])
 FLAGS = (
-    "-shared", "-fPIC", "-O1", "-w", "-g1",  # lines for the stacks of a report, and no more
+    "-shared", "-fPIC", "-O1", "-w", "-g1",  # only the line numbers for stack traces
     "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined",
     *(f"-I{path}" for path in INCLUDE),
 )  # fmt: skip
@@ -39,7 +39,7 @@ INCLUDED = (".pxd", ".pxi", ".h")
 
 
 def compiled_sanitized(source: Path, target: Path) -> Path:
-    """Compile as the sanitizers want it, or skip the test where gcc has none."""
+    """Compile with the sanitizers. Skips the test where gcc lacks them."""
     try:
         outcome = subprocess.run(
             ["gcc", *FLAGS, str(source), "-o", str(target)],
@@ -74,11 +74,11 @@ def run_sanitized(*arguments: str) -> subprocess.CompletedProcess[str]:
 def fuzzed(
     program: str, modules: Sequence[str], *, runs: int, more: Sequence[str] = ()
 ) -> dict[str, int]:
-    """Feed our modules, compiled once more, by a program of its own; what it has counted.
+    """Fuzz our modules in an instrumented build, with a separate program. Returns the program's counts.
 
     Args:
-        program: takes the compiled modules, the seed and the number of runs.
-        runs: where no soak asks for another number.
+        program: gets the compiled modules, the seed and the number of runs.
+        runs: the default number of runs.
     """
     libraries = [str(module_sanitized(module)) for module in modules]
     numbers = [str(SEED), str(RUNS_SOAK or runs)]
@@ -89,9 +89,9 @@ def fuzzed(
 
 
 def module_sanitized(pyx: str) -> Path:
-    """One of our modules, named by its path, compiled once more: with AddressSanitizer and UBSan.
+    """Returns one of our modules, given by its path, compiled with AddressSanitizer and UBSan.
 
-    Its C file, which a report's lines are of, lies beside it.
+    Its C file, to which a report's lines refer, is next to it.
     """
     name = Path(pyx).stem
     target = cache_folder() / "sanitized" / f"{name}-{digest(pyx)}"
@@ -109,7 +109,7 @@ def module_sanitized(pyx: str) -> Path:
 
 
 def digest(pyx: str) -> str:
-    """Of what a module is made of: its source, all that it may include, the compilers and flags."""
+    """Returns a digest of a module's inputs: its source, possible includes, the compilers and flags."""
     beside = (path for folder in INCLUDE[:2] for path in (REPOSITORY / folder).iterdir())
     read = {REPOSITORY / pyx, *(path for path in beside if path.suffix in INCLUDED)}
     said = hashlib.sha256(" ".join((compilers(), *FLAGS)).encode())
@@ -120,7 +120,7 @@ def digest(pyx: str) -> str:
 
 @functools.cache
 def compilers() -> str:
-    """Which they are."""
+    """Returns the versions of the compilers."""
     try:
         gcc = subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=True)
     except FileNotFoundError:

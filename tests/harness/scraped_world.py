@@ -1,4 +1,4 @@
-"""Probes with a scraper over them: what a scrape shows is what they were told."""
+"""Probes with a scraper: a scrape must show what the probes recorded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from cleaner.quarantine import Quarantined
+from cleaner.pacing.quarantine import Quarantined
 from metrics.cleaner_probe import CleanerCounts
 from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import (
@@ -18,14 +18,14 @@ from metrics.facts import (
     TransactionFacts,
 )
 from metrics.server_probe import ServerProbe
-from server.coordinator_topic import OFFSETS_TOPIC
-from storage.recovery_progress import RecoveryProgress
-from storage.topic_partition import TopicPartition
+from server.coordination.coordinator_topic import OFFSETS_TOPIC
+from storage.formats.topic_partition import TopicPartition
+from storage.recovery.progress import RecoveryProgress
 
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """What of a log waits for the cleaner."""
+    """The part of a log that waits for the cleaner."""
 
     dirty_bytes: int = 0
     cleanable_bytes: int = 0
@@ -58,7 +58,7 @@ class Report:
 
 
 def partition(topic: str, number: int, **changes: object) -> PartitionFacts:
-    """A partition that is not compacted, unless `backlog` says so."""
+    """Returns a partition that is not compacted, unless `backlog` is set."""
     facts: dict[str, object] = {
         "log_directory": "/data/1",
         "log_start_offset": 3,
@@ -84,7 +84,7 @@ def quarantined(topic: str, number: int, *, failures: int = 1) -> Quarantined:
 
 @dataclass
 class ScrapedWorld:
-    """Probes with a scraper over them, and a clock that moves by a scrape only."""
+    """Probes with a scraper, and a clock that only a scrape advances."""
 
     server: ServerProbe = field(default_factory=ServerProbe)
     partitions: list[PartitionFacts] = field(default_factory=list)
@@ -94,7 +94,7 @@ class ScrapedWorld:
     threads: int = 1
     dead_workers: int = 0
     coordinator_partitions: dict[str, int] = field(default_factory=lambda: {"active": 50})
-    """By state."""
+    """Partition counts by state."""
     partitions_offline: int = 0
     transactions: TransactionFacts = field(default_factory=TransactionFacts)
     loop: LoopFacts = field(
@@ -143,13 +143,13 @@ class ScrapedWorld:
         )
 
     def samples(self) -> dict[tuple[str, ...], float]:
-        """Scrape: values by name and the values of the labels."""
+        """Scrape. Returns the values by metric name and label values."""
         self.now += 10
         return samples_in(self.scraper.scrape().decode())
 
 
 def samples_in(text: str) -> dict[tuple[str, ...], float]:
-    """The values in Prometheus' text, by name and the values of the labels."""
+    """Returns the values in Prometheus' text, by metric name and label values."""
     return {
         (sample.name, *_in_order(sample.labels)): sample.value
         for family in text_string_to_metric_families(text)
@@ -158,7 +158,7 @@ def samples_in(text: str) -> dict[tuple[str, ...], float]:
 
 
 def _in_order(labels: dict[str, str]) -> list[str]:
-    """The labels' values: topic and partition first, a bucket's bound last."""
+    """Returns the label values: topic and partition first, a bucket's bound last."""
     first = ("topic", "partition")
     names = sorted(
         labels, key=lambda name: (name not in first, -(name == "topic"), name == "le", name)

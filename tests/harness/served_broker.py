@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -25,16 +24,17 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.primitives import ZERO_UUID
-from protocol.record_batch import Record, build_batch, read_header, read_records
-from protocol.schema import Message
+from protocol.records.record_batch import Record, build_batch, read_header, read_records
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.primitives import ZERO_UUID
+from protocol.wire.schema import Message
 from server.broker import Broker
-from server.clock import SystemClock
-from server.config import BrokerConfig
-from server.topic import Topic
-from storage.files import FileSystem
-from storage.local_files import LocalFileSystem
-from storage.log import PartitionLog
+from server.config.config import BrokerConfig
+from server.runtime.clock import SystemClock
+from server.topics.topic import Topic
+from storage.files.files import FileSystem
+from storage.files.local_files import LocalFileSystem
+from storage.log.log import PartitionLog
 from tests.harness.raw_client import RawClient
 from tests.harness.watched_loop import WatchedLoop
 
@@ -45,25 +45,25 @@ INFLATED_BYTES_MAX = 1 << 24
 
 
 class ServedBroker:
-    """A running broker and the clients that a test connects to it."""
+    """A running broker, and the clients that a test connects to it."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._clients: list[RawClient] = []
 
     async def connect(self, listener: str = "PLAINTEXT", *, limit: int = 1 << 26) -> RawClient:
-        """A new connection to a listener."""
+        """Returns a new connection to a listener."""
         client = await RawClient.connect(*self.broker.addresses[listener], limit=limit)
         self._clients.append(client)
         return client
 
     async def call(self, request: Message, version: int, response_type: type[M]) -> M:
-        """Ask something on a connection of its own."""
+        """Send one request on a new connection."""
         async with await RawClient.connect(*self.broker.addresses["PLAINTEXT"]) as client:
             return await client.call(request, version, response_type)
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> Topic:
-        """Create a topic, its files durable; `cleanup_policy="compact"` sets `cleanup.policy`."""
+        """Create a topic with durable files; `cleanup_policy="compact"` sets `cleanup.policy`."""
         overrides = {key.replace("_", "."): value for key, value in configs.items()}
         topic = await self.broker.topics.create(
             name, partitions_count=partitions, overrides=overrides
@@ -73,7 +73,7 @@ class ServedBroker:
         return topic
 
     def log(self, name: str, partition: int = 0) -> PartitionLog:
-        """The log of a partition that is there."""
+        """Returns the log of an existing partition."""
         topic = self.broker.topics.get(name)
         assert topic is not None
         log = topic.partition(partition)
@@ -91,7 +91,7 @@ class ServedBroker:
         return answer
 
     async def fetch(self, name: str, offset: int, **settings: Any) -> PartitionData:
-        """What a fetch of one partition gets."""
+        """Fetch one partition."""
         request = fetch_request([(name, 0, offset)], **settings)
         return only_fetched(await self.call(request, 12, FetchResponse))
 
@@ -112,7 +112,7 @@ async def serving_broker(directory: Path, **properties: str) -> AsyncIterator[Se
 async def serving_broker_on(
     files: FileSystem, directory: Path, **properties: str
 ) -> AsyncIterator[ServedBroker]:
-    """Run a broker on a disk of the test's own."""
+    """Run a broker on the test's file system."""
     texts = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "http.listener": "",
@@ -131,7 +131,7 @@ async def serving_broker_on(
 
 
 def watched() -> AbstractContextManager[None]:
-    """Where the loop can tell: the broker may not hold it for longer than it promises."""
+    """Fail if the broker holds the loop for longer than it promises, where the loop can measure that."""
     loop = asyncio.get_running_loop()
     return loop.watched() if isinstance(loop, WatchedLoop) else nullcontext()
 
@@ -139,7 +139,7 @@ def watched() -> AbstractContextManager[None]:
 def batch_of(
     count: int = 1, *, value: bytes = b"value", key: bytes | None = b"key", **settings: Any
 ) -> bytearray:
-    """A batch of `count` alike records, as a producer sends it."""
+    """Returns a batch of `count` equal records, as a producer sends it."""
     records = [
         Record(offset=index, timestamp=NOW_MS + index, key=key, value=value)
         for index in range(count)
@@ -154,7 +154,7 @@ def produce_request(
     topic_id: UUID = ZERO_UUID,
     **settings: Any,
 ) -> ProduceRequest:
-    """A request with one batch; acks=all unless `acks=` says otherwise.
+    """Returns a request with one batch; acks=all unless `acks=` says otherwise.
 
     Versions with topic ids carry `topic_id`, the others the name.
     """
@@ -174,7 +174,8 @@ def fetch_request(
     topic_id: UUID = ZERO_UUID,
     **settings: Any,
 ) -> FetchRequest:
-    """A request for (topic, partition, offset); does not wait unless `max_wait_ms=` says so.
+    """Returns a request for (topic, partition, offset); it does not wait unless `max_wait_ms=` is
+    given.
 
     Versions with topic ids carry `topic_id`, the others the names.
     """
@@ -199,20 +200,20 @@ def fetch_request(
 
 
 def only_produced(response: ProduceResponse) -> PartitionProduceResponse:
-    """The answer for the one partition that was produced to."""
+    """Returns the answer for the one partition in a produce."""
     ((answer,),) = [topic.partition_responses for topic in response.responses]
     return answer
 
 
 def only_fetched(response: FetchResponse) -> PartitionData:
-    """The answer for the one partition that was fetched."""
+    """Returns the answer for the one partition in a fetch."""
     assert response.error_code == ErrorCode.NONE
     ((answer,),) = [topic.partitions for topic in response.responses]
     return answer
 
 
 def records_in(data: PartitionData) -> list[Record]:
-    """The records of all batches in an answer."""
+    """Returns the records of all batches in an answer."""
     assert isinstance(data.records, memoryview)
     records: list[Record] = []
     position = 0

@@ -1,19 +1,20 @@
-"""A transactional producer of a served broker: coordinator in the process, batches by Produce."""
+"""A transactional producer for a served broker: it calls the coordinator directly, and sends batches by
+Produce."""
 
 from __future__ import annotations
 
 import asyncio
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.produce import ProduceResponse
-from server.producer import Producer
-from server.transactions.metadata import TransactionPartition
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.producer import Producer
+from server.coordination.transactions.metadata import TransactionPartition
 from tests.harness.log_builder import KeyValue, batch_of
 from tests.harness.served_broker import ServedBroker, only_produced, produce_request
 
 
 class ServedTransactions:
-    """One transactional id, whose transactions have one partition of a topic in them."""
+    """One transactional id, whose transactions include one partition of a topic."""
 
     def __init__(self, served: ServedBroker, transactional_id: str, topic: str) -> None:
         self._served = served
@@ -23,7 +24,7 @@ class ServedTransactions:
         self.producer = Producer(-1, -1)
 
     async def begin(self) -> None:
-        """Begin a transaction, once the one before is over."""
+        """Begin a transaction, once the previous one is complete."""
         transactions = self._served.broker.transactions
         if self.producer.id < 0:
             self.producer = (await transactions.init_producer_id(self._id, 60_000)).producer
@@ -36,7 +37,7 @@ class ServedTransactions:
             await asyncio.sleep(0.001)
 
     def batch(self, *pairs: KeyValue) -> bytearray:
-        """The next batch."""
+        """Returns the next batch."""
         batch = batch_of(
             pairs,
             producer_id=self.producer.id,
@@ -48,14 +49,14 @@ class ServedTransactions:
         return batch
 
     async def produce(self, batch: bytearray, transactional_id: str | None = "") -> ErrorCode:
-        """What Produce says to a batch; of another transactional id, or of none, if one is given."""
+        """Produce a batch, if given with another transactional id or none. Returns the error code."""
         named = self._id if transactional_id == "" else transactional_id
         request = produce_request(self._topic, batch, transactional_id=named)
         response = await self._served.call(request, 9, ProduceResponse)
         return ErrorCode(only_produced(response).error_code)
 
     async def send(self, *pairs: KeyValue) -> None:
-        """Produce a batch, which is taken."""
+        """Produce a batch, which must be accepted."""
         error = await self.produce(self.batch(*pairs))
         assert error is ErrorCode.NONE, error
 

@@ -1,4 +1,5 @@
-"""Key sidecars that are sound and say what is not so: only a look at their segments tells."""
+"""Makes key sidecars that are valid but inconsistent with their segments; only a comparison reveals
+that."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ import struct
 from collections.abc import Callable
 from random import Random
 
-from storage.files import FileSystem
-from storage.key_sidecar import (
+from storage.files.files import FileSystem
+from storage.formats.key_sidecar import (
     CHECKSUM_BYTES,
     ENTRY,
     HEAD,
@@ -20,46 +21,46 @@ from storage.key_sidecar import (
 )
 
 Change = Callable[[bytearray], None]
-"""Lets an entry or a special row say something else."""
+"""Changes an entry or a special row."""
 
 
 def another_hash(entry: bytearray) -> None:
-    """It is of a key that nobody has."""
+    """Change the hash to that of a key that does not exist."""
     entry[3] ^= 1
 
 
 def another_offset(entry: bytearray) -> None:
-    """It is of the record before or behind."""
+    """Change the offset to that of the previous or the next record."""
     _set(entry, 16, _get(entry, 16) ^ 1)
 
 
 def no_tombstone_or_one(entry: bytearray) -> None:
-    """A value is a tombstone, a tombstone a value."""
+    """Turn a value into a tombstone, or a tombstone into a value."""
     _set(entry, 16, _get(entry, 16) ^ TOMBSTONE)
 
 
 def another_size(entry: bytearray) -> None:
-    """Nothing that is decided before the record is read depends on it."""
+    """Change the size, on which no decision depends before the record is read."""
     _set(entry, 20, _get(entry, 20) ^ 1)
 
 
 def another_producer(row: bytearray) -> None:
-    """The batch is not of the producer that it is of."""
+    """Assign the batch to another producer."""
     row[15] ^= 1
 
 
 def another_end(row: bytearray) -> None:
-    """The batch ends one offset earlier or later."""
+    """End the batch one offset earlier or later."""
     _set(row, 4, _get(row, 4) ^ 1)
 
 
 def another_outcome(row: bytearray) -> None:
-    """A commit is an abort, an abort a commit; data are a marker."""
+    """Turn a commit into an abort, an abort into a commit, or data into a marker."""
     row[18] = {2: 3, 3: 2}.get(row[18], 2)
 
 
 def other_flags(row: bytearray) -> None:
-    """It has a delete horizon, or has none."""
+    """Add or remove the delete horizon."""
     row[19] ^= 4
 
 
@@ -68,12 +69,12 @@ LIES_OF_ROWS = (another_producer, another_end, another_outcome, other_flags)
 
 
 def places_of_entries(content: bytes) -> list[tuple[slice, slice]]:
-    """Where a sidecar's entries are, each with its block."""
+    """Returns the positions of a sidecar's entries, each with its block."""
     return _places(content, lambda head: (head.special_rows, head.entries, ENTRY.size))
 
 
 def places_of_rows(content: bytes) -> list[tuple[slice, slice]]:
-    """Where its special rows are."""
+    """Returns the positions of its special rows."""
     return _places(content, lambda head: (0, head.special_rows, SPECIAL.size))
 
 
@@ -96,7 +97,7 @@ def _places(
 
 
 def tell(content: bytes, block: slice, place: slice, change: Change) -> bytes:
-    """The sidecar with a change at a place of a block, under a checksum that is right."""
+    """Returns the sidecar with a change at a place in a block, under a correct checksum."""
     lying = bytearray(content)
     said = lying[place]
     change(said)
@@ -106,7 +107,7 @@ def tell(content: bytes, block: slice, place: slice, change: Change) -> bytes:
 
 
 def tell_somewhere(fs: FileSystem, path: str, random: Random, change: Change) -> None:
-    """Let one entry of a sidecar, if it has any, say something else."""
+    """Change one entry of a sidecar, if it has any."""
     content = fs.read_bytes(path)
     places = places_of_entries(content)
     if places:

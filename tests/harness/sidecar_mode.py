@@ -1,4 +1,4 @@
-"""What the cleaner finds of its key sidecars when a pass begins: none of it may make a difference."""
+"""States of the key sidecars at the start of a pass; none of them may affect the result."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import enum
 from collections.abc import Callable, Iterable
 from random import Random
 
-from storage.files import FileSystem
-from storage.local_files import LocalFileSystem
-from storage.paths import KEYS, join
+from storage.files.files import FileSystem
+from storage.files.local_files import LocalFileSystem
+from storage.files.paths import KEYS, join
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.sidecar_lies import another_size, tell_somewhere
 
 SHARE = 0.7
-"""Of the sidecars, so many meet with what befalls them."""
+"""The share of the sidecars that are changed."""
 
 
 class SidecarMode(enum.Enum):
-    """What became of the sidecars since the last pass."""
+    """What happens to the sidecars between two passes."""
 
     KEPT = "kept"
     OFF = "off"
     """`log.cleaner.key.sidecar.enable` is false: none stays between passes."""
     MISSING = "missing"
-    """Somebody removed some of them, or all."""
+    """Some or all of them are removed."""
     DAMAGED = "damaged"
-    """Bits flipped, ends are lost or grew, one has the bytes of another segment's, one is empty."""
+    """Bits are flipped, ends are cut or extended; one contains another segment's bytes, one is empty."""
     LYING = "lying"
-    """One is sound and says another size of a record. Who rewrites that record refuses to go on, and
-    the next pass is right; nothing that is decided before depends on it."""
+    """One is valid but has a wrong record size. The pass that rewrites that record refuses to continue,
+    and the next pass is correct; no earlier decision depends on the size."""
 
     def happen(self, fs: FileSystem, directory: str, random: Random) -> None:
-        """Do it to the sidecars in a log's directory."""
+        """Change the sidecars in a log's directory."""
         paths = [join(directory, name) for name in fs.list(directory) if name.endswith(KEYS)]
         if self is SidecarMode.MISSING:
             for path in _some(paths, random):
@@ -44,7 +44,7 @@ class SidecarMode(enum.Enum):
 
 
 def befall_broker(broker: BrokerProcess, random: Random) -> None:
-    """Draw, for a broker that is dead, what it finds of its sidecars, and whether it keeps any."""
+    """Choose, for a stopped broker, the state of its sidecars and whether it keeps any."""
     mode = random.choice(TRUTHFUL)
     broker.overrides["log.cleaner.key.sidecar.enable"] = str(mode is not SidecarMode.OFF).lower()
     for directory in broker.data_dir.glob("*/[0-9]*/"):
@@ -57,7 +57,7 @@ def _some(paths: Iterable[str], random: Random) -> list[str]:
 
 
 def damage(fs: FileSystem, path: str, random: Random, *, others: Iterable[str] = ()) -> None:
-    """Do something to a sidecar that its checksums or its sizes tell of."""
+    """Damage a sidecar in a way that its checksums or its sizes reveal."""
     data = fs.read_bytes(path)
     found = [each for each in others if each != path]
     kinds: list[Callable[[bytes, Random], bytes]] = [_flipped, _flipped, _cut, _grown]
@@ -83,4 +83,4 @@ def _grown(data: bytes, random: Random) -> bytes:
 
 
 TRUTHFUL = tuple(mode for mode in SidecarMode if mode is not SidecarMode.LYING)
-"""Those under which a pass succeeds at once."""
+"""The modes under which a pass succeeds at once."""

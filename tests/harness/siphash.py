@@ -1,4 +1,4 @@
-"""SipHash-2-4-128 in plain Python, as its paper draws it."""
+"""SipHash-2-4-128 in plain Python, following its paper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _sip_round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
 
 
 def siphash128_by_the_paper(hash_key: bytes, data: bytes) -> bytes:
-    """Aumasson and Bernstein's figure, with the changes of their 128-bit variant."""
+    """Returns the hash of Aumasson and Bernstein's figure, with the changes of their 128-bit variant."""
     k0, k1 = int.from_bytes(hash_key[:8], "little"), int.from_bytes(hash_key[8:], "little")
     v0, v1 = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ 0xEE
     v2, v3 = k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573

@@ -1,4 +1,4 @@
-"""A broker in the test's own loop whose cleaner is steered over HTTP."""
+"""A broker in the test's own loop whose cleaner is controlled over HTTP."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Json = dict[str, Any]
 
 PATIENCE_SECONDS = 20.0
 LAZY = {"log_cleaner_backoff_ms": "3600000"}
-"""A cleaner that looks only when it is woken."""
+"""Properties of a cleaner that only looks for work when it is woken."""
 
 
 class SteeredBroker:
-    """The broker, and requests to its HTTP listener."""
+    """The broker, with requests to its HTTP listener."""
 
     def __init__(self, served: ServedBroker, session: aiohttp.ClientSession) -> None:
         self.served = served
@@ -28,25 +28,25 @@ class SteeredBroker:
         self.url = f"http://127.0.0.1:{served.broker.http_port}"
 
     async def ask(self, method: str, path: str, **options: Any) -> tuple[int, Json]:
-        """Status and JSON of an answer; `path` begins behind /v1/compaction."""
+        """Returns status and JSON of an answer; `path` is relative to /v1/compaction."""
         url = f"{self.url}/v1/compaction{path}"
         async with self._session.request(method, url, **options) as response:
             return response.status, await response.json()
 
     async def get(self, path: str = "") -> Json:
-        """The answer to a GET that must be served."""
+        """Returns the answer to a GET, which must succeed."""
         status, answer = await self.ask("GET", path)
         assert status == 200, answer
         return answer
 
     async def post(self, path: str) -> Json:
-        """The answer to a POST that must be served."""
+        """Returns the answer to a POST, which must succeed."""
         status, answer = await self.ask("POST", path)
         assert status in (200, 202), answer
         return answer
 
     async def finished(self, job: Json) -> Json:
-        """A job once it is over."""
+        """Wait until a job is over. Returns its final state."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             while not job["is_over"]:
                 await asyncio.sleep(0.01)
@@ -54,14 +54,14 @@ class SteeredBroker:
         return job
 
     async def produce_dirty(self, topic: str, count: int = 3) -> None:
-        """Produce `count` records of one key, a batch each."""
+        """Produce `count` records of one key, one per batch."""
         for number in range(count):
             await self.served.produce(topic, batch_of(1, value=b"%d" % number))
 
 
 @asynccontextmanager
 async def steered_broker(directory: Path, **properties: str) -> AsyncIterator[SteeredBroker]:
-    """Run a broker with a cleaner that looks only when it is woken, unless `properties` say else."""
+    """Run a broker whose cleaner only looks for work when woken, unless `properties` differ."""
     chosen = {"http_listener": "127.0.0.1:0", "log_cleaner_enable": "true", **LAZY, **properties}
     async with serving_broker(directory, **chosen) as served, aiohttp.ClientSession() as session:
         yield SteeredBroker(served, session)

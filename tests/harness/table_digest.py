@@ -1,4 +1,4 @@
-"""The table digest in plain Python: the oracle of `cleaner/table_digest.h`."""
+"""The table digest in plain Python: the oracle of `cleaner/kernel/table_digest.h`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from contextlib import closing
 
 import xxhash
 
-from cleaner.log_digest import LogDigest, log_digest
-from cleaner.rehearsed_segment import rehearsed_view, scratch_files
-from protocol.record_batch import Record
+from cleaner.inspect.log_digest import LogDigest, log_digest
+from cleaner.inspect.rehearsed_segment import rehearsed_view, scratch_files
+from protocol.records.record_batch import Record
 from tests.harness.compacted_log import CompactedLog, meter_of
 
 
 def table_digest(
     records: Iterable[Record], start_offset: int = 0, end_offset: int = 1 << 62
 ) -> int:
-    """Of the committed records of a log in [start_offset, end_offset)."""
+    """Returns the digest of the committed records in [start_offset, end_offset)."""
     last = {
         record.key: record
         for record in sorted(records, key=lambda each: each.offset)
@@ -28,18 +28,18 @@ def table_digest(
 
 
 def live_keys(records: Iterable[Record]) -> int:
-    """How many keys have a value, by the records in offset order."""
+    """Returns the number of keys with a value, from records in offset order."""
     values = {record.key: record.value for record in records if record.key is not None}
     return sum(value is not None for value in values.values())
 
 
 def row_hash(record: Record) -> int:
-    """Of one record, with its offset."""
+    """Returns the hash of one record, with its offset."""
     return xxh3(struct.pack(">q", record.offset) + content_hash(record).to_bytes(16))
 
 
 def content_hash(record: Record) -> int:
-    """Of one record, without its offset."""
+    """Returns the hash of one record, without its offset."""
     headers = 0
     for key, value in record.headers:
         name = key.encode()
@@ -64,7 +64,7 @@ def xxh3(data: bytes) -> int:
 
 
 def digest_of(log: CompactedLog, end_offset: int | None = None) -> LogDigest:
-    """What the cleaner says of a log."""
+    """Returns the cleaner's digest of a log."""
     view = log.log.cleaning_view(as_if_rolled=True)
     meter = meter_of(log.log, view.generation)
     with closing(scratch_files(log.log)) as scratch:

@@ -1,4 +1,4 @@
-"""`kompakt pipeline table stream` in a process of its own, which is killed while it works."""
+"""`kompakt pipeline table stream` in its own process, which tests kill while it works."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEP_SECONDS_MAX = 240.0
 
 
 class Victim(enum.Enum):
-    """What of a driver is killed."""
+    """The part of a driver that is killed."""
 
     PYTHON = "python"
     JVM = "jvm"
@@ -26,7 +26,7 @@ class Victim(enum.Enum):
 
 
 class TableDriver:
-    """A stream that goes on until it is killed; its Delta table may be looked at meanwhile."""
+    """A stream that runs until it is killed; its Delta table may be read meanwhile."""
 
     def __init__(self, bootstrap: str, topic: str, table: Path, log: Path) -> None:
         # Constant after construction.
@@ -44,7 +44,7 @@ class TableDriver:
             self.kill(Victim.BOTH)
 
     def start(self) -> None:
-        """Begin to follow the topic, a few offsets a micro-batch."""
+        """Start to follow the topic, with a few offsets per micro-batch."""
         assert self._process is None
         pace = ("--every", "100 milliseconds", "--offsets-per-batch", "200")
         with self._log.open("ab") as log:
@@ -58,7 +58,7 @@ class TableDriver:
             )
 
     def wait_for_commits(self, count: int) -> None:
-        """Until its table has so many more versions than now."""
+        """Wait until its table has `count` more versions than now."""
         wanted = self.versions() + count
         deadline = time.monotonic() + STEP_SECONDS_MAX
         while self.versions() < wanted:
@@ -71,7 +71,7 @@ class TableDriver:
         return len(list(self._commits.glob("*.json")))
 
     def kill(self, victim: Victim) -> None:
-        """SIGKILL; what is left of the driver must end by itself."""
+        """Send SIGKILL. The rest of the driver must end by itself."""
         assert self._process is not None
         group = self._process.pid
         if victim is Victim.BOTH:
@@ -90,11 +90,11 @@ class TableDriver:
 
 
 def command(*arguments: str) -> Sequence[str]:
-    return [sys.executable, "-m", "server", "pipeline", "table", "stream", *arguments]
+    return [sys.executable, "-m", "cli", "pipeline", "table", "stream", *arguments]
 
 
 def java_processes(group: int) -> list[int]:
-    """Those of a process group."""
+    """Returns the Java processes of a process group."""
     return [
         process
         for process in processes_of(group)
@@ -106,9 +106,10 @@ def processes_of(group: int) -> list[int]:
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            # Fields after the name, which may hold anything: state, parent, process group.
+            # The name in parentheses may contain anything. After it come state, parent and process
+            # group.
             state, _, of_group = path.read_text().rpartition(")")[2].split()[:3]
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended
             continue
         if int(of_group) == group and state != "Z":
             found.append(int(path.parent.name))
@@ -116,7 +117,7 @@ def processes_of(group: int) -> list[int]:
 
 
 def wait_until_gone(group: int) -> None:
-    """A JVM whose Python is gone ends by itself."""
+    """Wait until a process group is gone. A JVM whose Python process is gone ends by itself."""
     deadline = time.monotonic() + STEP_SECONDS_MAX
     while left := processes_of(group):
         assert time.monotonic() < deadline, f"still there: {left}"

@@ -1,4 +1,4 @@
-"""A terminal to which a program writes, and what it then shows."""
+"""A pseudo-terminal that records what a program writes to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SECONDS_MAX = 60
 
 
 class Terminal:
-    """Its program's end, `descriptor`, and all that is written to it. Safe for threads."""
+    """The program uses `descriptor`; all its output is recorded. Safe for threads."""
 
     def __init__(self) -> None:
         self._ours, self.descriptor = pty.openpty()
@@ -21,20 +21,20 @@ class Terminal:
         self._reader.start()
 
     def wait_for(self, text: str) -> None:
-        """Wait until this has been written to it."""
+        """Wait until this text has been written."""
         with self._changed:
             self._changed.wait_for(lambda: text in self.written() or self._is_over, SECONDS_MAX)
             assert text in self.written(), f"the terminal shows no {text!r}: {self.written()!r}"
 
     def written(self) -> str:
-        """What has been written so far, control sequences too."""
+        """Returns what has been written so far, including control sequences."""
         return self._written.decode(errors="replace")
 
     def text(self) -> str:
-        """All that is written; waits until the last writer closes."""
+        """Returns all output; waits until the last writer closes."""
         os.close(self.descriptor)
         self._reader.join(SECONDS_MAX)
-        assert self._is_over, "somebody still has the terminal open"
+        assert self._is_over, "a process still has the terminal open"
         return self.written()
 
     def _read(self) -> None:
@@ -42,7 +42,7 @@ class Terminal:
             try:
                 chunk = os.read(self._ours, 65536)
             except OSError:
-                # How Linux says that there is no writer left.
+                # Linux reports like this that no writer is left.
                 chunk = b""
             with self._changed:
                 self._written += chunk

@@ -1,14 +1,14 @@
-"""What Kafka's tools said against Apache Kafka, to be compared with what they say against us.
+"""Transcripts of Kafka's tools against Apache Kafka, to be compared with their output against us.
 
-A transcript is commands, each with what it was given and what it printed:
+A transcript is a list of commands, each with its input and its output:
 
     $ kafka-console-producer --topic t
     < a line of its standard input, and of the file <given>
     a line of its output
-    ! a line of its standard error, stack traces left out
+    ! a line of its standard error, without stack traces
     -> its exit code
 
-    python -m tests.harness.tool_transcript HOST:PORT FILE...    run the commands anew, against a Kafka
+    python -m tests.harness.tool_transcript HOST:PORT FILE...    run the commands again, against a Kafka
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VOLATILE = (
     (re.compile(r'("logDir":)"[^"]*"'), r"\1<path>"),
     (re.compile(r'("log_dirs":\[)"[^"]*"'), r"\1<path>"),
     (re.compile(r"^(Cluster ID: )\S+"), r"\1<id>"),
-    # Some of Kafka's sentences come wrapped in the names of Java's classes.
+    # Kafka prints some of its messages wrapped in the names of Java classes.
     (
         re.compile(
             r"Invalid value org\.apache\.kafka\.common\.config\.ConfigException: (.*)"
@@ -35,21 +35,21 @@ VOLATILE = (
         ),
         r"\1",
     ),
-    # Which versions of which APIs there are is our own affair; that they are listed is not.
+    # The served versions are our own choice; that they are listed is not.
     (re.compile(r"^(\t\w+\(\d+\): )(UNSUPPORTED|[^,]*\])"), r"\1<versions>"),
     (re.compile(r"(LastTimestamp\S*\s+)\d+"), r"\1<ms>"),
     (re.compile(r"\b\d{13}\b"), "<ms>"),
-    # Columns are as wide as what is in them, a port for one.
+    # Column widths depend on the content, for instance on a port.
     (re.compile(r"(?<=\S) {2,}"), " "),
-    # With eligible leader replicas, Kafka 4 sets this for the whole cluster as it is formatted.
+    # Kafka 4 with eligible leader replicas sets this for the whole cluster when it is formatted.
     (re.compile(r"(Configs: )min\.insync\.replicas=1,?"), r"\1"),
     (re.compile(r"(<ms>\s+)\d+\b"), r"\1<ms>"),
-    # Of transactions: which ids there are depends on who came before, epochs on transaction.version.
+    # Transactions: producer ids depend on earlier producers, epochs on transaction.version.
     (re.compile(r"\t\d+ \t\d+(?= \t(Empty|Ongoing|Prepare|Complete))"), r"\t<id> \t<epoch>"),
     (re.compile(r"\t\d+(?= \t(Empty|Ongoing|Prepare|Complete))"), r"\t<id>"),
     (re.compile(r"^\d+ \t\d+(?= \t-?\d+ \t-?\d+ \t<ms>)"), r"<id> \t<epoch>"),
     (re.compile(r"( records sent, ).*"), r"\1<figures>"),
-    # Of the quorum: how far it is, and where it is; controllers of Kafka listen by themselves.
+    # The quorum: its progress and addresses; Kafka's controllers have their own listeners.
     (re.compile(r"^((?:ClusterId|LeaderEpoch|HighWatermark):\s+)\S+"), r"\1<figure>"),
     (re.compile(r'("directoryId": ")[^"]+(", "endpoints": \[")[^"]+'), r"\1<id>\2<address>"),
     (re.compile(r"^(\d+\s+)\S{22}(\s+)\d+(?=\s+0\s)"), r"\1<id>\2<offset>"),
@@ -59,16 +59,16 @@ STACK_LINE = re.compile(r"^\s+(at |\.\.\. )|^Caused by: ")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command and what came of it."""
+    """A command and its result."""
 
     command: str
     given: tuple[str, ...]
     said: tuple[str, ...]
-    """Output, errors and exit code, as the transcript has them."""
+    """Output, errors and exit code, in the notation of the transcript."""
 
 
 def read_steps(path: Path) -> list[Step]:
-    """The steps of a transcript."""
+    """Returns the steps of a transcript."""
     steps = []
     for part in ("\n" + path.read_text("utf-8")).split("\n$ ")[1:]:
         command, *lines = part.rstrip("\n").split("\n")
@@ -79,7 +79,7 @@ def read_steps(path: Path) -> list[Step]:
 
 
 def run_step(step: Step, tools: KafkaTools, bootstrap: str) -> Step:
-    """The step as it goes with these tools."""
+    """Run a step with these tools. Returns it with the new output."""
     tool, *arguments = shlex.split(step.command)
     ran = tools.run(tool, *arguments, given="".join(f"{line}\n" for line in step.given))
     output = [*_lines(ran.output, bootstrap), *(f"! {e}" for e in _lines(ran.errors, bootstrap))]

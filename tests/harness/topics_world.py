@@ -1,4 +1,4 @@
-"""Topics with the metadata store and the log directories beneath them, on any file system."""
+"""Topics with their metadata store and log directories, on any file system."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from server.config import BrokerConfig
-from server.directories import abandon, any_topic_in, keep_reserves, open_directories
-from server.embedded_store import EmbeddedMetadataStore
-from server.executors import Executor, P, R
-from server.topic import Topic, TopicDefaults
-from server.topics import Topics
-from storage.files import FileSystem
-from storage.local_files import LocalFileSystem
-from storage.log import Appended, PartitionLog
-from storage.log_config import LogConfig
-from storage.log_directory import LogDirectory
-from storage.recovery_progress import RecoveryProgress
-from storage.validate import ValidBatch, validate_batch
+from server.config.config import BrokerConfig
+from server.durability.directories import abandon, any_topic_in, keep_reserves, open_directories
+from server.metadata.embedded_store import EmbeddedMetadataStore
+from server.runtime.executors import Executor, P, R
+from server.topics.topic import Topic, TopicDefaults
+from server.topics.topics import Topics
+from storage.batches.validate import ValidBatch, validate_batch
+from storage.files.files import FileSystem
+from storage.files.local_files import LocalFileSystem
+from storage.formats.log_config import LogConfig
+from storage.log.directory import LogDirectory
+from storage.log.log import Appended, PartitionLog
+from storage.recovery.progress import RecoveryProgress
 from tests.harness.served_broker import NOW_MS, batch_of
 
 
@@ -38,7 +38,7 @@ def run_inline(job: Callable[[], None]) -> None:
 
 
 class SteeredExecutor(Executor):
-    """Lets a test hold back the syncs of new logs."""
+    """An executor with which a test can hold back the syncs of new logs."""
 
     def __init__(self) -> None:
         super().__init__("administration", threads=4)
@@ -52,7 +52,7 @@ class SteeredExecutor(Executor):
 
 
 class World:
-    """Topics with the store and the directories beneath them."""
+    """Topics with their store and directories."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""aiokafka, as a program of `transaction_program.py` uses it: a call at a time.
+"""aiokafka as a client for `transaction_program.py`, one call at a time.
 
-Its partitions are assigned, not shared out by the group: it asks for offsets in a version that does
-not wait for transactions of others (KIP-447).
+It assigns partitions itself instead of joining the group: it fetches offsets in a version that does not
+wait for the transactions of other producers (KIP-447).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class AiokafkaProgram:
-    """A producer and, where there are inputs, a consumer, on a loop of their own."""
+    """A producer and, with inputs, a consumer, on their own loop."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings

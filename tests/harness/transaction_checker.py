@@ -1,7 +1,7 @@
-"""What is wrong with a recorded history of transactions: a pure function over it.
+"""Finds violations in a recorded history of transactions: a pure function.
 
 Lost writes, duplicates, reordering, aborted and intermediate reads, offsets that go back. A commit
-without an answer may have come to all or to nothing; as soon as anything of it is seen it must be all.
+without an answer may have had full or no effect; as soon as any of it is seen, all of it must be there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.harness.transaction_history import (
 
 
 class Kind(StrEnum):
-    """What can be wrong."""
+    """The kinds of violations."""
 
     LOST_WRITE = "lost write"
     DUPLICATE = "duplicate"
@@ -53,7 +53,7 @@ class Violation:
 
 
 def violations(history: History) -> list[Violation]:
-    """All that is wrong; none for a history that exactly-once allows."""
+    """Returns all violations; none for a history that exactly-once allows."""
     facts = Facts(history)
     found: list[Violation] = []
     for snapshot in history.snapshots:
@@ -69,7 +69,7 @@ def violations(history: History) -> list[Violation]:
 
 
 class Facts:
-    """What follows from a history."""
+    """Facts derived from a history."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -81,7 +81,7 @@ class Facts:
 
     @cached_property
     def seen(self) -> frozenset[RecordId]:
-        """By any reader."""
+        """The records that any reader has seen."""
         return frozenset(
             seen.record_id
             for snapshot in self.history.snapshots
@@ -91,7 +91,7 @@ class Facts:
 
     @cached_property
     def committed(self) -> Sequence[Transaction]:
-        """By their answer, by what was seen of them, or by the group's offsets."""
+        """The transactions proven committed: by an answer, by seen records, or by group offsets."""
         seen = {name for name, _ in self.seen}
         return [
             each
@@ -104,7 +104,7 @@ class Facts:
         ]
 
     def _proven(self, transaction: Transaction) -> Transaction | None:
-        """Itself, if an offset that was found committed can only be its own."""
+        """Returns the transaction if a committed offset that was found can only be its own."""
         for place, offset in transaction.offsets.items():
             at = (str(transaction.group), place)
             others = self.commits_of.get((at, offset), [])
@@ -114,7 +114,7 @@ class Facts:
 
     @cached_property
     def commits_of(self) -> Mapping[tuple[GroupPlace, int], list[str]]:
-        """Which transactions may have committed an offset."""
+        """The transactions that may have committed each offset."""
         names = defaultdict(list)
         for each in self.history.transactions.values():
             if each.outcome is not Outcome.ABORTED:
@@ -124,7 +124,7 @@ class Facts:
 
     @cached_property
     def _found(self) -> Mapping[GroupPlace, set[int]]:
-        """The offsets that groups were found to have committed."""
+        """The committed offsets that were found for groups."""
         found = defaultdict(set)
         for look in self.history.offsets:
             for at, offset in look.items():
@@ -146,13 +146,13 @@ class Facts:
         return last
 
     def may_be_gone(self, place: Place, key: str, offset: int | None) -> bool:
-        """Whether the cleaner may have removed a record, because a later one has its key."""
+        """Returns whether the cleaner may have removed a record, because a later one has its key."""
         known = -1 if offset is None else offset
         return place[0] in self.history.compacted and self.last.get((place, key), -1) > known
 
 
 def _strangers(facts: Facts, snapshot: Snapshot) -> Iterator[Violation]:
-    """Records that nobody should be given."""
+    """Yields records that no reader should get."""
     for place, records in snapshot.records.items():
         for seen in records:
             sent = facts.sent.get(seen.record_id)
@@ -166,7 +166,7 @@ def _strangers(facts: Facts, snapshot: Snapshot) -> Iterator[Violation]:
 
 
 def _disorder(facts: Facts, snapshot: Snapshot) -> Iterator[Violation]:
-    """Records that come twice, or not in the order in which a producer or a source has them."""
+    """Yields records that occur twice, or out of the order of their producer or source."""
     for place, records in snapshot.records.items():
         for earlier, later in pairwise(records):
             if earlier.offset >= later.offset:
@@ -205,19 +205,19 @@ def _by_source(facts: Facts, records: Sequence[Seen]) -> Mapping[GroupPlace, Ran
 
 
 def twice(records: Sequence[Seen]) -> Seen:
-    """The first that was there already."""
+    """Returns the first record that occurred before."""
     before: set[RecordId] = set()
     for seen in records:
         if seen.record_id in before:
             return seen
         before.add(seen.record_id)
-    raise AssertionError("none is there twice")
+    raise AssertionError("no record occurs twice")
 
 
 def _parts(facts: Facts, snapshot: Snapshot) -> Iterator[Violation]:
-    """What a reader should have been given of committed transactions, and was not.
+    """Yields records of committed transactions that a reader should have got and did not.
 
-    An end may lie within a transaction that is committed: another one that is open holds it there.
+    An end may be within a committed transaction if another, open transaction holds it there.
     """
     is_last = snapshot is facts.history.snapshots[-1]
     given = {seen.record_id for records in snapshot.records.values() for seen in records}
@@ -244,7 +244,7 @@ def _missing(facts: Facts, snapshot: Snapshot, transaction: Transaction, number:
 
 
 def _changes(facts: Facts, earlier: Snapshot, later: Snapshot) -> Iterator[Violation]:
-    """What is no longer there, and what has come where a reader has been."""
+    """Yields records that disappeared, and records that appeared below a position already read."""
     for place, end in earlier.ends.items():
         text = f"{later.reader} after {earlier.reader} at {place}"
         if later.ends.get(place, 0) < end:
@@ -264,7 +264,7 @@ def _changes(facts: Facts, earlier: Snapshot, later: Snapshot) -> Iterator[Viola
 
 
 def _sources(facts: Facts) -> Iterator[Violation]:
-    """Each record below a group's offset was handled by one committed transaction, others by none."""
+    """Check that the records below a group's offset, and no others, were handled exactly once."""
     handled: dict[tuple[str, Source], set[str]] = defaultdict(set)
     for transaction in facts.committed:
         for sent in transaction.sent:
@@ -299,7 +299,7 @@ def _offsets_back(looks: Sequence[Mapping[GroupPlace, int]]) -> Iterator[Violati
 
 
 def _offsets_of_nobody(facts: Facts) -> Iterator[Violation]:
-    """Offsets that were found committed, and that no transaction has or only an aborted one."""
+    """Yields committed offsets that belong to no transaction, or only to an aborted one."""
     for look in facts.history.offsets:
         for at, offset in look.items():
             if (at, offset) not in facts.commits_of:

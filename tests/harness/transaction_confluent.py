@@ -1,4 +1,4 @@
-"""confluent-kafka, as a program of `transaction_program.py` uses it."""
+"""confluent-kafka as a client for `transaction_program.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRIES_MAX = 20
 
 
 class ConfluentProgram:
-    """A producer and, where there are inputs, a consumer."""
+    """A producer and, with inputs, a consumer."""
 
     def __init__(self, settings: Settings) -> None:
         common = {
@@ -24,8 +24,8 @@ class ConfluentProgram:
             "reconnect.backoff.ms": 20,
             "reconnect.backoff.max.ms": 200,
             "retry.backoff.ms": 20,
-            # Forgetting the only broker whenever it is down, as it does by default, it sometimes waits
-            # for ever for the coordinator that it had known (librdkafka 2.16).
+            # By default it forgets the only broker whenever that is down, and sometimes waits
+            # forever for the coordinator that it knew (librdkafka 2.16).
             "metadata.recovery.strategy": "none",
             "log_level": 2,
         }
@@ -89,7 +89,7 @@ class ConfluentProgram:
         self._producer.poll(0)
 
     def _told(self, offsets: list[int], number: int, error: Any, message: Any) -> None:
-        """Of a record; those of a transaction that was aborted may still come in the next one."""
+        """Record a delivery report; reports of an aborted transaction may arrive during the next one."""
         if error is None:
             offsets[number] = -1 if message.offset() is None else message.offset()
         elif offsets is self._offsets:
@@ -124,7 +124,7 @@ class ConfluentProgram:
 
 
 def patiently(call: Callable[[float], None]) -> None:
-    """A call that is made again while the library says that it may be."""
+    """Repeat a call while the library says that it may be retried."""
     for tries in range(TRIES_MAX):
         try:
             return call(SECONDS_MAX)

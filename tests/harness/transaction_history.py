@@ -1,14 +1,14 @@
-"""What programs asked of their transactions and what readers were then given: plain values.
+"""Recorded transactions of programs, and what readers saw of them: plain values.
 
-A transaction's records are known by its name and their number in it, which travel in the header `id`.
-A program tells what it is about to do before it does it, a line each, so that what a killed one
-has left is known:
+A record is identified by its transaction's name and its number in it, in the header `id`.
+A program prints each step before it takes it, one per line, so that a killed one's steps are
+known:
 
     begin NAME NANOSECONDS GROUP     by the machine's clock; GROUP is `-` without one
-    send TOPIC PARTITION KEY SOURCE  SOURCE is `topic:partition:offset` of what it was made of, or `-`
+    send TOPIC PARTITION KEY SOURCE  SOURCE is `topic:partition:offset` of its input record, or `-`
     offsets TOPIC PARTITION OFFSET   of the group, in the transaction
-    at OFFSET...                     of all that was sent, before the commit; -1: nobody has told
-    commit | abort                   asked for
+    at OFFSET...                     of all records sent, before the commit; -1: not reported
+    commit | abort                   requested
     committed | aborted              answered
 """
 
@@ -21,18 +21,18 @@ from enum import StrEnum
 Place = tuple[str, int]
 """Topic and partition."""
 Source = tuple[Place, int]
-"""Where a record stands."""
+"""The position of a record."""
 GroupPlace = tuple[str, Place]
 RecordId = tuple[str, int]
 """The transaction's name, and the record's number in it."""
 
 
 class Outcome(StrEnum):
-    """What the program knows of how a transaction ended."""
+    """The program's knowledge of how a transaction ended."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
-    """Or it was never asked to commit: nobody may see any of it."""
+    """Or it was never asked to commit: no reader may see any of it."""
     UNKNOWN = "unknown"
     """A commit without an answer: all or nothing, either way."""
 
@@ -45,7 +45,7 @@ class Sent:
     key: str
     source: Source | None = None
     offset: int | None = None
-    """As it was acknowledged."""
+    """The acknowledged offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,18 @@ class Transaction:
     producer: str
     """Its transactional id."""
     began_ns: int
-    """Of two that are committed the one that began first is the first: no two producers have one
+    """Of two committed transactions, the one that began first is the first: no two producers use a
     transactional id at a time, in whichever order they were started."""
     group: str | None = None
     sent: tuple[Sent, ...] = ()
     offsets: Mapping[Place, int] = field(default_factory=dict)
-    """The group's, that it commits."""
+    """The group's offsets that it commits."""
     outcome: Outcome = Outcome.ABORTED
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A record that a reader was given."""
+    """A record that a reader got."""
 
     offset: int
     record_id: RecordId
@@ -76,7 +76,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Every partition, read from its start to the last stable offset that it had when it was asked."""
+    """Every partition, read from its start to its last stable offset at the time of the request."""
 
     reader: str
     ends: Mapping[Place, int]
@@ -85,20 +85,20 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All that is known of a run; snapshots and offsets in the order of time, the last at rest."""
+    """All facts about a run; snapshots and offsets in order of time, the last one at rest."""
 
     transactions: Mapping[str, Transaction]
     snapshots: Sequence[Snapshot]
     offsets: Sequence[Mapping[GroupPlace, int]] = ()
-    """What the groups had committed; a place that is not there has nothing committed."""
+    """The committed offsets of the groups; a missing place has none."""
     compacted: frozenset[str] = frozenset()
-    """Topics in which a record may go once a later one has its key."""
+    """Topics in which a record may be removed once a later one has its key."""
 
 
 def read_transactions(producer: str, lines: Iterable[str]) -> list[Transaction]:
-    """The transactions of one program, over all its lives; a line cut off by a kill is no line.
+    """Returns the transactions of one program, over all its runs; a line cut off by a kill is ignored.
 
-    A JVM that hung says between its lines where its threads stand, in lines that are indented.
+    A JVM that hung prints its thread stacks between the lines; they are indented.
     """
     found: list[Transaction] = []
     for line in lines:
@@ -138,7 +138,7 @@ STEPS: Mapping[str, Callable[[Transaction, list[str]], Transaction]] = {
     "at": _at,
     "commit": lambda so_far, _: replace(so_far, outcome=Outcome.UNKNOWN),
     "committed": lambda so_far, _: replace(so_far, outcome=Outcome.COMMITTED),
-    # What was asked to commit and is then aborted has been refused its commit.
+    # An abort after a requested commit means that the commit was refused.
     "aborted": lambda so_far, _: replace(so_far, outcome=Outcome.ABORTED),
 }
 

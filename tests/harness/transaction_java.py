@@ -8,7 +8,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 
-from pipeline.jars import jars
+from pipeline.spark.jars import jars
 from tests.harness.java_client import RELEASES
 from tests.harness.java_program import SOURCES, compiled, java_command
 from tests.harness.transaction_history import Place, Seen
@@ -17,9 +17,9 @@ SECONDS_MAX = 120
 
 
 def transactions_command(release: str) -> list[str]:
-    """What runs it with a release of the client, but for its arguments.
+    """Returns the command for the program with a release of the client, without its arguments.
 
-    Raises JarsUnavailable, with a sentence that says what to install, where it cannot be had.
+    Raises JarsUnavailable, with a message that says what to install, if it is unavailable.
     """
     program = compiled("Transactions", jars(SOURCES / f"kafka-{RELEASES[0]}"))
     return java_command("Transactions", [program, *jars(SOURCES / f"kafka-{release}")])
@@ -28,7 +28,7 @@ def transactions_command(release: str) -> list[str]:
 def read_committed_by_java(
     bootstrap: str, places: Sequence[Place], release: str
 ) -> tuple[dict[Place, int], dict[Place, list[Seen]]]:
-    """The last stable offsets and what is below them, as the Java client is given it now."""
+    """Returns the last stable offsets, and the records below them that the Java client gets now."""
     words = [f"{topic}:{partition}" for topic, partition in places]
     command = [*transactions_command(release), bootstrap, "read", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)

@@ -1,4 +1,4 @@
-"""kafka-python, as a program of `transaction_program.py` uses it."""
+"""kafka-python as a client for `transaction_program.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECONDS_MAX = 20
 
 
 class KafkaPythonProgram:
-    """A producer and, where there are inputs, a consumer."""
+    """A producer and, with inputs, a consumer."""
 
     def __init__(self, settings: Settings) -> None:
         common = {

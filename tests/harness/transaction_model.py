@@ -1,7 +1,7 @@
-"""A broker of a few lines that is right: histories of it that exactly-once allows.
+"""A correct broker in a few lines: generates histories that exactly-once allows.
 
-A feeder writes `input` in transactions; each group copies it into `journal`, which keeps everything, and
-into `table`, which is compacted. Programs are killed, and answers are lost.
+A feeder writes `input` in transactions; each group copies it into `journal`, which keeps everything,
+and into `table`, which is compacted. Programs are killed, and answers are lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEYS = 4
 
 @dataclass
 class Model:
-    """The logs, the groups' offsets, and what programs and readers know."""
+    """The logs, the groups' offsets, and the knowledge of programs and readers."""
 
     random: random.Random
     logs: dict[Place, list[Seen]] = field(default_factory=lambda: defaultdict(list))
@@ -58,7 +58,7 @@ class Model:
         self._know(self.open[producer])
 
     def handle(self, producer: str, place: Place) -> None:
-        """Copy what is next of an input partition, in the transaction."""
+        """Copy the next record of an input partition, in the transaction."""
         transaction = self.open[producer]
         at = (str(transaction.group), place)
         start = transaction.offsets.get(place, self.offsets.get(at, 0))
@@ -74,7 +74,7 @@ class Model:
             self._know(self.open[producer])
 
     def end(self, producer: str) -> None:
-        """Commit or abort; with luck the program hears of it."""
+        """Commit or abort; the program may not get the answer."""
         transaction = self.open.pop(producer)
         for place in {sent.place for sent in transaction.sent}:
             self.ends[place] += 1
@@ -89,7 +89,7 @@ class Model:
         self._know(replace(transaction, outcome=outcome))
 
     def clean(self) -> None:
-        """Drop some of what a later record has superseded."""
+        """Remove some superseded records."""
         for partition in range(PARTITIONS):
             place = ("table", partition)
             last = {seen.key: seen.offset for seen in self.visible(place)}
@@ -100,7 +100,7 @@ class Model:
             ]
 
     def look(self) -> None:
-        """A reader reads everything, and asks for the groups' offsets."""
+        """Let a reader read everything and fetch the groups' offsets."""
         places = list(self.ends)
         records = {place: self.visible(place) for place in places}
         ends = {place: self._stable(place) for place in places}
@@ -129,10 +129,10 @@ class Model:
 
 
 def good_history(seed: int, steps: int = 60) -> History:
-    """A history of the model, at rest at its end."""
+    """Returns a history of the model, at rest at its end."""
     choices = random.Random(seed)
     model = Model(choices)
-    # Each group has a program for each input partition, so nobody else handles it meanwhile.
+    # Each group has one program per input partition, so no other handles it meanwhile.
     workers = [(group, partition) for group in GROUPS for partition in range(PARTITIONS)]
     for _ in range(steps):
         if choices.random() < 0.3:
@@ -156,7 +156,7 @@ def good_history(seed: int, steps: int = 60) -> History:
 
 
 def feed(model: Model) -> None:
-    """Some records of the feeder, or the end of its transaction."""
+    """Let the feeder send some records, or end its transaction."""
     if "feeder" not in model.open:
         model.begin("feeder", None)
     for _ in range(model.random.randrange(4)):

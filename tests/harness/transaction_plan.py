@@ -1,4 +1,4 @@
-"""What a random history does: its programs, and when they and their broker are killed (pure)."""
+"""The plan of a random history: its programs, and when they and their broker are killed (pure)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PARTITIONS = 2
 
 
 class Event(StrEnum):
-    """What befalls a history."""
+    """An event in a history."""
 
     BROKER = "broker"
     """It is killed."""
@@ -19,9 +19,9 @@ class Event(StrEnum):
     CLIENT = "client"
     CLIENT_AT_COMMIT = "client at commit"
     ZOMBIE = "zombie"
-    """A program is started beside itself."""
+    """A second instance of a program is started."""
     ABANDON = "abandon"
-    """The feeder is killed for good, which leaves its transaction to its timeout."""
+    """The feeder is killed for good; its transaction is left to its timeout."""
     LOOK = "look"
     """A reader reads everything."""
 
@@ -32,27 +32,27 @@ class Work:
 
     client: str
     group: str
-    """`-` of a feeder."""
+    """`-` for a feeder."""
     partitions: tuple[int, ...]
     is_member: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a history's seed chooses."""
+    """The choices made by a history's seed."""
 
     seed: int
     works: tuple[Work, ...]
     events: tuple[tuple[float, Event], ...]
-    """Seconds after the feeder's first commit, and what happens then."""
+    """Seconds after the feeder's first commit, and the event at that time."""
 
 
 WITHOUT_STABLE_OFFSETS = frozenset({"aiokafka"})
-"""Clients whose members may be given an offset that a transaction is about to move (KIP-447)."""
+"""Clients whose members may get an offset that a transaction is about to move (KIP-447)."""
 
 
 def plan_of(seed: int, clients: tuple[str, ...], seconds: float = 1.0) -> Plan:
-    """The same for the same seed and clients."""
+    """Returns the plan; the same for the same seed and clients."""
     choices = random.Random(seed)
     feeders = [client for client in clients if not client.startswith("java-")]
     works = [Work(choices.choice(feeders or ["confluent-kafka"]), "-", ())]
@@ -65,7 +65,7 @@ def plan_of(seed: int, clients: tuple[str, ...], seconds: float = 1.0) -> Plan:
 
 
 def _workers(choices: random.Random, clients: tuple[str, ...], group: str) -> list[Work]:
-    """One for all partitions, or one for each; or members that the group's coordinator gives them to."""
+    """Returns one worker for all partitions, one for each, or members with coordinator-assigned ones."""
     everything = tuple(range(PARTITIONS))
     picked = [choices.choice(clients) for _ in everything]
     if choices.random() < 0.3 and not WITHOUT_STABLE_OFFSETS & set(picked):

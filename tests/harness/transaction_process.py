@@ -1,4 +1,4 @@
-"""A program of `transaction_program.py` over all its lives: started again whenever it has failed."""
+"""A process with `transaction_program.py` that is restarted whenever it has failed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.harness.transaction_java import transactions_command
 SILENT_SECONDS_MAX = 15.0
 STOP_SECONDS_MAX = 4.0
 LAST_WORDS_SECONDS = 0.3
-"""For a program that hangs to say where it does."""
+"""Time for a hanging program to print where it hangs."""
 COMMIT = b"\ncommit\n"
 COMMITTED = b"\ncommitted\n"
 
 
 class ProgramProcess:
-    """A program over all its lives."""
+    """A program over all its runs."""
 
     def __init__(self, folder: Path, name: str, command: Callable[[int], list[str]]) -> None:
         # Constant after construction.
@@ -39,7 +39,7 @@ class ProgramProcess:
         self._heard = (0, 0.0)
 
     def start(self) -> None:
-        """One life more."""
+        """Start one more run."""
         with self._output(self.lives).open("wb") as output, self._errors().open("ab") as errors:
             self._process = subprocess.Popen(
                 self._command(self.lives), cwd=CHECKOUT, stdout=output, stderr=errors
@@ -54,24 +54,24 @@ class ProgramProcess:
             self._process = None
 
     def start_anew(self) -> None:
-        """Kill it and start it, unless its work is done."""
+        """Kill it and start it again, unless it has finished."""
         if not self.is_done():
             self.kill()
             self.start()
 
     def start_beside_itself(self) -> None:
-        """One life more while the one before goes on: the broker must fence that."""
+        """Start one more run while the previous one continues: the broker must fence that."""
         if self._process is not None and not self.is_done():
             self._zombies.append(self._process)
             self.start()
 
     def abandon(self) -> None:
-        """Kill it, for good."""
+        """Kill it for good."""
         self.kill()
         self._is_over = True
 
     def tend(self) -> None:
-        """Start it again if it has failed, or kill it first if nothing has been heard of it for long."""
+        """Restart it if it has failed; if it was silent for too long, kill it first."""
         if self._process is None or self._is_over:
             return
         code = self._process.poll()
@@ -85,29 +85,29 @@ class ProgramProcess:
             self.start()
 
     def is_done(self) -> bool:
-        """Whether it has ended as it should."""
+        """Returns whether it has ended normally."""
         return self._is_over or (self._process is not None and self._process.poll() == 0)
 
     def has_committed(self) -> bool:
-        """Whether it has in this life."""
+        """Returns whether it has committed in this run."""
         return COMMITTED in self._output(self.lives - 1).read_bytes()
 
     def is_committing(self) -> bool:
-        """Whether it has asked for a commit and not said what has come of it."""
+        """Returns whether it has requested a commit and not reported the result."""
         with self._output(self.lives - 1).open("rb") as said:
             said.seek(0, os.SEEK_END)
             said.seek(max(0, said.tell() - len(COMMIT)))
             return said.read() == COMMIT
 
     def ask_to_end(self) -> None:
-        """SIGTERM; it ends once no transaction is open."""
+        """Send SIGTERM; it ends once no transaction is open."""
         if self._process is not None:
             self._process.terminate()
 
     def stop(self) -> None:
-        """Wait until it ends; whoever does not is killed, and may leave a transaction open.
+        """Wait until it ends; kill it if it does not, which may leave a transaction open.
 
-        It has no life after this one, whatever it has ended with.
+        It is not restarted after this, whatever its exit code.
         """
         self._is_over = True
         if self._process is not None:
@@ -120,7 +120,7 @@ class ProgramProcess:
             zombie.wait()
 
     def transactions(self) -> list[Transaction]:
-        """Of all its lives."""
+        """Returns the transactions of all its runs."""
         lines: list[str] = []
         for life in range(self.lives):
             lines += self._output(life).read_text().splitlines(keepends=True)
@@ -143,7 +143,7 @@ class ProgramProcess:
 
 
 def program_command(client: str) -> list[str]:
-    """What runs a program, but for the address and the settings."""
+    """Returns the command for a program, without the address and the settings."""
     if client.startswith("java-"):
         return transactions_command(client.removeprefix("java-"))
     return [sys.executable, "-m", "tests.harness.transaction_program", client]

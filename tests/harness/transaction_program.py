@@ -1,10 +1,10 @@
-"""A program that consumes, transforms and produces in transactions, as a process that may be killed.
+"""A program that consumes, transforms and produces in transactions, in a process that may be killed.
 
     python -m tests.harness.transaction_program CLIENT BOOTSTRAP NAME=VALUE ...
 
-It says what it does, a line each, before it does it (`transaction_history.py` has the lines). Whatever
-goes wrong ends it with code 1; who started it starts it again, with the next `life`. SIGTERM ends it
-with code 0 once no transaction is open.
+It prints each step before it takes it, one per line (the format is in `transaction_history.py`). Any
+error ends it with code 1; its parent restarts it with the next `life`. SIGTERM ends it with code 0 once
+no transaction is open.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from tests.harness.transaction_history import Place
 
 KEYS = 12
 SESSION_TIMEOUT_MS = 3_000
-"""Of a member; the broker must allow it."""
+"""Session timeout of members; the broker must allow it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the command line says."""
+    """The settings from the command line."""
 
     bootstrap: str
     transactional_id: str
     life: int
     seed: int
     outputs: tuple[str, ...]
-    """Topics."""
+    """Output topics."""
     partitions: int
-    """Of each of them."""
+    """Partitions of each topic."""
     group: str = "-"
     inputs: tuple[Place, ...] = ()
-    """Partitions to consume; none of a feeder."""
+    """Partitions to consume; none for a feeder."""
     is_member: bool = False
-    """Whether the group's coordinator shares the partitions of the inputs' topic out. Members of the
-    Java client are static; others, before JoinGroup 9, would keep for ever what a leader that knew no
-    partition yet has assigned (KIP-814)."""
+    """Whether the group's coordinator assigns the partitions of the input topic. Members with the Java
+    client are static; with other clients, before JoinGroup 9, they would keep forever the assignment of
+    a leader that knew no partitions yet (KIP-814)."""
     aborts: float = 0.25
     pause_ms: int = 20
-    """At most so long between a transaction's last record and its end."""
+    """The longest pause between a transaction's last record and its end."""
     records_max: int = 6
     transactions: int = 0
-    """Of a feeder."""
+    """Number of transactions of a feeder."""
     timeout_ms: int = 10_000
-    """Of a transaction."""
+    """Transaction timeout."""
 
     @classmethod
     def read(cls, bootstrap: str, pairs: Sequence[str]) -> Settings:
@@ -81,10 +81,10 @@ class Input:
 
 
 class ProgramClient(Protocol):
-    """What a client library must do here. Whatever it raises ends the program."""
+    """The operations that a client library must provide. Any exception ends the program."""
 
     def poll(self) -> list[Input]:
-        """The next records of the inputs, read_committed; none after a while."""
+        """Returns the next input records (read_committed); none after a timeout."""
 
     def begin(self) -> None: ...
 
@@ -92,7 +92,7 @@ class ProgramClient(Protocol):
         """Give a record to the producer; the id goes into its header `id`."""
 
     def delivered(self) -> list[int]:
-        """Wait; the offsets of all records since `begin`, -1 for one that is not told."""
+        """Wait for delivery. Returns the offsets of the records since `begin`, -1: not reported."""
 
     def send_offsets(self, offsets: Mapping[Place, int]) -> None: ...
 
@@ -101,14 +101,14 @@ class ProgramClient(Protocol):
     def abort(self) -> None: ...
 
     def rewind(self) -> None:
-        """Go back to what the group has committed."""
+        """Seek to the group's committed offsets."""
 
     def close(self) -> None:
-        """Leave in order."""
+        """Close cleanly and leave the group."""
 
 
 class Program:
-    """The loop, the same with each client."""
+    """The main loop, the same for each client."""
 
     def __init__(self, client: ProgramClient, settings: Settings) -> None:
         self._client = client
@@ -117,14 +117,14 @@ class Program:
         self._count = 0
 
     def feed(self) -> None:
-        """So many transactions of made-up records."""
+        """Run the given number of transactions with generated records."""
         for _ in range(self._settings.transactions):
             keys = [b"key-%d" % self._random.randrange(KEYS) for _ in range(self._some())]
             self._transact([(key, "-") for key in keys], {})
             time.sleep(self._random.random() * 0.06)
 
     def work(self, ended: Sequence[int]) -> None:
-        """Handle what comes, until the end is asked for."""
+        """Handle inputs until the end is requested."""
         while not ended:
             inputs = self._client.poll()
             if not inputs:
@@ -140,7 +140,7 @@ class Program:
         return self._random.randrange(1, self._settings.records_max)
 
     def _transact(self, made_of: Sequence[tuple[bytes, str]], offsets: Mapping[Place, int]) -> bool:
-        """One transaction; whether it was committed."""
+        """Run one transaction. Returns whether it was committed."""
         self._count += 1
         name = f"{self._settings.transactional_id}.{self._settings.life}.{self._count}"
         say(f"begin {name} {time.monotonic_ns()} {self._settings.group}")
@@ -194,7 +194,7 @@ def read_place(word: str) -> Place:
 
 
 def client_of(name: str, settings: Settings) -> ProgramClient:
-    """Only the one that is asked for is imported: a program starts often."""
+    """Create the client. Only its library is imported, because programs start often."""
     match name:
         case "confluent-kafka":
             from tests.harness.transaction_confluent import ConfluentProgram

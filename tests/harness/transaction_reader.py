@@ -1,4 +1,4 @@
-"""Read partitions as read_committed readers do, each from its start to its last stable offset."""
+"""Reads partitions like read_committed consumers, each from its start to its last stable offset."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Records = dict[Place, list[Seen]]
 
 
 class NotRead(AssertionError):
-    """A reader did not come to its end in time: a hang is a result. The message says what is missing."""
+    """A reader did not finish in time, so that a hang is reported. The message says what is missing."""
 
 
 def read_committed(
     bootstrap: str, places: Sequence[Place], reader: str, client: str = "confluent-kafka"
 ) -> Snapshot:
-    """What a client is given now.
+    """Returns the records that a client gets now.
 
     Raises:
         NotRead: an end was not reached in time.
@@ -61,7 +61,7 @@ def read_committed(
 
 
 def confluent_consumer(bootstrap: str, group: str = "none: partitions are assigned") -> Consumer:
-    """A read_committed one that commits nothing."""
+    """Returns a read_committed consumer that commits nothing."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -78,7 +78,8 @@ def confluent_consumer(bootstrap: str, group: str = "none: partitions are assign
 
 
 def by_confluent(consumer: Consumer, ends: Mapping[Place, int]) -> Records:
-    """All below the ends. It says where it is only by a record, or by the end of what is stable."""
+    """Returns all records below the ends. The consumer's position only advances with a record, or at
+    the end of the stable records."""
     found: Records = {place: [] for place in ends}
     behind = {place for place, end in ends.items() if end > 0}
     in_time = deadline(ends)
@@ -138,7 +139,7 @@ async def by_aiokafka(bootstrap: str, ends: Mapping[Place, int]) -> Records:
 
 
 def keep(found: Records, polled: Iterable[Any], ends: Mapping[Place, int]) -> None:
-    """What of it is below the ends."""
+    """Keep the polled records that are below the ends."""
     for record in polled:
         place = (record.topic, record.partition)
         if record.offset < ends[place]:
@@ -147,7 +148,7 @@ def keep(found: Records, polled: Iterable[Any], ends: Mapping[Place, int]) -> No
 
 
 def deadline(ends: Mapping[Place, int]) -> Callable[[set[Place]], None]:
-    """A check that raises NotRead once it is too late."""
+    """Returns a check that raises NotRead after the deadline."""
     end_s = time.monotonic() + SECONDS_MAX
 
     def check(behind: set[Place]) -> None:
@@ -158,6 +159,6 @@ def deadline(ends: Mapping[Place, int]) -> Callable[[set[Place]], None]:
 
 
 def seen(offset: int, key: bytes, record_id: bytes) -> Seen:
-    """From the bytes of a record; its id stands in the header `id`."""
+    """Build a record from its bytes; its id is in the header `id`."""
     name, number = record_id.decode().split()
     return Seen(offset, (name, int(number)), key.decode())

@@ -1,10 +1,9 @@
-"""Requests of a transactional producer, on a connection of their own each."""
+"""Requests of a transactional producer, each on a new connection."""
 
 from __future__ import annotations
 
 import asyncio
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -18,14 +17,15 @@ from protocol.messages.describe_transactions import (
 )
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from server.producer import Producer
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.producer import Producer
 from tests.harness.served_broker import ServedBroker
 
 TX = "tx"
 
 
 async def init(served: ServedBroker, *, timeout_ms: int = 60_000) -> Producer:
-    """Begin; ask again while the transaction before is not over, as clients do."""
+    """Initialise a producer; retry while the previous transaction is not complete, as clients do."""
     request = InitProducerIdRequest(transactional_id=TX, transaction_timeout_ms=timeout_ms)
     while True:
         answer = await served.call(request, 4, InitProducerIdResponse)
@@ -38,7 +38,7 @@ async def init(served: ServedBroker, *, timeout_ms: int = 60_000) -> Producer:
 async def add(
     served: ServedBroker, producer: Producer, topics: dict[str, tuple[int, ...]], version: int = 3
 ) -> dict[tuple[str, int], ErrorCode]:
-    """Add partitions; what became of each."""
+    """Add partitions. Returns the error code of each."""
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=TX,
         v3_and_below_producer_id=producer.id,
@@ -88,7 +88,7 @@ async def described(served: ServedBroker, transactional_id: str = TX) -> Transac
 
 
 async def until_state(served: ServedBroker, title: str) -> None:
-    """Wait until the transaction stands so."""
+    """Wait until the transaction is in this state."""
     async with asyncio.timeout(10):
         while (await described(served)).transaction_state != title:  # noqa: ASYNC110
             await asyncio.sleep(0.005)

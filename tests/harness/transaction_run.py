@@ -1,8 +1,8 @@
 """One random history: programs consume, transform and produce while they and their broker are killed.
 
 Feeders write `in-SEED` in transactions; every worker of a group copies its partitions into
-`journal-SEED`, which keeps everything, and `table-SEED`, which is compacted all the while. When all
-that was fed is handled, a reader reads everything, the table is cleaned to its end, and others read.
+`journal-SEED`, which keeps everything, and `table-SEED`, which is compacted all the time. When all fed
+records are handled, a reader reads everything, the table is cleaned completely, and others read.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ BROKER_CONFIG = {
     "transaction.state.log.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-"""What a history wants of its broker: a cleaner that never rests, in its own topics, too, transactions
-that lie over rolls, and little to wait for."""
+"""Broker properties for histories: the cleaner runs all the time, in its internal topics, too;
+transactions cross segment rolls; and waiting times are short."""
 TABLE_CONFIG = {
     "cleanup.policy": "compact",
     "segment.ms": "100",
@@ -52,28 +52,28 @@ TABLE_CONFIG = {
 
 
 class NotSettled(AssertionError):
-    """A history did not come to rest in time; the message says where it stands."""
+    """A history did not come to rest in time; the message describes its state."""
 
 
 @dataclass
 class TransactionRun:
-    """A history that is being made."""
+    """A history in progress."""
 
     folder: Path
     broker: BrokerProcess
     plan: Plan
     clean: Callable[[str], None]
-    """Wait until a topic is clean up to its end."""
+    """Waits until a topic is clean up to its end."""
     readers: tuple[str, ...] = ("confluent-kafka",)
-    """Clients that read everything at last."""
+    """Clients that read everything at the end."""
     calm: threading.Lock = field(default_factory=threading.Lock)
-    """Whoever has it kills the broker, or wants it alive: histories may share one."""
+    """Held to kill the broker, or to keep it alive: histories may share a broker."""
     snapshots: list[Snapshot] = field(default_factory=list)
     looks: list[dict[GroupPlace, int]] = field(default_factory=list)
     programs: list[ProgramProcess] = field(default_factory=list)
 
     def run(self) -> History:
-        """Make the whole history."""
+        """Run the whole history."""
         self._create()
         self._begin()
         try:
@@ -88,7 +88,7 @@ class TransactionRun:
         with self.calm:
             self.clean(self._topic("table"))
         if self.plan.events:
-            # What recovery makes of the whole history is read, too.
+            # The readers also see the history as recovered after a crash.
             self._kill_the_broker()
         for client in self.readers:
             self._look(client)
@@ -101,7 +101,7 @@ class TransactionRun:
         )
 
     def summary(self) -> str:
-        """How many lives its programs had, how often they hung, and what became of transactions."""
+        """Returns how often its programs ran and hung, and the outcomes of transactions."""
         ends = Counter(each.outcome for program in self.programs for each in program.transactions())
         lives = [program.lives for program in self.programs]
         stalls = sum(program.stalls for program in self.programs)
@@ -109,7 +109,7 @@ class TransactionRun:
             f"{ends[end]} {end}" for end in Outcome
         )
 
-    # The course of it.
+    # Phases.
 
     def _create(self) -> None:
         configs = {"in": {}, "journal": {}, "table": TABLE_CONFIG}
@@ -160,13 +160,13 @@ class TransactionRun:
             self.broker.start()
 
     def _committing(self) -> ProgramProcess | None:
-        """A program that waits for its commit, as soon as there is one."""
+        """Wait for a program that waits for its commit, and return it."""
         return self._wait(
             AIM_SECONDS_MAX, lambda: first(self.programs, ProgramProcess.is_committing)
         )
 
     def _wait(self, seconds_max: float, come: Callable[[], T | None]) -> T | None:
-        """Until something comes, or for so long."""
+        """Wait until `come` returns something, at most `seconds_max`."""
         end_s = time.monotonic() + seconds_max
         while not (found := come()) and time.monotonic() < end_s:
             self._tend()
@@ -174,7 +174,7 @@ class TransactionRun:
         return found
 
     def _settle(self) -> None:
-        """Until all that was fed is handled by every group."""
+        """Wait until every group has handled all fed records."""
         deadline_s = time.monotonic() + SECONDS_MAX
         while not self._is_settled():
             if time.monotonic() > deadline_s:
@@ -203,10 +203,10 @@ class TransactionRun:
             snapshot = read_committed(self._bootstrap, self._places(), reader, client)
         self.snapshots.append(snapshot)
 
-    # What is asked.
+    # Queries.
 
     def _offsets(self) -> dict[GroupPlace, int]:
-        """What the groups have committed, once no transaction that is open may change it."""
+        """Returns the groups' committed offsets, once no open transaction may change them."""
         deadline_s = time.monotonic() + SECONDS_MAX
         found: dict[GroupPlace, int] = {}
         for group in self._groups():
@@ -270,10 +270,10 @@ def first(
 
 
 def stable_offsets(bootstrap: str, group: str, places: Sequence[Place]) -> dict[GroupPlace, int]:
-    """What a group has committed.
+    """Returns a group's committed offsets.
 
     Raises:
-        KafkaException: there is an offset in an open transaction, or the group is being loaded.
+        KafkaException: an offset is in an open transaction, or the group is still loading.
     """
     consumer = confluent_consumer(bootstrap, group)
     try:

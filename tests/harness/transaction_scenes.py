@@ -1,13 +1,13 @@
-"""Put a transactional id into a state, send it one request, and write down the answer.
+"""Puts a transactional id into a state, sends it one request, and records the answer.
 
-Each cell of the matrix is a scene (how far the transaction is), a probe (a request of one version)
-and a relation (the producer id and epoch that the request names, against those that the coordinator
-has). The same code asks Apache Kafka and the broker under test, over the wire:
+Each cell of the matrix is a scene (the state of the transaction), a probe (a request of one version)
+and a relation (the producer id and epoch in the request, relative to those of the coordinator). The
+same code asks Apache Kafka and the broker under test, over the wire:
 
-    python -m tests.harness.transaction_scenes HOST:PORT HOLD_FILE    print what a Kafka answers
+    python -m tests.harness.transaction_scenes HOST:PORT HOLD_FILE    print the answers of a Kafka
 
-Scenes in which a transaction is decided and not complete need its markers held back. For a Kafka,
-put a proxy on its inter-broker listener that holds WriteTxnMarkers while HOLD_FILE exists, and set
+Scenes with a decided but incomplete transaction need its markers held back. For a Kafka, put a proxy on
+its inter-broker listener that holds WriteTxnMarkers while HOLD_FILE exists, and set
 `transaction.abort.timed.out.transaction.cleanup.interval.ms=100`.
 """
 
@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -61,36 +60,37 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.record_batch import Record, build_batch
-from protocol.schema import Message
-from server.producer import Producer
+from protocol.records.record_batch import Record, build_batch
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.schema import Message
+from server.coordination.producer import Producer
 from tests.harness.raw_client import RawClient
 
 M = TypeVar("M", bound=Message)
 
 TOPIC, GROUP = "txn-scenes", "txn-scenes-group"
 AT_ONCE = 24
-"""Cells that are asked for at the same time, each on a connection of its own. Not so of Kafka: it
-verifies transactions of several requests together, in the words of one of their versions."""
+"""Cells that run in parallel, each on its own connection. Not for Kafka: it verifies transactions of
+several requests together, with the errors of one of their versions."""
 
 SHORT_TIMEOUT_MS = 300
 PATIENCE_SECONDS = 20.0
 STRANGERS = 1_000_000_000
-"""From here on nobody has a producer id."""
+"""Producer ids from here on do not exist."""
 
 RELATIONS = ("epoch-1", "epoch", "epoch+1", "other id")
 
 
 class Asked(Protocol):
-    """The broker that is asked, as far as it has to be steered."""
+    """The broker under test, as far as it must be controlled."""
 
     address: tuple[str, int]
 
     def hold_markers(self) -> None:
-        """From now on a transaction that is decided stays so."""
+        """Keep decided transactions incomplete from now on."""
 
     def release_markers(self) -> None:
-        """Let them be written again."""
+        """Let markers be written again."""
 
 
 class Id:
@@ -100,13 +100,13 @@ class Id:
         self.client = client
         self.name = transactional_id
         self.told = Producer(-1, -1)
-        """What its producer was told last."""
+        """The producer id and epoch in its last answer."""
 
     async def call(self, request: Message, version: int, response_type: type[M]) -> M:
         return await self.client.call(request, version, response_type)
 
     async def init(self, *, timeout_ms: int = 60_000) -> None:
-        """Become its producer, whatever has to be aborted for that."""
+        """Become its producer; this aborts its open transaction."""
         request = InitProducerIdRequest(
             transactional_id=self.name, transaction_timeout_ms=timeout_ms
         )
@@ -119,7 +119,7 @@ class Id:
             await asyncio.sleep(0.01)
 
     async def begins(self, protocol: int) -> bool:
-        """Begin a transaction in version 1 or 2 of the protocol; whether it has begun."""
+        """Begin a transaction in version 1 or 2 of the protocol. Returns whether it has begun."""
         probe = _add_partitions(3) if protocol == 1 else _produce(12, partition=0)
         return await probe(self, self.told) == "NONE"
 
@@ -137,7 +137,7 @@ class Id:
         )
 
     async def state(self) -> tuple[str, Producer]:
-        """What the coordinator says of it."""
+        """Returns the coordinator's state of the id."""
         request = DescribeTransactionsRequest(transactional_ids=(self.name,))
         (found,) = (await self.call(request, 0, DescribeTransactionsResponse)).transaction_states
         return found.transaction_state, Producer(found.producer_id, found.producer_epoch)
@@ -150,23 +150,23 @@ class Id:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """How a transactional id gets where it is asked something."""
+    """The preparation of a transactional id for a probe."""
 
     name: str
     set_up: Callable[[Id], Awaitable[None]]
     is_held: bool = False
-    """Its markers are held back."""
+    """Whether its markers are held back."""
 
 
 Probe = Callable[[Id, Producer], Awaitable[str]]
-"""Sends one request as this producer; what was answered."""
+"""Sends one request as this producer. Returns the answer as a text."""
 
 
 # Scenes.
 
 
 def scenes() -> Iterator[Scene]:
-    """All of them."""
+    """Yields all scenes."""
     yield Scene("no such id", _nothing)
     yield Scene("Empty", _twice_init)
     for protocol in (1, 2):
@@ -186,11 +186,11 @@ def scenes() -> Iterator[Scene]:
 
 
 async def _nothing(each: Id) -> None:
-    """Nobody has ever named it."""
+    """Do nothing: the id was never used."""
 
 
 async def _twice_init(each: Id, *, timeout_ms: int = 60_000) -> None:
-    """With epoch 1, so that there is one below."""
+    """Initialise twice, so that there is an epoch below the current one."""
     await each.init(timeout_ms=timeout_ms)
     await each.init(timeout_ms=timeout_ms)
 
@@ -217,7 +217,7 @@ def _timed_out(protocol: int, state: str) -> Callable[[Id], Awaitable[None]]:
         timeout_ms = SHORT_TIMEOUT_MS
         await _twice_init(each, timeout_ms=timeout_ms)
         while not await each.begins(protocol):
-            # On a busy machine the time was up before the answer.
+            # On a slow machine the transaction timed out before the answer.
             timeout_ms *= 2
             await each.init(timeout_ms=timeout_ms)
         await each.until(state)
@@ -245,7 +245,7 @@ async def _given_again(each: Id) -> None:
 
 
 def probes() -> Iterator[tuple[str, tuple[tuple[int, Probe], ...]]]:
-    """Each request by its name, with the versions that are answered alike."""
+    """Yields each request by name, with the versions that get the same answers."""
 
     def versions(
         name: str, numbers: range, make: Callable[[int], Probe]
@@ -288,7 +288,7 @@ def _end(*, is_commit: bool) -> Callable[[int], Probe]:
 
 
 def _told(answer: EndTxnResponse | InitProducerIdResponse, before: Producer) -> str:
-    """The error, or how the producer that was told is related to the coordinator's before."""
+    """Returns the error, or the relation of the returned producer to the coordinator's previous one."""
     if answer.error_code != ErrorCode.NONE or answer.producer_id < 0:
         return ErrorCode(answer.error_code).name
     is_same = answer.producer_id == before.id
@@ -442,13 +442,13 @@ def _write_markers(version: int) -> Probe:
 # The matrix.
 
 Row = tuple[str, str]
-"""The name of a scene and that of a probe."""
+"""The names of a scene and a probe."""
 
 
 async def matrix(asked: Asked, *, at_once: int = AT_ONCE) -> dict[Row, tuple[str, ...]]:
-    """What is answered in each scene to each probe: one cell for each relation.
+    """Returns the answers in each scene to each probe: one cell for each relation.
 
-    Versions that are named together must be answered alike.
+    Versions that are named together must get the same answers.
     """
     await _create_topic(asked)
     found: dict[tuple[Row, int, str], str] = {}
@@ -545,7 +545,7 @@ async def _create_topic(asked: Asked) -> None:
 
 
 async def _until_served(each: Id) -> None:
-    """The coordinators make their topics on first use."""
+    """Wait for the coordinators, which create their topics at first use."""
     for key_type in (0, 1):
         request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=(GROUP,))
         await each.call(request, 4, FindCoordinatorResponse)
@@ -562,14 +562,14 @@ async def _until_served(each: Id) -> None:
 
 
 def written(rows: dict[Row, tuple[str, ...]]) -> str:
-    """The matrix as a text to keep."""
+    """Returns the matrix as text for a file."""
     lines = [" | ".join(("state", "request", *RELATIONS))]
     lines += [" | ".join((*row, *cells)) for row, cells in rows.items()]
     return "\n".join(lines) + "\n"
 
 
 def read(text: str) -> dict[Row, tuple[str, ...]]:
-    """The same from its text."""
+    """Parse the matrix from its text."""
     rows: dict[Row, tuple[str, ...]] = {}
     for line in text.splitlines()[1:]:
         scene, request, *cells = line.split(" | ")

@@ -1,16 +1,16 @@
-"""A producer of transactions, as the log sees one: numbered batches and the markers that end them."""
+"""A transactional producer at the level of the log: numbered batches, and the markers that end them."""
 
 from __future__ import annotations
 
-from protocol.compression import Codec
-from protocol.control_record import ControlType
-from storage.log import Appended
+from protocol.records.compression import Codec
+from protocol.records.control_record import ControlType
+from storage.log.log import Appended
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.log_builder import KeyValue, batch_of, valid
 
 
 class TransactionalProducer:
-    """Appends to a log, as a broker does for its client and for the coordinator."""
+    """Appends to a log, like a broker for its client and for the coordinator."""
 
     def __init__(self, log: CompactedLog, producer_id: int, *, producer_epoch: int = 0) -> None:
         self._log = log
@@ -19,7 +19,7 @@ class TransactionalProducer:
         self._sequence = 0
 
     def send(self, *pairs: KeyValue, codec: Codec = Codec.NONE) -> int:
-        """Append a batch to the open transaction; its base offset."""
+        """Append a batch to the open transaction. Returns its base offset."""
         batch = batch_of(
             pairs,
             codec=codec,
@@ -32,15 +32,15 @@ class TransactionalProducer:
         return self._log.append_batch(valid(batch)).base_offset
 
     def commit(self) -> int:
-        """Append a COMMIT marker; its offset."""
+        """Append a COMMIT marker. Returns its offset."""
         return self._end(ControlType.COMMIT)
 
     def abort(self) -> int:
-        """Append an ABORT marker; its offset."""
+        """Append an ABORT marker. Returns its offset."""
         return self._end(ControlType.ABORT)
 
     def fence(self) -> int:
-        """Append an ABORT marker of the next epoch, as the coordinator does for a lost producer."""
+        """Append an ABORT marker with the next epoch, like the coordinator for a lost producer."""
         self._producer_epoch += 1
         self._sequence = 0
         return self.abort()

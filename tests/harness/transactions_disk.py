@@ -1,16 +1,16 @@
-"""The coordinator of transactions over any disk, with syncs in the caller's time."""
+"""The coordinator of transactions on any disk, with syncs in the calling thread."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import cast
 
-from server.coordinator_topic import TRANSACTION_STATE_TOPIC
-from server.group_commit import GroupCommit
-from server.transactions.coordinator import TransactionCoordinator, TransactionSettings
-from server.transactions.markers import Markers
-from server.transactions.transaction_table import TransactionTable
-from server.turns import Turns
+from server.coordination.coordinator_topic import TRANSACTION_STATE_TOPIC
+from server.coordination.transactions.coordinator import TransactionCoordinator, TransactionSettings
+from server.coordination.transactions.markers import Markers
+from server.coordination.transactions.transaction_table import TransactionTable
+from server.durability.group_commit import GroupCommit
+from server.runtime.turns import Turns
 from tests.harness.offsets_disk import SyncAtOnce, topic_of
 from tests.harness.served_broker import NOW_MS
 from tests.harness.topics_world import FixedClock, World
@@ -21,11 +21,11 @@ SETTINGS = TransactionSettings(
     expiration_interval_ms=3_600_000,
     abort_interval_ms=10_000,
 )
-"""Whatever is idle has expired."""
+"""Settings under which every idle id has expired."""
 
 
 class CountedIds:
-    """Producer ids, one after the other."""
+    """Hands out consecutive producer ids."""
 
     def __init__(self, next_id: int) -> None:
         self.following = next_id
@@ -36,11 +36,11 @@ class CountedIds:
 
 
 async def no_offsets(partition: int, producer_id: int, *, is_commit: bool) -> None:
-    """There are no groups."""
+    """Do nothing: there are no groups."""
 
 
 def coordinator_over(world: World, producer_ids: CountedIds) -> TransactionCoordinator:
-    """A coordinator that is not started."""
+    """Returns a coordinator that is not started."""
     topic = topic_of(world, TRANSACTION_STATE_TOPIC)
     syncs = cast("GroupCommit", SyncAtOnce())
     markers = Markers(
@@ -51,7 +51,7 @@ def coordinator_over(world: World, producer_ids: CountedIds) -> TransactionCoord
 
 
 async def carried_out(transactions: TransactionCoordinator) -> None:
-    """Wait until every transaction that is decided is complete."""
+    """Wait until every decided transaction is complete."""
     await transactions.table.loads.loaded()
     entries = transactions.table.entries
     while any(each.transaction.metadata.state.is_prepared for each in entries()):  # noqa: ASYNC110

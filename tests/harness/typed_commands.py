@@ -1,4 +1,4 @@
-"""Commands of `kompakt` as somebody types them, against a broker process."""
+"""Runs `kompakt` commands against a broker process, as a user would type them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMAND_SECONDS_MAX = 60
 
 
 class TypedCommands:
-    """Types commands at a broker, 80 columns wide."""
+    """Runs commands against a broker, 80 columns wide."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.broker = broker
@@ -29,9 +29,9 @@ class TypedCommands:
         }
 
     def run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        """Type a command, with `given` on its standard input."""
+        """Run a command, with `given` on its standard input."""
         return subprocess.run(
-            [sys.executable, "-m", "server", *arguments],
+            [sys.executable, "-m", "cli", *arguments],
             cwd=CHECKOUT,
             env=self.environment,
             input=given,
@@ -48,9 +48,9 @@ class TypedCommands:
         stdout: int | None = None,
         stderr: int | None = None,
     ) -> subprocess.Popen[str]:
-        """Type a command and go on meanwhile; the caller waits for its end."""
+        """Start a command; the caller waits for its end."""
         return subprocess.Popen(
-            [sys.executable, "-m", "server", *arguments],
+            [sys.executable, "-m", "cli", *arguments],
             cwd=CHECKOUT,
             env=self.environment,
             stdin=stdin,
@@ -62,7 +62,7 @@ class TypedCommands:
     def line(
         self, line: str, *, cwd: Path = CHECKOUT, seconds_max: float = COMMAND_SECONDS_MAX
     ) -> subprocess.CompletedProcess[str]:
-        """Type a line as it stands in our documentation; a pipe fails with any of its commands."""
+        """Run a line from our documentation in a shell; it fails if any command of a pipe fails."""
         return subprocess.run(
             ["bash", "-o", "pipefail", "-c", self._meant(line)],
             cwd=cwd,
@@ -74,7 +74,7 @@ class TypedCommands:
         )
 
     def begun(self, line: str, *, cwd: Path) -> subprocess.Popen[str]:
-        """Type such a line, of one command, and go on meanwhile; the caller waits for its end."""
+        """Start such a line, with one command; the caller waits for its end."""
         return subprocess.Popen(
             ["bash", "-c", f"exec {self._meant(line)}"],
             cwd=cwd,
@@ -86,9 +86,9 @@ class TypedCommands:
         )
 
     def _meant(self, line: str) -> str:
-        """With this checkout's command and broker instead of a user's."""
+        """Returns the line with this checkout's command and broker in place of a user's."""
         here = {
-            ".venv/bin/kompakt": f"{sys.executable} -m server",
+            ".venv/bin/kompakt": f"{sys.executable} -m cli",
             "http://127.0.0.1:9644": self.environment["KOMPAKT_URL"],
             "127.0.0.1:9092": self.broker.bootstrap_servers,
         }
@@ -97,17 +97,17 @@ class TypedCommands:
         return line
 
     def told(self, *arguments: str, given: str = "") -> str:
-        """What a command prints that must succeed."""
+        """Returns the output of a command, which must succeed."""
         done = self.run(*arguments, given=given)
         assert done.returncode == 0, done
         return done.stdout
 
     def json(self, *arguments: str) -> Any:
-        """The document that it prints for programs."""
+        """Returns the JSON document that a command prints for programs."""
         return json.loads(self.told(*arguments, "--json"))
 
     def refused(self, *arguments: str, code: int = 1, given: str = "") -> str:
-        """The one sentence of a command that must fail."""
+        """Returns the one-line error of a command, which must fail."""
         done = self.run(*arguments, given=given)
         assert done.returncode == code, done
         assert done.stderr.count("\n") == 1, done

@@ -1,24 +1,24 @@
-"""Verify a whole data directory, as `kompakt dump-log --verify --keys` does."""
+"""Verifies a whole data directory, like `kompakt dump-log --verify --keys`."""
 
 from __future__ import annotations
 
-from cleaner.verify_keys import verify_keys
-from cleaner.verify_sidecars import verify_sidecars
-from server.verify_metadata import verify_metadata
-from server.verify_topics import verify_topics
-from storage.files import FileSystem
-from storage.findings import Finding, Severity
-from storage.log_identity import LogIdentity
-from storage.verify import check_start_counter, find_logs
-from storage.verify_log import verify_log
+from cleaner.inspect.verify_keys import verify_keys
+from cleaner.inspect.verify_sidecars import verify_sidecars
+from cli.dump.verify_metadata import verify_metadata
+from cli.dump.verify_topics import verify_topics
+from storage.files.files import FileSystem
+from storage.formats.log_identity import LogIdentity
+from storage.verify.findings import Finding, Severity
+from storage.verify.log import verify_log
+from storage.verify.verify import check_start_counter, find_logs
 
 KEY_MAP_BYTES = 1 << 24
 
 
 def findings_in(fs: FileSystem, path: str) -> list[Finding]:
-    """Everything there is to say of a data directory."""
+    """Returns all findings in a data directory."""
     found = find_logs(fs, path)
-    assert found is not None, f"{path} is no data directory"
+    assert found is not None, f"{path} is not a data directory"
     findings = list(found.findings)
     if found.metadata is not None:
         findings += verify_metadata(fs, found.metadata)
@@ -33,11 +33,11 @@ def findings_in(fs: FileSystem, path: str) -> list[Finding]:
 
 
 def errors_in(fs: FileSystem, path: str) -> list[str]:
-    """What is damaged or missing in a data directory."""
+    """Returns the findings of damaged or missing files."""
     return [str(each) for each in findings_in(fs, path) if each.severity is Severity.ERROR]
 
 
 def lies_in(fs: FileSystem, identity: LogIdentity) -> list[str]:
-    """What a log's sound key sidecars say that is not so."""
+    """Returns where a log's valid key sidecars are inconsistent with it."""
     findings = verify_sidecars(fs, identity)
     return [str(each) for each in findings if each.severity is Severity.ERROR]

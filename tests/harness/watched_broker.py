@@ -1,7 +1,7 @@
-"""A broker on a loop of its own in a thread of its own, whose longest turn is known.
+"""A broker on its own loop in its own thread, which measures its longest turn.
 
-What a turn costs is processor time of the loop's thread: what other threads and processes do at the
-same time does not change it, nor do clients that the test runs on its own loop.
+A turn is measured in CPU time of the loop's thread, so neither other threads and processes nor clients
+on the test's own loop affect it.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class WatchedBroker:
 
     @contextmanager
     def longest_turn(self) -> Iterator[Callable[[], float]]:
-        """Measure the turns within; the result is called for the longest one's seconds."""
+        """Measure the turns within; the yielded function returns the longest one in seconds."""
         self._loop.call_soon_threadsafe(setattr, self._loop, "longest_turn_s", 0.0)
         yield lambda: self._loop.longest_turn_s
 
 
 @contextmanager
 def watched_broker(directory: Path, **properties: str) -> Iterator[WatchedBroker]:
-    """Run a broker as `serving_broker` does, in a thread of its own."""
+    """Run a broker like `serving_broker`, in its own thread."""
     ready: list[WatchedBroker] = []
     is_ready, may_end = threading.Event(), asyncio.Event()
     loop = WatchedLoop()
@@ -73,7 +73,7 @@ def watched_broker(directory: Path, **properties: str) -> Iterator[WatchedBroker
             is_ready.set()
             loop.close()
 
-    # A broker of its own process has only its own objects for the collector to look at.
+    # The collector then only has to look at the broker's objects, as in a broker process.
     gc.collect()
     gc.freeze()
     thread = threading.Thread(target=run, name="watched-broker")

@@ -1,8 +1,9 @@
-"""A uvloop that measures what the broker does in one go: each call from the loop, by thread CPU.
+"""A uvloop that measures how long the broker holds the loop: each call from the loop, in thread CPU
+time.
 
-A call is a step of a task from one `await` to the next, or a callback. Only those whose code is the
-broker's count: a test runs on the same loop. Collections of garbage do not count; they come when the
-whole test process has made enough of it, and a broker of its own freezes what it starts with.
+A call is a step of a task from one `await` to the next, or a callback. Only calls into the broker's
+code count, since the test runs on the same loop. Garbage collections do not count: they depend on the
+garbage of the whole test process, and a real broker freezes the objects of its start.
 """
 
 from __future__ import annotations
@@ -22,15 +23,14 @@ from typing import Any, TypeVarTuple
 import uvloop
 
 CALL_SECONDS_MAX = 0.05
-"""The longest that the broker may hold the loop in a test: ten times what it promises, for the
-machines that tests run on."""
+"""The longest call allowed in a test: ten times what the broker promises, to allow for slow machines."""
 
 ROOT = Path(__file__).parents[2]
 OURS = tuple(
     str(ROOT / package) for package in ("server", "cleaner", "storage", "protocol", "metrics")
 )
 HTTP = "aiohttp/web_protocol.py"
-"""Answers HTTP requests in tasks of its own."""
+"""Answers HTTP requests in its own tasks."""
 
 Ts = TypeVarTuple("Ts")
 
@@ -40,7 +40,7 @@ class HeldLoop(AssertionError):
 
 
 class WatchedLoop(uvloop.Loop):
-    """Measures calls while it is told to."""
+    """Measures calls while it is watched."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class WatchedLoop(uvloop.Loop):
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Measure within; raise HeldLoop at the end if a call of the broker's took too long."""
+        """Measure within the block. Raises HeldLoop at the end if a call of the broker took too long."""
         if self._is_watching:
             yield
             return
@@ -114,7 +114,7 @@ class WatchedLoop(uvloop.Loop):
 
 
 class _GarbageTime:
-    """How long collections took in the thread that this was made in."""
+    """The duration of garbage collections in the thread that created this."""
 
     def __init__(self) -> None:
         self._thread = threading.get_ident()
@@ -139,7 +139,7 @@ class _GarbageTime:
 
 
 def _code_of(callback: Callable[..., object]) -> tuple[str, str]:
-    """The file and the name of what a call runs: a task's coroutine, or a function."""
+    """Returns the file and the name of a call's code: a task's coroutine, or a function."""
     task = getattr(callback, "__self__", None)
     if isinstance(task, asyncio.Task):
         coroutine = task.get_coro()

@@ -1,8 +1,8 @@
-"""An application of Kafka Streams with state, `conformance/java/WordCount.java`: start, ask, kill, stop.
+"""A stateful Kafka Streams application, `conformance/java/WordCount.java`: start, query, kill, stop.
 
-What it counts is in its state store, a local database, and in that store's changelog, a compacted topic.
-After a kill it throws the database away and restores it from the changelog: exactly once is only true
-with what was committed.
+Its counts are in a state store (a local database) and in that store's changelog, a compacted topic.
+After a kill it discards the database and restores it from the changelog: exactly-once only covers
+committed records.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pipeline.jars import jars
+from pipeline.spark.jars import jars
 from tests.harness.java_program import SOURCES, compiled, java_command
 
 PINS = SOURCES / "kafka-streams-4.3"
 APPLICATION = "word-count"
 LINES, COUNTS = "lines", "counts"
-"""What it reads, and where each new count of a word goes."""
+"""The input topic, and the output topic for each new count of a word."""
 CHANGELOG = f"{APPLICATION}-words-changelog"
 STOP_SECONDS_MAX = 30.0
 
 
 class WordCount:
-    """The application, on one broker; its local state and its log are in `folder`.
+    """The application on one broker; its local state and its log are in `folder`.
 
-    Raises JarsUnavailable, with a sentence that says what to install, where it cannot be had.
+    Raises JarsUnavailable, with a message that says what to install, if it is unavailable.
     """
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
@@ -52,7 +52,7 @@ class WordCount:
             self.kill()
 
     def start(self, *, forgetful: bool = False) -> None:
-        """Start the process; with `forgetful` it finds none of its local state."""
+        """Start the process; with `forgetful` it finds no local state."""
         self._lives += forgetful
         properties = self._properties().items()
         with self._log.open("ab") as log:
@@ -65,7 +65,7 @@ class WordCount:
             )
 
     def state(self) -> dict[str, int]:
-        """Its state store, once it runs."""
+        """Returns its state store, once it is running."""
         assert self._process is not None
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -76,31 +76,31 @@ class WordCount:
         return {word: int(count) for word, count in found.items()}
 
     def check(self) -> bool:
-        """Fail if it has ended."""
+        """Fail if it has ended. Returns true."""
         assert self._process is not None
         assert self._process.poll() is None, self.tail()
         return True
 
     def kill(self) -> None:
-        """SIGKILL: its transaction stays open."""
+        """Send SIGKILL. Its transaction stays open."""
         assert self._process is not None
         self._process.kill()
         self._process.communicate()
         self._process = None
 
     def stop(self) -> None:
-        """Let it end by itself: it commits and leaves its group."""
+        """Let it end normally: it commits and leaves its group."""
         assert self._process is not None
         self._process.communicate(timeout=STOP_SECONDS_MAX)
         assert self._process.returncode == 0, self.tail()
         self._process = None
 
     def tail(self) -> str:
-        """The end of its log, for messages."""
+        """Returns the end of its log, for messages."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-40:])
 
     def _properties(self) -> dict[str, object]:
-        """A configuration that notices quickly what has died, and commits often."""
+        """Returns a configuration that detects failures quickly and commits often."""
         return {
             "bootstrap.servers": self._bootstrap,
             "application.id": APPLICATION,

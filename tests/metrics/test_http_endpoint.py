@@ -15,7 +15,7 @@ from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import BrokerFacts
 from metrics.http_endpoint import HttpEndpoint
 from metrics.server_probe import ServerProbe
-from storage.recovery_progress import RecoveryProgress
+from storage.recovery.progress import RecoveryProgress
 
 
 class Served:

@@ -23,8 +23,8 @@ collect_ignore = [file for file, variable in SOAKED.items() if not os.environ.ge
 @pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
     """Spark with all our jars, one JVM for all tests; skipped, with a reason, without Java."""
-    from pipeline.jars import ALL_PINS, JarsUnavailable
-    from pipeline.spark import start_session
+    from pipeline.spark.jars import ALL_PINS, JarsUnavailable
+    from pipeline.spark.session import start_session
 
     try:
         started = start_session("tests", pins=ALL_PINS)

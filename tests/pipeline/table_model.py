@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
-from pipeline.cut import Cut, Offsets
-from pipeline.payload_options import Payload
+from pipeline.offsets.cut import Cut, Offsets
+from pipeline.tables.payload_options import Payload
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.table import Table
+    from pipeline.tables.table import Table
 
 Record: TypeAlias = tuple[str, int, int, datetime, bytes | None, bytes | None]
 """Topic, partition, offset, timestamp, key, value."""
@@ -27,14 +27,14 @@ def record(partition: int, offset: int, key: bytes | None, value: bytes | None) 
 
 
 def frame(session: SparkSession, records: Sequence[Record]) -> DataFrame:
-    from pipeline.latest import SCHEMA
+    from pipeline.tables.latest import SCHEMA
 
     return session.createDataFrame(list(records), SCHEMA)
 
 
 def take(session: SparkSession, table: Table, *records: Record) -> None:
     """Bring records into a table as a micro-batch of a stream that began at the first offset."""
-    from pipeline.table_job import bring_in
+    from pipeline.tables.job import bring_in
 
     bring_in(frame(session, records), table, Payload(), NOTHING)
 

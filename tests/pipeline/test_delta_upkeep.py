@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.cut import Cut, TableRefused
+from pipeline.offsets.cut import Cut, TableRefused
 from tests.pipeline.table_model import (
     below,
     content,
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarni
 def test_others_may_optimize_and_restore_and_the_table_still_says_what_it_holds(
     session: SparkSession, tmp_path: Path
 ) -> None:
-    from pipeline.delta_table import DeltaTable
+    from pipeline.tables.delta_table import DeltaTable
 
     path = str(tmp_path / "a `quoted` {table}")
     table = DeltaTable(session, path)
@@ -49,7 +49,7 @@ def test_others_may_optimize_and_restore_and_the_table_still_says_what_it_holds(
 def test_of_two_streams_that_commit_at_one_moment_one_is_refused_and_the_table_is_right(
     session: SparkSession, tmp_path: Path
 ) -> None:
-    from pipeline.delta_table import DeltaTable
+    from pipeline.tables.delta_table import DeltaTable
 
     path = str(tmp_path / "table")
     records = [record(0, at, b"%d" % (at % 3), b"%d" % at) for at in range(20)]
@@ -74,4 +74,4 @@ def test_of_two_streams_that_commit_at_one_moment_one_is_refused_and_the_table_i
     assert held is not None
     assert content(table) == model(below(records, held.offsets))
     assert refused
-    assert all("somebody else has written" in said for said in refused)
+    assert all("another program wrote" in said for said in refused)

@@ -16,7 +16,7 @@ import typer.core
 import typer.main
 from typer._click.core import Command
 
-from server.commands import app
+from cli.commands import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["audit.md", "distributed-cleaning.md", "pipeline.md"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.jars import ALL_PINS, JarsUnavailable, jars
+from pipeline.spark.jars import ALL_PINS, JarsUnavailable, jars
 from tests.harness.broker_process import CHECKOUT, BrokerProcess
 from tests.harness.typed_commands import TypedCommands
 

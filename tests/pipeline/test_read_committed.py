@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 
-from pipeline.kafka_source import KafkaSource
-from pipeline.payload_options import Payload
+from pipeline.offsets.kafka_source import KafkaSource
+from pipeline.tables.payload_options import Payload
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.cleaning import wait_until_clean
 from tests.harness.clients import create_topic
@@ -105,8 +105,8 @@ def source_of(broker: BrokerProcess) -> KafkaSource:
 
 
 def whole(session: SparkSession, source: KafkaSource, path: Path) -> Table:
-    from pipeline.parquet_table import ParquetTable
-    from pipeline.table_job import write_whole
+    from pipeline.tables.job import write_whole
+    from pipeline.tables.parquet_table import ParquetTable
 
     table = ParquetTable(session, str(path))
     write_whole(session, source, table, Payload())
@@ -114,8 +114,8 @@ def whole(session: SparkSession, source: KafkaSource, path: Path) -> Table:
 
 
 def in_steps(session: SparkSession, source: KafkaSource, path: Path) -> Table:
-    from pipeline.parquet_table import ParquetTable
-    from pipeline.table_job import Pace, follow
+    from pipeline.tables.job import Pace, follow
+    from pipeline.tables.parquet_table import ParquetTable
 
     table = ParquetTable(session, str(path))
     follow(session, source, table, Payload(), Pace(offsets_per_batch=50))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from cleaner.meter import CleaningAborted
-from cleaner.settings import CleanerSettings
-from protocol.control_record import ControlType, TransactionMarker
-from protocol.record_batch import Record, build_batch, build_control_batch
+from cleaner.pacing.meter import CleaningAborted
+from cleaner.pacing.settings import CleanerSettings
+from protocol.records.control_record import ControlType, TransactionMarker
+from protocol.records.record_batch import Record, build_batch, build_control_batch
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, read_bytes
 from tests.harness.log_builder import headers_in, records_in, valid
 from tests.harness.memory_fs import Loss, MemoryFileSystem

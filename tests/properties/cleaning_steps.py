@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from protocol.control_record import ControlType
-from protocol.record_batch import Codec
+from protocol.records.control_record import ControlType
+from protocol.records.record_batch import Codec
 from tests.harness.compacted_log import CONFIG
 from tests.harness.log_builder import KeyValue
 from tests.harness.memory_fs import Loss

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from cleaner.kernel import BatchFilter, OffsetMap, Transactions
-from cleaner.retain import PassBounds
-from protocol.compression import Codec
-from protocol.control_record import ControlType
+from cleaner.kernel.kernel import BatchFilter, OffsetMap, Transactions
+from cleaner.rules.retain import PassBounds
+from protocol.records.compression import Codec
+from protocol.records.control_record import ControlType
 from tests.cleaner.kernel_log import (
     HASH_KEY,
     INFLATED_BYTES_MAX,

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from protocol.control_record import ControlType, TransactionMarker, write_transaction_marker
-from protocol.error_codes import ErrorCode
-from storage.errors import SwapRefused
-from storage.log import Appended
-from storage.producer_state import BATCHES_KEPT
-from storage.validate import Refused
+from protocol.records.control_record import ControlType, TransactionMarker, write_transaction_marker
+from protocol.wire.error_codes import ErrorCode
+from storage.batches.validate import Refused
+from storage.files.errors import SwapRefused
+from storage.log.log import Appended
+from storage.state.producer_state import BATCHES_KEPT
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome

@@ -15,8 +15,8 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cleaner.settings import CleanerSettings
-from protocol.control_record import ControlType
+from cleaner.pacing.settings import CleanerSettings
+from protocol.records.control_record import ControlType
 from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.sidecar_mode import SidecarMode
 from tests.properties.cleaning_history import History, NarrowWindows, TinyChunks

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cleaner.settings import CleanerSettings
-from protocol.record_batch import Codec
+from cleaner.pacing.settings import CleanerSettings
+from protocol.records.record_batch import Codec
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.log_builder import KeyValue
 from tests.harness.sidecar_mode import SidecarMode

@@ -21,12 +21,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
-from protocol.api_keys import APIS
-from protocol.decode import decode
-from protocol.encode import encode
-from protocol.errors import DecodeError, ProtocolError
-from protocol.request import parse_request
-from protocol.schema import Kind, Message, fields_of
+from protocol.wire.api_keys import APIS
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
+from protocol.wire.errors import DecodeError, ProtocolError
+from protocol.wire.request import parse_request
+from protocol.wire.schema import Kind, Message, fields_of
 from tests.harness.messages import (
     MessageGenerator,
     ReferenceEncoder,

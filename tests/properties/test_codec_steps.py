@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 
 import pytest
 
-from protocol import decode as decoding
-from protocol import dismantle as dismantling
-from protocol import encode as encoding
-from protocol.api_keys import APIS
-from protocol.decode import decode, decode_in_steps
-from protocol.dismantle import dismantle
-from protocol.encode import encode_in_steps
-from protocol.errors import DecodeError
 from protocol.messages.describe_configs import DescribeConfigsResponse
-from protocol.schema import Kind, Message, fields_of
+from protocol.wire import decode as decoding
+from protocol.wire import dismantle as dismantling
+from protocol.wire import encode as encoding
+from protocol.wire.api_keys import APIS
+from protocol.wire.decode import decode, decode_in_steps
+from protocol.wire.dismantle import dismantle
+from protocol.wire.encode import encode_in_steps
+from protocol.wire.errors import DecodeError
+from protocol.wire.schema import Kind, Message, fields_of
 from tests.harness.messages import message_types, message_versions
 from tests.properties.test_codec_oracles import each_version, encoded, samples
 

@@ -8,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from protocol.error_codes import ErrorCode
-from storage.reader import Isolation
+from protocol.wire.error_codes import ErrorCode
+from storage.segment.reader import Isolation
 from tests.harness.log_builder import end_of, records_in
 from tests.harness.log_home import read_all
 from tests.properties.log_operations import LogOperations

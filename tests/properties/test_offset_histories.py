@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from server.groups.group_checks import Claim
-from server.producer import Producer
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.groups.group_checks import Claim
+from server.coordination.producer import Producer
 from tests.harness.offsets_model import (
     GROUPS,
     PARTITIONS,
@@ -37,7 +37,7 @@ async def test_a_broker_has_what_its_log_says_at_every_moment_and_after_restarts
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a busy machine the slice of a commit is over before it appends, and a later one overtakes it.
-    monkeypatch.setattr("server.turns.SLICE_SECONDS", 60.0)
+    monkeypatch.setattr("server.runtime.turns.SLICE_SECONDS", 60.0)
     random, model = Random(seed), OffsetsModel()
     for _ in range(RESTARTS):
         async with serving_broker(tmp_path, offsets_topic_num_partitions="1") as served:

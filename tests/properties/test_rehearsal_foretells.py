@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner.meter import CleaningAborted
-from cleaner.settings import CleanerSettings
+from cleaner.pacing.meter import CleaningAborted
+from cleaner.pacing.settings import CleanerSettings
 from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.rehearsal import check_prediction
 from tests.harness.sidecar_mode import TRUTHFUL, SidecarMode

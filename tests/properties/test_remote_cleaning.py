@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner.settings import CleanerSettings
+from cleaner.pacing.settings import CleanerSettings
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.remote_cleaning import RemotelyCleaned
 from tests.harness.sidecar_mode import SidecarMode

@@ -13,9 +13,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner.settings import CleanerSettings
-from protocol.control_record import ControlType
-from protocol.record_batch import Record
+from cleaner.pacing.settings import CleanerSettings
+from protocol.records.control_record import ControlType
+from protocol.records.record_batch import Record
 from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.sidecar_mode import SidecarMode
 from tests.harness.table_digest import digest_of, live_keys, table_digest

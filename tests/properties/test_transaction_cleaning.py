@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cleaner.settings import CleanerSettings
-from protocol.compression import Codec
+from cleaner.pacing.settings import CleanerSettings
+from protocol.records.compression import Codec
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.log_builder import KeyValue
 from tests.harness.log_transactions import committed_offsets

@@ -10,12 +10,12 @@ import xxhash
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cleaner.kernel import BatchFilter
-from cleaner.retain import Fate, Remains
-from cleaner.step import GroupAccount, KeysDiffer, OutputFound
-from cleaner.verify_output import OutputReader
-from protocol.compression import Codec
-from protocol.errors import CorruptBatch, DecompressionTooLarge
+from cleaner.kernel.kernel import BatchFilter
+from cleaner.kernel.verify_output import OutputReader
+from cleaner.rules.retain import Fate, Remains
+from cleaner.rules.step import GroupAccount, KeysDiffer, OutputFound
+from protocol.records.compression import Codec
+from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 from tests.cleaner.kernel_log import (
     INFLATED_BYTES_MAX,
     LogBatch,
@@ -44,7 +44,7 @@ HEADER_IMAGE = struct.Struct(
 
 
 def digest_of(batch: LogBatch, remains: Remains[LogRecord], written: bytes) -> int:
-    """What `cleaner/digest.h` says of one batch that remains."""
+    """What `cleaner/kernel/digest.h` says of one batch that remains."""
     match remains.fate:
         case Fate.DROPPED:
             return 0

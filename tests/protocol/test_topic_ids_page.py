@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from protocol.api_keys import APIS, Api
-from protocol.schema import UUID, WireType, fields_of
+from protocol.wire.api_keys import APIS, Api
+from protocol.wire.schema import UUID, WireType, fields_of
 from tests.harness.messages import served_versions
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "design" / "topic-ids.md"

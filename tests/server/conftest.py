@@ -1,7 +1,7 @@
-"""What is asynchronous runs on the loop that the broker runs on.
+"""Runs asynchronous tests on the broker's kind of event loop, and measures how long the broker holds it.
 
-It measures what the broker does: a test whose broker, run by `served_broker.py`, holds the loop for too
-long fails, and names what held it.
+A test fails if its broker, run by `served_broker.py`, holds the loop for too long; the failure names the
+code that held it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every metadata store must do, whatever keeps it: inherit it and give a `store` fixture."""
+"""The contract of every metadata store: inherit the tests and provide a `store` fixture."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from server.metadata_store import (
+from server.metadata.store import (
     Compare,
     Delete,
     LeaseNotFound,
@@ -21,7 +21,7 @@ async def value_of(store: MetadataStore, key: str) -> str | None:
 
 
 class MetadataStoreContract:
-    """Driver tests inherit this; their `store` fixture gives an empty store."""
+    """The tests of the contract. Subclasses provide a `store` fixture with an empty store."""
 
     async def test_a_put_is_read_back_with_its_revisions(self, store: MetadataStore) -> None:
         first = await store.txn((), [Put(key="/a", value="1")])

@@ -1,4 +1,4 @@
-"""A whole broker: real clients, real processes, its start, its stop, and a disk that fails."""
+"""A whole broker with real clients and processes: its start, its stop, and a failing disk."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from typing import Any
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.produce import ProduceResponse
+from protocol.wire.error_codes import ErrorCode
 from server.broker import Broker
-from server.clock import SystemClock
-from server.config import BrokerConfig
-from server.listener import ListenError
-from storage.errors import DirectoryLocked, SyncFailed
-from storage.local_files import LocalFileSystem
-from storage.log import PartitionLog
-from storage.log_directory import LogDirectory
-from storage.sync_threads import SyncThreads
+from server.config.config import BrokerConfig
+from server.net.listener import ListenError
+from server.runtime.clock import SystemClock
+from storage.files.errors import DirectoryLocked, SyncFailed
+from storage.files.local_files import LocalFileSystem
+from storage.files.sync_threads import SyncThreads
+from storage.log.directory import LogDirectory
+from storage.log.log import PartitionLog
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.client_record import KeyedRecord
 from tests.harness.clients import PYTHON_CLIENT_NAMES, ConfluentClient, client, create_topic
@@ -44,13 +44,13 @@ from tests.harness.served_broker import (
 )
 
 RECORDS: list[KeyedRecord] = [(b"k%d" % (n % 10), b"value %d" % n) for n in range(100)]
-SERVER_MODULES = "server.cli, server.serve, server.run"
+SERVER_MODULES = "cli.main, cli.serve, server.run"
 SLOW_LIBRARIES = {"aiohttp", "typer", "rich", "prometheus_client", "cramjam", "click"}
 
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for the tests that do not end it."""
+    """One broker for all tests that do not stop it."""
     with BrokerProcess(tmp_path_factory.mktemp("broker")) as process:
         yield process
 
@@ -101,7 +101,7 @@ def test_a_topic_is_created_when_it_is_first_produced_to(process: BrokerProcess)
 
 
 def test_an_idle_compacted_topic_is_cleaned_to_its_last_values(tmp_path: Path) -> None:
-    """KAFKA-20664: without traffic Kafka never does."""
+    """In Kafka, this never happens without traffic (KAFKA-20664)."""
     with BrokerProcess(tmp_path, {"log.cleaner.backoff.ms": 50}) as process:
         settings = {
             "cleanup.policy": "compact",
@@ -111,7 +111,7 @@ def test_an_idle_compacted_topic_is_cleaned_to_its_last_values(tmp_path: Path) -
         create_topic(process.bootstrap_servers, "table", config=settings)
         ConfluentClient().produce(process.bootstrap_servers, {"table": "none"}, RECORDS)
 
-        # Nothing is produced any more: the clock alone rolls the segment and has it cleaned.
+        # No client produces any more: the clock alone rolls the segment and triggers its cleaning.
         wait_for("a cleaning pass", lambda: completed_passes(process) >= 1)
         wait_for("the last values", lambda: len(values_of(process, "table")) == 10)
 
@@ -124,14 +124,14 @@ def completed_passes(process: BrokerProcess) -> float:
     return sum(samples(process.metrics(), "kompakt_cleaner_passes_total", result="completed"))
 
 
-# What supervisors see.
+# Health checks and metrics for supervisors.
 
 
 def test_metrics_count_what_clients_did(process: BrokerProcess) -> None:
     create_topic(process.bootstrap_servers, "counted", partitions=2)
     ConfluentClient().produce(process.bootstrap_servers, {"counted": "none"}, RECORDS)
     values_of(process, "counted")
-    time.sleep(1.1)  # a scrape's text is kept for a second
+    time.sleep(1.1)  # the broker caches the text of a scrape for a second
 
     text = process.metrics()
 
@@ -191,7 +191,7 @@ def test_sigkill_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
         assert values_of(process, "kept") == [value for _, value in RECORDS]
 
 
-def test_a_start_that_fails_after_a_crash_does_not_pass_for_a_clean_stop(tmp_path: Path) -> None:
+def test_a_failed_start_after_a_crash_does_not_count_as_a_clean_stop(tmp_path: Path) -> None:
     process = BrokerProcess(tmp_path)
     process.start()
     ConfluentClient().produce(process.bootstrap_servers, {"kept": "none"}, RECORDS)
@@ -212,7 +212,7 @@ def test_a_start_that_fails_after_a_crash_does_not_pass_for_a_clean_stop(tmp_pat
 
 def test_a_locked_directory_is_one_line_and_ends_with_1(process: BrokerProcess) -> None:
     overrides = ("listeners=PLAINTEXT://127.0.0.1:0", f"log.dirs={process.data_dir}")
-    command = [sys.executable, "-m", "server", "serve", "--override=http.listener="]
+    command = [sys.executable, "-m", "cli", "serve", "--override=http.listener="]
     done = subprocess.run(
         [*command, *(f"--override={each}" for each in overrides)],
         cwd=Path(__file__).parents[2],
@@ -251,18 +251,18 @@ async def test_stopping_again_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    # The first one alone would take longer than `process.stop` waits.
+    # The first request alone would take longer than `process.stop` waits.
     process = BrokerProcess(tmp_path, {"controlled.shutdown.timeout.ms": 120_000})
     process.start()
     big = [(b"k", b"v" * 500_000)] * 40
     ConfluentClient().produce(process.bootstrap_servers, {"big": "none"}, big)
     request = fetch_request([("big", 0, 0)], partition_max_bytes=1 << 25, max_bytes=1 << 25)
 
-    # A client that asks for 20 MB and reads none of it holds up the first stop.
+    # A client that requests 20 MB and reads nothing delays the first stop.
     with socket.create_connection(("127.0.0.1", process.port)) as stuck:
         payload = encode_request(request, 12, 1)
         stuck.sendall(struct.pack(">i", len(payload)) + payload)
-        # The first bytes of the answer are there, and the broker waits to send the others.
+        # The first bytes of the answer have arrived, and the broker waits to send the others.
         assert stuck.recv(1, socket.MSG_PEEK)
         subprocess.run(["kill", "-TERM", str(process.pid)], check=True)
         wait_for("the stop", lambda: "stopping" in get(process, "/health/ready")[1])
@@ -276,7 +276,7 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 # Starting.
 
 
-def test_what_clients_do_not_need_is_not_imported_before_the_listener() -> None:
+def test_modules_that_clients_do_not_need_are_not_imported_before_the_listener() -> None:
     program = f"import {SERVER_MODULES}, sys, json; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -317,7 +317,7 @@ async def test_a_directory_in_use_fails_the_start(tmp_path: Path) -> None:
                 pass
 
 
-# A disk that fails.
+# A failing disk.
 
 
 async def test_a_failed_sync_is_never_acknowledged_and_ends_the_only_directory(
@@ -331,8 +331,8 @@ async def test_a_failed_sync_is_never_acknowledged_and_ends_the_only_directory(
             raise SyncFailed("sync", str(tmp_path), 5, "Input/output error")
 
         with monkeypatch.context() as patched:
-            patched.setattr("storage.local_files.LocalFile.sync", fail)
-            patched.setattr("storage.local_files.LocalFile.sync_descriptor", lambda _: None)
+            patched.setattr("storage.files.local_files.LocalFile.sync", fail)
+            patched.setattr("storage.files.local_files.LocalFile.sync_descriptor", lambda _: None)
             request = produce_request("orders", batch_of(1))
             answer = only_produced(await served.call(request, 9, ProduceResponse))
 
@@ -348,7 +348,7 @@ def is_clean(directory: Path) -> bool:
     return (directory / ".clean-shutdown").exists()
 
 
-async def test_of_two_directories_the_one_that_works_serves_on(
+async def test_the_working_one_of_two_directories_keeps_serving(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
@@ -360,9 +360,9 @@ async def test_of_two_directories_the_one_that_works_serves_on(
             if log.directory.startswith(str(second))
         )
 
-        sync = "storage.local_files.LocalFile.sync"
+        sync = "storage.files.local_files.LocalFile.sync"
         monkeypatch.setattr(sync, failing_below(second))
-        monkeypatch.setattr("storage.local_files.LocalFile.sync_descriptor", lambda _: None)
+        monkeypatch.setattr("storage.files.local_files.LocalFile.sync_descriptor", lambda _: None)
         request = produce_request("orders", batch_of(1), on_second)
         answer = only_produced(await served.call(request, 9, ProduceResponse))
 
@@ -375,18 +375,18 @@ async def test_of_two_directories_the_one_that_works_serves_on(
     assert not is_clean(second)
 
 
-async def test_a_sync_that_fails_beside_the_loop_is_never_acknowledged_either(
+async def test_a_failed_sync_in_a_thread_is_never_acknowledged_either(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class BrokenDisk(SyncThreads):
         def errors_of_round(self) -> list[int]:
             return [errno.EIO for _ in super().errors_of_round()]
 
-    monkeypatch.setattr("storage.wal.SyncThreads", BrokenDisk)
+    monkeypatch.setattr("storage.log.wal.SyncThreads", BrokenDisk)
     async with serving_broker(tmp_path) as served:
         await served.create("orders")
         log = served.log("orders")
-        log.sync()  # Whatever more than one file needs was done before.
+        log.sync()  # leaves no work that involves more than one file
 
         request = produce_request("orders", batch_of(1))
         answer = only_produced(await served.call(request, 9, ProduceResponse))
@@ -397,7 +397,7 @@ async def test_a_sync_that_fails_beside_the_loop_is_never_acknowledged_either(
 
 
 def failing_below(directory: Path) -> object:
-    from storage.local_files import LocalFile
+    from storage.files.local_files import LocalFile
 
     sound = LocalFile.sync
 
@@ -418,7 +418,7 @@ async def test_an_unstarted_broker_can_be_stopped(tmp_path: Path) -> None:
     assert broker.not_ready == "stopping"
 
 
-async def test_readiness_says_how_far_recovery_is(
+async def test_readiness_shows_the_progress_of_recovery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving_broker(tmp_path) as served:

@@ -1,4 +1,4 @@
-"""The cleaner's metrics of a running broker, by HTTP: what happens to a log is what they show."""
+"""The cleaner's metrics of a running broker, over HTTP, match what the cleaner did."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 
 from metrics import collector
-from protocol.record_batch import Record, build_batch
-from server.config_changes import ConfigChange, Operation
-from server.topic import Topic
-from storage.log import PartitionLog
-from storage.paths import LOG
+from protocol.records.record_batch import Record, build_batch
+from server.config.changes import ConfigChange, Operation
+from server.topics.topic import Topic
+from storage.files.paths import LOG
+from storage.log.log import PartitionLog
 from tests.harness.scraped_world import samples_in
 from tests.harness.served_broker import NOW_MS, ServedBroker, serving_broker
 
@@ -42,7 +42,7 @@ async def scraped_until(served: ServedBroker, holds: Callable[[Samples], bool]) 
 
 
 async def fill(served: ServedBroker, topic: str = "table", count: int = 50) -> None:
-    """Ten keys many times over, and a tombstone, in small segments; the last one is active."""
+    """Write ten keys many times, and a tombstone, in small segments; the last one is active."""
     for round_ in range(count):
         records = [
             Record(offset=n, timestamp=NOW_MS, key=b"%d" % n, value=None if n == 9 else b"v" * 50)
@@ -60,7 +60,7 @@ def flip_a_byte(log: PartitionLog) -> None:
 
 
 async def alter(served: ServedBroker, name: str, value: str) -> None:
-    """Set one setting of the topic beside those it has."""
+    """Set one property of the topic and keep its others."""
     altered = await served.broker.topics.alter("table", lambda own, _: {**own, name: value})
     assert isinstance(altered, Topic)
 
@@ -71,7 +71,7 @@ async def test_a_pass_moves_what_tells_of_its_log(tmp_path: Path) -> None:
         await fill(served)
         before = await scrape(served)
         await alter(served, "min.cleanable.dirty.ratio", "0.1")
-        # A pass counts once it is over, a little after its swap.
+        # A pass is counted when it ends, a little after its swap.
         after = await scraped_until(
             served,
             lambda s: s["kompakt_topic_dirty_bytes", "table"] == 0 and s.get(PASSES, 0) >= 1,
@@ -127,7 +127,7 @@ async def test_a_log_that_cannot_be_cleaned_is_counted_until_it_can(tmp_path: Pa
 async def test_a_change_of_the_cleaner_s_settings_leaves_its_metrics_in_place(
     tmp_path: Path,
 ) -> None:
-    """KAFKA-16574, KAFKA-20346: Kafka's are gone, or wrong, once its threads were replaced."""
+    """In Kafka, they vanish or are wrong after its threads are replaced (KAFKA-16574, KAFKA-20346)."""
     async with serving_broker(tmp_path, **CLEANER, log_cleaner_backoff_ms="50") as served:
         await served.create("table", cleanup_policy="compact", min_cleanable_dirty_ratio="0")
         await fill(served)

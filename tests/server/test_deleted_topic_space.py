@@ -1,4 +1,4 @@
-"""A topic that is deleted while the broker runs gives its disk space and descriptors back at once."""
+"""Deleting a topic while the broker runs frees its disk space and descriptors at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from protocol.messages.fetch import FetchResponse
-from storage.log import PartitionLog
+from storage.log.log import PartitionLog
 from tests.harness.held_files import bytes_held, deleted_but_open, open_descriptors
 from tests.harness.raw_client import decode_response
 from tests.harness.served_broker import (
@@ -30,7 +30,7 @@ VALUE_BYTES = 8 << 20
 
 
 async def fill(served: ServedBroker, name: str) -> None:
-    """Make a topic with one large record, and read it."""
+    """Create a topic with one large record, and read it."""
     await served.create(name, max_message_bytes=str(2 * VALUE_BYTES))
     await served.produce(name, batch_of(1, value=bytes(VALUE_BYTES)))
     data = await served.fetch(name, 0, partition_max_bytes=1 << 30)
@@ -44,7 +44,7 @@ async def delete(served: ServedBroker, name: str) -> DeletableTopicResult:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Wait until it is so, for ten seconds at most."""
+    """Wait until the condition holds, for ten seconds at most."""
     async with asyncio.timeout(10):
         while not is_so():  # noqa: ASYNC110 - a thread does it, and tells nobody
             await asyncio.sleep(0.01)

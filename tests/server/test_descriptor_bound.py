@@ -1,7 +1,7 @@
-"""More partitions than descriptors: a real broker under a low limit serves all of them.
+"""A real broker with fewer descriptors than partitions serves all partitions.
 
-With 10,000 partitions, all written to, and a limit of 1024 about 290 were open; the numbers here keep
-the test short.
+With 10,000 partitions, all written to, and a limit of 1024, about 290 files were open. The numbers here
+are smaller to keep the test short.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOPIC = "wide"
 
 
 class LimitedBroker(BrokerProcess):
-    """A broker that may have few descriptors, sockets and all."""
+    """A broker with a low limit of descriptors, including sockets."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
-"""What clients and operators see when a disk fails: ARCHITECTURE.md, "When the disk fails".
+"""How clients and operators experience a failing disk: ARCHITECTURE.md, "When the disk fails".
 
-A broker over two log directories, the first of which has the metadata; the disk below them is real, and
-fails as the test orders.
+The broker has two log directories, the first with the metadata. The disk is real, and fails where the
+test wants it to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.fetch import FetchResponse, PartitionData
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -30,9 +29,10 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from protocol.wire.error_codes import ErrorCode
 from server.http import broker_facts
-from server.topic import OfflineLog, Topic
-from storage.errors import DamagedFile, DiskError, SyncFailed
+from server.topics.topic import OfflineLog, Topic
+from storage.files.errors import DamagedFile, DiskError, SyncFailed
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.clients import ConfluentClient, create_topic
 from tests.harness.faults import FOR_EVER
@@ -52,7 +52,7 @@ STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class Machine:
-    """Two log directories, a broker on them, and the topic "orders" with a partition in each."""
+    """Two log directories with a broker, and the topic "orders" with a partition in each."""
 
     def __init__(self, path: Path) -> None:
         self.first, self.second = path / "first", path / "second"
@@ -63,7 +63,7 @@ class Machine:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Run the broker; what was acknowledged before is there."""
+        """Run the broker, and check that all acknowledged records are there."""
         dirs = f"{self.first},{self.second}"
         async with serving_broker_on(self.files, self.first, log_dirs=dirs) as self.served:
             if self.served.broker.topics.get("orders") is None:
@@ -78,7 +78,7 @@ class Machine:
 
     @property
     def on_second(self) -> int:
-        """The partition in the second directory."""
+        """Returns the number of the partition in the second directory."""
         (number,) = [
             log.topic_partition.partition
             for log in self.topic.partitions
@@ -124,12 +124,12 @@ async def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-# A disk that is full, or fails to write.
+# A full disk, and failing writes.
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
 @pytest.mark.parametrize("acks", [1, -1])
-async def test_a_write_that_fails_is_told_and_the_next_one_may_work(
+async def test_a_failed_write_is_answered_with_an_error_and_the_next_one_may_work(
     machine: Machine, number: int, acks: int
 ) -> None:
     async with machine.serving():
@@ -146,7 +146,7 @@ async def test_a_write_that_fails_is_told_and_the_next_one_may_work(
         assert await machine.values(0) == [b"before", b"after"]
 
 
-async def test_a_batch_for_a_full_disk_beside_one_for_another_fails_alone(
+async def test_a_batch_for_a_full_disk_does_not_fail_one_for_another_disk(
     machine: Machine,
 ) -> None:
     async with machine.serving():
@@ -163,10 +163,10 @@ async def test_a_batch_for_a_full_disk_beside_one_for_another_fails_alone(
         assert answers[1 - machine.on_second].error_code == ErrorCode.NONE
 
 
-# A sync that fails.
+# A failing sync.
 
 
-async def test_a_sync_that_fails_ends_the_service_of_its_directory_alone(machine: Machine) -> None:
+async def test_a_failed_sync_takes_only_its_directory_offline(machine: Machine) -> None:
     async with machine.serving():
         bad = machine.on_second
         assert await machine.produce(bad, b"safe") is ErrorCode.NONE
@@ -182,7 +182,7 @@ async def test_a_sync_that_fails_ends_the_service_of_its_directory_alone(machine
         assert await machine.produce(machine.on_second, b"again") is ErrorCode.NONE
 
 
-async def test_of_many_producers_none_is_told_what_a_failed_sync_made_untrue(
+async def test_after_a_failed_sync_no_producer_gets_a_false_acknowledgement(
     machine: Machine,
 ) -> None:
     async with machine.serving():
@@ -205,16 +205,16 @@ async def test_a_metadata_store_that_cannot_sync_ends_the_broker(machine: Machin
         machine.faults.heal()
 
     async with machine.serving():
-        # Of a creation that was refused like this, all may be there, or nothing.
+        # A creation refused like this may have happened completely, or not at all.
         late = await machine.served.broker.topics.create_if_absent("late")
         assert isinstance(late, Topic)
         assert all(log.offline_reason is None for log in late.partitions)
 
 
-# A disk that cannot be read.
+# Failing reads.
 
 
-async def test_a_read_that_fails_is_told_to_who_reads_and_hides_nothing_else(
+async def test_a_failed_read_is_answered_with_an_error_and_hides_nothing_else(
     machine: Machine,
 ) -> None:
     async with machine.serving():
@@ -254,7 +254,7 @@ async def test_a_client_that_hammers_a_failing_partition_does_not_fill_the_log(
     assert len(said) == 1
 
 
-# A directory that takes no names any more, or is gone.
+# A directory that accepts no new names, or has vanished.
 
 
 async def test_a_directory_that_becomes_read_only_goes_offline_alone(machine: Machine) -> None:
@@ -311,7 +311,7 @@ async def test_a_directory_that_is_a_file_at_the_start_is_left_out(machine: Mach
         await machine.check_that_nothing_is_lost()
 
 
-async def test_what_is_deleted_while_a_directory_is_out_is_gone_when_it_is_back(
+async def test_a_topic_deleted_while_a_directory_is_offline_stays_deleted_when_it_returns(
     machine: Machine,
 ) -> None:
     aside = machine.second.with_name("aside")
@@ -365,7 +365,7 @@ async def test_a_damaged_file_of_the_directory_with_the_metadata_refuses_the_sta
             pass
 
 
-async def test_every_directory_offline_ends_the_broker_with_a_sentence(tmp_path: Path) -> None:
+async def test_a_broker_without_online_directories_ends_with_a_sentence(tmp_path: Path) -> None:
     files = FaultyFileSystem()
     async with serving_broker_on(files, tmp_path) as served:
         await served.create("orders")
@@ -377,7 +377,7 @@ async def test_every_directory_offline_ends_the_broker_with_a_sentence(tmp_path:
         assert str(tmp_path) in str(served.broker.failure)
 
 
-# A process.
+# A whole process.
 
 
 def test_a_broker_whose_second_directory_vanishes_serves_on_and_finds_it_again(

@@ -1,6 +1,6 @@
-"""A broker that crashed starts on a disk without a free byte, and serves all that was acknowledged.
+"""After a crash, a broker starts on a completely full disk and serves every acknowledged record.
 
-Some of what a start writes fits into what is reserved for it; the rest is put off until there is space.
+Some writes of a start fit into the space reserved for them; the others wait until there is space.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from server.topic import OfflineLog
-from storage.files import unlink_if_there
-from storage.log import PartitionLog
+from server.topics.topic import OfflineLog
+from storage.files.files import unlink_if_there
+from storage.log.log import PartitionLog
 from tests.crash.topic_workload import CrashState, TopicWorkload, check_world
 from tests.harness.log_home import read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
@@ -24,7 +24,7 @@ DIRECTORIES = "/a,/b"
 async def written(count: int = 3) -> tuple[MemoryFileSystem, World]:
     disk = MemoryFileSystem()
     world = await open_world(disk, DATA)
-    # What is put off must not rest on it.
+    # The postponed writes must not depend on it.
     disk.unlink(f"{DATA}/.reserve")
     topic = await world.create("orders", count)
     for number, log in enumerate(topic.logs()):
@@ -97,10 +97,10 @@ async def test_no_two_starts_on_a_full_disk_have_the_same_leader_epoch() -> None
 
 
 async def check_on_a_full_disk(state: CrashState, space: int, *, has_reserve: bool) -> None:
-    """What was acknowledged is there, on the full disk and then on one with space.
+    """Every acknowledged record is there, on the full disk and then on one with space.
 
-    Without a reserve a log may be offline until then: what a crash tore off it could not be kept, or
-    a new log, in which nothing is yet, could not be made again.
+    Without a reserve, a log may be offline until then: a torn tail could not be saved, or an empty new
+    log could not be created again.
     """
     state.disk.faults.space = space
     if not has_reserve:

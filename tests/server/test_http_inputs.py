@@ -1,6 +1,6 @@
-"""Whatever is sent to the HTTP listener, the broker answers without an error of its own.
+"""The broker answers any input to the HTTP listener without an internal error.
 
-The inputs are made from the broker's own route table, so that a new route is among them.
+The inputs are generated from the broker's route table, so that new routes are included.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[SteeredBroker]:
 
 @pytest.fixture
 def hasty(broker: SteeredBroker, monkeypatch: pytest.MonkeyPatch) -> SteeredBroker:
-    """The broker, which does not wait long for the rest of a request."""
+    """A broker that does not wait long for the rest of a request."""
     monkeypatch.setattr(http_connections, "HEAD_SECONDS", 0.05)
     monkeypatch.setattr(http_connections, "IDLE_SECONDS", 0.05)
     monkeypatch.setattr(http_connections, "SWEEP_SECONDS", 0.02)
@@ -43,7 +43,7 @@ def hasty(broker: SteeredBroker, monkeypatch: pytest.MonkeyPatch) -> SteeredBrok
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request, byte by byte."""
+    """Returns the bytes of a request."""
 
     method: bytes
     target: bytes
@@ -58,7 +58,7 @@ class Sent:
 
 
 async def statuses(broker: SteeredBroker, data: bytes) -> list[int]:
-    """The status of each answer to what is sent, once the broker has closed the connection."""
+    """Send bytes. Returns the status of each answer, once the broker has closed the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.served.broker.http_port)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -72,7 +72,7 @@ async def statuses(broker: SteeredBroker, data: bytes) -> list[int]:
 
 
 async def routes(broker: SteeredBroker) -> list[tuple[str, str]]:
-    """Method and path of each route, as the broker lists them."""
+    """Returns the method and path of each route in the broker's table."""
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.served.broker.http_port)
     writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
     _, _, text = (await reader.read()).decode().partition("\r\n\r\n")
@@ -133,7 +133,7 @@ BODIES = st.one_of(
 
 @st.composite
 def requests(draw: st.DrawFn, table: Sequence[tuple[str, str]], its_token: bytes) -> Sent:
-    """A request for some route, with some of it wrong."""
+    """Generates requests for existing routes, with some parts wrong."""
     method, path = draw(st.sampled_from(table))
     target = re.sub(rb"\{\w+\}", lambda _: draw(SEGMENTS), path.encode())
     query = draw(QUERIES)
@@ -204,7 +204,7 @@ async def test_no_bytes_make_the_broker_fail(hasty: SteeredBroker, raw: bytes) -
         (b"POST", LEASE, (b"Authorization", b"Bearer \xff"), 401),
     ],
 )  # fmt: skip
-async def test_what_once_made_the_broker_fail_is_refused(
+async def test_inputs_that_once_made_the_broker_fail_are_refused(
     broker: SteeredBroker,
     method: bytes,
     target: bytes,
@@ -227,7 +227,7 @@ async def test_every_route_is_behind_the_host_guard(broker: SteeredBroker) -> No
         assert answered == [403], (method, path)
 
 
-async def test_a_name_that_the_operator_gave_is_answered_to(tmp_path: Path) -> None:
+async def test_a_name_in_http_hosts_is_served(tmp_path: Path) -> None:
     async with steered_broker(tmp_path, http_hosts="kompakt.monitoring.svc,Broker") as broker:
         for host in (b"kompakt.monitoring.svc:9644", b"broker"):
             asked = Sent(b"GET", b"/metrics", [(b"Host", host)])

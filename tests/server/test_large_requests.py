@@ -1,7 +1,7 @@
-"""Whatever a request names, and however often, it holds the loop for no more than a moment.
+"""No request holds the loop for more than a moment, however many elements it has.
 
-Generated from the table of APIs: each array of each request, with elements that are all the same
-and exist, and with elements that all differ and do not.
+The requests are generated from the table of APIs: each array of each request, once with equal elements
+that exist, and once with different elements that do not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.api_keys import APIS, ApiKey
+from protocol.wire.api_keys import APIS, ApiKey
 from tests.harness.large_requests import ATTACKED, LargeRequest, array_paths, large_request
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import ServedBroker
@@ -19,11 +19,11 @@ from tests.harness.watched_broker import WatchedBroker, watched_broker
 
 ELEMENTS = int(os.environ.get("KOMPAKT_LARGE_ELEMENTS", "20000"))
 TURN_SECONDS_MAX = 0.050
-"""Of the loop's processor time. A slice is 2 ms; what a test machine's caches and the collector of
-the interpreter add is far below the rest."""
+"""The most processor time of the loop at a time. A slice is 2 ms; the rest is more than enough for cold
+caches and garbage collection on a test machine."""
 
 TRIES = 3
-"""What the request itself costs, it costs each time. The rest is the machine's, or is compiled once."""
+"""The fastest try counts: noise of the machine and one-time compilation do not recur on each."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ CASES = [
 
 
 async def answer_to(broker: WatchedBroker, request: LargeRequest) -> int | None:
-    """The bytes of its answer; None if the broker answered by closing the connection."""
+    """Returns the bytes of the answer; None if the broker closed the connection instead."""
     async with await RawClient.connect(broker.host, broker.port, limit=1 << 28) as client:
         client.send_frame(request.frame)
         try:
@@ -61,7 +61,7 @@ async def test_no_turn_of_the_loop_is_long(
     broker: WatchedBroker, key: ApiKey, path: tuple[str, ...], kind: str
 ) -> None:
     request = large_request(APIS[key], path, kind, ELEMENTS)
-    await answer_to(broker, large_request(APIS[key], path, kind, 1))  # compiles its codec
+    await answer_to(broker, large_request(APIS[key], path, kind, 1))  # compiles the codec
 
     turns = []
     for _ in range(TRIES):

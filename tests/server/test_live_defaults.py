@@ -1,4 +1,4 @@
-"""What is set for the broker while it runs holds for its topics, and its connections, at once."""
+"""Changes of dynamic broker properties apply to its topics and connections at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -21,6 +20,7 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from protocol.messages.produce import ProduceResponse
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import (
     ServedBroker,
@@ -41,7 +41,7 @@ async def alter(
     *changes: tuple[int, str, str | None],
     resource: tuple[int, str] = (BROKER, CLUSTER),
 ) -> tuple[int, str | None]:
-    """Error code and message."""
+    """Returns the error code and message."""
     configs = tuple(
         AlterableConfig(config_operation=operation, name=name, value=value)
         for operation, name, value in changes
@@ -56,7 +56,7 @@ async def alter(
 async def described(
     served: ServedBroker, resource: tuple[int, str], name: str
 ) -> tuple[str | None, int, Sequence[tuple[str, str | None, int]]]:
-    """Value, source and synonyms."""
+    """Returns the value, its source and its synonyms."""
     asked = DescribeConfigsResource(
         resource_type=resource[0], resource_name=resource[1], configuration_keys=(name,)
     )
@@ -143,7 +143,7 @@ async def test_a_default_is_described_with_where_it_comes_from(tmp_path: Path) -
         (("log.cleaner.max.compaction.lag.ms", "5"), "topic orders: conflict"),
     ],
 )
-async def test_a_default_that_cannot_be_is_refused_and_changes_nothing(
+async def test_an_invalid_default_is_refused_and_changes_nothing(
     tmp_path: Path, change: tuple[str, str], message: str
 ) -> None:
     async with serving_broker(tmp_path) as served:
@@ -185,7 +185,7 @@ async def test_the_limit_of_connections_can_be_raised_and_lowered(tmp_path: Path
 
 
 async def alter_over(client: RawClient, name: str, value: str) -> None:
-    """Over a connection that is there, because no other may come."""
+    """Uses an existing connection, because the broker accepts no other."""
     asked = AlterConfigsResource(
         resource_type=BROKER,
         resource_name=NODE,

@@ -1,4 +1,4 @@
-"""Each topic property has its effect on a topic that is there and in use, from the answer on."""
+"""Each topic property takes effect on a topic in use as soon as the change is answered."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 
-from protocol.batch_scan import scan_batches
-from protocol.compression import Codec
-from protocol.error_codes import ErrorCode
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -20,12 +17,15 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse
-from protocol.record_batch import Record, build_batch
-from storage.config_property import properties_of
-from storage.files import FileSystem
-from storage.local_files import LocalFileSystem
-from storage.log import PartitionLog
-from storage.log_config import LogConfig
+from protocol.records.batch_scan import scan_batches
+from protocol.records.compression import Codec
+from protocol.records.record_batch import Record, build_batch
+from protocol.wire.error_codes import ErrorCode
+from storage.files.files import FileSystem
+from storage.files.local_files import LocalFileSystem
+from storage.formats.config_property import properties_of
+from storage.formats.log_config import LogConfig
+from storage.log.log import PartitionLog
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.served_broker import (
     NOW_MS,
@@ -75,7 +75,7 @@ class Orders:
         return (await self.produce(batch)).error_code
 
     async def seal(self, batch: bytes | bytearray | None = None) -> None:
-        """A segment of its own for a batch."""
+        """Produce a batch and roll its segment."""
         assert await self.code_of(batch) == ErrorCode.NONE
         self.log.roll(self.served.broker.clock.now_ms())
 
@@ -103,7 +103,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def a_while() -> None:
-    """Long enough for what looks every 20 ms to have done what it must not."""
+    """Sleep long enough for a check that runs every 20 ms to have done what it must not do."""
     await asyncio.sleep(0.15)
 
 
@@ -111,7 +111,7 @@ def dated(timestamp: int) -> bytearray:
     return build_batch([Record(offset=0, timestamp=timestamp, key=b"k", value=b"v")])
 
 
-# What producers notice.
+# Effects for producers.
 
 
 async def cleanup_policy(path: Path) -> None:
@@ -185,7 +185,7 @@ def level_of(codec: str, low: str, high: str) -> Callable[[Path], Awaitable[None
     return proof
 
 
-# What the log does.
+# Effects on the log.
 
 
 async def segment_bytes(path: Path) -> None:
@@ -248,7 +248,7 @@ async def preallocate(path: Path) -> None:
 
 
 def allocated(topic: Orders) -> int:
-    """Bytes that the active segment's file takes on the disk."""
+    """Returns the bytes that the active segment's file takes on the disk."""
     files = sorted(Path(topic.log.directory).glob("*.log"))
     return files[-1].stat().st_blocks * 512
 
@@ -274,7 +274,7 @@ async def retention_bytes(path: Path) -> None:
 
 
 def count_syncs(files: FaultyFileSystem, directory: str) -> list[str]:
-    """The files below a directory that are synced from here on."""
+    """Returns a list that collects the files below a directory that are synced from now on."""
     syncs: list[str] = []
     check = files.faults.check
 
@@ -302,11 +302,11 @@ def flushed_by(name: str, value: str) -> Callable[[Path], Awaitable[None]]:
     return proof
 
 
-# What the cleaner does.
+# Effects on the cleaner.
 
 
 def cleaned_after(name: str, before: str, after: str, **configs: Any) -> Callable[[Path], Any]:
-    """The log is not cleaned with one value, and then with the other it is."""
+    """Check that the cleaner skips the log with one value, and cleans it with the other."""
 
     async def proof(path: Path) -> None:
         configs[name.replace(".", "_")] = before
@@ -402,5 +402,5 @@ async def test_a_property_has_its_effect_once_it_is_changed(name: str, tmp_path:
 
 def test_every_property_has_a_proof_or_says_that_it_has_no_effect() -> None:
     for declared in properties_of(LogConfig).values():
-        says_so = "Of no effect" in declared.doc or "not offered" in declared.doc
+        says_so = "no effect" in declared.doc or "not offered" in declared.doc
         assert declared.internal or says_so or declared.name in PROOFS, declared.name

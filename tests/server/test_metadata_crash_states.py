@@ -1,4 +1,4 @@
-"""Stop the metadata store at every operation of its disk, lose what was not synced, and reopen it."""
+"""Crashes the metadata store at every disk operation, drops unsynced data, and reopens it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from server import metadata_log
-from server.metadata_files import Operation, State
-from server.metadata_log import MetadataLog
+from server.metadata import log as metadata_log
+from server.metadata.files import Operation, State
+from server.metadata.log import MetadataLog
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 DIRECTORY = "/data/metadata"
@@ -19,7 +19,7 @@ Content = dict[str, str]
 
 
 def recovered(disk: MemoryFileSystem) -> tuple[MetadataLog, int, Content]:
-    """Open the log; its revision and what the map holds."""
+    """Open the log. Returns its revision and the contents of the map."""
     log = MetadataLog(disk, DIRECTORY)
     state, transactions = log.recover()
     content = {entry[0]: entry[1] for entry in state.entries}
@@ -39,7 +39,7 @@ def apply(content: Content, operations: list[Operation]) -> None:
 
 
 class Workload:
-    """A random history of one store, and what a crash may leave of it at any moment."""
+    """A random history of one store, with the states that a crash may leave at any moment."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -48,7 +48,7 @@ class Workload:
         self.disk.make_directory("/data")
         self.disk.sync_directory("/")
         self.possible: list[tuple[int, Content]] = [(0, {})]
-        """The acknowledged state, and the one that is being written."""
+        """Returns the acknowledged state, and the one that is being written."""
         self.states = 0
         self.disk.on_operation = self.crash
 
@@ -81,7 +81,7 @@ class Workload:
         return operations
 
     def crash(self, *_: Any) -> None:
-        """Lose power here in every way; each state must open, twice, as one of the possible ones."""
+        """Lose power here in every way. Each result must open, twice, as one of the possible states."""
         for loss in LOSSES:
             self.states += 1
             left = self.disk.after_crash(loss, self.crash_random)

@@ -1,7 +1,7 @@
-"""Damage every byte of the metadata log, and start again: no acknowledged record may be gone.
+"""Damages every byte of the metadata log and starts again: no acknowledged record may be lost.
 
-A start either serves every record, or it is refused with a sentence and leaves all files alone. What
-a topic's directory holds is never removed because a transaction of the metadata cannot be read.
+A start either serves every record, or fails with a sentence and leaves all files alone. It never removes
+a topic's files because it cannot read a transaction of the metadata.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from server import metadata_log
-from server.metadata_files import FRAME
-from server.topic import OfflineLog, Topic
-from storage.errors import MissingMetadata, StorageError
+from server.metadata import log as metadata_log
+from server.metadata.files import FRAME
+from server.topics.topic import OfflineLog, Topic
+from storage.files.errors import MissingMetadata, StorageError
 from tests.harness.log_home import read_all
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.topics_world import World, append, open_world
@@ -28,24 +28,24 @@ Step = Callable[[World], Awaitable[None]]
 
 
 async def created(world: World) -> None:
-    """The last transaction says that the creation of `newest` is over."""
+    """Make the last transaction acknowledge the creation of `newest`."""
     await world.create("newest", 2)
 
 
 async def grown(world: World) -> None:
-    """The last transaction says that `newest` has its new partitions."""
+    """Make the last transaction acknowledge new partitions of `newest`."""
     await world.create("newest", 1)
     assert isinstance(await world.topics.add_partitions("newest", 2), Topic)
 
 
 async def altered(world: World) -> None:
-    """The last transaction gives `newest` another configuration."""
+    """Make the last transaction change the configuration of `newest`."""
     await world.create("newest", 2)
     await world.topics.alter("newest", lambda *_: {"retention.ms": "1"})
 
 
 async def another_deleted(world: World) -> None:
-    """The last transaction says that the files of another topic are gone."""
+    """Make the last transaction say that the files of another topic are removed."""
     await world.create("newest", 2)
     assert await world.topics.delete(await world.create("another")) is None
     await world.topics._deletion.finish()
@@ -55,7 +55,7 @@ STEPS: list[Step] = [created, grown, altered, another_deleted]
 
 
 async def written(step: Step, *, is_clean: bool) -> MemoryFileSystem:
-    """A disk on which every partition has a record that was acknowledged."""
+    """Returns a disk with an acknowledged record in every partition."""
     disk = MemoryFileSystem()
     world = await open_world(disk, DATA)
     await world.create("oldest", 1)
@@ -73,19 +73,19 @@ async def written(step: Step, *, is_clean: bool) -> MemoryFileSystem:
 
 
 async def stop(world: World) -> None:
-    """End what runs in the background, and stop without order."""
+    """End the background work, then stop uncleanly."""
     await world.topics._settling.finish()
     await world.topics._deletion.finish()
     await world.store.close()
 
 
 def records() -> set[bytes]:
-    """What `written` has acknowledged."""
+    """Returns the records that `written` has acknowledged."""
     return {f"{name} is here".encode() for name in ("oldest-0", "newest-0", "newest-1")}
 
 
 def all_bytes(disk: MemoryFileSystem, path: str = "/data") -> bytes:
-    """The bytes of every file."""
+    """Returns the bytes of every file."""
     contents = b""
     for name in disk.list(path):
         below = f"{path}/{name}"
@@ -97,7 +97,7 @@ def all_bytes(disk: MemoryFileSystem, path: str = "/data") -> bytes:
 
 
 def served(world: World) -> set[bytes | None]:
-    """The values of all records that clients can read."""
+    """Returns the values of all records that clients can read."""
     logs = [log for topic in world.topics.all() for log in topic.partitions]
     assert not any(isinstance(log, OfflineLog) for log in logs)
     return {
@@ -109,7 +109,7 @@ def served(world: World) -> set[bytes | None]:
 
 
 async def check(disk: MemoryFileSystem, what: str) -> str | None:
-    """Start on a damaged disk; what the refusal says, None if all records are served."""
+    """Start on a damaged disk. Returns the error's text, or None if all records are served."""
     refusal = None
     try:
         world = await open_world(disk, DATA)
@@ -125,7 +125,7 @@ async def check(disk: MemoryFileSystem, what: str) -> str | None:
 
 
 def damages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Other values for the bytes of a log: several for each of its last transaction, one for others."""
+    """Yields other values for a log's bytes: several for the last transaction's, one for the others."""
     last = last_frame(data)
     for position, byte in enumerate(data):
         others = {byte ^ 1, byte ^ 0xFF, 0} if position >= last else {byte ^ 0xFF}
@@ -134,7 +134,7 @@ def damages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def last_frame(data: bytes) -> int:
-    """Where the last transaction begins."""
+    """Returns the position where the last transaction begins."""
     position = 0
     while True:
         size, _ = FRAME.unpack_from(data, position)
@@ -184,7 +184,7 @@ async def test_no_cut_of_the_metadata_log_removes_a_record() -> None:
         assert all(value in kept for value in records()), f"{size} of {len(data)} bytes"
 
 
-async def test_a_creation_is_not_taken_back_while_the_directory_of_one_of_its_logs_is_away(
+async def test_a_creation_is_not_undone_while_the_directory_of_one_of_its_logs_is_offline(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk = MemoryFileSystem()
@@ -195,7 +195,7 @@ async def test_a_creation_is_not_taken_back_while_the_directory_of_one_of_its_lo
     log.advance_high_watermark(log.sync())
     await world.close()
     data = disk.read_bytes(LOG)
-    # The last one says that the files are durable, the one before that the creation is over.
+    # The last one says that the files are durable; the one before acknowledges the creation.
     acknowledged = data[: last_frame(data)]
     disk.write_bytes(LOG, data[: last_frame(acknowledged)])
     disk.rename("/other", "/away")
@@ -204,7 +204,7 @@ async def test_a_creation_is_not_taken_back_while_the_directory_of_one_of_its_lo
     found = world.topics.get("newest")
     assert found is not None
     assert [isinstance(each, OfflineLog) for each in found.partitions] == [False, True]
-    assert "whether its creation was cut short is not known yet" in caplog.text
+    assert "cannot tell yet whether its creation completed" in caplog.text
     await world.close()
 
     disk.rename("/away", "/other")
@@ -234,7 +234,7 @@ def without_transactions(disk: MemoryFileSystem) -> None:
 @pytest.mark.parametrize(
     "lose", [without_directory, without_files, without_bytes, without_transactions]
 )
-async def test_topics_without_metadata_are_a_stop_with_a_sentence_at_every_start(
+async def test_topics_without_metadata_refuse_every_start_with_a_sentence(
     lose: Callable[[MemoryFileSystem], None],
 ) -> None:
     disk = await written(created, is_clean=True)
@@ -256,7 +256,7 @@ async def test_a_lost_snapshot_or_log_of_the_metadata_is_refused(
     disk = await written(created, is_clean=True)
     *older, snapshot, log = disk.list(METADATA)
     for name in older:
-        # Its removal was not synced yet.
+        # The file's removal was not synced yet.
         disk.unlink(f"{METADATA}/{name}")
     names = (snapshot, log)
     assert [name.rpartition(".")[2] for name in names] == ["snapshot", "log"]

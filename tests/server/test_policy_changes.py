@@ -1,8 +1,8 @@
-"""A topic changes its cleanup policy while it is written, read, cleaned and shortened.
+"""A topic's cleanup policy changes while clients write and read it and the broker cleans it.
 
-Whatever the policy is or was: a record is read where it was written, unchanged and in order; the last
-record of each key is there, unless retention has deleted it; the log start never goes back. And
-from the answer on a new policy holds: what it does not delete or compact stays.
+With every policy, consumers read a record at its offset, unchanged and in order; the last record of each
+key exists, unless retention has deleted it; and the log start never moves back. A new policy holds as
+soon as the change is answered: records that it does not delete or compact stay.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -19,7 +18,8 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from protocol.messages.produce import ProduceResponse
-from protocol.record_batch import Record, build_batch
+from protocol.records.record_batch import Record, build_batch
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import (
     NOW_MS,
     ServedBroker,
@@ -37,7 +37,7 @@ Content = dict[int, tuple[bytes | None, bytes | None]]
 
 
 class World:
-    """A writer that never stops, and what it was told."""
+    """A producer that never stops, and the records that the broker acknowledged."""
 
     def __init__(self, served: ServedBroker) -> None:
         self.served = served
@@ -46,7 +46,7 @@ class World:
         self._written = 0
 
     async def write(self) -> None:
-        """Produce batches, one after the other, until cancelled."""
+        """Produce one batch after the other until cancelled."""
         client = await self.served.connect()
         while True:
             numbers = range(self._written, self._written + RECORDS_A_BATCH)
@@ -63,14 +63,14 @@ class World:
                 self.acknowledged[answer.base_offset + at] = pair
 
     async def read(self) -> Content:
-        """Everything from the log start to the end of what was acknowledged before."""
+        """Read everything from the log start to the last record acknowledged before the call."""
         end = max(self.acknowledged, default=-1) + 1
         found: Content = {}
         offset = self.log.log_start_offset
         while offset < end:
             data = await self.served.fetch(TOPIC, offset, partition_max_bytes=1 << 16)
             if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                # As a consumer that is reset to the earliest offset.
+                # Like a consumer whose position is reset to the earliest offset.
                 assert offset < self.log.log_start_offset
                 found, offset = {}, self.log.log_start_offset
                 continue
@@ -84,13 +84,13 @@ class World:
         return {at: pair for at, pair in found.items() if at < end}
 
     async def check(self) -> Content:
-        """Read, and see that what must be there is there, as it was written."""
+        """Read, and check that every record that must exist is there as it was written."""
         acknowledged = dict(self.acknowledged)
         found = await self.read()
         start = self.log.log_start_offset
         for at, pair in found.items():
             assert self.acknowledged[at] == pair, at
-        # A later record of its key may have come, and the cleaner with it, while we read.
+        # While we read, a later record of the key may have arrived, and the cleaner removed this one.
         last = {key: at for at, (key, _) in sorted(self.acknowledged.items())}
         for key, at in {key: at for at, (key, _) in sorted(acknowledged.items())}.items():
             assert at in found or at < start or last[key] > at, (key, at)
@@ -105,7 +105,7 @@ class World:
         assert [each.error_code for each in response.responses] == [ErrorCode.NONE]
 
     async def until(self, what: str, condition: Callable[[], bool]) -> None:
-        """Go on checking until something has happened; the log start never goes back meanwhile."""
+        """Check repeatedly until a condition holds; the log start must never move back meanwhile."""
         start = self.log.log_start_offset
         async with asyncio.timeout(60):
             while not condition():

@@ -1,4 +1,4 @@
-"""The loop that the tests run on notices a broker that holds it."""
+"""The event loop of the tests notices a broker that holds it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from server.topics import Topics
+from server.topics.topics import Topics
 from tests.harness.served_broker import serving_broker
 from tests.harness.watched_loop import HeldLoop
 

@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md says all that a reader of a data directory needs: one written from it reads ours."""
+"""ARCHITECTURE.md is enough to read a data directory: a reader written from it alone reads ours."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from typing import Any
 
 import pytest
 
-from protocol.control_record import ControlType, TransactionMarker
-from protocol.record_batch import Codec, Record, build_batch, build_control_batch, read_header
-from storage.local_files import LocalFileSystem
-from storage.log import Appended, PartitionLog
-from storage.paths import topic_id_text
+from protocol.records.control_record import ControlType, TransactionMarker
+from protocol.records.record_batch import (
+    Codec,
+    Record,
+    build_batch,
+    build_control_batch,
+    read_header,
+)
+from storage.files.local_files import LocalFileSystem
+from storage.files.paths import topic_id_text
+from storage.log.log import Appended, PartitionLog
 from tests.harness import architecture_reader, architecture_sidecars
 from tests.harness.architecture_reader import (
     Log,
@@ -83,7 +89,7 @@ async def _fill(served: ServedBroker) -> None:
 
 
 def _batch(round_: int, codec: Codec, producer_id: int = -1) -> bytearray:
-    """Ten keys, of which two last a few rounds only; one is deleted."""
+    """Ten keys, of which two appear in a few rounds only; one is deleted."""
     records = [
         Record(
             offset=index,
@@ -104,7 +110,7 @@ def _batch(round_: int, codec: Codec, producer_id: int = -1) -> bytearray:
 
 
 async def _served(served: ServedBroker, topic: str, partition: int) -> list[Any]:
-    """Every record that a client gets."""
+    """Returns every record that a client gets."""
     log = served.log(topic, partition)
     records = read_all(log, max_bytes=1 << 20)
     return [_plain(record) for record in records]
@@ -151,7 +157,7 @@ async def test_a_broker_s_directory_holds_what_the_broker_serves(tmp_path: Path)
     assert stopped.logs["table", 0].manifest.rows[-1]["end_offset"] == 400
     assert stopped.logs[LONG_NAME, 1].manifest.rows[-1]["record_count"] == 400
 
-    # The whole of it is what a fetch sends, byte for byte.
+    # A fetch sends exactly these bytes.
     assert isinstance(fetched, bytes | memoryview)
     assert [_plain(record) for record in records_in(bytes(fetched))] == expected["table", 0]
     _check_cleaned(stopped.logs["table", 0])
@@ -180,7 +186,7 @@ def _check_log(log: Log, topic_id: str, partition: int) -> None:
 
 
 def _check_sidecars(log: Log, hash_key: bytes) -> None:
-    """Each that there is, and a cleaned segment has one."""
+    """Returns all key sidecars; at least one is of a cleaned segment."""
     for segment in log.segments[:-1]:
         assert segment.row is not None
         if segment.path.with_suffix(".keys").exists() or segment.row["flags"] & 1:
@@ -188,7 +194,7 @@ def _check_sidecars(log: Log, hash_key: bytes) -> None:
 
 
 def _check_cleaned(log: Log) -> None:
-    """The cleaned segment's batches: rebuilt, with horizons; one of a producer may be empty."""
+    """Returns the cleaned segment's batches: rebuilt, with horizons; a producer's may be empty."""
     (cleaned,) = [each for each in log.segments if each.row is not None and each.row["flags"] & 1]
     assert log.manifest.clean_offset == 400
     tombstones = [record for record in log.records() if record[3] is None]
@@ -241,7 +247,7 @@ class OnDisk:
         self.log.advance_high_watermark(self.log.sync())
 
     def clean(self, keep: Callable[[Record], bool], *, clean_offset: int) -> int:
-        """Put one segment, with a key sidecar, in the place of all sealed ones; its version."""
+        """Replace all sealed segments by one, with a key sidecar. Returns its version."""
         view = self.log.cleaning_view()
         batches, _ = recopied(view.segments, keep, view.producer_last_offsets)
         (cleaned,) = write_cleaned(self.log, view.segments, batches, cut=99)
@@ -361,7 +367,7 @@ def test_key_sidecars_are_as_described(tmp_path: Path) -> None:
 
 
 def _check_sidecar(segment: Segment, hash_key: bytes) -> list[SpecialRow]:
-    """Compare a segment's sidecar with what the text says; its special rows."""
+    """Compare a segment's sidecar with the text. Returns its special rows."""
     sidecar = read_sidecar(segment.path.with_suffix(".keys"), hash_key)
     assert segment.row is not None
     assert sidecar.base_offset == segment.base_offset

@@ -1,7 +1,7 @@
-"""Whatever is deleted of a log gives back its descriptors and its disk space, as soon as it is not read.
+"""Every deletion in a log frees its descriptors and its disk space as soon as the last reader is done.
 
-Every kind of deletion, with the files open or not, with a fetch's region pinned or not. A new kind of
-deletion belongs into `KINDS`.
+Covers every kind of deletion, with the files open or not, with a fetch's region pinned or not. Add a new
+kind of deletion to `KINDS`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from storage.errors import SegmentRemoved
-from storage.local_files import LocalFileSystem
-from storage.log import Appended, PartitionLog
-from storage.log_config import LogConfig
-from storage.open_files import ACTIVE, SEALED
-from storage.paths import KEYS, LOG
-from storage.reader import Isolation, ReadResult
+from protocol.wire.error_codes import ErrorCode
+from storage.files.errors import SegmentRemoved
+from storage.files.local_files import LocalFileSystem
+from storage.files.open_files import ACTIVE, SEALED
+from storage.files.paths import KEYS, LOG
+from storage.formats.log_config import LogConfig
+from storage.log.log import Appended, PartitionLog
+from storage.segment.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.held_files import bytes_held, deleted_but_open, open_descriptors
 from tests.harness.key_blocks import index
@@ -44,7 +44,7 @@ def topic_deleted(log: PartitionLog) -> None:
 
 
 def topic_deleted_files_first(log: PartitionLog) -> None:
-    """A worker may be faster than the loop's background."""
+    """A worker may be faster than the loop's background work."""
     shutil.rmtree(log.directory)
     log.retire()
 
@@ -117,7 +117,7 @@ def filled(home: LogHome) -> PartitionLog:
 
 
 def pinned(log: PartitionLog, offset: int) -> ReadResult:
-    """What a fetch has found and not yet sent."""
+    """Returns the region that a fetch has found and not sent yet."""
     found = log.read(
         offset,
         max_bytes=1 << 20,
@@ -149,20 +149,20 @@ def test_deletion_gives_descriptors_and_disk_back_once_the_last_reader_lets_go(
 
     delete(log)
 
-    # What is read stays readable, from the same descriptor.
+    # The reader can still read, from the same descriptor.
     after = [(region.fileno, region.read_bytes()) for read in reads for region in read.regions]
     assert after == before
     assert len(open_descriptors(tmp_path)) <= len(reads) + 2
     for read in reads:
         read.release()
     assert deleted_but_open(tmp_path) == []
-    # The segment that a truncation or a pass has kept, and the active one.
+    # The segment that a truncation or a pass keeps, and the active one.
     is_gone = "topic_deleted" in delete.__name__
     assert len(open_descriptors(tmp_path)) <= (0 if is_gone else 2)
     assert bytes_held(tmp_path) <= (0 if is_gone else 2 * VALUE_BYTES)
 
 
-def test_deletion_of_a_topic_leaves_unsynced_files_to_nobody(home: LogHome, tmp_path: Path) -> None:
+def test_deletion_of_a_topic_closes_unsynced_files(home: LogHome, tmp_path: Path) -> None:
     log = home.create()
     batch = batch_of([(b"k", bytes(VALUE_BYTES))])
     assert isinstance(log.append_as_leader(valid(batch), now_ms=0), Appended)
@@ -220,10 +220,10 @@ def test_nothing_opens_a_file_of_a_deleted_topic_again(home: LogHome, tmp_path: 
     assert open_descriptors(tmp_path) == []
 
 
-def test_names_of_a_deleted_log_are_left_to_whoever_removes_its_directory(
+def test_names_of_a_deleted_log_stay_until_its_directory_is_removed(
     home: LogHome, tmp_path: Path
 ) -> None:
-    """Partitions that were added and taken back have the names that the next attempt uses."""
+    """Partitions that were added and removed again have the names that the next attempt uses."""
     log = filled(home)
     read = pinned(log, 0)
     log.retire()
@@ -249,6 +249,6 @@ def test_files_of_a_deleted_log_are_not_remembered(home: LogHome) -> None:
     log = filled(home)
     assert (len(ACTIVE), len(SEALED)) > before
     topic_deleted(log)
-    # Files of other tests' logs may be forgotten meanwhile.
+    # Files of other tests' logs may be closed meanwhile.
     assert len(ACTIVE) <= before[0]
     assert len(SEALED) <= before[1]

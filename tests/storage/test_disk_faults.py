@@ -1,7 +1,7 @@
-"""What a log does when its disk fails: the table "When the disk fails" of ARCHITECTURE.md, row by row.
+"""How a log reacts to disk faults: the table "When the disk fails" of ARCHITECTURE.md, row by row.
 
-`tests/crash/test_disk_fault_states.py` lets any operation of random histories fail, and
-`tests/server/test_disk_faults.py` shows what clients are told.
+`tests/crash/test_disk_fault_states.py` fails any operation of random histories, and
+`tests/server/test_disk_faults.py` shows the answers that clients get.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from random import Random
 
 import pytest
 
-from storage.errors import CorruptLog, DiskError, LogOffline, MissingFile, NoSpace, SyncFailed
-from storage.local_files import LocalFileSystem
-from storage.log import Appended
-from storage.manifest import decode
-from storage.paths import OFFSET_INDEX, TIME_INDEX
+from storage.files.errors import CorruptLog, DiskError, LogOffline, MissingFile, NoSpace, SyncFailed
+from storage.files.local_files import LocalFileSystem
+from storage.files.paths import OFFSET_INDEX, TIME_INDEX
+from storage.formats.manifest import decode
+from storage.log.log import Appended
 from tests.harness.faults import FOR_EVER
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import Deferred, LogHome, read_all
@@ -26,7 +26,7 @@ MANIFEST = "/data/orders/0/manifest"
 
 
 class Machine:
-    """A log on a disk that fails."""
+    """A log on a disk that can fail."""
 
     def __init__(self, *, background: Deferred | None = None) -> None:
         self.disk = MemoryFileSystem()
@@ -54,7 +54,7 @@ class Machine:
         return [record.offset for record in read_all(self.log)]
 
     def offsets_after(self, loss: Loss) -> list[int]:
-        """What a machine finds that loses power now."""
+        """Returns the machine after a power cut now."""
         home = LogHome(self.disk.after_crash(loss, Random(0)))
         return [record.offset for record in read_all(home.open())]
 
@@ -102,7 +102,7 @@ def test_append_that_fails_is_refused_and_the_log_serves_on(machine: Machine, nu
 def test_append_after_a_start_that_cannot_read_an_index_leaves_nothing_in_the_file(
     machine: Machine, kind: str
 ) -> None:
-    """Else the next append would stand behind it with the same offset, and nobody would find it."""
+    """Otherwise the next append would follow it with the same offset, unnoticed."""
     machine.log.close()
     machine.log = machine.home.open(is_clean=True)
     machine.append()
@@ -260,7 +260,7 @@ def test_log_that_cannot_be_read_at_the_start_is_left_as_it_is(machine: Machine)
 
 
 def test_rename_that_lacks_space_after_a_commit_is_no_shortage() -> None:
-    """The manifest lists the cleaned files by then: going on would make later commits lie."""
+    """The manifest already lists the cleaned files: later commits would then list missing files."""
     from tests.crash.workload import Workload
 
     work = Workload(1, lambda _action, _path: None)
@@ -282,7 +282,7 @@ def test_rename_that_lacks_space_after_a_commit_is_no_shortage() -> None:
 def test_what_the_page_cache_calls_clean_after_a_failed_sync_is_read_from_the_disk_again(
     tmp_path: Path,
 ) -> None:
-    """The real call: what was written is still there, for it was not the disk that failed."""
+    """The real call: the written bytes are still there, because the disk has not failed."""
     file = LocalFileSystem().open(str(tmp_path / "f"), create=True)
     file.append([b"x" * 10_000])
     LocalFileSystem().forget_cached(str(tmp_path))

@@ -1,14 +1,14 @@
-"""Markers of transactions in a log: what is written, and who may write it."""
+"""Transaction markers in a log: their contents, and the producers that may write them."""
 
 from __future__ import annotations
 
 import pytest
 
-from protocol.control_record import ControlType, TransactionMarker
-from protocol.error_codes import ErrorCode
-from protocol.record_batch import read_header, read_marker
-from storage.log import Appended, PartitionLog
-from storage.validate import Refused
+from protocol.records.control_record import ControlType, TransactionMarker
+from protocol.records.record_batch import read_header, read_marker
+from protocol.wire.error_codes import ErrorCode
+from storage.batches.validate import Refused
+from storage.log.log import Appended, PartitionLog
 from tests.harness.compacted_log import CompactedLog, read_bytes
 from tests.harness.log_builder import batch_of, records_in, valid
 from tests.harness.transactional_producer import TransactionalProducer

@@ -1,18 +1,19 @@
-"""Feed the kernel and the reader of outputs with damage; run by test_kernel_under_asan.py.
+"""Feeds the kernel and the output reader with damaged data; run by test_kernel_under_asan.py.
 
     python -m tests.cleaner.fuzz.mutate <kernel.so> <verify_output.so> <seed> <runs> <seconds>
 
 A run damages one batch in one of three ways and gives it to the indexer, the filter and the reader:
 
-    records   the uncompressed records, compressed and summed again: reaches the record parser
-    header    the header's fields, summed again
-    bytes     anything, the CRC left as it was
+    records   the uncompressed records, compressed again and with a new CRC: reaches the record parser
+    header    the header's fields, with a new CRC
+    bytes     any bytes, with the old CRC
 
-It also damages the block of a sound batch, in its counts, rows and entries, and gives that to all that
-read one: the walk, the map, the marks, the survey, the filter and its skipping, the table digest.
+It also damages the block of a sound batch, in its counts, rows and entries, and gives that to everything
+that reads blocks: the walk, the map, the marks, the survey, the filter and its skipping, the table
+digest.
 
-Only the errors that the contracts name may come back, and what the filter writes the reader must
-find as the filter has told. Prints the counts as JSON.
+Only the documented errors may be raised, and the reader must find in the filter's output exactly what
+the filter's account says. Prints the counts as JSON.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from contextlib import suppress
 from tests.harness.instrumented import load_instrumented
 
 if __name__ == "__main__":
-    load_instrumented("cleaner.kernel", sys.argv[1])
-    load_instrumented("cleaner.verify_output", sys.argv[2])
+    load_instrumented("cleaner.kernel.kernel", sys.argv[1])
+    load_instrumented("cleaner.kernel.verify_output", sys.argv[2])
 
-from cleaner.kernel import (
+from cleaner.kernel.kernel import (
     BatchFilter,
     BatchSurvey,
     KeyIndexer,
@@ -42,11 +43,11 @@ from cleaner.kernel import (
     map_keys,
     mark_keys,
 )
-from cleaner.step import KeysDiffer, OutputFound
-from cleaner.verify_output import OutputReader
-from protocol.batch_scan import crc32c
-from protocol.compression import Codec, compress
-from protocol.errors import CorruptBatch, DecompressionTooLarge
+from cleaner.kernel.verify_output import OutputReader
+from cleaner.rules.step import KeysDiffer, OutputFound
+from protocol.records.batch_scan import crc32c
+from protocol.records.compression import Codec, compress
+from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 from tests.cleaner.kernel_log import (
     HASH_KEY,
     HEADER,
@@ -68,7 +69,7 @@ NASTY = (
     b"\xfe\xff\xff\xff\x0f",  # the largest varint
     b"\xff\xff\xff\xff\x0f",  # the least
     b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",  # the least varlong
-    b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80",  # one that never ends
+    b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80",  # a varint that never ends
     b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x00\x00\x00",
 )  # fmt: skip
 
@@ -103,7 +104,7 @@ def sound_batch(source: random.Random) -> LogBatch:
 
 
 def damage(source: random.Random, data: bytes) -> bytes:
-    """Change a few places: overwrite, insert, delete, cut, or repeat a part."""
+    """Change a few places: overwrite, insert, delete, cut or repeat bytes."""
     out = bytearray(data)
     for _ in range(source.choice((1, 1, 1, 2, 5))):
         at, size = source.randrange(len(out) + 1), source.randrange(12)
@@ -157,7 +158,7 @@ KINDS: tuple[Callable[[random.Random, LogBatch], bytes], ...] = (
 
 
 def exact(data: bytes) -> array[int]:
-    """A copy without the spare zero behind it that bytes have: one byte too far is seen."""
+    """Returns a copy without the zero byte after a bytes object: ASan sees a read one byte too far."""
     return array("B", data)
 
 
@@ -180,7 +181,7 @@ def sound_block(data: bytes, base_offset: int) -> bytes:
 
 
 def run_filter(source: random.Random, data: bytes, batch: LogBatch) -> None:
-    """A damaged batch with the block that it had when it was sound, or with one of its own."""
+    """Filter a damaged batch, with the block of the sound batch or with its own block."""
     block = sound_block(encode(batch), batch.base_offset)
     if source.random() < 0.5:
         with suppress(CorruptBatch, DecompressionTooLarge):
@@ -237,13 +238,13 @@ def run_entries(source: random.Random, _: bytes, batch: LogBatch) -> None:
 
 
 def damaged_block(source: random.Random, data: bytes, batch: LogBatch) -> bytes:
-    """A block that storage would take for sound; nobody here looks at its checksum."""
+    """Returns a damaged block; the kernel does not check its checksum, so that stays as it is."""
     block = sound_block(data, batch.base_offset)
     match source.randrange(4):
         case 0:
             return damage(source, block)
         case 1:
-            # Inside the rows and the entries, where the counts stay right.
+            # Damage inside the rows and entries keeps the counts right.
             inside = damage(source, block[16:-8])[: len(block) - 24]
             return block[:16] + inside.ljust(len(block) - 24, b"\0") + block[-8:]
         case 2:
@@ -256,7 +257,7 @@ def damaged_block(source: random.Random, data: bytes, batch: LogBatch) -> bytes:
 
 def walked(source: random.Random, batch: LogBatch) -> Transactions:
     transactions = Transactions(start_offset=source.choice((0, 9)), end_offset=2**62)
-    # Whatever transaction the batch begins is aborted behind it.
+    # A following marker aborts any transaction that the batch begins.
     marker = LogBatch(
         base_offset=batch.last_offset + 3,
         last_offset=batch.last_offset + 3,
@@ -276,7 +277,7 @@ def walked(source: random.Random, batch: LogBatch) -> Transactions:
 
 
 def run_sum(source: random.Random, data: bytes, batch: LogBatch) -> None:
-    """A damaged batch with the block that it had when it was sound, or a damaged one."""
+    """Sum a damaged batch, with the block of the sound batch or with a damaged block."""
     block = sound_block(encode(batch), batch.base_offset)
     if source.random() < 0.5:
         block = damaged_block(source, encode(batch), batch)
@@ -312,7 +313,7 @@ def filter_with(source: random.Random, data: bytes, batch: LogBatch, block: byte
         batch_filter.skip(exact(block), base_offset=source.choice((0, batch.base_offset)))
     batch_filter.start_source(batch.base_offset, exact(source.randbytes(len(block) // 24 // 8 + 1)))
     batch_filter.start_segment(source.choice((0, batch.base_offset)))
-    # The pass reads as many bytes as the block says.
+    # A pass reads as many bytes as the block says.
     block, output = len(data).to_bytes(4) + block[4:], b""
     while True:
         step = batch_filter.feed(exact(data), exact(block))
@@ -322,7 +323,7 @@ def filter_with(source: random.Random, data: bytes, batch: LogBatch, block: byte
         batch_filter.start_segment(step.next_base_offset)
     if is_verified:
         check_output(batch_filter, exact(output))
-    # Whatever was written must be readable: it is indexed without an error.
+    # The output must be readable: indexing it must not raise.
     sound_block(output, batch.base_offset)
 
 
@@ -343,7 +344,7 @@ def check_output(batch_filter: BatchFilter, output: array[int]) -> None:
 
 
 def run_reader(source: random.Random, data: bytes, _: LogBatch) -> None:
-    """An output that the disk gives back as something else, whichever batches were written anew."""
+    """Read a damaged output, with any batches flagged as rebuilt."""
     batches = source.choice((0, 1, 2, 2, 8))
     rebuilt = source.choice((b"\x00", b"\xff", b"\x01", b"\x02"))
     reader = OutputReader(

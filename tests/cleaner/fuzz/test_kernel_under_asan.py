@@ -1,7 +1,7 @@
 """The kernel reads clients' bytes and sidecars: damage never makes it read or write out of bounds.
 
-The kernel and the reader of its output are compiled once more with AddressSanitizer and UBSan and fed
-with mutated batches and blocks in a process of its own.
+The kernel and the reader of its output are compiled with AddressSanitizer and UBSan and fed with mutated
+batches and blocks in a separate process.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def test_the_harness_sees_a_fault(tmp_path: Path, call: str, report: str) -> Non
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_damaged_batches_never_take_the_kernel_out_of_bounds() -> None:
-    modules = ["cleaner/kernel.pyx", "cleaner/verify_output.pyx"]
+    modules = ["cleaner/kernel/kernel.pyx", "cleaner/kernel/verify_output.pyx"]
     more = [str(SECONDS_MAX)]
 
     counts = fuzzed("tests.cleaner.fuzz.mutate", modules, runs=4_000, more=more)
 
     assert counts["runs"] >= 200
-    # The mutations reach the record parser, and not all of them stop there.
+    # The mutations reach the record parser, and some get beyond it.
     for step in ("index", "filter", "reader"):
         assert counts[f"with_damaged_records {step} refused"] > 0
         assert counts[f"with_damaged_records {step} accepted"] > 0

@@ -1,16 +1,15 @@
-"""The 24 invariants of log compaction, each through a real log and a real pass.
+"""Helpers for the tests of the 24 invariants of log compaction, each with a real log and a real pass.
 
-They were gathered from Apache Kafka's cleaner, its tests and the bugs of a decade (KAFKA-631 and on).
-Here each has one test of its name that a reader can go through; the depth is elsewhere: properties in
-tests/properties, crash states in tests/crash, races in tests/cleaner/test_races.py. This file has what
-tests of several files need.
+The invariants come from Apache Kafka's cleaner, its tests and a decade of bugs (KAFKA-631 and later).
+Here each has a readable test with its number; the thorough tests are elsewhere: properties in
+tests/properties, crash states in tests/crash, races in tests/cleaner/test_races.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from storage.log import PartitionLog
+from storage.log.log import PartitionLog
 from tests.harness.compacted_log import CONFIG, CompactedLog, records_of
 from tests.harness.memory_fs import Loss
 
@@ -19,12 +18,12 @@ EACH_SEGMENT_ITS_GROUP = replace(CONFIG, segment_bytes=1)
 
 
 def values_of(log: PartitionLog) -> dict[bytes | None, bytes]:
-    """The last value of each key, as a table built from the log would have it."""
+    """Returns the last value of each key, as in a table built from the log."""
     values = {record.key: record.value for record in records_of(log)}
     return {key: value for key, value in values.items() if value is not None}
 
 
 def open_again(log: CompactedLog) -> PartitionLog:
-    """The log as a start after a crash finds it on what its file system holds."""
+    """Returns the log as the start after a crash opens it from the file system."""
     log.reopen(is_clean=False, loss=Loss.NOTHING)
     return log.log

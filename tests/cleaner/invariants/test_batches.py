@@ -1,4 +1,4 @@
-"""What becomes of a batch: its header, its bytes, and what is not trusted."""
+"""Invariants of batches: header, bytes, and checks of damaged data."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.kernel import siphash128
-from cleaner.settings import CHUNK_BYTES_MIN
-from protocol.errors import CorruptBatch
-from protocol.record_batch import Codec, Record, TimestampType, build_batch
-from storage.paths import LOG
+from cleaner.kernel.kernel import siphash128
+from cleaner.pacing.settings import CHUNK_BYTES_MIN
+from protocol.records.record_batch import Codec, Record, TimestampType, build_batch
+from protocol.wire.errors import CorruptBatch
+from storage.files.paths import LOG
 from tests.cleaner.invariants.scenes import EACH_SEGMENT_ITS_GROUP, RETENTION_MS
 from tests.harness.compacted_log import SETTINGS, CompactedLog, read_bytes
 from tests.harness.log_builder import valid
@@ -87,7 +87,7 @@ def test_invariant_17_a_rotten_batch_is_neither_trusted_nor_given_a_fresh_checks
 
 
 def test_invariant_18_no_key_can_be_made_to_delete_another() -> None:
-    """The map knows a key by 128 bits of SipHash under a secret of the log directory's."""
+    """The map identifies a key by 128 bits of SipHash under a secret of the log directory."""
     assert len(siphash128(bytes(16), b"key")) == 16
     assert siphash128(bytes(16), b"key") != siphash128(bytes(15) + b"1", b"key")
     log = CompactedLog(settings=replace(SETTINGS, dedupe_buffer_size=24 * 40_000))

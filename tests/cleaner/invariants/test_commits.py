@@ -1,4 +1,4 @@
-"""What a pass has done is in the log wholly or not at all."""
+"""Invariants of commits: a group is in the log completely or not at all."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from cleaner.meter import CleaningAborted
-from storage.paths import MANIFEST
+from cleaner.pacing.meter import CleaningAborted
+from storage.files.paths import MANIFEST
 from tests.cleaner.invariants.scenes import EACH_SEGMENT_ITS_GROUP, open_again
 from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.groups import watched_swaps
@@ -97,7 +97,7 @@ def test_invariant_15_groups_and_outputs_keep_their_bounds_and_no_batch_counts_t
 def test_invariant_19_truncation_deletion_and_another_policy_end_a_pass_and_no_offset_lies(
     change: str,
 ) -> None:
-    """At every step of the pass: test_races.py."""
+    """test_races.py tests this at every step of the pass."""
     log = CompactedLog()
     log.append_segment((b"a", b"1"), (b"a", b"2"))
     log.execute(log.plan())

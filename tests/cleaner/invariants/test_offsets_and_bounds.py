@@ -1,4 +1,4 @@
-"""What of a log a pass may never change, and how far it may look: offsets, order, bounds, time."""
+"""Invariants of offsets, order, bounds and lookups by time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from cleaner.pick import Blocker
-from protocol.record_batch import Codec
+from cleaner.rules.pick import Blocker
+from protocol.records.record_batch import Codec
 from tests.cleaner.invariants.scenes import EACH_SEGMENT_ITS_GROUP, RETENTION_MS, values_of
 from tests.harness.compacted_log import CONFIG, CompactedLog, read_bytes
 from tests.harness.log_builder import batch_of, headers_in, valid
@@ -17,7 +17,7 @@ KEYS = [b"key-%d" % number for number in range(6)]
 
 
 def random_log(seed: int, *, segments: int = 8) -> CompactedLog:
-    """Several groups of segments with values and tombstones of few keys, in batches of many shapes."""
+    """Returns several groups of segments with values and tombstones of few keys, in varied batches."""
     log, random = CompactedLog(replace(CONFIG, segment_bytes=400)), Random(seed)
     for number in range(segments * 3):
         pairs = [
@@ -96,7 +96,7 @@ def test_invariant_05_the_batch_that_ends_at_the_high_watermark_keeps_its_last_r
 
 
 def test_invariant_22_a_lookup_by_time_falls_through_segments_of_empty_batches() -> None:
-    """More in tests/storage/test_timestamp_lookup.py."""
+    """For more see tests/storage/segment/test_timestamp_lookup.py."""
     log = CompactedLog(EACH_SEGMENT_ITS_GROUP)
     for number, timestamp in enumerate((9000, 5000, 6000)):
         log.append_batch(

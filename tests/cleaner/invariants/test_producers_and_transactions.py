@@ -1,4 +1,4 @@
-"""What producers and transactions need from a log that was cleaned."""
+"""Invariants of producers and transactions in a cleaned log."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_invariant_06_the_marker_of_a_producer_without_data_stays_for_its_epoch(
         log.now_ms += RETENTION_MS
         log.append((b"a", b"2"))
 
-    # Both, because both are of its epoch.
+    # Both markers stay, because both have the producer's epoch.
     assert markers(log) == [0, 1]
     log.append((b"b", b"1"), producer_id=1, producer_epoch=0, base_sequence=0)
     log.clean()
@@ -55,7 +55,7 @@ def test_invariant_06_the_marker_of_a_producer_without_data_stays_for_its_epoch(
 
 
 def test_invariant_07_control_batches_are_never_deduplicated_and_never_in_the_map() -> None:
-    """KAFKA-14055: a user's key may be the bytes of a marker's."""
+    """KAFKA-14055: a user's key may have the same bytes as a marker's key."""
     log = CompactedLog()
     for number in (7, 8):
         producer = TransactionalProducer(log, number)
@@ -109,7 +109,7 @@ def test_invariant_09_an_abort_marker_outlives_its_data_and_then_waits_a_horizon
         log.now_ms += RETENTION_MS
         log.append((b"b", b"1"))
         log.clean()
-        # Empty, because the producer's sequence is in it.
+        # It stays as an empty batch, because it has the producer's sequence.
         assert [header.record_count for header in log.headers()][:2] == [0, 1]
         assert log.headers()[1].delete_horizon_ms is None
 

@@ -1,4 +1,4 @@
-"""How passes run beside everything else: failures and the throttle."""
+"""Invariants of running passes: failures and the throttle."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from cleaner.clean import clean
-from cleaner.meter import CleaningAborted, PassMeter
-from cleaner.pool import CleanerPool
-from cleaner.probe import SilentProbe
-from cleaner.throttle import IoRates, Throttle
-from storage.paths import LOG
+from cleaner.pacing.meter import CleaningAborted, PassMeter
+from cleaner.pacing.probe import SilentProbe
+from cleaner.pacing.throttle import IoRates, Throttle
+from cleaner.passes.clean import clean
+from cleaner.pool.pool import CleanerPool
+from storage.files.paths import LOG
 from tests.cleaner.invariants.scenes import EACH_SEGMENT_ITS_GROUP
 from tests.harness.compacted_log import SETTINGS, CompactedLog
 
@@ -34,7 +34,7 @@ async def test_invariant_21_a_failure_rests_one_partition_with_its_reason_and_no
 ):
     log = CompactedLog()
     log.append_segment((b"a", b"1"), (b"a", b"2"))
-    # So often does the disk fail; then it is sound again.
+    # The disk fails this often; then it works again.
     log.fs.faults.fail("read", errno.EIO, path=LOG, times=2)
     settings = replace(SETTINGS, backoff_ms=5, retry_backoff_ms=20, retry_backoff_max_ms=20)
     reasons = set()
@@ -64,7 +64,7 @@ def test_invariant_23_the_throttle_counts_both_ways_and_its_sleep_holds_no_lock(
     seconds = 0.0
 
     def sleep(nap: float) -> bool:
-        """While the pass sleeps the log takes appends, rolls, commits and looks."""
+        """While the pass sleeps, the log accepts appends, rolls, commits and reads of its state."""
         nonlocal seconds
         if nap:
             seconds += nap

@@ -1,11 +1,11 @@
-"""A tombstone goes after its time, counted from its first clean, and nothing it hid comes back."""
+"""Invariants of tombstones: dropped after their retention, and no deleted value comes back."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
 
-from cleaner.pick import Reason
+from cleaner.rules.pick import Reason
 from tests.cleaner.invariants.scenes import (
     EACH_SEGMENT_ITS_GROUP,
     RETENTION_MS,

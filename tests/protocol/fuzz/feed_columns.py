@@ -17,13 +17,13 @@ from collections import Counter
 from tests.harness.instrumented import load_instrumented
 
 if __name__ == "__main__":
-    load_instrumented("protocol.record_columns", sys.argv[1])
+    load_instrumented("protocol.records.record_columns", sys.argv[1])
 
-from protocol.batch_scan import crc32c
-from protocol.compression import Codec
-from protocol.errors import CorruptBatch
-from protocol.record_batch import Record, build_batch
-from protocol.record_columns import BinaryColumn, Columns, RecordColumns
+from protocol.records.batch_scan import crc32c
+from protocol.records.compression import Codec
+from protocol.records.record_batch import Record, build_batch
+from protocol.records.record_columns import BinaryColumn, Columns, RecordColumns
+from protocol.wire.errors import CorruptBatch
 
 CRC_AT, ATTRIBUTES_AT, HEADER_BYTES = 17, 21, 61
 

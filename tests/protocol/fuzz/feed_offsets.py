@@ -17,23 +17,23 @@ from collections import Counter
 from tests.harness.instrumented import load_instrumented
 
 if __name__ == "__main__":
-    load_instrumented("protocol.offset_commits", sys.argv[1])
+    load_instrumented("protocol.records.offset_commits", sys.argv[1])
 
-from protocol.batch_scan import crc32c
-from protocol.compression import Codec
-from protocol.control_record import (
+from protocol.internal_topics.coordinator_records import write_key, write_value
+from protocol.internal_topics.group_records import (
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from protocol.records.batch_scan import crc32c
+from protocol.records.compression import Codec
+from protocol.records.control_record import (
     ControlType,
     TransactionMarker,
     write_transaction_marker,
 )
-from protocol.coordinator_records import write_key, write_value
-from protocol.errors import ProtocolError
-from protocol.group_records import (
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
-from protocol.offset_commits import OffsetScan
-from protocol.record_batch import Record, build_batch
+from protocol.records.offset_commits import OffsetScan
+from protocol.records.record_batch import Record, build_batch
+from protocol.wire.errors import ProtocolError
 
 CRC_AT, ATTRIBUTES_AT = 17, 21
 

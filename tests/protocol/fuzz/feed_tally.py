@@ -17,11 +17,11 @@ from collections import Counter
 from tests.harness.instrumented import load_instrumented
 
 if __name__ == "__main__":
-    load_instrumented("protocol.batch_tally", sys.argv[1])
+    load_instrumented("protocol.records.batch_tally", sys.argv[1])
 
-from protocol.batch_scan import crc32c
-from protocol.batch_tally import BatchTally
-from tests.protocol.test_batch_tally import Plain, assert_same, batch
+from protocol.records.batch_scan import crc32c
+from protocol.records.batch_tally import BatchTally
+from tests.protocol.records.test_batch_tally import Plain, assert_same, batch
 
 HEADER_BYTES, CRC_AT, ATTRIBUTES_AT = 61, 17, 21
 

@@ -18,11 +18,11 @@ from collections.abc import Iterable
 from tests.harness.instrumented import load_instrumented
 
 if __name__ == "__main__":
-    load_instrumented("protocol.record_walk", sys.argv[1])
+    load_instrumented("protocol.records.record_walk", sys.argv[1])
 
-from protocol.errors import CorruptBatch
-from protocol.record import Record, write_record
-from protocol.record_walk import RecordScan, RecordWalk
+from protocol.records.record import Record, write_record
+from protocol.records.record_walk import RecordScan, RecordWalk
+from protocol.wire.errors import CorruptBatch
 
 BYTES = (0, 1, 0x7F, 0x80, 0xFF)
 

@@ -9,7 +9,9 @@ from tests.harness.sanitized import TIMEOUT_SECONDS, fuzzed
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_damaged_batches_never_take_the_tally_out_of_bounds() -> None:
-    counts = fuzzed("tests.protocol.fuzz.feed_tally", ["protocol/batch_tally.pyx"], runs=1_000)
+    counts = fuzzed(
+        "tests.protocol.fuzz.feed_tally", ["protocol/records/batch_tally.pyx"], runs=1_000
+    )
 
     for stop in ("END", "TRUNCATED", "BAD_CRC", "BAD_HEADER", "OUT_OF_ORDER"):
         assert counts[stop] > 0, counts

@@ -9,7 +9,9 @@ from tests.harness.sanitized import TIMEOUT_SECONDS, fuzzed
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_damaged_records_never_take_the_scan_out_of_bounds() -> None:
-    counts = fuzzed("tests.protocol.fuzz.feed_offsets", ["protocol/offset_commits.pyx"], runs=2_000)
+    counts = fuzzed(
+        "tests.protocol.fuzz.feed_offsets", ["protocol/records/offset_commits.pyx"], runs=2_000
+    )
 
     for what in ("read", "unreadable", "CorruptBatch", "UnknownRecord"):
         assert counts[what] > 0, counts

@@ -9,7 +9,9 @@ from tests.harness.sanitized import TIMEOUT_SECONDS, fuzzed
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_damaged_batches_never_take_the_columns_out_of_bounds() -> None:
-    counts = fuzzed("tests.protocol.fuzz.feed_columns", ["protocol/record_columns.pyx"], runs=2_000)
+    counts = fuzzed(
+        "tests.protocol.fuzz.feed_columns", ["protocol/records/record_columns.pyx"], runs=2_000
+    )
 
     for what in ("rows", "nothing", "records", "batches"):
         assert counts[what] > 0, counts

@@ -9,7 +9,9 @@ from tests.harness.sanitized import TIMEOUT_SECONDS, fuzzed
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_damaged_records_never_take_the_walk_out_of_bounds() -> None:
-    counts = fuzzed("tests.protocol.fuzz.feed_walk", ["protocol/record_walk.pyx"], runs=5_000)
+    counts = fuzzed(
+        "tests.protocol.fuzz.feed_walk", ["protocol/records/record_walk.pyx"], runs=5_000
+    )
 
     for what in ("taken", "unfit", "refused"):
         assert counts[what] > 0, counts

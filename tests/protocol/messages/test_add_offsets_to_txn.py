@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 PRODUCER = struct.pack(">qh", 1000, 7)
 REQUEST = AddOffsetsToTxnRequest(

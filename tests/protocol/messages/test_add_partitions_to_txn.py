@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -15,6 +13,8 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 PRODUCER = struct.pack(">qh", 1000, 7)
 TOPICS = (AddPartitionsToTxnTopic(name="t", partitions=(2,)),)

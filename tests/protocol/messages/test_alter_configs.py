@@ -6,8 +6,6 @@ import struct
 
 import pytest
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -15,6 +13,8 @@ from protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 REQUEST = AlterConfigsRequest(
     resources=(

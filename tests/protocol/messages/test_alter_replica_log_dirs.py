@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirPartitionResult,
@@ -12,6 +10,8 @@ from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
     AlterReplicaLogDirTopicResult,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def test_request_v2() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -13,6 +11,8 @@ from protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 RESPONSE = ApiVersionsResponse(
     error_code=0, api_keys=(ApiVersion(api_key=18, min_version=0, max_version=4),)

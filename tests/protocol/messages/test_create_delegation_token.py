@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.create_delegation_token import (
     CreatableRenewers,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def test_request_v3() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 import uuid
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -16,6 +14,8 @@ from protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 TOPIC_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
@@ -11,6 +9,8 @@ from protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def test_request_v1() -> None:

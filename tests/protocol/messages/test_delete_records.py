@@ -6,8 +6,6 @@ import struct
 
 import pytest
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -16,6 +14,8 @@ from protocol.messages.delete_records import (
     DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 REQUEST = DeleteRecordsRequest(
     topics=(

@@ -7,15 +7,15 @@ import uuid
 
 import pytest
 
-from protocol.decode import decode
-from protocol.encode import encode
-from protocol.errors import EncodeError
 from protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
+from protocol.wire.errors import EncodeError
 
 TOPIC_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 

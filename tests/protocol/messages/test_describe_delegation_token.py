@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def test_request_v3() -> None:

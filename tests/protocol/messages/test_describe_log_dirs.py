@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsPartition,
@@ -14,6 +12,8 @@ from protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def test_request_v1() -> None:

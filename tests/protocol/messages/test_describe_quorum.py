@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import uuid
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.describe_quorum import (
     AskedPartition,
     AskedTopic,
@@ -17,6 +15,8 @@ from protocol.messages.describe_quorum import (
     ReplicaState,
     TopicData,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def test_request_v2() -> None:

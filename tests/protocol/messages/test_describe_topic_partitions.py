@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 import uuid
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -15,6 +13,8 @@ from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     TopicRequest,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 TOPIC_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import struct
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     TopicData,
     TransactionState,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def test_request_v0() -> None:

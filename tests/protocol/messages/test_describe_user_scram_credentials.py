@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -11,6 +9,8 @@ from protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
     UserName,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def test_request_v0_null_stands_for_all_users() -> None:

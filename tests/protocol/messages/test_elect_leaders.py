@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -11,6 +9,8 @@ from protocol.messages.elect_leaders import (
     ReplicaElectionResult,
     TopicPartitions,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def test_request_v2() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def test_request_v1() -> None:

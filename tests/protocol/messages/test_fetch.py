@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
@@ -16,6 +14,8 @@ from protocol.messages.fetch import (
     ForgottenTopic,
     PartitionData,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def response(aborted: tuple[AbortedTransaction, ...] | None) -> FetchResponse:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.alter_configs import AlterConfigsResourceResponse
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -13,6 +11,8 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 REQUEST = IncrementalAlterConfigsRequest(
     resources=(

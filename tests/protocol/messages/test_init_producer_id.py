@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def test_request_v0() -> None:

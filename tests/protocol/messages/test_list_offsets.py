@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -14,6 +12,8 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def request(isolation_level: int, leader_epoch: int) -> ListOffsetsRequest:

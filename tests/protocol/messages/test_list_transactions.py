@@ -6,13 +6,13 @@ import struct
 
 import pytest
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 @pytest.mark.parametrize(

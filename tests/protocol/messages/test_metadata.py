@@ -7,8 +7,6 @@ import uuid
 
 import pytest
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -17,6 +15,8 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 TOPIC_ID = uuid.UUID("00112233-4455-6677-8899-aabbccddeeff")
 

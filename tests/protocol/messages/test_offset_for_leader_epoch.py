@@ -6,8 +6,6 @@ import struct
 
 import pytest
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -16,6 +14,8 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def request(replica_id: int) -> OffsetForLeaderEpochRequest:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import struct
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -15,6 +13,8 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 REQUEST = ProduceRequest(
     acks=-1,

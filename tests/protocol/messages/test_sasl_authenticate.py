@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from protocol.decode import decode
-from protocol.encode import encode
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol.wire.decode import decode
+from protocol.wire.encode import encode
 
 
 def test_request_v2() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import serving_broker
 from tests.harness.transaction_requests import add_offsets, described, init
 

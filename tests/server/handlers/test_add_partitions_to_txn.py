@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from server.producer import Producer
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.producer import Producer
 from tests.harness.served_broker import ServedBroker, serving_broker
 from tests.harness.transaction_requests import TX, add, described, init
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -17,6 +16,7 @@ from protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 TOPIC = 2

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

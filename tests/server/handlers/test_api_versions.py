@@ -1,4 +1,4 @@
-"""ApiVersions: the table, its versions, and a version from the future (wire.md: unknown version)."""
+"""ApiVersions: the table, its versions, and a request in a version that the broker does not know."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.api_keys import APIS
-from protocol.error_codes import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.wire.api_keys import APIS
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.raw_client import decode_response
 from tests.harness.served_broker import serving_broker
 
 ADVERTISED = {int(api.key): (api.version_min, api.version_max) for api in APIS.values()}
-"""The numbers themselves are held by tests/protocol/test_api_keys.py."""
+"""The numbers themselves are held by tests/protocol/wire/test_api_keys.py."""
 
 
 def table(response: ApiVersionsResponse) -> dict[int, tuple[int, int]]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.consumer_requests import beat, join_request
 from tests.harness.group_requests import AT_ONCE, stabilize
 from tests.harness.served_broker import ServedBroker, serving_broker

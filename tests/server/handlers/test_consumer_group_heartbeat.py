@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.error_codes import ErrorCode
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.consumer_requests import beat, beat_request, join_request, owned, parts
 from tests.harness.group_requests import AT_ONCE
 from tests.harness.served_broker import serving_broker
@@ -102,6 +102,6 @@ async def test_a_subscription_that_fits_into_no_record_is_refused_before_it_is_m
 
         assert refused.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert refused.error_message == (
-            "The names of the subscribed topics do not fit into a record."
+            "The names of the subscribed topics do not fit into one record: subscribe to fewer."
         )
         assert served.broker.groups.groups() == []

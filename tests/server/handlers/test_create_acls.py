@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.create_acls import (
     AclCreation,
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import serving_broker
 
 ACL = AclCreation(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -16,7 +15,8 @@ from protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.primitives import ZERO_UUID
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.primitives import ZERO_UUID
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.group_requests import AT_ONCE, stabilize
 from tests.harness.served_broker import ServedBroker, serving_broker
 

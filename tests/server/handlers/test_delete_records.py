@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -19,6 +18,7 @@ from protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import NOW_MS, ServedBroker, batch_of, serving_broker
 
 with warnings.catch_warnings():

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import ServedBroker, batch_of, serving_broker
 
 

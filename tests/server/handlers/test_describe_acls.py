@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import serving_broker
 
 ANY = 1

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import serving_broker
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2

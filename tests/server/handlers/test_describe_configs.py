@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -16,8 +15,9 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
 )
-from server.broker_configs import BrokerConfigs
-from server.config_rows import ConfigRow, broker_rows
+from protocol.wire.error_codes import ErrorCode
+from server.config.broker_configs import BrokerConfigs
+from server.config.rows import ConfigRow, broker_rows
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 TOPIC, BROKER = 2, 4

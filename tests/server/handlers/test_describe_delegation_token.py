@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import serving_broker
 
 

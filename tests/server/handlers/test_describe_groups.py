@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.group_requests import AT_ONCE, join, stabilize
 from tests.harness.served_broker import serving_broker
 

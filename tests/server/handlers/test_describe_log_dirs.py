@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.faults import FOR_EVER
 from tests.harness.faulty_fs import FaultyFileSystem
 from tests.harness.served_broker import ServedBroker, serving_broker, serving_broker_on

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     TopicRequest,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import ServedBroker, batch_of, serving_broker
 
 

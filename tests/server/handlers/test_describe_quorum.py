@@ -16,7 +16,7 @@ from protocol.messages.describe_quorum import (
     PartitionData,
     TopicData,
 )
-from server.topic_names import parse_id
+from server.topics.names import parse_id
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 METADATA = "__cluster_metadata"

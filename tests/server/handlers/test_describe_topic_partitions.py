@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from protocol.primitives import ZERO_UUID
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.primitives import ZERO_UUID
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 Described = list[tuple[str | None, list[int]]]

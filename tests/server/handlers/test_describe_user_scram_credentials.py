@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     UserName,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import serving_broker
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
-from server.producer import Producer
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.producer import Producer
 from tests.harness.served_broker import ServedBroker, serving_broker
 from tests.harness.transaction_requests import add, end, init, until_state
 

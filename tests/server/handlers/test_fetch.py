@@ -1,4 +1,4 @@
-"""Fetch: what is sent, how much of it, and what makes it wait (wire.md G7-G9)."""
+"""Fetch: which records an answer holds, its size limits, and when a fetch waits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from protocol.messages.fetch import (
     EpochEndOffset,
@@ -20,8 +19,9 @@ from protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from server.turns import Pace
-from storage.log import PartitionLog
+from protocol.wire.error_codes import ErrorCode
+from server.runtime.turns import Pace
+from storage.log.log import PartitionLog
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import (
     ServedBroker,
@@ -233,7 +233,7 @@ async def test_what_changes_while_a_long_fetch_is_read_and_parked_is_not_missed(
             if rests == at:
                 await served.produce("orders", batch_of(1))
 
-        monkeypatch.setattr("server.handlers.fetch.PARTITIONS_AT_ONCE", 1)
+        monkeypatch.setattr("server.handlers.fetch.PARTITIONS_PER_TURN", 1)
         monkeypatch.setattr(Pace, "is_over", property(lambda self: True))
         monkeypatch.setattr(Pace, "rest", rest)
         client = await served.connect()

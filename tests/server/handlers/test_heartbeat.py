@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.group_requests import AT_ONCE, stabilize
 from tests.harness.served_broker import serving_broker
 

@@ -15,7 +15,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.alter_configs import AlterConfigsResourceResponse
 from protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -23,6 +22,7 @@ from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import ServedBroker, batch_of, serving_broker
 
 with warnings.catch_warnings():
@@ -249,7 +249,7 @@ async def test_broker_properties_without_effect_are_accepted_with_a_warning(
         (answer,) = await alter(served, resource(name, *changes, resource_type=BROKER))
         assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
         assert {**configs.cluster, **configs.own} == {}
-    (told,) = [each.message for each in caplog.records if "does not act on" in each.message]
+    (told,) = [each.message for each in caplog.records if "does not use" in each.message]
     assert "leader.replication.throttled.rate, background.threads, no.such, 'a\\nb', xxx" in told
     assert len(told) < 400
 

@@ -1,4 +1,4 @@
-"""InitProducerId: always a new id (wire.md G12), unless it is for a transactional id."""
+"""InitProducerId: always a new id, unless it is for a transactional id."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 

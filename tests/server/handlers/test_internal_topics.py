@@ -1,6 +1,6 @@
 """Every API that can name a topic, for every internal topic in every state: what it answers.
 
-The table is checked against `protocol/api_keys.py`: an API that is in neither `REQUESTS` nor
+The table is checked against `protocol/wire/api_keys.py`: an API that is in neither `REQUESTS` nor
 `NAMES_NO_TOPIC` fails the first test. Whatever is asked, the topics that hold what groups and
 transactions are stay, with all their partitions.
 
@@ -24,8 +24,6 @@ from uuid import UUID
 
 import pytest
 
-from protocol.api_keys import APIS, ApiKey
-from protocol.error_codes import ErrorCode
 from protocol.messages import (
     add_partitions_to_txn,
     alter_configs,
@@ -52,9 +50,11 @@ from protocol.messages import (
     txn_offset_commit,
     write_txn_markers,
 )
-from protocol.schema import Message
-from server.topic import INTERNAL_TOPICS, Topic
-from storage.log_directory import LogDirectory
+from protocol.wire.api_keys import APIS, ApiKey
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.schema import Message
+from server.topics.topic import INTERNAL_TOPICS, Topic
+from storage.log.directory import LogDirectory
 from tests.harness.served_broker import (
     ServedBroker,
     batch_of,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.group_requests import AT_ONCE, VERSION, join, join_request, stabilize
 from tests.harness.served_broker import serving_broker
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from server.groups.group import Group, GroupState
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.groups.group import Group, GroupState
 from tests.harness.group_requests import AT_ONCE, stabilize
 from tests.harness.served_broker import serving_broker
 

@@ -1,4 +1,4 @@
-"""ListOffsets: special timestamps (wire.md G16), leader epochs, every partition answered."""
+"""ListOffsets: special timestamps, leader epochs, every partition answered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -14,7 +13,8 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.record_batch import Record, build_batch
+from protocol.records.record_batch import Record, build_batch
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import NOW_MS, ServedBroker, batch_of, serving_broker
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3

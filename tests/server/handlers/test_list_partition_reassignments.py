@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import serving_broker
 
 SOME = (

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import ServedBroker, serving_broker
 from tests.harness.transaction_requests import add, init
 

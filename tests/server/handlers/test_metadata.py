@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.metadata import (
     OPERATIONS_NOT_ASKED,
     MetadataRequest,
@@ -15,8 +14,9 @@ from protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-from protocol.primitives import ZERO_UUID
-from server.turns import Pace
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.primitives import ZERO_UUID
+from server.runtime.turns import Pace
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 

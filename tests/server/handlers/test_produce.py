@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batch_scan import scan_batches
-from protocol.error_codes import ErrorCode
 from protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record_batch import Codec, Record, build_batch
-from server.transactions.coordinator import TransactionCoordinator
+from protocol.records.batch_scan import scan_batches
+from protocol.records.record_batch import Codec, Record, build_batch
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.transactions.coordinator import TransactionCoordinator
 from tests.harness.served_broker import (
     NOW_MS,
     ServedBroker,

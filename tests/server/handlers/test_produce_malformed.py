@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import storage.validate
-from protocol.compression import Buffer, Codec
-from protocol.error_codes import ErrorCode
-from protocol.inflate import inflated
+import storage.batches.validate
 from protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -21,9 +18,12 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record_batch import Record, build_batch
-from server.turns import Turns
-from storage.validate import AT_ONCE_INFLATED_BYTES_MAX
+from protocol.records.compression import Buffer, Codec
+from protocol.records.inflate import inflated
+from protocol.records.record_batch import Record, build_batch
+from protocol.wire.error_codes import ErrorCode
+from server.runtime.turns import Turns
+from storage.batches.validate import AT_ONCE_INFLATED_BYTES_MAX
 from tests.harness.malformed_batches import MALFORMED, good
 from tests.harness.served_broker import (
     NOW_MS,
@@ -132,7 +132,7 @@ class Inflations:
 @pytest.fixture
 def inflations(monkeypatch: pytest.MonkeyPatch) -> Inflations:
     watched = Inflations()
-    monkeypatch.setattr(storage.validate, "inflated", watched.watch)
+    monkeypatch.setattr(storage.batches.validate, "inflated", watched.watch)
     return watched
 
 
@@ -191,10 +191,10 @@ async def test_a_request_of_many_partitions_lets_others_run_between_them(
     """Each of them may take a millisecond of the loop."""
     rests: list[int] = []
 
-    async def count_rest(turns: Turns) -> None:
+    async def count_rest(turns: Turns, *, is_new: bool) -> None:
         rests.append(1)
 
-    monkeypatch.setattr("server.turns.SLICE_SECONDS", 0.0)
+    monkeypatch.setattr("server.runtime.turns.SLICE_SECONDS", 0.0)
     monkeypatch.setattr(Turns, "next", count_rest)
     async with serving_broker(tmp_path) as served:
         await served.create("orders", partitions=5)

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.produce import ProduceResponse
-from storage.errors import SyncFailed
-from storage.local_files import LocalFile
+from protocol.wire.error_codes import ErrorCode
+from storage.files.errors import SyncFailed
+from storage.files.local_files import LocalFile
 from tests.harness.served_broker import batch_of, only_produced, produce_request, serving_broker
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import serving_broker
 
 

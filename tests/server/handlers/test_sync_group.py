@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.sync_group import SyncGroupResponse
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.group_requests import AT_ONCE, join, sync_request
 from tests.harness.served_broker import serving_broker
 

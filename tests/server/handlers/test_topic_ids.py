@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from protocol.api_keys import APIS, ApiKey
-from protocol.error_codes import ErrorCode
 from protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
@@ -42,9 +40,11 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from protocol.messages.produce import ProduceRequest, ProduceResponse
-from protocol.primitives import ZERO_UUID
-from protocol.schema import Message
-from server.transactions.joining import Refusals
+from protocol.wire.api_keys import APIS, ApiKey
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.primitives import ZERO_UUID
+from protocol.wire.schema import Message
+from server.handlers.shared.joining import Refusals
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import (
     ServedBroker,

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
 )
-from server.coordinator_topic import OFFSETS_TOPIC
-from server.producer import Producer
-from server.transactions.metadata import TransactionPartition
-from server.transactions.transaction_table import TransactionEntry
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.coordinator_topic import OFFSETS_TOPIC
+from server.coordination.producer import Producer
+from server.coordination.transactions.metadata import TransactionPartition
+from server.coordination.transactions.transaction_table import TransactionEntry
 from tests.harness.consumer_requests import beat, join_request
 from tests.harness.group_requests import AT_ONCE
 from tests.harness.served_broker import ServedBroker, serving_broker

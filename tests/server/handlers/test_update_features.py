@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -23,6 +22,7 @@ from protocol.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from protocol.wire.error_codes import ErrorCode
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 UP, SAFE_DOWN, UNSAFE_DOWN = 1, 2, 3

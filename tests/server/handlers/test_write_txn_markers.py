@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.error_codes import ErrorCode
 from protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.record_batch import Record, build_batch, read_header
-from server.producer import Producer
-from storage.validate import ValidBatch
+from protocol.records.record_batch import Record, build_batch, read_header
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.producer import Producer
+from storage.batches.validate import ValidBatch
 from tests.harness.served_broker import ServedBroker, serving_broker
 
 

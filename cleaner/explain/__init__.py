@@ -1,0 +1,1 @@
+"""Why a log is not being compacted."""

@@ -1,0 +1,1 @@
+"""A pass that changes nothing: plan, key search, digest."""

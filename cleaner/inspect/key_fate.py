@@ -1,0 +1,100 @@
+"""Sentences that say when the records of a key that are still on disk will go. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cleaner.rules.pick import assess
+from cleaner.rules.step import Decision, KeyHit
+from cleaner.rules.text import duration_text, moment_text
+from storage.formats.manifest import UNKNOWN
+from storage.log.cleaning_view import CleaningView
+
+
+def fate(
+    view: CleaningView, hits: Sequence[KeyHit], last: KeyHit | None, count: int, now_ms: int
+) -> Iterator[str]:
+    """Yields sentences about the future of a key's records.
+
+    Args:
+        view: the log, `as_if_rolled`.
+        hits: the last records of the key, by offset.
+        last: the key's current record: the last of `hits` in no open or aborted transaction.
+        count: number of records of the key; more than `hits` if that list was cut.
+    """
+    if count == 0:
+        yield "no record of this key is on disk: it never existed, or is physically gone"
+        return
+    if not view.config.is_compacted:
+        policy = ",".join(view.config.cleanup_policy) or "empty"
+        yield f"cleanup.policy is {policy}: no pass drops any of them"
+        return
+    undecided = [hit for hit in hits if hit.decision is Decision.OPEN]
+    aborted = sum(hit.decision is Decision.ABORTED for hit in hits)
+    if last is not None:
+        passed_over = sum(
+            hit.decision not in COUNTING_DECISIONS for hit in hits if hit.offset < last.offset
+        )
+        older = count - sum(hit.offset >= last.offset for hit in hits) - passed_over
+        if older:
+            yield (
+                f"{_records(older, 'superseded ')} with the first pass that reaches offset"
+                f" {last.offset}; the log is clean up to {view.clean_offset}"
+            )
+        yield from _fate_of_last(view, last, now_ms)
+    if undecided:
+        producers = ", ".join(
+            str(each) for each in sorted({hit.producer_id or 0 for hit in undecided})
+        )
+        yield (
+            f"in the still open transaction of producer {producers}: {len(undecided)};"
+            " its end decides about them, and no pass goes beyond its first offset"
+        )
+    if aborted:
+        yield f"{_records(aborted, 'aborted ')} with the next pass that reaches them"
+
+
+COUNTING_DECISIONS = (None, Decision.COMMITTED)
+
+
+def _records(count: int, kind: str) -> str:
+    return f"1 {kind}record goes" if count == 1 else f"{count} {kind}records go"
+
+
+def _fate_of_last(view: CleaningView, last: KeyHit, now_ms: int) -> Iterator[str]:
+    if last.value_bytes is not None:
+        yield f"its last value, at offset {last.offset}, stays"
+        return
+    name = f"its tombstone, at offset {last.offset},"
+    retention = view.config.delete_retention_ms
+    setting = f"delete.retention.ms={retention} ({duration_text(retention / 1000)})"
+    if last.offset == view.log_end_offset - 1:
+        yield f"{name} is the log's last record, and stays until something follows it"
+    if last.delete_horizon_ms is None:
+        yield (
+            f"{name} waits for a first pass over it, after which it stays for {setting} more; the first"
+            f" pass after that drops it; the log is clean up to {view.clean_offset}"
+        )
+        yield from _reasons_not_reached(view, last.offset, now_ms)
+    elif last.delete_horizon_ms > now_ms:
+        yield (
+            f"{name} goes with the first pass after {moment_text(last.delete_horizon_ms)}, which runs"
+            f" even if the log is clean; the first pass over it was {setting} before that"
+        )
+    else:
+        yield f"{name} expired at {moment_text(last.delete_horizon_ms)}: the next pass drops it"
+
+
+def _reasons_not_reached(view: CleaningView, offset: int, now_ms: int) -> Iterator[str]:
+    """Yields what must happen before a pass may reach an offset."""
+    bounds = assess(view, view.config, now_ms, requested=True).bounds
+    if offset >= bounds.first_uncleanable_offset:
+        yield (
+            f"no pass may reach offset {offset} now: {bounds.limited_by.value};"
+            f" see kompakt compact explain {view.topic_partition}"
+        )
+    elif view.active_row.file_version == UNKNOWN and offset >= view.segments[-1].row.base_offset:
+        yield (
+            f"offset {offset} is in the active segment, which has to roll first:"
+            f" kompakt compact now {view.topic_partition} does both"
+        )

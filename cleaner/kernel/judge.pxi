@@ -1,0 +1,207 @@
+# Judges the records of a batch by the rule of retain.py and the marks; a part of kernel.pyx.
+
+
+@final
+cdef class Judge:
+    # Constant after construction; source and output belong to the filter
+    cdef kp_sip_key key
+    cdef int64_t end_offset
+    cdef int64_t tail_offset
+    cdef int64_t now_ms
+    cdef bint keeps_unkeyed
+    cdef bint is_verified
+    cdef ActiveProducers producers
+    cdef Transactions transactions
+    cdef bint stamps_markers
+    cdef SourceKeys source
+    cdef OutputSegment output
+    # State: the producers with a kept transactional batch since their last marker
+    cdef ProducerTable remaining
+    # Of one batch, reused
+    cdef Records records
+    cdef Judged judged
+
+    def __cinit__(
+        self,
+        bytes hash_key not None,
+        SourceKeys source not None,
+        OutputSegment output not None,
+        ActiveProducers producers not None,
+        Transactions transactions,
+        *,
+        int64_t end_offset,
+        int64_t tail_offset,
+        int64_t now_ms,
+        int64_t decompressed_bytes_max,
+        bint keeps_unkeyed,
+        bint stamps_markers,
+        bint is_verified,
+    ):
+        self.key = sip_key_of(hash_key)
+        self.source = source
+        self.output = output
+        self.producers = producers
+        self.transactions = transactions
+        self.end_offset = end_offset
+        self.tail_offset = tail_offset
+        self.now_ms = now_ms
+        self.records = Records(decompressed_bytes_max)
+        self.keeps_unkeyed = keeps_unkeyed
+        self.stamps_markers = stamps_markers
+        self.is_verified = is_verified
+
+    def __dealloc__(self):
+        free(self.remaining.rows)
+        free(self.judged.runs)
+
+    cdef bint must_stay(self, const batch_header *header) noexcept nogil:
+        return self.producers.need(
+            header.producer_id,
+            header.producer_epoch,
+            header.last_offset,
+            header.attributes & ATTRIBUTE_CONTROL != 0,
+        )
+
+    cdef int judge(
+        self, const uint8_t *batch, const batch_header *header, int64_t position
+    ) except -1 nogil:
+        cdef const uint8_t *entry
+        cdef int64_t tombstones
+        if is_aborted_batch(self.transactions, header):
+            # Nothing of an aborted batch is kept, so its records need not be read.
+            self.source.take_entries(header, &entry, &tombstones)
+            self.judged.records[DROPPED_ABORTED] = header.record_count
+            self.judged.bytes[DROPPED_ABORTED] = header.size - BATCH_HEADER_SIZE
+            return 0
+        self.records.open(batch, header, position)
+        if header.attributes & ATTRIBUTE_CONTROL:
+            return self.judge_control(header, position)
+        reserve(&self.output.keys.entries, <size_t>header.record_count * ENTRY_SIZE)
+        return self.judge_batch(header, position)
+
+    cdef int keep_unjudged(self, const batch_header *header) except -1 nogil:
+        """Keep a batch whose records the pass does not judge, and its entries."""
+        cdef const uint8_t *entry
+        cdef int64_t tombstones = 0
+        cdef int64_t count = self.source.take_entries(header, &entry, &tombstones)
+        cdef int64_t i
+        keep_unjudged(&self.judged, header, count, tombstones)
+        reserve(&self.output.keys.entries, count * ENTRY_SIZE)
+        for i in range(count):
+            self.output.add_entry(entry + i * ENTRY_SIZE, self.source.base_offset)
+        return 0
+
+    cdef int judge_control(self, const batch_header *header, int64_t position) except -1 nogil:
+        """Judge a control batch, which holds one record, by its transaction, not by its key."""
+        cdef record_view record
+        cdef const uint8_t *at = self.records.start
+        cdef int32_t last_delta = -1
+        cdef int32_t i
+        cdef int verdict = KEPT_MARKER
+        for i in range(header.record_count):
+            next_record(self.records, &at, i, &last_delta, header, position, &record)
+            if i == 0:
+                if special_kind(header, marker_of(&record)) != self.judged.kind:
+                    return keys_differ(header.base_offset, b"its marker has a different special row")
+                verdict = self.verdict_of_control(header)
+            if verdict == DROPPED_MARKER and self.is_tail(header, i):
+                verdict = KEPT_TAIL
+            count_verdict(&self.judged, verdict, record.end - record.start)
+            if verdict != DROPPED_MARKER:
+                keep_record(&self.judged, &record, header)
+        return check_end(self.records, at, header, position)
+
+    cdef int verdict_of_control(self, const batch_header *header) noexcept nogil:
+        if not is_marker_kind(self.judged.kind):
+            return KEPT_MARKER
+        if find_row(&self.remaining, header.producer_id) != NULL:
+            return KEPT_MARKER
+        if header.attributes & ATTRIBUTE_DELETE_HORIZON:
+            return DROPPED_MARKER if self.now_ms >= header.base_timestamp else KEPT_MARKER
+        self.judged.is_idle_marker = self.stamps_markers
+        return KEPT_MARKER
+
+    cdef inline bint is_tail(self, const batch_header *header, int32_t index) noexcept nogil:
+        return header.last_offset == self.tail_offset and index == header.record_count - 1
+
+    cdef int judge_batch(self, const batch_header *header, int64_t position) except -1 nogil:
+        cdef record_view record
+        cdef const uint8_t *at = self.records.start
+        cdef const uint8_t *entry
+        cdef int32_t last_delta = -1
+        cdef int32_t i
+        cdef int verdict
+        for i in range(header.record_count):
+            next_record(self.records, &at, i, &last_delta, header, position, &record)
+            entry = NULL
+            if record.key_size >= 0:
+                entry = self.take_entry(&record, header)
+            verdict = self.verdict_of(&record, header)
+            if verdict >= DROPPED_SUPERSEDED and self.is_tail(header, i):
+                verdict = KEPT_TAIL
+            count_verdict(&self.judged, verdict, record.end - record.start)
+            if verdict < DROPPED_SUPERSEDED:
+                self.keep(&record, header, entry)
+        return check_end(self.records, at, header, position)
+
+    cdef inline const uint8_t *take_entry(
+        self, const record_view *record, const batch_header *header
+    ) except NULL nogil:
+        """Returns the record's entry, after comparing its hash with the record's key if verifying."""
+        cdef int64_t offset = header.base_offset + record.offset_delta
+        cdef const uint8_t *entry = self.source.take_entry(record, offset)
+        cdef kp_sip_hash hashed
+        cdef kp_sip_hash stored
+        if self.is_verified:
+            hashed = kp_sip128(&self.key, record.key, <size_t>record.key_size)
+            stored = entry_hash(entry)
+            if hashed.low != stored.low or hashed.high != stored.high:
+                keys_differ(offset, b"its record has a different key")
+        return entry
+
+    cdef inline int verdict_of(
+        self, const record_view *record, const batch_header *header
+    ) noexcept nogil:
+        if record.key_size < 0:
+            return KEPT_UNKEYED if self.keeps_unkeyed else DROPPED_UNKEYED
+        if self.source.last_is_marked():
+            self.judged.marked += 1
+            return DROPPED_SUPERSEDED
+        if (
+            record.value_size < 0
+            and header.attributes & ATTRIBUTE_DELETE_HORIZON
+            and self.now_ms >= header.base_timestamp
+        ):
+            return DROPPED_TOMBSTONE
+        return KEPT_LATEST
+
+    cdef inline int keep(
+        self, const record_view *record, const batch_header *header, const uint8_t *entry
+    ) except -1 nogil:
+        if entry == NULL:
+            self.judged.unkeyed += 1
+        else:
+            self.judged.tombstones += record.value_size < 0
+            self.output.add_entry(entry, self.source.base_offset)
+        return keep_record(&self.judged, record, header)
+
+    cdef int track(self, const batch_header *header, bint remains) except -1 nogil:
+        """Track which transactions still have batches, after this batch was judged."""
+        if header.attributes & ATTRIBUTE_CONTROL:
+            if is_marker_kind(self.judged.kind) and header.last_offset < self.end_offset:
+                drop_row(&self.remaining, header.producer_id)
+        elif header.attributes & ATTRIBUTE_TRANSACTIONAL and remains:
+            put_row(&self.remaining, header.producer_id, header.base_offset)
+        return 0
+
+    cdef int track_rows(self, const KeyBlock *block, int64_t base_offset) except -1 nogil:
+        """Like `track`, for the batches of a block in a segment that is not rewritten."""
+        cdef SpecialRow row
+        cdef int64_t i
+        for i in range(block.row_count):
+            read_special_row(block, i, base_offset, &row)
+            if is_transactional_data(&row):
+                put_row(&self.remaining, row.producer_id, row.first_offset)
+            elif is_marker_kind(row.kind) and row.last_offset < self.end_offset:
+                drop_row(&self.remaining, row.producer_id)
+        return 0

@@ -1,0 +1,445 @@
+"""The per-record work of a cleaning pass; compiled, runs without the GIL.
+
+A pass has four loops. Give the first and the last at least 1 MiB per call:
+
+    step = key_indexer.feed(chunk)                 segment file -> blocks of its key sidecar
+    offset_map.clear(part=..., parts=...)
+    step = map_keys(block, offset_map, ...)        dirty section: key hash -> last offset
+    step = mark_keys(block, offset_map, marks)     whole log: a bit for each superseded record
+    step = batch_filter.feed(chunk, block)         rewritten segments: bytes of the cleaned segment
+
+If the sidecars have rows for transactions, `transactions.walk(block)` comes before the map.
+`storage/formats/key_sidecar.py` draws a block. A buffer must not be changed while a call reads it.
+
+This is a fast implementation of the rule in `cleaner/rules/retain.py`. Functions that read a segment's
+bytes raise
+
+    CorruptBatch            a batch's length, CRC, header or records are damaged; the message has
+                            its position in the segment and its base offset
+    DecompressionTooLarge   its records inflate beyond `decompressed_bytes_max`
+
+and functions that read a block raise
+
+    KeysDiffer              the block's counts do not match its size, or it does not match the segment
+
+After any of these errors the object must not be used any more.
+"""
+
+from collections.abc import Collection, Mapping
+
+from typing_extensions import Buffer
+
+from cleaner.rules.retain import AbortedTransaction, Verdict
+from cleaner.rules.step import (
+    FilterStep,
+    GroupAccount,
+    IndexStep,
+    KeySum,
+    MapStep,
+    MapTally,
+    MarkStep,
+    SegmentSummary,
+    VerdictCount,
+)
+from storage.formats.key_totals import KeyTotals
+
+SLOT_BYTES: int
+"""Memory of one slot: 16 bytes of key hash, 8 bytes of offset."""
+
+def siphash128(hash_key: bytes, data: Buffer) -> bytes:
+    """Returns SipHash-2-4-128 of `data` under the 16-byte `hash_key`.
+
+    Raises:
+        ValueError: `hash_key` is not 16 bytes long.
+    """
+
+def xxh3_128(data: Buffer) -> int:
+    """Returns XXH3 of `data`, 128 bits, seed 0, used for digests; its low half is the sidecars'
+    checksum."""
+
+class KeyIndexer:
+    """Makes a segment's key sidecar from its bytes, block by block, and checks every record."""
+
+    def __init__(self, hash_key: bytes, *, base_offset: int, decompressed_bytes_max: int) -> None:
+        """
+        Args:
+            base_offset: the segment's base offset. Its batches lie in [base_offset, base_offset + 2^31).
+
+        Raises:
+            ValueError: `hash_key` is not 16 bytes long, or `base_offset` is negative.
+        """
+
+    def feed(self, chunk: Buffer, *, position: int = 0) -> IndexStep:
+        """Make a block from the complete batches of `chunk`, which begins at a batch.
+
+        Args:
+            position: where `chunk` begins in its segment; for error messages only.
+
+        Raises:
+            CorruptBatch, DecompressionTooLarge: see the module.
+        """
+
+    @property
+    def totals(self) -> KeyTotals:
+        """The totals of all blocks so far."""
+
+class OffsetMap:
+    """Maps the hash of a key to the largest offset at which the key was seen.
+
+    One flat array of 24-byte slots, open addressing. Keys are identified by a 128-bit hash under a
+    secret key, so that clients cannot craft two keys that delete each other. Memory is committed as
+    slots are touched, never more than `memory_bytes`, and released by `clear`. Owned by one worker; not
+    safe to share between threads while a kernel call uses it.
+    """
+
+    def __init__(self, memory_bytes: int, hash_key: bytes, load_factor: float = 0.9) -> None:
+        """
+        Raises:
+            ValueError: fewer than 16 slots fit in `memory_bytes`, `hash_key` is not 16 bytes long,
+                or `load_factor` is not in (0, 0.95].
+            MemoryError: the address space cannot be mapped.
+        """
+
+    @property
+    def memory_bytes(self) -> int:
+        """Size of the array: at most the `memory_bytes` argument."""
+
+    @property
+    def capacity(self) -> int:
+        """Maximum number of keys at the load factor."""
+
+    @property
+    def size(self) -> int:
+        """Number of keys in the map."""
+
+    def clear(self, keys_max: int | None = None, *, part: int = 0, parts: int = 1) -> None:
+        """Remove all keys and release the memory.
+
+        Args:
+            keys_max: an upper bound of the number of keys to come, such as the record count of the dirty
+                section. The map then uses only as many slots as those keys need, which saves memory and
+                cache misses; `capacity` becomes at most this number.
+            part: which of the `parts` equal parts of the hash space the map holds from now on. Part p of
+                n consists of the parts 2p and 2p + 1 of 2n.
+
+        Raises:
+            ValueError: there is no such part.
+        """
+
+    def get(self, key: Buffer) -> int | None:
+        """Returns the largest offset put for `key`; None if there is none."""
+
+    def put(self, key: Buffer, offset: int) -> None:
+        """Store `offset` for `key` unless the map has a larger one.
+
+        Raises:
+            ValueError: `offset` is negative, or the key is not in the map's part.
+            OverflowError: the key is new and the map is at its capacity.
+        """
+
+    @property
+    def tally(self) -> MapTally:
+        """The number and sum of the current offsets of all keys, as counted by the puts."""
+
+    def tally_slots(self, bounds: Collection[int]) -> tuple[MapTally, ...]:
+        """Returns the number and sum of the offsets in all slots, by ranges of offsets.
+
+        Args:
+            bounds: b0 <= b1 <= ... when sorted. The first tally is of the offsets below b0, the next of
+                [b0, b1), the last of those at or above the last bound.
+        """
+
+    def __len__(self) -> int: ...
+
+def map_keys(
+    block: Buffer,
+    offset_map: OffsetMap,
+    *,
+    base_offset: int,
+    start_offset: int,
+    end_offset: int,
+    transactions: Transactions | None = None,
+) -> MapStep:
+    """Put those entries of a block into the map that are in [start_offset, end_offset) and in its part.
+
+    Args:
+        block: a block of the sidecar of the segment at `base_offset`.
+        end_offset: a batch ends or begins there.
+        transactions: the outcomes of the section's transactions; aborted records are skipped.
+
+    Raises:
+        KeysDiffer: see the module.
+    """
+
+def mark_keys(
+    block: Buffer,
+    offset_map: OffsetMap,
+    marks: Buffer,
+    *,
+    base_offset: int,
+    first_entry: int,
+    start_offset: int,
+    end_offset: int,
+    transactions: Transactions | None = None,
+) -> MarkStep:
+    """Set a bit for each record of a block if the map has a later offset for its key.
+
+    Records that are not in the map's part, lie at or above `end_offset`, or are aborted, are skipped.
+
+    Args:
+        marks: writable. Bit i & 7 of byte i >> 3 is for the segment's i-th entry, counted from 0.
+        first_entry: the number of entries in the segment's blocks before this one.
+        start_offset: where the map begins: it has every key of its part from here on.
+        end_offset: where the map ends; a batch ends or begins there.
+
+    Raises:
+        KeysDiffer: see the module.
+        ValueError: `marks` is too small or cannot be written.
+    """
+
+def sum_kept(
+    block: Buffer,
+    offset_map: OffsetMap,
+    marks: Buffer | None,
+    *,
+    base_offset: int,
+    first_entry: int,
+    end_offset: int,
+    with_tombstones: bool,
+    transactions: Transactions | None = None,
+) -> KeySum:
+    """Returns the sum over the entries of a block that are in the map's part and that a pass keeps.
+
+    Left out are marked entries, those of aborted transactions below `end_offset`, and the pass's last
+    record, which always stays.
+
+    Args:
+        marks: the marks set by `mark_keys`; None for a block in which nothing is superseded.
+        with_tombstones: whether tombstones are included.
+
+    Raises:
+        KeysDiffer: see the module.
+        ValueError: `marks` is too small.
+    """
+
+class Transactions:
+    """The outcomes of the transactions in a section of a log, from the special rows of its sidecars.
+
+    Walk the section once, block by block. Without a walk, no transaction counts as aborted.
+    """
+
+    def __init__(self, *, start_offset: int, end_offset: int) -> None:
+        """
+        Args:
+            start_offset: batches that end below it are skipped.
+            end_offset: a batch that reaches beyond it ends the walk.
+        """
+
+    def walk(self, block: Buffer, *, base_offset: int) -> bool:
+        """Walk a block of the segment at `base_offset`. Returns False if the section ended in it.
+
+        Raises:
+            KeysDiffer: see the module.
+        """
+
+    @property
+    def end_offset(self) -> int:
+        """Where a pass over the section may end, so that all transactions below are decided.
+
+        This is the section's end or, if transactions have no marker in it, the first batch of the first
+        of them. If an aborted batch lies directly before, the pass ends before that one: the last batch
+        of a pass must stay, and aborted records must not stay in a clean section.
+        """
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """The aborted transactions in the section, sorted by producer and offset."""
+
+class BatchSurvey:
+    """Counts the batches that a pass changes apart from marked records, by the sidecars' special rows.
+
+    These are aborted data, empty batches that no producer needs, and markers of transactions without
+    remaining batches. Survey the blocks of all segments in order, starting at the log start.
+    """
+
+    def __init__(
+        self,
+        *,
+        end_offset: int,
+        producer_last_offsets: Collection[int] = (),
+        producer_marker_epochs: Mapping[int, int] | None = None,
+        transactions: Transactions | None = None,
+        stamps_markers: bool = False,
+    ) -> None:
+        """For the arguments see `BatchFilter`."""
+
+    def look(
+        self,
+        block: Buffer,
+        marks: Buffer,
+        *,
+        base_offset: int,
+        first_entry: int,
+        horizon_is_due: bool,
+    ) -> int:
+        """Returns how many batches of a block change, or may change.
+
+        Args:
+            marks, first_entry: see `mark_keys`, which has set the marks.
+            horizon_is_due: whether a delete horizon of the segment has passed: tombstones in batches
+                with a horizon then count as dropped.
+
+        Raises:
+            KeysDiffer: see the module.
+        """
+
+class BatchFilter:
+    """Decides, batch by batch, what remains of a log, and builds the cleaned segments."""
+
+    def __init__(
+        self,
+        hash_key: bytes,
+        *,
+        end_offset: int,
+        tail_offset: int,
+        now_ms: int,
+        delete_retention_ms: int,
+        decompressed_bytes_max: int,
+        producer_last_offsets: Collection[int] = (),
+        index_interval_bytes: int = 4096,
+        segment_bytes_max: int = 2147483647,
+        keeps_unkeyed: bool = False,
+        producer_marker_epochs: Mapping[int, int] | None = None,
+        transactions: Transactions | None = None,
+        stamps_markers: bool = False,
+        is_verified: bool = False,
+    ) -> None:
+        """
+        Args:
+            hash_key: the one that the sidecars were made with.
+            end_offset: where the marks end. Batches that reach beyond it are copied without judging
+                them.
+            tail_offset: the last offset below the pass's upper bound (the least of last stable offset,
+                active base and lag bound); -1: none. The batch that ends there keeps its last record.
+            producer_last_offsets: the last offset of each active producer's last data batch; if no
+                record of such a batch stays, its header does.
+            index_interval_bytes: bytes of output between two index entries, as in Kafka.
+            segment_bytes_max: the maximum size of an output segment, unless its first batch is larger.
+                Its last offset is at most its base offset + 2^31 - 1; so even an empty segment can be
+                full, if its base offset is far below the first batch.
+            keeps_unkeyed: whether records without a key stay.
+            producer_marker_epochs: the epochs of active producers without data batches; of their control
+                batches at least the headers stay.
+            transactions: the outcomes of those in the dirty section; None if nothing was aborted.
+            stamps_markers: whether a marker without remaining batches gets a delete horizon. Only
+                allowed if all of the log below it is fed or skipped.
+            is_verified: whether the account is complete enough for a verification, and every key is
+                hashed again and compared with its entry.
+
+        Raises:
+            ValueError: `hash_key` is not 16 bytes long, or a bound is negative.
+        """
+
+    def start_group(self) -> None:
+        """Start a group of segments, with a new account."""
+
+    @property
+    def account(self) -> GroupAccount:
+        """The account of the part of the group that was fed so far."""
+
+    def start_source(self, base_offset: int, marks: Buffer) -> None:
+        """Start a source segment: the next block fed is its first.
+
+        Args:
+            marks: the marks set by `mark_keys` for all its blocks; must not change while it is fed.
+        """
+
+    def start_segment(self, base_offset: int) -> None:
+        """Start an output segment: resets positions, index state, summary and key block.
+
+        Call it before the first `feed` and after each `segment_full`. Offsets must keep increasing: a
+        batch fed out of order is corruption.
+        """
+
+    def feed(self, chunk: Buffer, key_block: Buffer, *, position: int = 0) -> FilterStep:
+        """Filter the batches of `chunk`, which must be exactly the bytes that `key_block` covers.
+
+        After `segment_full` feed the rest of the chunk with the same block.
+
+        Args:
+            position: where `chunk` begins in its segment; for error messages only.
+
+        Raises:
+            CorruptBatch, DecompressionTooLarge, KeysDiffer: see the module.
+            ValueError: there is no output segment or no source yet, the chunk has a different size than
+                in the block, or the source has fewer marks than entries.
+        """
+
+    def skip(self, key_block: Buffer, *, base_offset: int) -> None:
+        """Track the transactions in a block of a segment that is not rewritten.
+
+        Raises:
+            KeysDiffer: see the module.
+        """
+
+    def take_keys(self) -> bytes:
+        """Returns the output segment's last key block; empty if there are no batches for one.
+
+        Call it after the segment's last source was fed.
+        """
+
+    @property
+    def key_totals(self) -> KeyTotals:
+        """The totals of the current output segment's key blocks returned so far."""
+
+    @property
+    def segment(self) -> SegmentSummary:
+        """The summary of the current output segment so far."""
+
+    @property
+    def counts(self) -> Mapping[Verdict, VerdictCount]:
+        """Records by verdict since the filter was created; includes every verdict."""
+
+class LogSum:
+    """Computes a log's table digest (`cleaner/kernel/table_digest.h`).
+
+    It also compares every record with its entry, and every marker with its row.
+    """
+
+    def __init__(
+        self,
+        hash_key: bytes,
+        *,
+        start_offset: int,
+        end_offset: int,
+        decompressed_bytes_max: int,
+        transactions: Transactions | None = None,
+    ) -> None:
+        """
+        Args:
+            hash_key: the one that the sidecars were made with.
+            start_offset, end_offset: records outside of [start_offset, end_offset) do not count.
+            transactions: the outcomes of those in the log; None if nothing was aborted.
+
+        Raises:
+            ValueError: `hash_key` is not 16 bytes long.
+        """
+
+    def start_source(self, base_offset: int, marks: Buffer) -> None:
+        """Start a segment: see `BatchFilter.start_source`. Segments must come in offset order."""
+
+    def feed(self, chunk: Buffer, key_block: Buffer, *, position: int = 0) -> None:
+        """Add the records of `chunk`, which must be exactly the bytes that `key_block` covers.
+
+        Raises:
+            CorruptBatch, DecompressionTooLarge, KeysDiffer: see the module.
+            ValueError: as `BatchFilter.feed`.
+        """
+
+    @property
+    def digest(self) -> int:
+        """The sum so far, 128 bits."""
+
+    @property
+    def keys(self) -> int:
+        """Number of records in the sum."""

@@ -1,0 +1,180 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False
+"""The per-record work of a cleaning pass; `kernel.pyi` documents the interface, `retain.py` the rule.
+
+In the order of a pass: `index.pxi` makes a segment's key blocks, `transactions.pxi` and `mark.pxi` read
+them, `filter.pxi` recopies by the marks; `log_sum.pxi` sums the unmarked records. Each file uses only
+those that are included before it.
+
+Records are read by `read_record` of record_format.h, which checks every bound; pointers into records
+move only by what it has read.
+"""
+
+from cpython.array cimport array
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cython cimport final
+from libc.stdint cimport (
+    INT32_MAX,
+    INT64_MAX,
+    int16_t,
+    int32_t,
+    int64_t,
+    uint8_t,
+    uint32_t,
+    uint64_t,
+)
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
+from libc.string cimport memcmp, memcpy, memmove, memset
+
+from cleaner.kernel.digest cimport (
+    kp_digest_add,
+    kp_digest_copied,
+    kp_digest_header,
+    kp_digest_record,
+    kp_hash128,
+    kp_xxh3,
+)
+from cleaner.kernel.table_digest cimport kp_table_record
+from protocol.records.record_format cimport (
+    ATTRIBUTE_CODEC_MASK,
+    ATTRIBUTE_CODEC_MAX,
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_DELETE_HORIZON,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
+    BATCH_BAD_LENGTH,
+    BATCH_BAD_MAGIC,
+    BATCH_BASE_OFFSET,
+    BATCH_CUT,
+    BATCH_HEADER_SIZE,
+    BATCH_OK,
+    RECORD_OK,
+    batch_crc,
+    batch_header,
+    load_int16,
+    load_int64,
+    load_uint32,
+    read_batch_header,
+    read_record,
+    record_status_text,
+    record_view,
+    restamped_size,
+    store_int16,
+    store_int64,
+    store_uint32,
+    write_batch_header,
+    write_record_restamped,
+)
+
+from cleaner.rules.retain import AbortedTransaction, Verdict
+from cleaner.rules.step import (
+    FilterStep,
+    GroupAccount,
+    IndexStep,
+    KeySum,
+    KeysDiffer,
+    MapStep,
+    MapTally,
+    MarkStep,
+    SegmentSummary,
+    VerdictCount,
+)
+from protocol.records.compression import Codec, compress, decompress
+from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
+from storage.formats.key_totals import KeyTotals
+
+cdef extern from "siphash.h" nogil:
+    ctypedef struct kp_sip_key:
+        pass
+    ctypedef struct kp_sip_hash:
+        uint64_t low
+        uint64_t high
+    kp_sip_key kp_sip_key_of(const uint8_t *secret)
+    kp_sip_hash kp_sip128(const kp_sip_key *key, const uint8_t *data, size_t size)
+    uint64_t kp_sip_load64(const uint8_t *from_)
+    void kp_sip_store64(uint8_t *to, uint64_t word)
+
+cdef extern from "offset_slots.h" nogil:
+    ctypedef struct kp_slot:
+        pass
+    ctypedef struct kp_offset_slots:
+        kp_slot *slots
+        size_t slot_count
+        size_t home_count
+        uint64_t part
+        uint64_t parts
+        size_t size
+        uint64_t offset_sum
+    ctypedef struct kp_tally:
+        uint64_t count
+        uint64_t sum
+    enum:
+        KP_PUT_FULL
+    size_t kp_slots_spill(size_t slot_count)
+    int kp_slots_map(kp_offset_slots *slots)
+    int kp_slots_clear(
+        kp_offset_slots *slots, size_t home_count, uint64_t part, uint64_t parts
+    )
+    void kp_slots_unmap(kp_offset_slots *slots)
+    int kp_slots_take(const kp_offset_slots *slots, kp_sip_hash hash)
+    void kp_slots_prefetch(const kp_offset_slots *slots, kp_sip_hash hash)
+    int64_t kp_slots_get(const kp_offset_slots *slots, kp_sip_hash hash)
+    int kp_slots_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset)
+    void kp_slots_tally(
+        const kp_offset_slots *slots, const int64_t *bounds, size_t bound_count, kp_tally *tallies
+    )
+
+SLOT_BYTES = sizeof(kp_slot)
+
+cdef enum:
+    # Records between the prefetch of a slot and its use; a power of two.
+    WINDOW = 32
+    VERDICT_COUNT = 10
+    RECORD_BYTES_MIN = 7
+
+# The kernel's numbers of the verdicts: their positions in `Verdict`.
+cdef enum:
+    KEPT_LATEST
+    KEPT_UNMAPPED
+    KEPT_TAIL
+    KEPT_UNKEYED
+    KEPT_MARKER
+    DROPPED_SUPERSEDED
+    DROPPED_TOMBSTONE
+    DROPPED_UNKEYED
+    DROPPED_ABORTED
+    DROPPED_MARKER
+
+VERDICTS = (
+    Verdict.KEPT_LATEST,
+    Verdict.KEPT_UNMAPPED,
+    Verdict.KEPT_TAIL,
+    Verdict.KEPT_UNKEYED,
+    Verdict.KEPT_MARKER,
+    Verdict.DROPPED_SUPERSEDED,
+    Verdict.DROPPED_TOMBSTONE,
+    Verdict.DROPPED_UNKEYED,
+    Verdict.DROPPED_ABORTED,
+    Verdict.DROPPED_MARKER,
+)
+
+
+include "buffers.pxi"
+include "batches.pxi"
+include "offset_map.pxi"
+include "key_block.pxi"
+include "transactions.pxi"
+include "producers.pxi"
+include "index.pxi"
+include "mark.pxi"
+include "kept.pxi"
+include "survey.pxi"
+include "judged.pxi"
+include "source_keys.pxi"
+include "batch_writer.pxi"
+include "account.pxi"
+include "output_segment.pxi"
+include "judge.pxi"
+include "filter.pxi"
+include "log_sum.pxi"

@@ -1,0 +1,228 @@
+# Puts the entries of key blocks into the offset map, and marks superseded entries by the map; a part of
+# kernel.pyx.
+#
+# Both prefetch slots and read them up to WINDOW entries later, when they have arrived from memory.
+
+
+cdef struct EntryScan:
+    # An iteration over the entries of one block, with the special row that an entry may belong to.
+    KeyBlock block
+    int64_t base_offset
+    int64_t start_offset
+    int64_t end_offset
+    bint knows_aborted
+    int64_t next_row
+    SpecialRow row
+    bint row_is_aborted
+
+
+cdef struct Prefetched:
+    # Entries whose slots were prefetched.
+    kp_sip_hash[WINDOW] hashes
+    int64_t[WINDOW] offsets
+    int64_t[WINDOW] ordinals
+    uint32_t count
+
+
+cdef int begin_scan(
+    EntryScan *scan,
+    const unsigned char[::1] block,
+    Transactions transactions,
+    int64_t base_offset,
+    int64_t start_offset,
+    int64_t end_offset,
+) except -1:
+    memset(scan, 0, sizeof(EntryScan))
+    read_key_block(block, &scan.block)
+    scan.base_offset = base_offset
+    scan.start_offset = start_offset
+    scan.end_offset = end_offset
+    scan.knows_aborted = transactions is not None and transactions.range_count > 0
+    scan.row.last_offset = -1
+    return 0
+
+
+cdef bint is_aborted_entry(
+    EntryScan *scan, Transactions transactions, int64_t offset
+) noexcept nogil:
+    """Returns whether the entry's batch is aborted data. Call it with offsets that do not decrease."""
+    while scan.row.last_offset < offset and scan.next_row < scan.block.row_count:
+        read_special_row(&scan.block, scan.next_row, scan.base_offset, &scan.row)
+        scan.row_is_aborted = is_transactional_data(&scan.row) and transactions.is_aborted(
+            scan.row.producer_id, scan.row.first_offset
+        )
+        scan.next_row += 1
+    return scan.row_is_aborted and scan.row.first_offset <= offset <= scan.row.last_offset
+
+
+cdef inline void prefetch_slot(
+    Prefetched *prefetched,
+    const kp_offset_slots *slots,
+    kp_sip_hash hashed,
+    int64_t offset,
+    int64_t ordinal,
+) noexcept nogil:
+    kp_slots_prefetch(slots, hashed)
+    prefetched.hashes[prefetched.count] = hashed
+    prefetched.offsets[prefetched.count] = offset
+    prefetched.ordinals[prefetched.count] = ordinal
+    prefetched.count += 1
+
+
+# ----------------------------------------------------------------------------------- mapping
+
+
+cdef bint put_prefetched(OffsetMap offset_map, Prefetched *prefetched) noexcept nogil:
+    """Put the prefetched entries into the map. Returns false if the map became full."""
+    cdef kp_offset_slots *slots = &offset_map.slots
+    cdef uint32_t i
+    for i in range(prefetched.count):
+        if (
+            slots.size >= offset_map.capacity_keys
+            and kp_slots_get(slots, prefetched.hashes[i]) < 0
+        ):
+            return False
+        if kp_slots_put(slots, prefetched.hashes[i], prefetched.offsets[i]) == KP_PUT_FULL:
+            return False
+    prefetched.count = 0
+    return True
+
+
+cdef bint map_entries(
+    EntryScan *scan, OffsetMap offset_map, Transactions transactions, int64_t *seen, int64_t *put
+) noexcept nogil:
+    """Put the block's entries into the map. Returns false if the map is full."""
+    cdef Prefetched prefetched
+    cdef const uint8_t *entry = scan.block.entries
+    cdef kp_sip_hash hashed
+    cdef int64_t offset
+    cdef int64_t i
+    prefetched.count = 0
+    for i in range(scan.block.entry_count):
+        seen[0] = i + 1
+        offset = entry_offset(entry, scan.base_offset)
+        hashed = entry_hash(entry)
+        entry += ENTRY_SIZE
+        if offset < scan.start_offset or not kp_slots_take(&offset_map.slots, hashed):
+            continue
+        if offset >= scan.end_offset:
+            continue
+        if scan.knows_aborted and is_aborted_entry(scan, transactions, offset):
+            continue
+        put[0] += 1
+        prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, i)
+        if prefetched.count == WINDOW and not put_prefetched(offset_map, &prefetched):
+            return False
+    return put_prefetched(offset_map, &prefetched)
+
+
+def map_keys(
+    block not None,
+    OffsetMap offset_map not None,
+    *,
+    int64_t base_offset,
+    int64_t start_offset,
+    int64_t end_offset,
+    Transactions transactions=None,
+):
+    cdef EntryScan scan
+    cdef int64_t seen = 0
+    cdef int64_t put = 0
+    cdef bint fits
+    begin_scan(&scan, block, transactions, base_offset, start_offset, end_offset)
+    with nogil:
+        fits = map_entries(&scan, offset_map, transactions, &seen, &put)
+    return MapStep(entries=seen, put=put, is_full=not fits)
+
+
+# ----------------------------------------------------------------------------------- marking
+
+
+cdef struct Marking:
+    uint8_t *marks
+    int64_t start_offset
+    int64_t superseded
+    kp_tally met
+    int64_t unknown
+
+
+cdef void mark_prefetched(
+    const kp_offset_slots *slots, Prefetched *prefetched, Marking *marking
+) noexcept nogil:
+    cdef int64_t latest
+    cdef int64_t offset
+    cdef uint32_t i
+    for i in range(prefetched.count):
+        offset = prefetched.offsets[i]
+        latest = kp_slots_get(slots, prefetched.hashes[i])
+        if offset < latest:
+            marking.marks[prefetched.ordinals[i] >> 3] |= 1 << (prefetched.ordinals[i] & 7)
+            marking.superseded += 1
+        elif offset == latest:
+            marking.met.count += 1
+            marking.met.sum += <uint64_t>latest
+        elif latest >= 0 or offset >= marking.start_offset:
+            marking.unknown += 1
+    prefetched.count = 0
+
+
+cdef void mark_entries(
+    EntryScan *scan,
+    OffsetMap offset_map,
+    Transactions transactions,
+    int64_t first_entry,
+    Marking *marking,
+) noexcept nogil:
+    cdef Prefetched prefetched
+    cdef const uint8_t *entry = scan.block.entries
+    cdef kp_sip_hash hashed
+    cdef int64_t offset
+    cdef int64_t i
+    prefetched.count = 0
+    for i in range(scan.block.entry_count):
+        offset = entry_offset(entry, scan.base_offset)
+        hashed = entry_hash(entry)
+        entry += ENTRY_SIZE
+        if offset >= scan.end_offset or not kp_slots_take(&offset_map.slots, hashed):
+            continue
+        if scan.knows_aborted and is_aborted_entry(scan, transactions, offset):
+            continue
+        prefetch_slot(&prefetched, &offset_map.slots, hashed, offset, first_entry + i)
+        if prefetched.count == WINDOW:
+            mark_prefetched(&offset_map.slots, &prefetched, marking)
+    mark_prefetched(&offset_map.slots, &prefetched, marking)
+
+
+def mark_keys(
+    block not None,
+    OffsetMap offset_map not None,
+    marks not None,
+    *,
+    int64_t base_offset,
+    int64_t first_entry,
+    int64_t start_offset,
+    int64_t end_offset,
+    Transactions transactions=None,
+):
+    cdef unsigned char[::1] bits = marks
+    cdef EntryScan scan
+    cdef Marking marking
+    begin_scan(&scan, block, transactions, base_offset, start_offset, end_offset)
+    if not marks_reach(bits.shape[0], first_entry, scan.block.entry_count):
+        raise ValueError(f"{bits.shape[0]} bytes of marks are too few for the block's entries")
+    memset(&marking, 0, sizeof(Marking))
+    marking.marks = &bits[0] if bits.shape[0] > 0 else NULL
+    marking.start_offset = start_offset
+    with nogil:
+        mark_entries(&scan, offset_map, transactions, first_entry, &marking)
+    return MarkStep(
+        superseded=marking.superseded,
+        met=MapTally(count=marking.met.count, offset_sum=marking.met.sum),
+        unknown=marking.unknown,
+    )
+
+
+cdef inline bint marks_reach(
+    int64_t mark_bytes, int64_t first_entry, int64_t entry_count
+) noexcept nogil:
+    return 0 <= first_entry <= INT64_MAX // 2 and (first_entry + entry_count + 7) // 8 <= mark_bytes

@@ -1,0 +1,1 @@
+"""Budgets, the latency guard, progress, quarantine."""

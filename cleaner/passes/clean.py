@@ -1,0 +1,171 @@
+"""One cleaning pass: plan -> index -> mark -> group -> recopy -> verify -> swap. Start here, at `clean`.
+
+    plan     which segments, between which offsets, at which generation of the log (a plain value)
+    index    make the missing key sidecars: only segments without one are read
+    mark     the keys of the dirty section -> one bit for each superseded record of the log
+    group    find the segments that need work, and the neighbours that are rewritten with them
+    recopy   rewrite only those, oldest first, by the marks
+    verify   compare each group's synced output with the account taken while its source was read
+    swap     each verified group at once, by one manifest commit
+
+So a pass needs extra disk space for one group, not for the whole log. Groups are swapped from old to
+new, so a crash between two groups cannot bring back a value whose tombstone is gone. The clean offset
+moves with the last swap, or in a commit of its own if there was no swap. An interrupted pass loses only
+the work on its last group: the groups already swapped have nothing left to drop, so the next pass does
+not touch them.
+
+Source: Apache Kafka, Cleaner.java `doClean`. See ARCHITECTURE.md §2c and §2d.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from cleaner.pacing.meter import CleaningAborted, PassMeter
+from cleaner.pacing.progress import PassProgress, Phase
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.pacing.work_left import MarkLeft
+from cleaner.passes.index import IndexedSegment, SegmentIndex, run_with_sidecars
+from cleaner.passes.mark import (
+    DirtySection,
+    KeyParts,
+    dirty_section,
+    map_beside_marks,
+    mark_window,
+    scan_bytes,
+    windows,
+)
+from cleaner.passes.rewrite import Rewriting, are_contiguous_from
+from cleaner.passes.verify_pass import PassVerifier
+from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan
+from cleaner.rules.report import PassReport
+from storage.files.errors import DamagedSidecar
+
+
+def clean(
+    log: CleanableLog,
+    plan: CleaningPlan,
+    settings: CleanerSettings,
+    *,
+    meter: PassMeter,
+    monotonic: Callable[[], float],
+) -> PassReport:
+    """Execute a plan in the calling thread. Returns the report of the pass.
+
+    Raises:
+        CleaningAborted: the pass was asked to stop, or the log's generation changed, also if another
+            error was only a consequence of that; or a sidecar was found damaged after the first swap.
+        SwapRefused: the log changed between the last check and a swap.
+        CorruptBatch, DecompressionTooLarge: a batch is damaged, or inflates beyond its limit.
+        VerificationFailed: a group's output differs from what must remain, or the offset map or a
+            sidecar was wrong.
+        StorageError: the disk failed.
+    In all cases the groups already swapped stay, and the rest of the log is untouched.
+    """
+    return run_with_sidecars(
+        plan.view.hash_key,
+        settings,
+        meter,
+        lambda index: _execute(log, plan, settings, index, meter, monotonic),
+    )
+
+
+def _execute(
+    log: CleanableLog,
+    plan: CleaningPlan,
+    settings: CleanerSettings,
+    index: SegmentIndex,
+    meter: PassMeter,
+    monotonic: Callable[[], float],
+) -> PassReport:
+    started = monotonic()
+    log_start_offset = log.log_start_offset
+    indexed = index.index_segments(plan.segments_from(log_start_offset))
+    meter.progress.enter(Phase.MARK)
+    section = dirty_section(indexed, start_offset=plan.start_offset, end_offset=plan.end_offset)
+    segments = [each for each in indexed if each.row.base_offset < section.end_offset]
+    verifier = PassVerifier(settings, meter=meter, monotonic=monotonic)
+    sees_whole_log = are_contiguous_from([segment.row for segment in segments], log_start_offset)
+    rewriting = Rewriting(
+        log, plan, section, settings, sees_whole_log=sees_whole_log, verifier=verifier, meter=meter
+    )
+    spans = windows([each.totals.entries for each in segments], settings.marks_bytes)
+    parts = KeyParts(section, map_beside_marks(plan.view.hash_key, segments, spans, settings))
+    _rewrite_all(segments, spans, section, parts, rewriting, verifier, meter.progress)
+    if not rewriting.has_committed and section.end_offset > plan.view.clean_offset:
+        log.commit_clean_offset(section.end_offset, generation=plan.view.generation)
+    report = _report(plan, section, parts, rewriting, meter)
+    return replace(
+        report,
+        sidecars_built=index.built,
+        seconds=monotonic() - started,
+        is_verified=settings.verify,
+        verify_seconds=verifier.seconds,
+    )
+
+
+def _rewrite_all(
+    segments: Sequence[IndexedSegment],
+    spans: Sequence[slice],
+    section: DirtySection,
+    parts: KeyParts,
+    rewriting: Rewriting,
+    verifier: PassVerifier,
+    progress: PassProgress,
+) -> None:
+    left = MarkLeft(progress)
+    to_map = scan_bytes(section.sources)
+    try:
+        for number, span in enumerate(spans, 1):
+            window, later = segments[span], segments[span.stop :]
+            left.begin_window(scan_bytes(later) + to_map * (len(spans) - number))
+            marked = mark_window(window, section, parts, verifier, report_left=left.report)
+            rewriting.run(
+                list(zip(window, marked, strict=True)),
+                is_last=span is spans[-1],
+                later_bytes=sum(segment.recopied_bytes for segment in later),
+            )
+    except DamagedSidecar as error:
+        if rewriting.tally["groups"]:
+            # The plan names segments that the swaps have replaced, so this pass cannot start again.
+            raise CleaningAborted(f"{error}; the next pass rebuilds it") from error
+        raise
+
+
+def _report(
+    plan: CleaningPlan,
+    section: DirtySection,
+    parts: KeyParts,
+    rewriting: Rewriting,
+    meter: PassMeter,
+) -> PassReport:
+    counts = rewriting.batch_filter.counts
+    tally = rewriting.tally
+    return PassReport(
+        topic=plan.view.topic_partition.topic,
+        partition=plan.view.topic_partition.partition,
+        reason=plan.reason.name,
+        start_offset=plan.start_offset,
+        end_offset=section.end_offset,
+        planned_end_offset=plan.end_offset,
+        log_end_offset=plan.view.log_end_offset,
+        bytes_read=meter.bytes_read,
+        bytes_written=meter.bytes_written,
+        bytes_before=tally["bytes_before"],
+        bytes_after=tally["bytes_after"],
+        bytes_untouched=tally["bytes_untouched"],
+        records_before=sum(count.records for count in counts.values()),
+        records_after=sum(count.records for verdict, count in counts.items() if verdict.is_kept),
+        records_by_verdict={verdict.value: count.records for verdict, count in counts.items()},
+        keys_mapped=parts.keys,
+        keys_capacity=parts.capacity,
+        parts=parts.count,
+        groups=tally["groups"],
+        segments_before=tally["segments_before"],
+        segments_after=tally["segments_after"],
+        segments_untouched=tally["segments_untouched"],
+        dirty_ratio=plan.dirty_ratio,
+        throttled_seconds=meter.throttled_seconds,
+        group_reports=tuple(rewriting.group_reports),
+    )

@@ -1,0 +1,228 @@
+"""Make sure that every segment of a pass has a key sidecar; only segments without one are read.
+
+A sidecar that is missing, damaged or belongs to another file is rebuilt from its segment, which also
+checks every batch. If the broker keeps no sidecars between passes, they are temporary files, removed
+after the pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+from cleaner.kernel.kernel import KeyIndexer
+from cleaner.pacing.meter import PassMeter
+from cleaner.pacing.progress import Phase
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.passes.scan import ReadableSegment, scan_segment
+from cleaner.passes.verify_pass import VerificationFailed
+from cleaner.rules.step import IndexStep
+from protocol.wire.errors import ProtocolError
+from storage.files.errors import DamagedSidecar, StorageError
+from storage.formats.key_sidecar import KeyBlock, KeySidecar, blocks_bytes
+from storage.formats.key_totals import KeyTotals
+from storage.formats.manifest import SegmentRow
+from storage.log.cleaning_view import CleanableSegment
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedSegment:
+    """A segment with its key sidecar."""
+
+    segment: CleanableSegment
+    sidecar: KeySidecar
+    meter: PassMeter
+
+    @property
+    def row(self) -> SegmentRow:
+        return self.segment.row
+
+    @property
+    def totals(self) -> KeyTotals:
+        return self.sidecar.totals
+
+    @property
+    def recopied_bytes(self) -> int:
+        """Bytes that a rewrite reads: the whole segment and its sidecar."""
+        return self.row.size + blocks_bytes(self.totals)
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """See `CleanableSegment.read_at`."""
+        return self.segment.read_at(position, size)
+
+    def blocks(self) -> Iterator[KeyBlock]:
+        """Yields the blocks of the sidecar.
+
+        Raises:
+            DamagedSidecar: the sidecar was removed, so that the next attempt rebuilds it.
+            CleaningAborted: see `PassMeter`.
+        """
+        try:
+            for block in self.sidecar.blocks():
+                self.meter.read(len(block.data))
+                yield block
+        except DamagedSidecar:
+            self.segment.drop_key_sidecar()
+            raise
+
+
+def indexed_blocks(
+    segment: ReadableSegment, indexer: KeyIndexer, *, chunk_bytes: int, meter: PassMeter
+) -> Iterator[bytes]:
+    """Read a segment and yield the blocks of its sidecar.
+
+    Raises:
+        CorruptBatch, DecompressionTooLarge, CleaningAborted, StorageError: see `scan_segment`.
+    """
+
+    def step(chunk: bytes, position: int) -> IndexStep:
+        return indexer.feed(chunk, position=position)
+
+    for indexed in scan_segment(segment, step, chunk_bytes=chunk_bytes, meter=meter):
+        if indexed.block is not None:
+            yield indexed.block
+
+
+ATTEMPTS = 3
+"""How often a pass starts if a sidecar turns out to be damaged while it is read; from the second attempt
+on it checks all of them first, because a crash may have torn many."""
+
+
+def run_with_sidecars(
+    hash_key: bytes,
+    settings: CleanerSettings,
+    meter: PassMeter,
+    work: Callable[[SegmentIndex], T],
+) -> T:
+    """Returns the result of `work`, which is restarted if it meets a damaged sidecar.
+
+    Raises:
+        CleaningAborted: the pass was asked to stop, or the log changed, also if another error was only a
+            consequence of that.
+        What `work` raises.
+    """
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            with SegmentIndex(hash_key, settings, meter, is_thorough=attempt > 1) as index:
+                return work(index)
+        except DamagedSidecar:
+            meter.check()
+            if attempt == ATTEMPTS:
+                raise
+        except (ProtocolError, StorageError, VerificationFailed):
+            # A file that was truncated or deleted meanwhile looks damaged: check for that first.
+            meter.check()
+            raise
+
+
+class SegmentIndex:
+    """The sidecars of one pass; a context manager that removes the temporary ones at its end."""
+
+    __slots__ = (
+        "_hash_key",
+        "_is_thorough",
+        "_meter",
+        "_settings",
+        "_temporary",
+        "built",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        hash_key: bytes,
+        settings: CleanerSettings,
+        meter: PassMeter,
+        *,
+        is_thorough: bool = False,
+    ) -> None:
+        """`is_thorough`: read each sidecar to its end first, instead of block by block when needed."""
+        # Constant after construction.
+        self._hash_key = hash_key
+        self._settings = settings
+        self._meter = meter
+        self._is_thorough = is_thorough
+        # State.
+        self._temporary: list[CleanableSegment] = []
+        """Segments whose sidecars are removed at the end."""
+        self.built = 0
+        """Number of sidecars that were built."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for segment in self._temporary:
+            # If this fails, the next recovery removes the file.
+            with suppress(StorageError):
+                segment.drop_key_sidecar()
+
+    def index_segments(self, segments: Sequence[CleanableSegment]) -> tuple[IndexedSegment, ...]:
+        """Returns the segments with their sidecars; builds those that are missing.
+
+        Raises:
+            CorruptBatch, DecompressionTooLarge, CleaningAborted, StorageError: see `scan_segment`.
+        """
+        progress = self._meter.progress
+        progress.enter(Phase.INDEX)
+        progress.expect_left(Phase.RECOPY, sum(segment.row.size for segment in segments))
+        if not self._settings.keeps_key_sidecars:
+            self._temporary += segments
+        found = [self._find(segment) for segment in segments]
+        missing = [segment for segment, its in zip(segments, found, strict=True) if its is None]
+        progress.expect_left(Phase.INDEX, sum(segment.row.size for segment in missing))
+        return tuple(
+            IndexedSegment(segment, its or self._build(segment), self._meter)
+            for segment, its in zip(segments, found, strict=True)
+        )
+
+    def _find(self, segment: CleanableSegment) -> KeySidecar | None:
+        """Returns the existing sidecar, if it is usable; a damaged one is removed."""
+        sidecar = segment.key_sidecar(self._hash_key)
+        if sidecar is not None and self._is_thorough and not self._is_sound(segment, sidecar):
+            return None
+        return sidecar
+
+    def _is_sound(self, segment: CleanableSegment, sidecar: KeySidecar) -> bool:
+        try:
+            for _ in IndexedSegment(segment, sidecar, self._meter).blocks():
+                pass
+        except DamagedSidecar:
+            return False
+        return True
+
+    def _build(self, segment: CleanableSegment) -> KeySidecar:
+        """Read a segment and write its sidecar."""
+        indexer = KeyIndexer(
+            self._hash_key,
+            base_offset=segment.row.base_offset,
+            decompressed_bytes_max=self._settings.decompressed_bytes_max,
+        )
+        writer = segment.new_key_sidecar(self._hash_key)
+
+        try:
+            for block in indexed_blocks(
+                segment, indexer, chunk_bytes=self._settings.chunk_bytes, meter=self._meter
+            ):
+                writer.append(block)
+                self._meter.wrote(len(block))
+            writer.finish(segment.row.size, indexer.totals)
+        except BaseException:
+            writer.discard()
+            raise
+        self.built += 1
+        sidecar = segment.key_sidecar(self._hash_key)
+        if sidecar is None:
+            raise DamagedSidecar(str(segment.row), "it disappeared right after it was written")
+        return sidecar

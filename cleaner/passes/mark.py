@@ -1,0 +1,312 @@
+"""Mark superseded records: one bit for each keyed record of the log, by parts of the hash space.
+
+For each part of the hash space the sidecars of the dirty section are scanned into the offset map, then
+the sidecars of all segments: a record below the map's offset for its key gets a mark. So a map of any
+size serves any number of keys. A sample tells how many parts are needed; a part that does not fit is
+halved. Marks exist only for one window of segments at a time, oldest first, so that they take at most an
+eighth of the memory: each window is marked and rewritten before the next one.
+
+The outcomes of the dirty section's transactions are known before: aborted records are never in the map,
+and a pass ends before the first transaction that is not decided.
+
+Source: Apache Kafka, Cleaner.java `buildOffsetMap`. There a full map ends a pass early and further
+passes follow (KAFKA-3894); here it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Protocol
+
+from cleaner.kernel.kernel import OffsetMap, Transactions, map_keys, mark_keys
+from cleaner.pacing.settings import MAP_BYTES_MIN, CleanerSettings
+from cleaner.passes.verify_pass import PassVerifier
+from cleaner.rules.step import MarkStep
+from storage.formats.key_sidecar import KeyBlock, blocks_bytes
+from storage.formats.key_totals import KeyTotals
+from storage.formats.manifest import SegmentRow
+
+SAMPLE_SHARE = 16
+"""A sample takes at most this fraction (1/16) of the map"""
+
+SAMPLE_KEYS_MIN = 4096
+"""but may always have this many keys."""
+
+PARTS_MARGIN = 1.1
+"""Parts are made a tenth smaller than the sample suggests, so that few must be halved."""
+
+
+class KeySource(Protocol):
+    """A segment whose keys can be read repeatedly, in blocks."""
+
+    @property
+    def row(self) -> SegmentRow: ...
+    @property
+    def totals(self) -> KeyTotals: ...
+    def blocks(self) -> Iterator[KeyBlock]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The hashes that begin with number `number` of `count` equal parts of the hash space."""
+
+    number: int
+    count: int
+
+    def halves(self) -> tuple[Part, Part]:
+        return Part(2 * self.number, 2 * self.count), Part(2 * self.number + 1, 2 * self.count)
+
+
+WHOLE = Part(0, 1)
+
+
+@dataclass(slots=True)
+class Marked:
+    """The superseded records of one segment: bit i of `marks` is set if its entry i is superseded."""
+
+    marks: bytearray
+    superseded: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirtySection:
+    """The mapped section: the offsets [start_offset, end_offset), and the segments that hold them."""
+
+    sources: Sequence[KeySource]
+    start_offset: int
+    end_offset: int
+    """Where the pass ends: all transactions below it are decided."""
+    transactions: Transactions | None
+    """The outcomes of its transactions; None if it has none."""
+
+    @property
+    def entries_max(self) -> int:
+        """An upper bound of the number of distinct keys."""
+        return sum(source.totals.entries for source in self.sources)
+
+
+def dirty_section(
+    sources: Sequence[KeySource], *, start_offset: int, end_offset: int
+) -> DirtySection:
+    """Returns the dirty section; the outcomes of its transactions determine where the pass ends."""
+    dirty = [
+        source
+        for source in sources
+        if source.row.end_offset > start_offset and source.row.base_offset < end_offset
+    ]
+    transactions = None
+    if any(source.totals.special_rows for source in dirty):
+        transactions = Transactions(start_offset=start_offset, end_offset=end_offset)
+        _walk(transactions, dirty)
+    return DirtySection(
+        sources=dirty,
+        start_offset=start_offset,
+        end_offset=transactions.end_offset if transactions else end_offset,
+        transactions=transactions,
+    )
+
+
+def _walk(transactions: Transactions, sources: Iterable[KeySource]) -> None:
+    for source in sources:
+        for block in source.blocks():
+            if not transactions.walk(block.data, base_offset=source.row.base_offset):
+                return
+
+
+class KeyParts:
+    """Puts the keys of a dirty section into one offset map, part by part."""
+
+    __slots__ = ("_capacity", "_filled", "_map", "_parts", "_section", "capacity", "keys", "left")
+
+    def __init__(self, section: DirtySection, offset_map: OffsetMap) -> None:
+        # Constant after construction.
+        self._section = section
+        self._map = offset_map
+        self._capacity = offset_map.capacity
+        """Keys that fit in the memory; a map that is cleared for fewer keys uses less of it."""
+        # State: the known parts of the hash space, and the part that is in the map.
+        self._parts: list[Part] = []
+        self._filled: Part | None = None
+        self.keys = 0
+        """Distinct keys in the parts seen so far, each counted once."""
+        self.capacity = 0
+        """Number of keys that the map could have held in these parts."""
+        self.left = 0
+        """Known parts that are still to come in the current round."""
+
+    @property
+    def count(self) -> int:
+        """Number of parts of the hash space; 0 while it is not known."""
+        return len(self._parts)
+
+    def fill_each(self, from_offset: int) -> Iterator[OffsetMap]:
+        """Yields the map filled with one part after the other, until it has held every key once.
+
+        Args:
+            from_offset: segments that end at or before it are left out: their records supersede nothing
+                in the window, and their files may already have been replaced.
+        """
+        is_first = not self._parts
+        to_do = list(reversed(self._parts or self._first_parts(from_offset)))
+        done: list[Part] = []
+        while to_do:
+            part = to_do.pop()
+            if part != self._filled and not self._fill(part, from_offset):
+                to_do += reversed(part.halves())
+                continue
+            self._filled = part
+            self.left = len(to_do)
+            done.append(part)
+            if is_first:
+                self.keys += self._map.size
+                self.capacity += self._capacity
+            yield self._map
+        self._parts = done
+
+    def fill_any(self, choose: Callable[[int], int]) -> OffsetMap:
+        """Returns the map filled with one part, made small enough to fit.
+
+        Args:
+            choose: returns a number below its argument.
+        """
+        count = len(self._first_parts(0))
+        part = Part(choose(count), count)
+        while not self._fill(part, 0):
+            part = part.halves()[choose(2)]
+        self._parts = [part] * part.count
+        return self._map
+
+    def _first_parts(self, from_offset: int) -> list[Part]:
+        """Returns as many parts as the keys need, estimated from a sample of the hash space."""
+        self._map.clear()
+        if self._section.entries_max <= self._map.capacity:
+            return [WHOLE]
+        samples = ceil(self._section.entries_max / sample_keys_max(self._map.capacity))
+        while not self._fill(Part(0, samples), from_offset):
+            samples *= 2
+        keys = self._map.size * samples
+        count = max(ceil(keys * PARTS_MARGIN / self._map.capacity), 1)
+        return [Part(number, count) for number in range(count)]
+
+    def _fill(self, part: Part, from_offset: int) -> bool:
+        """Clear the map and put a part's keys into it. Returns False if they do not fit."""
+        section = self._section
+        self._filled = None
+        keys_max = section.entries_max if part.count == 1 else None
+        self._map.clear(keys_max, part=part.number, parts=part.count)
+        for source in section.sources:
+            if source.row.end_offset <= from_offset:
+                continue
+            for block in source.blocks():
+                step = map_keys(
+                    block.data,
+                    self._map,
+                    base_offset=source.row.base_offset,
+                    start_offset=section.start_offset,
+                    end_offset=section.end_offset,
+                    transactions=section.transactions,
+                )
+                if step.is_full:
+                    return False
+        return True
+
+
+def sample_keys_max(capacity: int) -> int:
+    """Returns the maximum number of keys in a sample of the hash space. Pure.
+
+    Few, because keys outside the sample are skipped quickly; enough for an error of a few percent.
+    """
+    return max(capacity // SAMPLE_SHARE, min(capacity, SAMPLE_KEYS_MIN))
+
+
+def mark_window(
+    window: Sequence[KeySource],
+    section: DirtySection,
+    parts: KeyParts,
+    verifier: PassVerifier,
+    *,
+    report_left: Callable[[int, int], None] = lambda _bytes, _parts: None,
+) -> list[Marked]:
+    """Mark the superseded records of neighbouring segments.
+
+    Args:
+        report_left: called for each part with the bytes of sidecars that are still to be read and the
+            number of parts after it.
+
+    Raises:
+        VerificationFailed: the map does not hold what was put into it, or differs from the sidecars.
+    """
+    marked = [Marked(bytearray(marks_bytes(source.totals.entries))) for source in window]
+    if section.start_offset < section.end_offset and any(its.marks for its in marked):
+        to_mark, to_map = scan_bytes(window), scan_bytes(section.sources)
+        report_left(to_map + to_mark, 0)
+        for offset_map in parts.fill_each(window[0].row.base_offset):
+            report_left(to_mark + parts.left * (to_map + to_mark), parts.left)
+            steps = [
+                step
+                for source, its in zip(window, marked, strict=True)
+                for step in _mark(source, its, section, offset_map)
+            ]
+            verifier.check_part(offset_map, [source.row for source in window], steps)
+    return marked
+
+
+def scan_bytes(sources: Iterable[KeySource]) -> int:
+    """Returns the bytes that one scan of these segments' sidecars reads."""
+    return sum(blocks_bytes(source.totals) for source in sources)
+
+
+def _mark(
+    source: KeySource, its: Marked, section: DirtySection, offset_map: OffsetMap
+) -> Iterator[MarkStep]:
+    """Mark the superseded records of one segment, for the keys in the map."""
+    for block in source.blocks():
+        step = mark_keys(
+            block.data,
+            offset_map,
+            its.marks,
+            base_offset=source.row.base_offset,
+            first_entry=block.first_entry,
+            start_offset=section.start_offset,
+            end_offset=section.end_offset,
+            transactions=section.transactions,
+        )
+        its.superseded += step.superseded
+        yield step
+
+
+def marks_bytes(entries: int) -> int:
+    """Returns the size of the marks of `entries` entries."""
+    return -(-entries // 8)
+
+
+def windows(counts: Sequence[int], bytes_max: int) -> list[slice]:
+    """Returns windows of segments, given their entry counts, whose marks fit in `bytes_max`. Pure.
+
+    A window has at least one segment, even if its marks are larger.
+    """
+    found: list[slice] = []
+    size = 0
+    for number, count in enumerate(counts):
+        size += marks_bytes(count)
+        if found and size <= bytes_max:
+            found[-1] = slice(found[-1].start, number + 1)
+        else:
+            found.append(slice(number, number + 1))
+            size = marks_bytes(count)
+    return found
+
+
+def map_beside_marks(
+    hash_key: bytes,
+    sources: Sequence[KeySource],
+    spans: Sequence[slice],
+    settings: CleanerSettings,
+) -> OffsetMap:
+    """Returns a map that takes the memory left by the marks of the largest window."""
+    counts = [[source.totals.entries for source in sources[span]] for span in spans]
+    taken = max((sum(map(marks_bytes, each)) for each in counts), default=0)
+    map_bytes = max(settings.map_bytes - taken, MAP_BYTES_MIN)
+    return OffsetMap(map_bytes, hash_key, settings.map_load_factor)

@@ -1,0 +1,281 @@
+"""Rewrite the segments that need it, window by window, oldest first: group -> recopy -> verify -> swap.
+
+Segments in no group are neither read nor touched; their transactions are tracked through the special
+rows of their sidecars, so that later markers are judged as if the segments had been read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from cleaner.kernel.kernel import BatchFilter, BatchSurvey
+from cleaner.pacing.meter import PassMeter
+from cleaner.pacing.progress import Phase
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.pacing.work_left import Cost, WorkLeft
+from cleaner.passes.index import IndexedSegment
+from cleaner.passes.mark import DirtySection, Marked
+from cleaner.passes.recopy import Recopy
+from cleaner.passes.verify_pass import PassVerifier, VerificationFailed
+from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan
+from cleaner.rules.group import Findings, GroupBounds, Work, group_segments, has_passed, work_on
+from cleaner.rules.report import GroupReport
+from cleaner.rules.step import KeysDiffer
+from storage.files.errors import SwapRefused
+from storage.formats.manifest import SegmentRow
+from storage.segment.cleaned_segment import CleanedSegment
+
+Group = Sequence[tuple[IndexedSegment, Marked]]
+"""Neighbouring segments, each with the marks of its superseded records."""
+
+
+class Rewriting:
+    """The rewriting part of one pass. Used by the pass's thread only."""
+
+    __slots__ = (
+        "_end_offset", "_log", "_meter", "_plan", "_settings", "_survey", "_verifier",
+        "batch_filter", "group_reports", "has_committed", "tally",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        log: CleanableLog,
+        plan: CleaningPlan,
+        section: DirtySection,
+        settings: CleanerSettings,
+        *,
+        sees_whole_log: bool,
+        verifier: PassVerifier,
+        meter: PassMeter,
+    ) -> None:
+        """`sees_whole_log`: whether the windows begin at the log start and have no gaps."""
+        # Constant after construction.
+        self._log = log
+        self._plan = plan
+        self._end_offset = section.end_offset
+        self._settings = settings
+        self._verifier = verifier
+        self._meter = meter
+        # State.
+        self.batch_filter = _filter(plan, section, settings, stamps_markers=sees_whole_log)
+        self._survey = _survey(plan, section, stamps_markers=sees_whole_log)
+        self.tally: Counter[str] = Counter()
+        """Counts of groups, segments and bytes, by their names in `PassReport`."""
+        self.group_reports: list[GroupReport] = []
+        self.has_committed = False
+        """Whether a swap has committed the clean offset."""
+
+    def run(self, window: Group, *, is_last: bool, later_bytes: int = 0) -> None:
+        """Rewrite a window; the last swap of the last window also commits the clean offset.
+
+        Args:
+            later_bytes: bytes that later windows may have to read.
+        """
+        works = self._plan_work(window)
+        groups = group_segments(works, group_bounds(self._plan))
+        left = self._work_left(window, works, groups, later_bytes)
+        group_sizes = {rows[0]: len(rows) for rows in groups}
+        at = 0
+        while at < len(window):
+            count = group_sizes.get(window[at][0].row, 0)
+            if count:
+                group = window[at : at + count]
+                self.rewrite(group, takes_offset=is_last and group[0][0].row is groups[-1][0])
+                left.done([segment.row for segment, _ in group])
+            else:
+                self._skip_segment(window[at][0])
+            at += max(count, 1)
+
+    def _plan_work(self, window: Group) -> list[Work]:
+        """Returns the work of a window; it surveys each segment's special rows, so call it only once."""
+        return [
+            work_of(self._plan, segment.row, self.findings(segment, its)) for segment, its in window
+        ]
+
+    def findings(self, segment: IndexedSegment, its: Marked) -> Findings:
+        """Returns the findings on a segment; with transactions call it once each, in offset order."""
+        return Findings(
+            totals=segment.totals,
+            superseded=its.superseded,
+            changed_batches=self._changed_batches(segment, its),
+        )
+
+    def _work_left(
+        self,
+        window: Group,
+        works: Sequence[Work],
+        groups: Sequence[Sequence[SegmentRow]],
+        later_bytes: int,
+    ) -> WorkLeft:
+        is_verified = self._settings.verify
+        costs = {
+            work.row: Cost(segment.recopied_bytes, work.bytes_left if is_verified else 0)
+            for (segment, _), work in zip(window, works, strict=True)
+        }
+        return WorkLeft(self._meter.progress, costs, groups, later_bytes=later_bytes)
+
+    def _changed_batches(self, segment: IndexedSegment, its: Marked) -> int:
+        if not segment.totals.special_rows:
+            return 0
+        is_due = has_passed(segment.totals.least_delete_horizon_ms, self._plan.now_ms)
+        return sum(
+            self._survey.look(
+                block.data,
+                its.marks,
+                base_offset=segment.row.base_offset,
+                first_entry=block.first_entry,
+                horizon_is_due=is_due,
+            )
+            for block in segment.blocks()
+        )
+
+    def _skip_segment(self, segment: IndexedSegment) -> None:
+        """Leave a segment as it is, and only track its transactions."""
+        self.tally["segments_untouched"] += 1
+        self.tally["bytes_untouched"] += segment.row.size
+        if segment.totals.special_rows:
+            for block in segment.blocks():
+                self.batch_filter.skip(block.data, base_offset=segment.row.base_offset)
+
+    def rewrite(self, group: Group, *, takes_offset: bool) -> None:
+        """Recopy, verify and swap one group; `takes_offset`: the swap commits the clean offset too."""
+        recopy = Recopy(
+            self.batch_filter,
+            self._log.new_cleaned_segment,
+            has_sidecars=self._settings.keeps_key_sidecars,
+            meter=self._meter,
+        )
+        cleaned = self._recopy(group, recopy)
+        self._swap(group, recopy, cleaned, self._end_offset if takes_offset else None)
+        self.group_reports.append(
+            GroupReport(
+                sources=tuple(segment.row for segment, _ in group),
+                outputs=tuple(segment.row for segment in cleaned),
+                by_source=tuple(recopy.by_source),
+                account=self.batch_filter.account,
+            )
+        )
+        self.tally["groups"] += 1
+        self.tally["segments_before"] += len(group)
+        self.tally["segments_after"] += len(cleaned)
+        self.tally["bytes_before"] += sum(segment.row.size for segment, _ in group)
+        self.tally["bytes_after"] += sum(segment.row.size for segment in cleaned)
+
+    def _recopy(self, group: Group, recopy: Recopy) -> tuple[CleanedSegment, ...]:
+        """Write a group's cleaned segments and verify them; they are removed if that fails."""
+        try:
+            self._meter.progress.enter(Phase.RECOPY)
+            cleaned = recopy.run(group, now_ms=self._plan.stamp_ms)
+            self._meter.progress.enter(Phase.VERIFY)
+            rows = [segment.row for segment, _ in group]
+            marked = sum(its.superseded for _, its in group)
+            self._verifier.check_group(self.batch_filter.account, rows, cleaned, marked=marked)
+            self._meter.check()
+        except KeysDiffer as error:
+            recopy.discard()
+            for segment, _ in group:
+                segment.segment.drop_key_sidecar()
+            raise VerificationFailed(f"{error}; the next pass rebuilds its key sidecar") from error
+        except BaseException:
+            recopy.discard()
+            raise
+        return cleaned
+
+    def _swap(
+        self,
+        group: Group,
+        recopy: Recopy,
+        cleaned: tuple[CleanedSegment, ...],
+        clean_offset: int | None,
+    ) -> None:
+        sources = [segment.row for segment, _ in group]
+        if recopy.is_verbatim and _is_in_manifest(sources, cleaned):
+            # Nothing changed: readers keep their open file, and the page cache stays warm.
+            recopy.discard()
+            return
+        try:
+            self._log.swap(
+                sources, cleaned, generation=self._plan.view.generation, clean_offset=clean_offset
+            )
+        except SwapRefused:
+            # Only after SwapRefused is it certain that no manifest lists them; otherwise recovery
+            # decides.
+            recopy.discard()
+            raise
+        self.has_committed = clean_offset is not None
+
+
+def work_of(plan: CleaningPlan, row: SegmentRow, findings: Findings) -> Work:
+    """Returns the work that a pass by this plan has with a segment. Pure."""
+    return work_on(
+        row,
+        findings,
+        now_ms=plan.now_ms,
+        keeps_unkeyed=plan.view.config.keeps_unkeyed_records,
+    )
+
+
+def group_bounds(plan: CleaningPlan) -> GroupBounds:
+    """Returns the limits of groups in this plan's log. Pure."""
+    config = plan.view.config
+    return GroupBounds(
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+    )
+
+
+def are_contiguous_from(rows: Sequence[SegmentRow], log_start_offset: int) -> bool:
+    """Returns whether segments cover the log from its start to their end without gaps."""
+    begins_at_start = bool(rows) and rows[0].base_offset <= log_start_offset
+    return begins_at_start and all(a.end_offset == b.base_offset for a, b in pairwise(rows))
+
+
+def _filter(
+    plan: CleaningPlan, section: DirtySection, settings: CleanerSettings, *, stamps_markers: bool
+) -> BatchFilter:
+    return BatchFilter(
+        plan.view.hash_key,
+        end_offset=section.end_offset,
+        tail_offset=section.end_offset - 1,
+        now_ms=plan.now_ms,
+        delete_retention_ms=plan.delete_horizon_ms - plan.now_ms,
+        decompressed_bytes_max=settings.decompressed_bytes_max,
+        producer_last_offsets=plan.view.producer_last_offsets,
+        producer_marker_epochs=plan.view.producer_marker_epochs,
+        index_interval_bytes=plan.view.config.index_interval_bytes,
+        segment_bytes_max=_output_bytes_max(plan),
+        keeps_unkeyed=plan.view.config.keeps_unkeyed_records,
+        transactions=section.transactions,
+        stamps_markers=stamps_markers,
+        is_verified=settings.verify,
+    )
+
+
+def _output_bytes_max(plan: CleaningPlan) -> int:
+    """Returns the size at which an output continues in another segment, if more is left than expected.
+
+    It is never below the size of the largest existing segment: splitting that one would only cost open
+    files.
+    """
+    return max(plan.view.config.segment_bytes, *(row.size for row in plan.view.sealed_rows), 0)
+
+
+def _survey(plan: CleaningPlan, section: DirtySection, *, stamps_markers: bool) -> BatchSurvey:
+    return BatchSurvey(
+        end_offset=section.end_offset,
+        producer_last_offsets=plan.view.producer_last_offsets,
+        producer_marker_epochs=plan.view.producer_marker_epochs,
+        transactions=section.transactions,
+        stamps_markers=stamps_markers,
+    )
+
+
+def _is_in_manifest(sources: Sequence[SegmentRow], cleaned: Sequence[CleanedSegment]) -> bool:
+    """Returns whether the manifest row of the output would be the same as that of its only source."""
+    old, new = sources[0], cleaned[0].row
+    same = replace(old, file_version=new.file_version, created_ms=new.created_ms) == new
+    return same and len(sources) == len(cleaned) == 1

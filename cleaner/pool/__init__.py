@@ -1,0 +1,1 @@
+"""Which log is cleaned next, on which thread, with which outcome."""

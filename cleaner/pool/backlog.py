@@ -1,0 +1,119 @@
+"""How much of each log waits for the cleaner: for metric scrapes and for commands.
+
+The rules are those of `cleaner/rules/pick.py`, so an observer sees what the pool would decide at this
+moment, not what its last look found, which may be old if a long pass runs. A scrape may ask about ten
+thousand logs at once, from any thread; so results are cached until the log changes or until time alone
+may change them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from cleaner.pool.lookout import sketch
+from cleaner.rules.pick import assess
+from storage.formats.config_property import LONG_MAX
+from storage.formats.manifest import UNKNOWN
+from storage.log.log import PartitionLog
+
+CACHE_MS_MAX = 60_000
+"""A result is recomputed after this time, whatever `Assessment.wake_ms` says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """The cleaning work that one log still needs."""
+
+    dirty_bytes: int
+    """Size of the segments that no pass has read to their ends, including the active one."""
+    clean_bytes: int
+    cleanable_bytes: int
+    """The part of the dirty bytes that a pass could clean now."""
+    dirty_ratio: float
+    """Cleanable bytes / (clean + cleanable bytes); compared with min.cleanable.dirty.ratio."""
+    offset_lag: int
+    """Offsets between the first dirty offset and the log end."""
+    deadline_ms: int
+    """Wall time at which the oldest dirty record reaches max.compaction.lag.ms; LONG_MAX: never."""
+    tombstones_count: int
+    """Tombstones in cleaned segments; those in other segments are not counted."""
+    key_sidecar_bytes: int
+    """Disk space of the key sidecars, which are files beside the segments."""
+    horizon_ms: int | None
+    """The earliest delete horizon, wall time; None if no segment has one."""
+
+    def overdue_ms(self, now_ms: int) -> int:
+        """Returns by how much the log has missed max.compaction.lag.ms; 0 if it has not."""
+        return max(now_ms - self.deadline_ms, 0)
+
+
+State: TypeAlias = tuple[object, ...]
+"""All properties of a log that its backlog depends on, except the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachedBacklog:
+    """A backlog with the state and the time that it is valid for."""
+
+    state: State
+    until_ms: int
+    backlog: Backlog
+
+
+class Backlogs:
+    """Computes backlogs and caches them from one survey to the next. For one thread at a time."""
+
+    __slots__ = ("_cache",)
+
+    def __init__(self) -> None:
+        self._cache: dict[PartitionLog, CachedBacklog] = {}
+
+    def survey(
+        self, logs: Iterable[PartitionLog], now_ms: int
+    ) -> Iterator[tuple[PartitionLog, Backlog | None]]:
+        """Yields each log with its backlog, or None if it is not compacted; forgets all other logs."""
+        former, self._cache = self._cache, {}
+        for log in logs:
+            if not log.config.is_compacted:
+                yield log, None
+                continue
+            cached = former.get(log)
+            state = _state_of(log)
+            if cached is None or now_ms >= cached.until_ms or cached.state != state:
+                cached = _assess(log, state, now_ms)
+            self._cache[log] = cached
+            yield log, cached.backlog
+
+
+def _state_of(log: PartitionLog) -> State:
+    # Tuples compare their items by identity first, so this comparison is cheap for an unchanged log.
+    return (
+        log.segments,
+        log.config,
+        log.clean_offset,
+        log.log_start_offset,
+        log.high_watermark,
+        log.log_end_offset,
+    )
+
+
+def _assess(log: PartitionLog, state: State, now_ms: int) -> CachedBacklog:
+    drawn = sketch(log)
+    found = assess(drawn, log.config, now_ms)
+    first_dirty = found.bounds.first_dirty_offset
+    segments = [*drawn.sealed_rows, drawn.active_row]
+    horizons = [s.least_delete_horizon_ms for s in segments if s.least_delete_horizon_ms > UNKNOWN]
+    backlog = Backlog(
+        dirty_bytes=sum(each.size for each in segments if each.end_offset > first_dirty),
+        clean_bytes=found.clean_bytes,
+        cleanable_bytes=found.cleanable_bytes,
+        dirty_ratio=found.dirty_ratio,
+        offset_lag=max(drawn.log_end_offset - first_dirty, 0),
+        deadline_ms=found.deadline_ms,
+        tombstones_count=sum(max(each.tombstone_count, 0) for each in segments),
+        key_sidecar_bytes=sum(each.key_sidecar_bytes() for each in log.segments[:-1]),
+        horizon_ms=min(horizons, default=None),
+    )
+    return CachedBacklog(state, min(found.wake_ms, now_ms + CACHE_MS_MAX, LONG_MAX), backlog)

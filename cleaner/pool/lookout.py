@@ -1,0 +1,184 @@
+"""Assesses logs for the pool, and remembers what past passes left and how long each log has waited.
+
+The rules are in `cleaner/rules/pick.py` and `cleaner/rules/urgency.py`, both pure; this module applies
+them to the logs and the clocks. The pool looks at ten thousand logs after every back-off, so a look
+reads the segments directly and builds no `CleaningView`; only the picked log gets one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from cleaner.pacing.clock import Clock, HorizonClock
+from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass
+from cleaner.rules.look import Look
+from cleaner.rules.pick import Assessment, LogState, Reason, Remainder, assess
+from cleaner.rules.report import PassReport
+from cleaner.rules.urgency import Candidate, urgency
+from storage.files.errors import StorageError
+from storage.formats.topic_partition import TopicPartition
+from storage.log.log import PartitionLog
+from storage.segment.segment import Segment
+
+
+@dataclass(slots=True, kw_only=True)
+class LogSketch:
+    """A log as a look sees it; made on the loop's thread, so that no append happens meanwhile."""
+
+    sealed_rows: Sequence[Segment]
+    active_row: Segment
+    clean_offset: int
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    log_end_offset: int
+
+
+class Lookout:
+    """The pool's knowledge about waiting logs. Owned by the pool, used on the event loop."""
+
+    __slots__ = (
+        "_clock",
+        "_eligible_since",
+        "_gains",
+        "_horizon_clock",
+        "_remainders",
+        "short_of_space",
+    )
+
+    def __init__(self, clock: Clock) -> None:
+        # Constant after construction.
+        self._clock = clock
+        self._horizon_clock = HorizonClock(clock)
+        # State.
+        self._remainders: dict[TopicPartition, Remainder] = {}
+        self._eligible_since: dict[TopicPartition, float] = {}
+        """Monotonic seconds at which a look first found the log eligible."""
+        self._gains: dict[TopicPartition, float] = {}
+        """The share of a log's dirty bytes that the last pass over it freed."""
+        self.short_of_space: frozenset[str] = frozenset()
+        """The ids of the log directories whose disks are nearly full."""
+
+    def begin(self) -> Look:
+        """Start a look at all logs."""
+        horizon_now_ms, _ = self._horizon_clock.read()
+        return Look(self._clock.now_ms(), horizon_now_ms)
+
+    def look_at(self, log: PartitionLog, look: Look, *, may_run: bool) -> None:
+        """Assess one log, roll its active segment if that is due, and offer it if it is eligible.
+
+        Args:
+            may_run: whether a pass over it could start now; if not, only its waiting time counts.
+        """
+        if log.log_start_offset == log.log_end_offset:
+            return
+        assessment = self._assess(sketch(log), log, look)
+        if assessment.roll_ms <= look.now_ms:
+            # If the disk is broken, the next append fails, reports it and takes the log offline.
+            with contextlib.suppress(StorageError):
+                log.roll(look.now_ms)
+            assessment = self._assess(sketch(log), log, look)
+        look.consider(assessment)
+        if assessment.reason is None:
+            self._eligible_since.pop(log.topic_partition, None)
+            return
+        candidate = self._candidate(log, assessment, look.now_ms)
+        if may_run:
+            look.offer(log, urgency(candidate))
+
+    def assess(self, log: PartitionLog) -> Assessment:
+        """Returns the current assessment of a log."""
+        return self._assess(sketch(log), log, self.begin())
+
+    def candidate(self, log: PartitionLog) -> Candidate | None:
+        """Returns the log as a candidate for the next pass; None if it is not eligible."""
+        look = self.begin()
+        assessment = self._assess(sketch(log), log, look)
+        return self._candidate(log, assessment, look.now_ms) if assessment.reason else None
+
+    def _candidate(self, log: PartitionLog, assessment: Assessment, now_ms: int) -> Candidate:
+        partition, now = log.topic_partition, self._clock.monotonic()
+        waited_ms = int((now - self._eligible_since.setdefault(partition, now)) * 1000)
+        if assessment.reason is Reason.DEADLINE:
+            # The deadline is known even if this process has just started.
+            waited_ms = max(waited_ms, now_ms - assessment.deadline_ms)
+        return Candidate(
+            topic_partition=partition,
+            assessment=assessment,
+            waited_ms=waited_ms,
+            is_disk_nearly_full=log.identity.directory_id in self.short_of_space,
+            gain=self._gains.get(partition, 1.0),
+        )
+
+    def plan(
+        self, log: PartitionLog, *, requested: bool = False, as_if_rolled: bool = False
+    ) -> CleaningPlan | None:
+        """Returns the plan for a pass over the log as it is now; None if it is no longer eligible.
+
+        `as_if_rolled` plans the pass as if the active segment rolled now.
+        """
+        view = log.cleaning_view(as_if_rolled=as_if_rolled)
+        assessment = self._assess(view, log, self.begin(), requested=requested)
+        if assessment.reason is None:
+            return None
+        now_ms, stamp_ms = self._horizon_clock.read()
+        return plan_pass(view, assessment, now_ms=now_ms, stamp_ms=stamp_ms)
+
+    def _assess(
+        self, state: LogState, log: PartitionLog, look: Look, *, requested: bool = False
+    ) -> Assessment:
+        return assess(
+            state,
+            log.config,
+            look.now_ms,
+            remainder=self._remainders.get(log.topic_partition),
+            horizon_now_ms=look.horizon_now_ms,
+            requested=requested,
+        )
+
+    def completed(self, plan: CleaningPlan, report: PassReport) -> None:
+        """Learn from a completed pass; if its log is still eligible, its waiting time starts again."""
+        partition = plan.view.topic_partition
+        self._eligible_since.pop(partition, None)
+        self._remainders[partition] = Remainder(
+            first_uncleanable_offset=plan.end_offset,
+            now_ms=plan.now_ms,
+            is_stuck=report.end_offset == plan.start_offset < plan.end_offset,
+        )
+        dirty_bytes = report.dirty_ratio * (report.bytes_before + report.bytes_untouched)
+        if dirty_bytes > 0:
+            freed = (report.bytes_before - report.bytes_after) / dirty_bytes
+            self._gains[partition] = min(max(freed, 0.0), 1.0)
+
+    def forget_all_but(self, present: Container[TopicPartition]) -> None:
+        """Forget logs that are gone."""
+        for known in (self._remainders, self._eligible_since, self._gains):
+            for partition in [each for each in known if each not in present]:
+                del known[partition]
+
+
+def stable_offset(log: PartitionLog) -> int:
+    """Returns the last stable offset; the log start if the open transactions cannot be read now.
+
+    The error is not lost: the next append or read reports what is wrong with the disk.
+    """
+    try:
+        return log.last_stable_offset
+    except StorageError:
+        return log.log_start_offset
+
+
+def sketch(log: PartitionLog) -> LogSketch:
+    """Returns the log as it is now; outside the loop's thread its fields may be of different moments."""
+    *sealed, active = log.segments
+    return LogSketch(
+        sealed_rows=sealed,
+        active_row=active,
+        clean_offset=log.clean_offset,
+        log_start_offset=log.log_start_offset,
+        last_stable_offset=stable_offset(log),
+        high_watermark=log.high_watermark,
+        log_end_offset=log.log_end_offset,
+    )

@@ -1,0 +1,99 @@
+"""Handles the ends of passes: logs and reports them, and puts failed partitions in quarantine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from cleaner.pacing.clock import Clock
+from cleaner.pacing.probe import CleanerProbe
+from cleaner.pacing.quarantine import Quarantine, Quarantined, kind_of
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.rules.report import PassReport
+from protocol.wire.errors import DecompressionTooLarge
+from storage.formats.topic_partition import TopicPartition
+
+# The pool's logger: operators know the log lines of passes by that name.
+_log = logging.getLogger("cleaner.pool.pool")
+
+
+class PassEnds:
+    """The results of each partition's last pass. Owned by the pool, used on the event loop."""
+
+    __slots__ = ("_clock", "_last_reports", "_probe", "_quarantine")
+
+    def __init__(self, settings: CleanerSettings, *, clock: Clock, probe: CleanerProbe) -> None:
+        # Constant after construction.
+        self._clock = clock
+        self._probe = probe
+        # State.
+        self._quarantine = Quarantine(
+            rest_ms=settings.retry_backoff_ms, rest_ms_max=settings.retry_backoff_max_ms
+        )
+        self._last_reports: dict[TopicPartition, PassReport] = {}
+
+    @property
+    def last_reports(self) -> Mapping[TopicPartition, PassReport]:
+        """The last completed pass of each partition, without its groups."""
+        return MappingProxyType(self._last_reports)
+
+    @property
+    def quarantined(self) -> tuple[Quarantined, ...]:
+        """The partitions whose last pass failed, whether they still rest or are due for a retry."""
+        return self._quarantine.entries()
+
+    def is_resting(self, partition: TopicPartition) -> bool:
+        """Returns whether the partition is in quarantine and its retry is not due yet."""
+        return self._quarantine.is_resting(partition, now=self._clock.monotonic())
+
+    def next_retry_at(self) -> float:
+        """Returns when the next retry is due, in monotonic seconds; inf if no partition rests."""
+        return self._quarantine.next_retry_at(now=self._clock.monotonic())
+
+    def completed(self, partition: TopicPartition, report: PassReport) -> None:
+        """Record that a pass has completed."""
+        _log.info("%s", report)
+        self._last_reports[partition] = replace(report, group_reports=())
+        self._release(partition)
+        self._probe.pass_completed(report)
+
+    def stopped(self, partition: TopicPartition, because: str) -> None:
+        """Record that a pass was stopped early without an error."""
+        _log.info("%s: cleaning stopped: %s", partition, because)
+        self._probe.pass_aborted(partition.topic, partition.partition, because)
+
+    def failed(self, partition: TopicPartition, error: Exception, reason: str) -> None:
+        """Record that a pass has failed, and put the partition in quarantine."""
+        entry = self._quarantine.add(
+            partition, reason, kind=kind_of(error), now=self._clock.monotonic()
+        )
+        _log.error(
+            "%s: cleaning failed: %s; next attempt in %.0f s (failure %d)",
+            partition,
+            reason,
+            entry.rest_seconds,
+            entry.failures,
+        )
+        self._probe.pass_failed(partition.topic, partition.partition, reason)
+        self._probe.quarantined(entry)
+
+    def forget_all_but(self, present: Container[TopicPartition]) -> None:
+        """Forget partitions that are gone."""
+        for partition in self._quarantine.missing_from(present):
+            self._release(partition)
+        for partition in [each for each in self._last_reports if each not in present]:
+            del self._last_reports[partition]
+
+    def _release(self, partition: TopicPartition) -> None:
+        if self._quarantine.release(partition):
+            self._probe.released(partition.topic, partition.partition)
+
+
+def reason_of(error: Exception) -> str:
+    """Returns what went wrong, where, and what to do about it, in one line for people."""
+    where = [str(error), *getattr(error, "__notes__", ())]
+    if isinstance(error, DecompressionTooLarge):
+        where.append("raise log.cleaner.decompressed.batch.bytes.max to clean them")
+    return "; ".join(where)

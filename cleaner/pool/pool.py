@@ -1,0 +1,506 @@
+"""The pool of cleaning workers: decides which log is cleaned when, and records how passes end.
+
+    each worker:   look at all logs -> clean the most urgent one in a thread -> look again at once;
+                   if no log is eligible, look again when one may become eligible, at the latest
+                   after the back-off
+
+A pass runs in a thread of a dedicated executor at low priority, one pass per log at a time. An exception
+ends only the pass that raised it: the partition goes into quarantine, with the reason, and is tried
+again later. An exception in a worker itself is logged and counted, and the worker continues.
+
+All state here belongs to the event loop's thread. Only this module, `runner.py`, `running.py` and
+`slots.py` use asyncio; `runner.py` owns the threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import TypeVar
+
+from cleaner.inspect.dry_run import DryRun
+from cleaner.inspect.key_search import KeyHistory
+from cleaner.inspect.log_digest import LogDigest
+from cleaner.pacing.clock import Clock
+from cleaner.pacing.meter import CleaningAborted
+from cleaner.pacing.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseScope
+from cleaner.pacing.probe import CleanerProbe
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.passes.verify_pass import VerificationFailed
+from cleaner.pool.lookout import Lookout
+from cleaner.pool.pass_ends import PassEnds, reason_of
+from cleaner.pool.runner import BROKER_STOPS, Runner
+from cleaner.pool.running import RunningPass
+from cleaner.pool.status import PoolStatus, Task
+from cleaner.remote.plan import RemoteResult
+from cleaner.rules.cleaning_plan import CleaningPlan
+from cleaner.rules.look import Look
+from cleaner.rules.pick import Assessment, Reason
+from cleaner.rules.report import PassReport
+from cleaner.rules.urgency import Candidate, urgency
+from protocol.wire.errors import ProtocolError
+from storage.files.errors import LogOffline, SegmentRemoved, StorageError, SwapRefused
+from storage.log.log import PartitionLog
+
+_log = logging.getLogger("cleaner.pool.pool")
+
+T = TypeVar("T")
+Plan = TypeVar("Plan")
+
+SEGMENTS_PER_TURN = 5000
+"""Segments to look at, at 0.2 microseconds each, before yielding to the event loop."""
+
+LOG_COST_IN_SEGMENTS = 100
+"""The fixed cost of looking at a log, in segments."""
+
+
+class LogBusy(Exception):
+    """Another task has claimed the log."""
+
+
+class CleanerPool:
+    """Cleans compacted logs in the background, and on request. Used on one event loop."""
+
+    __slots__ = (
+        "_clock",
+        "_ends",
+        "_logs",
+        "_lookout",
+        "_next_look_at",
+        "_paused",
+        "_picking",
+        "_probe",
+        "_rehearsing",
+        "_runner",
+        "_stopping",
+        "_waking",
+        "_workers",
+    )
+
+    def __init__(
+        self,
+        logs: Callable[[], Iterable[PartitionLog]],
+        settings: CleanerSettings,
+        *,
+        clock: Clock,
+        probe: CleanerProbe,
+    ) -> None:
+        """`logs` returns all current logs, compacted or not."""
+        # Constant after construction.
+        self._logs = logs
+        self._clock = clock
+        self._probe = probe
+        self._runner = Runner(settings, clock=clock, probe=probe)
+        self._picking = asyncio.Lock()
+        self._rehearsing = asyncio.Lock()
+        self._stopping = asyncio.Event()
+        # State.
+        self._waking = asyncio.Event()
+        """Wakes the workers that wait; replaced by a new event each time it is set."""
+        self._ends = PassEnds(settings, clock=clock, probe=probe)
+        self._lookout = Lookout(clock)
+        self._next_look_at = math.inf
+        """Monotonic seconds at which a log becomes eligible, according to the last look."""
+        self._paused = NOTHING_PAUSED
+        self._workers: dict[int, asyncio.Task[None]] = {}
+
+    # ---------------------------------------------------------------- called by the broker
+
+    def start(self) -> None:
+        """Start cleaning in the background, with one worker per thread."""
+        assert not self._workers
+        self._start_workers()
+
+    async def stop(self) -> None:
+        """Stop every pass within a chunk, wait until they have ended, and start no more."""
+        self._stopping.set()
+        self._wake()
+        self._runner.request_stop()
+        await asyncio.gather(*self._workers.values(), return_exceptions=True)
+        await self._runner.drain()
+
+    def configure(self, settings: CleanerSettings) -> None:
+        """Apply new settings: the I/O budgets at once, also to running passes, the rest to later passes.
+
+        Fewer threads do not stop a pass; surplus workers end once they have no pass to run.
+        """
+        self._runner.configure(settings)
+        if self._workers:
+            self._start_workers()
+        self._wake()
+
+    def set_guard_rate(self, bytes_per_second: float) -> None:
+        """Limit reads and writes together to the rate that the latency guard allows."""
+        self._runner.throttle.set_guard_rate(bytes_per_second)
+
+    def short_of_space(self, directory_ids: frozenset[str]) -> None:
+        """Set the log directories whose disks are nearly full; an empty set returns to normal cleaning.
+
+        Their logs come first, by the bytes that a pass frees, and I/O budgets are lifted for all passes.
+        """
+        self._lookout.short_of_space = directory_ids
+        self._runner.throttle.lift(bool(directory_ids))
+        self._wake()
+
+    def pause(self, paused: Paused) -> None:
+        """Set what is paused; passes over newly paused logs stop within a chunk."""
+        before, self._paused = self._paused, paused
+        self._runner.halt(
+            "cleaning was paused",
+            where=lambda log: _is_paused(paused, log) and not _is_paused(before, log),
+        )
+        self._wake()
+
+    async def clean_now(
+        self,
+        log: PartitionLog,
+        *,
+        despite_pause: bool = False,
+        on_start: Callable[[RunningPass], None] = lambda _: None,
+    ) -> PassReport:
+        """Clean a log up to its high watermark now, whatever its dirty ratio.
+
+        The active segment rolls first, if it holds records. Waits for a pass that is running over the
+        log, and for a free thread; then calls `on_start`.
+
+        Raises:
+            ValueError: the log is not compacted.
+            CleaningPaused: its cleaning is paused, unless `despite_pause`.
+            CleaningAborted: the pool stops, or the log was truncated, deleted or reconfigured.
+            SwapRefused, ProtocolError, StorageError, VerificationFailed: as
+            `cleaner.passes.clean.clean`; the
+                partition goes into quarantine, as after a background pass.
+        """
+
+        def begin() -> tuple[CleaningPlan, RunningPass]:
+            self.check_may_clean(log, despite_pause=despite_pause)
+            log.roll(self._clock.now_ms())
+            return self._claim_on_request(log, Task.CLEAN)
+
+        self.check_may_clean(log, despite_pause=despite_pause)
+        return await self._run_on_request(log, begin, on_start, self._run)
+
+    async def dry_run(
+        self, log: PartitionLog, *, on_start: Callable[[RunningPass], None] = lambda _: None
+    ) -> DryRun:
+        """Report what `clean_now` would do, up to the swap, without changing anything.
+
+        Waits as `clean_now` does. Only one rehearsal runs at a time, so that passes find a free thread.
+
+        Raises:
+            ValueError: the log is not compacted.
+            CleaningAborted, ProtocolError, StorageError: as `clean_now`, but without quarantine.
+        """
+
+        def begin() -> tuple[CleaningPlan, RunningPass]:
+            self.check_may_clean(log, despite_pause=True)
+            return self._claim_on_request(log, Task.DRY_RUN)
+
+        self.check_may_clean(log, despite_pause=True)
+        async with self._rehearsing:
+            return await self._run_on_request(log, begin, on_start, self._rehearse)
+
+    async def digest(
+        self,
+        log: PartitionLog,
+        end_offset: int | None = None,
+        *,
+        on_start: Callable[[RunningPass], None] = lambda _: None,
+    ) -> LogDigest:
+        """Sum the last records of a log's keys below an offset, by default the last stable offset.
+
+        Works for any log, compacted or not. Waits and claims the log as a rehearsal does; only one
+        rehearsal or digest runs at a time.
+
+        Raises:
+            ValueError: the offset is not in the log, or not stable.
+            CleaningAborted: the digest was stopped, or the log was truncated, deleted or reconfigured.
+            ProtocolError, StorageError, VerificationFailed: as `cleaner.inspect.log_digest.log_digest`.
+        """
+
+        def begin() -> tuple[int | None, RunningPass]:
+            if self._stopping.is_set():
+                raise CleaningAborted(BROKER_STOPS)
+            return end_offset, self._runner.claim(log, Task.DIGEST, Reason.REQUESTED)
+
+        async with self._rehearsing:
+            return await self._run_on_request(log, begin, on_start, self._digest)
+
+    def lease(self, log: PartitionLog) -> tuple[CleaningPlan, RunningPass]:
+        """Plan a pass for another process, and claim the log for it until `end_lease`.
+
+        As with `clean_now`, the active segment rolls and the pass goes up to the high watermark.
+
+        Raises:
+            ValueError, CleaningPaused, CleaningAborted: as `clean_now`.
+            LogBusy: a pass, a rehearsal or another lease has claimed the log.
+        """
+        self.check_may_clean(log)
+        if (running := self._runner.running.get(log.topic_partition)) is not None:
+            raise LogBusy(f"{log.topic_partition} is busy with another task: {running.task.value}")
+        log.roll(self._clock.now_ms())
+        return self._claim_on_request(log, Task.LEASE)
+
+    async def commit_lease(
+        self, running: RunningPass, plan: CleaningPlan, folder: str, result: RemoteResult
+    ) -> PassReport:
+        """Commit the result of a lease, and account for it as for a local pass.
+
+        Errors in the result are the executor's, so the partition does not go into quarantine for them.
+
+        Raises:
+            ResultRefused, CleaningAborted, SwapRefused, StorageError: as `cleaner.remote.commit`.
+        """
+        partition = running.log.topic_partition
+        async with self._runner.slots:
+            self._probe.pass_started(partition.topic, partition.partition)
+            try:
+                report = await self._runner.commit(running, plan, folder, result)
+            except BaseException as error:
+                self._ends.stopped(partition, running.stopped_because or str(error) or repr(error))
+                raise
+        self._lookout.completed(plan, report)
+        self._ends.completed(partition, report)
+        return report
+
+    def end_lease(self, running: RunningPass) -> None:
+        """Release the log and wake the workers."""
+        self._runner.release(running)
+        self._wake()
+
+    async def find_key(
+        self,
+        log: PartitionLog,
+        key: bytes,
+        *,
+        on_start: Callable[[RunningPass], None] = lambda _: None,
+    ) -> KeyHistory:
+        """Find the records of a key on disk, in a separate thread that is throttled like a pass.
+
+        Raises:
+            CleaningAborted: the search was stopped, or the log was truncated, deleted or reconfigured.
+            ProtocolError, StorageError: the log is damaged, or cannot be read.
+        """
+        return await self._runner.find_key(log, key, on_start)
+
+    async def _run_on_request(
+        self,
+        log: PartitionLog,
+        begin: Callable[[], tuple[Plan, RunningPass]],
+        on_start: Callable[[RunningPass], None],
+        run: Callable[[PartitionLog, Plan, RunningPass], Awaitable[T]],
+    ) -> T:
+        """Wait for the log and for a thread, then call `begin` and `run`."""
+        while True:
+            await self._runner.until_idle(log.topic_partition)
+            async with self._runner.slots:
+                if log.topic_partition not in self._runner.running:
+                    plan, running = begin()
+                    on_start(running)
+                    return await run(log, plan, running)
+
+    def _claim_on_request(self, log: PartitionLog, task: Task) -> tuple[CleaningPlan, RunningPass]:
+        plan = self._lookout.plan(log, requested=True, as_if_rolled=task is Task.DRY_RUN)
+        assert plan is not None, "a compacted log is always eligible for a requested pass"
+        return plan, self._runner.claim(log, task, plan.reason)
+
+    def check_may_clean(self, log: PartitionLog, *, despite_pause: bool = False) -> None:
+        """Raises `ValueError`, `CleaningPaused` or `CleaningAborted` if `clean_now` would do so."""
+        if not log.config.is_compacted:
+            raise ValueError(f"{log.topic_partition} is not compacted")
+        scope = _scope_of(self._paused, log)
+        if scope is not None and not despite_pause:
+            raise CleaningPaused(f"cleaning of {log.topic_partition} is paused ({scope.value})")
+        if self._stopping.is_set():
+            raise CleaningAborted(BROKER_STOPS)
+
+    @property
+    def dead_workers(self) -> int:
+        """Workers that ended while the pool is running; above 0 only after a bug. Any thread."""
+        return 0 if self._stopping.is_set() else sum(each.done() for each in self._workers.values())
+
+    def status(self) -> PoolStatus:
+        """Returns what runs, which partitions rest and why, and each partition's last report."""
+        return PoolStatus(
+            running=tuple(running.status() for running in self._runner.running.values()),
+            quarantined=self._ends.quarantined,
+            last_reports=dict(self._ends.last_reports),
+            paused=self._paused,
+            threads=self._runner.threads,
+            rates=self._runner.throttle.rates,
+            guard_rate=self._runner.throttle.guard_rate,
+            is_lifted=self._runner.throttle.is_lifted,
+        )
+
+    def assess(self, log: PartitionLog) -> Assessment:
+        """Returns the assessment of a log that a worker would make now."""
+        return self._lookout.assess(log)
+
+    async def queue(self) -> list[Candidate]:
+        """Returns the eligible logs that wait for a worker, the most urgent first."""
+        logs = [log for log in self._logs() if log.config.is_compacted]
+        waiting = [
+            candidate
+            async for log in _yielding(logs)
+            if self._may_run(log) and (candidate := self._lookout.candidate(log))
+        ]
+        return sorted(waiting, key=urgency, reverse=True)
+
+    # ---------------------------------------------------------------- a worker
+
+    def _start_workers(self) -> None:
+        """Start the missing workers, one per thread; surplus workers end by themselves."""
+        for number in range(self._runner.threads):
+            if number not in self._workers:
+                self._workers[number] = asyncio.get_running_loop().create_task(
+                    self._work(number), name=f"cleaner-{number}"
+                )
+
+    async def _work(self, number: int) -> None:
+        while not self._stopping.is_set():
+            if number >= self._runner.threads:
+                del self._workers[number]
+                return
+            try:
+                has_cleaned = await self._clean_most_urgent()
+            except Exception as error:  # noqa: BLE001 - a worker survives any error
+                _log.exception("a cleaner worker failed; it continues")
+                self._probe.worker_failed(repr(error))
+                has_cleaned = False
+            if not has_cleaned:
+                await self._wait_for_work()
+
+    async def _wait_for_work(self) -> None:
+        """Wait until a log may be eligible, at most for the back-off."""
+        seconds = min(
+            self._runner.settings.backoff_ms / 1000, self._next_look_at - self._clock.monotonic()
+        )
+        if self._stopping.is_set():
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._waking.wait()
+
+    def _wake(self) -> None:
+        """Let waiting workers look again now."""
+        waking, self._waking = self._waking, asyncio.Event()
+        waking.set()
+
+    async def _clean_most_urgent(self) -> bool:
+        """Pick a log and clean it. Returns False if no log was eligible or the pass did not complete."""
+        try:
+            async with self._runner.slots:
+                async with self._picking:
+                    picked = await self._pick()
+                    if picked is None or self._stopping.is_set():
+                        return False
+                    log, plan = picked
+                    running = self._runner.claim(log, Task.CLEAN, plan.reason)
+                await self._run(log, plan, running)
+        except (CleaningAborted, ProtocolError, StorageError, VerificationFailed):
+            # `_run` has logged and counted it. Whatever ended the pass may persist, so do not look again
+            # at once.
+            self._next_look_at = math.inf
+            return False
+        return True
+
+    # ---------------------------------------------------------------- picking
+
+    async def _pick(self) -> tuple[PartitionLog, CleaningPlan] | None:
+        """Returns the most urgent eligible log that neither runs nor rests, with its plan."""
+        logs = {log.topic_partition: log for log in self._logs() if log.config.is_compacted}
+        self._ends.forget_all_but(logs)
+        self._lookout.forget_all_but(logs)
+        look = self._lookout.begin()
+        async for log in _yielding(logs.values()):
+            self._lookout.look_at(log, look, may_run=self._may_run(log))
+        self._probe.picked(look)
+        self._next_look_at = self._next_moment(look)
+        if look.best is None or not self._may_run(look.best):
+            return None
+        plan = self._lookout.plan(look.best)
+        return (look.best, plan) if plan else None
+
+    def _may_run(self, log: PartitionLog) -> bool:
+        partition = log.topic_partition
+        return (
+            partition not in self._runner.running
+            and not _is_paused(self._paused, log)
+            and not self._ends.is_resting(partition)
+        )
+
+    def _next_moment(self, look: Look) -> float:
+        """Returns when a log becomes eligible or may be tried again, in monotonic seconds."""
+        # One millisecond late rather than early, which would cost a second look.
+        woken_at = self._clock.monotonic() + (look.wake_ms - look.now_ms + 1) / 1000
+        return min(woken_at, self._ends.next_retry_at())
+
+    # ---------------------------------------------------------------- running
+
+    async def _run(self, log: PartitionLog, plan: CleaningPlan, running: RunningPass) -> PassReport:
+        """Run a claimed pass in a thread and record how it ended. Raises what the pass raises."""
+        partition = log.topic_partition
+        self._probe.pass_started(partition.topic, partition.partition)
+        try:
+            report = await self._runner.clean(running, plan)
+        except (CleaningAborted, SwapRefused, SegmentRemoved, LogOffline) as reason:
+            self._ends.stopped(partition, running.stopped_because or str(reason))
+            raise
+        except (ProtocolError, StorageError, VerificationFailed) as error:
+            self._ends.failed(partition, error, reason_of(error))
+            raise
+        except Exception as error:
+            _log.exception("%s: cleaning failed", partition)
+            self._ends.failed(partition, error, repr(error))
+            raise
+        else:
+            self._lookout.completed(plan, report)
+            self._ends.completed(partition, report)
+            return report
+        finally:
+            self._runner.release(running)
+
+    async def _rehearse(
+        self, log: PartitionLog, plan: CleaningPlan, running: RunningPass
+    ) -> DryRun:
+        """Run a claimed rehearsal. Raises what it raises."""
+        try:
+            past = tuple(self._ends.last_reports.values())
+            return await self._runner.rehearse(running, plan, past=past)
+        finally:
+            self._runner.release(running)
+            # Workers have skipped the log meanwhile.
+            self._wake()
+
+    async def _digest(
+        self, _log: PartitionLog, end_offset: int | None, running: RunningPass
+    ) -> LogDigest:
+        """Run a claimed digest. Raises what it raises."""
+        try:
+            return await self._runner.digest(running, end_offset)
+        finally:
+            self._runner.release(running)
+            self._wake()
+
+
+async def _yielding(logs: Iterable[PartitionLog]) -> AsyncIterator[PartitionLog]:
+    """Yields the logs that are not offline, and yields to the event loop now and then."""
+    looked_at = 0
+    for log in logs:
+        if log.offline_reason is None:
+            yield log
+        looked_at += LOG_COST_IN_SEGMENTS + len(log.segments)
+        if looked_at >= SEGMENTS_PER_TURN:
+            looked_at = 0
+            await asyncio.sleep(0)
+
+
+def _scope_of(paused: Paused, log: PartitionLog) -> PauseScope | None:
+    return paused.scope_of(log.topic_id, log.topic_partition.partition)
+
+
+def _is_paused(paused: Paused, log: PartitionLog) -> bool:
+    return _scope_of(paused, log) is not None

@@ -1,0 +1,274 @@
+"""Runs passes, rehearsals, digests and searches in threads at low priority, one task per log at a time.
+
+    slots           one for each thread: a task that gets a slot plans, claims the log and runs at once
+    claim           keeps all other tasks off the log until `release`
+    searches        look for a key, in a separate thread, and claim nothing
+
+Part of the pool, which decides what runs; used on its event loop. Code that runs in a thread sees only
+its plan, its meter and its stop event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from types import MappingProxyType
+from typing import TypeVar
+
+from cleaner.inspect.dry_run import DryMeter, DryRun, dry_run
+from cleaner.inspect.key_search import KeyHistory, find_key
+from cleaner.inspect.log_digest import LogDigest, log_digest
+from cleaner.inspect.rehearsed_segment import rehearsed_view, scratch_files
+from cleaner.pacing.clock import Clock
+from cleaner.pacing.meter import CleaningAborted, PassMeter
+from cleaner.pacing.probe import CleanerProbe
+from cleaner.pacing.progress import PassProgress
+from cleaner.pacing.settings import CleanerSettings
+from cleaner.pacing.throttle import Throttle
+from cleaner.passes.clean import clean
+from cleaner.pool.running import RunningPass
+from cleaner.pool.slots import Slots
+from cleaner.pool.status import Task
+from cleaner.remote.commit import commit
+from cleaner.remote.plan import RemoteResult
+from cleaner.rules.cleaning_plan import CleaningPlan
+from cleaner.rules.pick import Reason
+from cleaner.rules.report import PassReport
+from storage.files.errors import SegmentRemoved
+from storage.formats.topic_partition import TopicPartition
+from storage.log.log import PartitionLog
+
+Meter = TypeVar("Meter", bound=PassMeter)
+T = TypeVar("T")
+
+READ_TRIES = 5
+"""How often a task that only reads is started if a pass or retention removes segments meanwhile."""
+
+BROKER_STOPS = "the broker is stopping"
+
+
+class Runner:
+    """Owns the pool's threads and the tasks that run in them."""
+
+    __slots__ = (
+        "_clock",
+        "_executor",
+        "_is_stopping",
+        "_probe",
+        "_running",
+        "_search_executor",
+        "_searches",
+        "settings",
+        "slots",
+        "throttle",
+    )
+
+    def __init__(self, settings: CleanerSettings, *, clock: Clock, probe: CleanerProbe) -> None:
+        # Constant after construction.
+        self._clock = clock
+        self._probe = probe
+        self.throttle = Throttle(settings.io_rates, clock=clock.monotonic)
+        self.slots = Slots(settings.threads)
+        self._search_executor = _executor("key-search", 1, settings.thread_niceness)
+        # State.
+        self._executor = _executor("cleaner", settings.threads, settings.thread_niceness)
+        self.settings = settings
+        """The settings of the tasks that start next."""
+        self._is_stopping = False
+        self._running: dict[TopicPartition, RunningPass] = {}
+        self._searches: set[RunningPass] = set()
+
+    @property
+    def running(self) -> Mapping[TopicPartition, RunningPass]:
+        """The running task of each log, without searches."""
+        return MappingProxyType(self._running)
+
+    @property
+    def threads(self) -> int:
+        """How many passes and rehearsals may run at once."""
+        return self.settings.threads
+
+    def configure(self, settings: CleanerSettings) -> None:
+        """Apply new settings: the I/O budgets also to running tasks, the rest to later ones.
+
+        With fewer threads all running tasks continue, and none starts until enough have ended.
+        """
+        before, self.settings = self.settings, settings
+        self.throttle.set_rates(settings.io_rates)
+        if settings.threads != before.threads:
+            # The old executor's threads finish their tasks and end.
+            self._executor.shutdown(wait=False)
+            self._executor = _executor("cleaner", settings.threads, settings.thread_niceness)
+            self.slots.resize(settings.threads)
+
+    # ---------------------------------------------------------------- claims
+
+    async def until_idle(self, partition: TopicPartition) -> None:
+        """Wait until no task runs over a log."""
+        while (running := self._running.get(partition)) is not None:
+            await running.ended.wait()
+
+    def claim(self, log: PartitionLog, task: Task, reason: Reason) -> RunningPass:
+        """Claim a log for a task. The caller must not await anything between planning and this."""
+        assert log.topic_partition not in self._running
+        running = self._begin(log, task, reason)
+        self._running[log.topic_partition] = running
+        return running
+
+    def release(self, running: RunningPass) -> None:
+        """Release the log of a task."""
+        del self._running[running.log.topic_partition]
+        _end(running)
+
+    def halt(self, because: str, *, where: Callable[[PartitionLog], bool]) -> None:
+        """Stop the tasks over the logs selected by `where`, within a chunk."""
+        for running in tuple(self._running.values()):
+            if where(running.log):
+                running.halt(because)
+
+    def request_stop(self) -> None:
+        """Stop all running tasks, and all that start later."""
+        self._is_stopping = True
+        for running in (*self._running.values(), *self._searches):
+            running.halt(BROKER_STOPS)
+
+    async def drain(self) -> None:
+        """Wait until all tasks have ended, and shut the threads down."""
+        for running in (*self._running.values(), *self._searches):
+            await running.ended.wait()
+        self._executor.shutdown()
+        self._search_executor.shutdown()
+
+    def _begin(self, log: PartitionLog, task: Task, reason: Reason) -> RunningPass:
+        running = RunningPass(log, task, reason.name, PassProgress(self._clock.monotonic))
+        if self._is_stopping:
+            running.halt(BROKER_STOPS)
+        return running
+
+    # ---------------------------------------------------------------- in threads
+
+    async def clean(self, running: RunningPass, plan: CleaningPlan) -> PassReport:
+        """Execute a claimed log's plan in a thread. Raises as `cleaner.passes.clean.clean`."""
+        settings, monotonic = self.settings, self._clock.monotonic
+
+        def work() -> PassReport:
+            meter = self._meter(running, plan.view.generation, PassMeter)
+            return clean(running.log, plan, settings, meter=meter, monotonic=monotonic)
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    async def commit(
+        self, running: RunningPass, plan: CleaningPlan, folder: str, result: RemoteResult
+    ) -> PassReport:
+        """Commit an executor's result for a claimed log. Raises as `cleaner.remote.commit.commit`."""
+        settings, monotonic = self.settings, self._clock.monotonic
+
+        def work() -> PassReport:
+            meter = self._meter(running, plan.view.generation, PassMeter)
+            log = running.log
+            return commit(log, plan, folder, result, settings, meter=meter, monotonic=monotonic)
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    async def rehearse(
+        self, running: RunningPass, plan: CleaningPlan, *, past: Sequence[PassReport]
+    ) -> DryRun:
+        """Rehearse a claimed log's plan in a thread. Raises as `cleaner.passes.clean.clean`."""
+        settings, monotonic = self.settings, self._clock.monotonic
+        rates = self.throttle.effective_rates
+
+        def work() -> DryRun:
+            meter = self._meter(running, plan.view.generation, DryMeter)
+            return dry_run(
+                running.log,
+                plan,
+                settings,
+                meter=meter,
+                monotonic=monotonic,
+                rates=rates,
+                past=past,
+            )
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    async def find_key(
+        self, log: PartitionLog, key: bytes, on_start: Callable[[RunningPass], None]
+    ) -> KeyHistory:
+        """Search for a key in a thread. Raises as `CleanerPool.find_key`."""
+        running = self._begin(log, Task.SEARCH, Reason.REQUESTED)
+        self._searches.add(running)
+        on_start(running)
+        try:
+            return await _retry_if_removed(lambda: self._find_key(running, key))
+        finally:
+            self._searches.discard(running)
+            _end(running)
+
+    async def _find_key(self, running: RunningPass, key: bytes) -> KeyHistory:
+        if self._is_stopping:
+            raise CleaningAborted(BROKER_STOPS)
+        view, settings = running.log.cleaning_view(as_if_rolled=True), self.settings
+        now_ms = self._clock.now_ms()
+
+        def work() -> KeyHistory:
+            meter = self._meter(running, view.generation, PassMeter)
+            return find_key(view, key, settings, meter=meter, now_ms=now_ms)
+
+        return await asyncio.get_running_loop().run_in_executor(self._search_executor, work)
+
+    async def digest(self, running: RunningPass, end_offset: int | None) -> LogDigest:
+        """Sum a claimed log's last records in a thread. Raises as `CleanerPool.digest`."""
+        return await _retry_if_removed(lambda: self._digest(running, end_offset))
+
+    async def _digest(self, running: RunningPass, end_offset: int | None) -> LogDigest:
+        view, settings = running.log.cleaning_view(as_if_rolled=True), self.settings
+
+        def work() -> LogDigest:
+            meter = self._meter(running, view.generation, PassMeter)
+            with closing(scratch_files(running.log)) as scratch:
+                looked_at = rehearsed_view(view, scratch)
+                return log_digest(looked_at, end_offset, settings, meter=meter)
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    def _meter(self, running: RunningPass, generation: int, kind: type[Meter]) -> Meter:
+        """Returns the meter of a task; call it in the task's thread. Raises `CleaningAborted`."""
+        running.progress.start()
+        log = running.log
+        meter = kind(
+            throttle=self.throttle,
+            probe=self._probe,
+            sleep=running.stop.wait,
+            is_stale=lambda: log.generation != generation,
+            progress=running.progress,
+        )
+        meter.check()
+        return meter
+
+
+async def _retry_if_removed(read: Callable[[], Awaitable[T]]) -> T:
+    """Returns the result of `read`, which is retried with a new view if segments were removed."""
+    for _ in range(READ_TRIES - 1):
+        with suppress(SegmentRemoved):
+            return await read()
+    return await read()
+
+
+def _end(running: RunningPass) -> None:
+    running.progress.end()
+    running.ended.set()
+
+
+def _executor(name: str, threads: int, niceness: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(
+        threads, thread_name_prefix=name, initializer=_lower_priority, initargs=(niceness,)
+    )
+
+
+def _lower_priority(niceness: int) -> None:
+    """Give the calling thread a lower priority than the event loop's; Linux has it per thread."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -1,0 +1,61 @@
+"""Snapshots of the pool for status reports. Plain values."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cleaner.pacing.paused import Paused
+from cleaner.pacing.progress import ProgressSnapshot
+from cleaner.pacing.quarantine import Quarantined
+from cleaner.pacing.throttle import IoRates
+from cleaner.rules.report import PassReport
+from storage.formats.topic_partition import TopicPartition
+
+
+class Task(enum.Enum):
+    """The kinds of tasks that run over a log."""
+
+    CLEAN = "clean"
+    DRY_RUN = "plan"
+    SEARCH = "find-key"
+    LEASE = "lease"
+    """Another process cleans it."""
+    DIGEST = "digest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningStatus:
+    """A running pass at one moment."""
+
+    topic_partition: TopicPartition
+    task: Task
+    reason: str
+    progress: ProgressSnapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatus:
+    """The pool at one moment."""
+
+    running: tuple[RunningStatus, ...]
+    quarantined: tuple[Quarantined, ...]
+    last_reports: Mapping[TopicPartition, PassReport]
+    """The last completed pass of each partition in this process, without its groups."""
+    paused: Paused
+    threads: int
+    rates: IoRates
+    """The limits that the operator has set."""
+    guard_rate: float
+    """The latency guard's limit in bytes per second; inf while it sets none."""
+    is_lifted: bool
+    """Whether all budgets are lifted because a disk is nearly full."""
+
+    def running_over(self, partition: TopicPartition) -> RunningStatus | None:
+        """Returns the task that runs over a partition, if any."""
+        return next((each for each in self.running if each.topic_partition == partition), None)
+
+    def quarantined_entry(self, partition: TopicPartition) -> Quarantined | None:
+        """Returns a partition's quarantine entry, if any."""
+        return next((each for each in self.quarantined if each.topic_partition == partition), None)

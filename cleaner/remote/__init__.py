@@ -1,0 +1,1 @@
+"""A pass that another process carries out."""

@@ -1,0 +1,1 @@
+"""Pure decisions: which record stays, which log goes first, which segments change."""

@@ -1,0 +1,79 @@
+"""The plan of a cleaning pass, and the interface of the log that it cleans."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cleaner.rules.pick import Assessment, Reason
+from storage.formats.manifest import SegmentRow
+from storage.log.cleaning_view import CleanableSegment, CleaningView
+from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter
+
+
+class CleanableLog(Protocol):
+    """The operations that a pass needs of a log; `storage.log.log.PartitionLog` has them."""
+
+    @property
+    def generation(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter: ...
+    def swap(
+        self,
+        sources: Sequence[SegmentRow],
+        cleaned: Sequence[CleanedSegment],
+        *,
+        generation: int,
+        clean_offset: int | None,
+    ) -> None: ...
+    def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningPlan:
+    """The plan of a pass, made at one moment; the pass reads no other state of the log."""
+
+    view: CleaningView
+    """The log as it was, with its generation and readable segments."""
+    reason: Reason
+    start_offset: int
+    """The first dirty offset."""
+    end_offset: int
+    """The first uncleanable offset."""
+    dirty_ratio: float
+    now_ms: int
+    """Delete horizons up to this wall time have passed."""
+    stamp_ms: int
+    """New delete horizons count from this wall time; equal to `now_ms` unless the clock stepped."""
+
+    @property
+    def delete_horizon_ms(self) -> int:
+        """The delete horizon of tombstones that are cleaned for the first time."""
+        return self.stamp_ms + self.view.config.delete_retention_ms
+
+    def segments_from(self, log_start_offset: int) -> tuple[CleanableSegment, ...]:
+        """Returns the segments that the pass covers: those below its end that retention has left."""
+        return tuple(
+            segment
+            for segment in self.view.segments
+            if segment.row.base_offset < self.end_offset
+            and segment.row.end_offset > log_start_offset
+        )
+
+
+def plan_pass(
+    view: CleaningView, assessment: Assessment, *, now_ms: int, stamp_ms: int
+) -> CleaningPlan:
+    """Returns the plan for an eligible log, from its assessment."""
+    assert assessment.reason is not None
+    return CleaningPlan(
+        view=view,
+        reason=assessment.reason,
+        start_offset=assessment.bounds.first_dirty_offset,
+        end_offset=assessment.bounds.first_uncleanable_offset,
+        dirty_ratio=assessment.dirty_ratio,
+        now_ms=now_ms,
+        stamp_ms=stamp_ms,
+    )

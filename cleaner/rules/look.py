@@ -1,0 +1,37 @@
+"""The result of one look at all compacted logs: which one to clean next, and when to look again."""
+
+from __future__ import annotations
+
+from cleaner.rules.pick import Assessment
+from cleaner.rules.urgency import Urgency
+from storage.formats.config_property import LONG_MAX
+from storage.log.log import PartitionLog
+
+
+class Look:
+    """The findings of one look so far. Used on the event loop."""
+
+    __slots__ = (
+        "best", "best_urgency", "horizon_now_ms", "now_ms", "wake_ms",
+    )  # fmt: skip
+
+    def __init__(self, now_ms: int, horizon_now_ms: int) -> None:
+        """Start a look at wall time `now_ms`; delete horizons up to `horizon_now_ms` have passed."""
+        # Constant after construction.
+        self.now_ms = now_ms
+        self.horizon_now_ms = horizon_now_ms
+        # State.
+        self.best: PartitionLog | None = None
+        """The most urgent log offered so far."""
+        self.best_urgency: Urgency | None = None
+        self.wake_ms = LONG_MAX
+        """The next wall time at which the passing of time alone changes an assessment."""
+
+    def consider(self, assessment: Assessment) -> None:
+        """Take a log's next wake-up time into account, whether or not a pass may run over it."""
+        self.wake_ms = min(self.wake_ms, assessment.wake_ms)
+
+    def offer(self, log: PartitionLog, its_urgency: Urgency) -> None:
+        """Make a log the best candidate if it is more urgent than those before."""
+        if self.best_urgency is None or its_urgency > self.best_urgency:
+            self.best, self.best_urgency = log, its_urgency

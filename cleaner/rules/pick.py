@@ -1,0 +1,351 @@
+"""Assess a log: may it be cleaned now, between which offsets, and when to look again. Pure.
+
+    log start        first dirty            first uncleanable      active base      log end
+    |---- clean ---------|------- cleanable ------|---- uncleanable ----|---- active ---|
+
+The first dirty offset is where the last pass ended. The first uncleanable offset is the least of
+    last stable offset      an open transaction may still be aborted
+    high watermark          records above it may be lost, so they must not have superseded others
+    active segment's base   it is still being written
+    lag bound               the first dirty segment whose last append is younger than
+                            min.compaction.lag.ms, by the append's wall time: record timestamps
+                            are the producers' and may lie in the future
+    lag bound in bytes      the first dirty segment with less than min.compaction.lag.bytes behind
+                            it, unless max.compaction.lag.ms is over for it
+
+A log is eligible if
+    the first append to a dirty segment was longer than max.compaction.lag.ms ago,
+    its dirty ratio exceeds min.cleanable.dirty.ratio, or
+    a tombstone's delete horizon has passed, with or without new data (KIP-534 requires dirty bytes).
+`cleaner/rules/urgency.py` decides which eligible log is served first.
+
+The active segment of an idle log would stay dirty for ever, so it rolls when max.compaction.lag.ms
+requires it, or after compaction.idle.roll.ms if the log would then be dirty enough (`roll_ms`). An empty
+active segment never rolls, so an idle log stops rolling once it is clean.
+
+Source: Apache Kafka, LogCleanerManager.java `cleanableOffsets`, LogToClean.java; KIP-58 (whose first
+draft has the lag in bytes), KIP-354. KAFKA-20664 reports idle topics that Kafka never compacts.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from storage.formats.config_property import LONG_MAX
+from storage.formats.log_config import LogConfig
+from storage.formats.manifest import UNKNOWN
+
+
+class SegmentState(Protocol):
+    """The properties of a segment that picking reads; manifest rows and segments have them."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def created_ms(self) -> int: ...
+    @property
+    def first_append_ms(self) -> int: ...
+    @property
+    def last_append_ms(self) -> int: ...
+    @property
+    def least_delete_horizon_ms(self) -> int: ...
+
+
+class LogState(Protocol):
+    """The properties of a log that picking reads; `CleaningView` has them."""
+
+    @property
+    def sealed_rows(self) -> Sequence[SegmentState]:
+        """All segments except the active one, in offset order."""
+
+    @property
+    def active_row(self) -> SegmentState:
+        """The active segment as it is now."""
+
+    @property
+    def clean_offset(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+
+
+class Reason(enum.Enum):
+    """Why a log is cleaned now."""
+
+    REQUESTED = 0
+    """A client or an operator requested it."""
+    DEADLINE = 1
+    """A record has been dirty for max.compaction.lag.ms."""
+    DIRTY = 2
+    """The dirty ratio is above min.cleanable.dirty.ratio."""
+    TOMBSTONES_DUE = 3
+    """A delete horizon has passed."""
+
+
+class Blocker(enum.Enum):
+    """Why a log, or the rest of it, cannot be cleaned now; the values are sentences for people."""
+
+    NOT_COMPACTED = "cleanup.policy does not include compact"
+    NOTHING_DIRTY = "every record was cleaned"
+    ACTIVE_SEGMENT = "the dirty records are in the active segment, which has not rolled"
+    HIGH_WATERMARK = "the dirty records are at or above the high watermark"
+    LAST_STABLE_OFFSET = "the dirty records may belong to a transaction that is still open"
+    MIN_LAG = "the dirty records are younger than min.compaction.lag.ms"
+    MIN_LAG_BYTES = "the dirty records are within min.compaction.lag.bytes of the log end"
+    RATIO = "the dirty ratio is not above min.cleanable.dirty.ratio"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The section a pass may clean: [first_dirty_offset, first_uncleanable_offset)."""
+
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    limited_by: Blocker
+    """Which limit sets the first uncleanable offset."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remainder:
+    """A record of what a completed pass could not drop, so that it is not due again at once.
+
+    The last record below a pass's upper bound stays even if it is a tombstone whose horizon has passed.
+    So horizons that had passed by the pass's clock are due again only after the bound has moved.
+    """
+
+    first_uncleanable_offset: int
+    now_ms: int
+    """The pass's clock: it dropped what it could of horizons up to this time."""
+    is_stuck: bool = False
+    """Whether the pass ended where it began, before a transaction without a marker below the bound:
+    until the bound moves, the next pass would too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """The assessment of one log: eligible for a `reason`, or held by a `blocker`; never both."""
+
+    bounds: Bounds
+    clean_bytes: int
+    cleanable_bytes: int
+    """Total size of all segments with offsets in the bounds."""
+    deadline_ms: int
+    """Wall time at which the oldest dirty record reaches max.compaction.lag.ms, cleanable or not;
+    LONG_MAX: never."""
+    horizon_ms: int
+    """The earliest delete horizon that a pass could act on; LONG_MAX if there is none."""
+    roll_ms: int
+    """Wall time at which the active segment must roll so that it can be cleaned; LONG_MAX if never."""
+    wake_ms: int
+    """The next wall time at which this may change without an append; LONG_MAX if never."""
+    reason: Reason | None
+    blocker: Blocker | None
+
+    @property
+    def dirty_ratio(self) -> float:
+        """Cleanable bytes as a share of all bytes below the first uncleanable offset."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+
+def assess(
+    log: LogState,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    remainder: Remainder | None = None,
+    horizon_now_ms: int | None = None,
+    requested: bool = False,
+) -> Assessment:
+    """Returns whether a log is eligible at `now_ms`, why or why not, and its bounds.
+
+    Args:
+        remainder: what the last completed pass over this log in this process left.
+        horizon_now_ms: the clock for delete horizons, if it differs from `now_ms`.
+        requested: the pass was requested, so the log need not be dirty; the bounds still apply.
+    """
+    horizon_now_ms = now_ms if horizon_now_ms is None else horizon_now_ms
+    rows = log.sealed_rows
+    first_dirty = _first_dirty_offset(log)
+    dirty = [row for row in rows if row.end_offset > first_dirty]
+    lag = _lag_bound(dirty, config, now_ms)
+    bounds = _bounds(log, first_dirty, [lag[:2], _lag_bytes_bound(log, dirty, config, now_ms)])
+    # An open transaction may end the section anywhere, also where it begins.
+    end_offset = bounds.first_uncleanable_offset
+    cleanable = [row for row in dirty if first_dirty < end_offset > row.base_offset]
+    horizon_ms = _horizon_ms(rows, bounds, remainder)
+    if cleanable and not requested and _is_stuck(remainder, bounds):
+        cleanable, bounds = [], _held_by_transaction(bounds)
+    clean_bytes = sum(row.size for row in rows[: len(rows) - len(dirty)])
+    cleanable_bytes = sum(row.size for row in cleanable)
+    roll_ms = _roll_ms(log, config, clean_bytes, sum(row.size for row in dirty))
+    deadline_ms = _deadline_ms([*dirty, log.active_row], config)
+    verdict: Reason | Blocker
+    if not config.is_compacted:
+        verdict = Blocker.NOT_COMPACTED
+    elif requested:
+        verdict = Reason.REQUESTED
+    elif _deadline_ms(cleanable, config) <= now_ms:
+        verdict = Reason.DEADLINE
+    elif _is_dirty(clean_bytes, cleanable_bytes, config):
+        verdict = Reason.DIRTY
+    elif horizon_ms <= horizon_now_ms:
+        verdict = Reason.TOMBSTONES_DUE
+    else:
+        verdict = Blocker.RATIO if cleanable else bounds.limited_by
+    moments = (deadline_ms, horizon_ms + now_ms - horizon_now_ms, roll_ms, lag[2])
+    return Assessment(
+        bounds=bounds,
+        clean_bytes=clean_bytes,
+        cleanable_bytes=cleanable_bytes,
+        deadline_ms=deadline_ms,
+        horizon_ms=horizon_ms,
+        roll_ms=roll_ms,
+        wake_ms=min((moment for moment in moments if moment > now_ms), default=LONG_MAX),
+        reason=verdict if isinstance(verdict, Reason) else None,
+        blocker=verdict if isinstance(verdict, Blocker) else None,
+    )
+
+
+def _is_stuck(remainder: Remainder | None, bounds: Bounds) -> bool:
+    return (
+        remainder is not None
+        and remainder.is_stuck
+        and remainder.first_uncleanable_offset == bounds.first_uncleanable_offset
+    )
+
+
+def _held_by_transaction(bounds: Bounds) -> Bounds:
+    return replace(
+        bounds,
+        first_uncleanable_offset=bounds.first_dirty_offset,
+        limited_by=Blocker.LAST_STABLE_OFFSET,
+    )
+
+
+def horizon_is_due(row: SegmentState, horizon_now_ms: int) -> bool:
+    """Returns whether a delete horizon in the segment has passed: tombstones or markers may go."""
+    return UNKNOWN < row.least_delete_horizon_ms <= horizon_now_ms
+
+
+def _first_dirty_offset(log: LogState) -> int:
+    """Returns where the last pass ended; a clean offset outside the log is ignored."""
+    first_dirty = max(log.clean_offset, log.log_start_offset)
+    return first_dirty if first_dirty <= log.log_end_offset else log.log_start_offset
+
+
+def _bounds(log: LogState, first_dirty: int, lag_bounds: list[tuple[int, Blocker]]) -> Bounds:
+    """Returns the cleanable section of a log; empty, never negative, if there is none."""
+    limits = [
+        (log.last_stable_offset, Blocker.LAST_STABLE_OFFSET),
+        (log.high_watermark, Blocker.HIGH_WATERMARK),
+        (log.active_row.base_offset, Blocker.ACTIVE_SEGMENT),
+        *lag_bounds,
+    ]
+    if log.last_stable_offset == log.high_watermark:
+        limits.pop(0)
+    # Of equal limits the one listed last above is named, except that an active segment without data
+    # limits nothing.
+    upper = min(offset for offset, _blocker in limits)
+    limited_by = [blocker for offset, blocker in limits if offset == upper][-1]
+    if upper >= log.log_end_offset:
+        limited_by = Blocker.NOTHING_DIRTY
+    return Bounds(
+        first_dirty_offset=first_dirty,
+        first_uncleanable_offset=max(upper, first_dirty),
+        limited_by=limited_by,
+    )
+
+
+def _lag_bound(
+    dirty: Sequence[SegmentState], config: LogConfig, now_ms: int
+) -> tuple[int, Blocker, int]:
+    """Returns the base offset of the first dirty segment that is too young, and until when it is."""
+    if config.min_compaction_lag_ms > 0:
+        for row in dirty:
+            # A manifest that was rebuilt from the segments has no append times.
+            appended_ms = row.created_ms if row.last_append_ms == UNKNOWN else row.last_append_ms
+            old_enough_ms = appended_ms + config.min_compaction_lag_ms
+            if old_enough_ms > now_ms:
+                return row.base_offset, Blocker.MIN_LAG, old_enough_ms
+    return LONG_MAX, Blocker.MIN_LAG, LONG_MAX
+
+
+def _lag_bytes_bound(
+    log: LogState, dirty: Sequence[SegmentState], config: LogConfig, now_ms: int
+) -> tuple[int, Blocker]:
+    """Returns the base offset of the first dirty segment that is partly or wholly near the log end.
+
+    In an idle log these segments would never become old enough, so max.compaction.lag.ms overrides the
+    limit.
+    """
+    bound, behind = LONG_MAX, log.active_row.size
+    if config.min_compaction_lag_bytes > 0:
+        for row in reversed(dirty):
+            is_late = _deadline_ms([row], config) <= now_ms
+            if behind >= config.min_compaction_lag_bytes or is_late:
+                break
+            bound, behind = row.base_offset, behind + row.size
+    return bound, Blocker.MIN_LAG_BYTES
+
+
+def _is_dirty(clean_bytes: int, dirty_bytes: int, config: LogConfig) -> bool:
+    """Returns whether the dirty ratio is above min.cleanable.dirty.ratio."""
+    total = clean_bytes + dirty_bytes
+    return dirty_bytes > 0 and dirty_bytes / total > config.min_cleanable_dirty_ratio
+
+
+def _roll_ms(log: LogState, config: LogConfig, clean_bytes: int, dirty_bytes: int) -> int:
+    """Returns when the active segment must roll so that it can be cleaned; LONG_MAX if never.
+
+    An idle segment does not roll before min.compaction.lag.ms allows cleaning it, and not at all if
+    min.compaction.lag.bytes would still protect it.
+    """
+    active = log.active_row
+    if active.size == 0 or active.last_append_ms == UNKNOWN or not config.is_compacted:
+        return LONG_MAX
+    roll_ms = _deadline_ms([active], config)
+    idle_ms = config.compaction_idle_roll_ms
+    can_be_cleaned = (
+        active.base_offset < min(log.last_stable_offset, log.high_watermark)
+        and config.min_compaction_lag_bytes == 0
+        and _is_dirty(clean_bytes, dirty_bytes + active.size, config)
+    )
+    if idle_ms >= 0 and can_be_cleaned:
+        idle_ms = max(idle_ms, config.min_compaction_lag_ms)
+        roll_ms = min(roll_ms, active.last_append_ms + idle_ms)
+    return roll_ms
+
+
+def _deadline_ms(dirty: Sequence[SegmentState], config: LogConfig) -> int:
+    """Returns when the oldest of the segments reaches max.compaction.lag.ms; LONG_MAX if never."""
+    if config.max_compaction_lag_ms == LONG_MAX:
+        return LONG_MAX
+    begun = (row.first_append_ms for row in dirty if row.first_append_ms != UNKNOWN)
+    return min(min(begun, default=LONG_MAX) + config.max_compaction_lag_ms, LONG_MAX)
+
+
+def _horizon_ms(rows: Sequence[SegmentState], bounds: Bounds, remainder: Remainder | None) -> int:
+    """Returns the earliest horizon below the upper bound that the last pass has not acted on yet."""
+    acted_on_ms = UNKNOWN
+    if remainder and remainder.first_uncleanable_offset == bounds.first_uncleanable_offset:
+        acted_on_ms = remainder.now_ms
+    horizons = (
+        row.least_delete_horizon_ms
+        for row in rows
+        if row.least_delete_horizon_ms > acted_on_ms
+        and row.base_offset < bounds.first_uncleanable_offset
+    )
+    return min(horizons, default=LONG_MAX)

@@ -1,0 +1,176 @@
+"""The report of a cleaning pass, for the log line, the metrics, the tests and the CLI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from cleaner.rules.retain import Verdict
+from cleaner.rules.step import GroupAccount, VerdictCount
+from cleaner.rules.text import count_text, duration_text, size_text
+from storage.formats.manifest import SegmentRow
+
+Counts = Mapping[Verdict, VerdictCount]
+"""Records, and their uncompressed bytes, by verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """The report of one group of neighbouring segments."""
+
+    sources: tuple[SegmentRow, ...]
+    """The original segments, in offset order."""
+    outputs: tuple[SegmentRow, ...]
+    """The segments that replace them."""
+    by_source: tuple[Counts, ...]
+    """The verdicts on each source's records; without verdicts that occurred on none."""
+    account: GroupAccount = field(repr=False, compare=False)
+    """What must remain of the sources; incomplete in a pass that does not verify."""
+
+    @property
+    def by_verdict(self) -> Counts:
+        """The verdicts on the records of all sources."""
+        return sum_counts(self.by_source)
+
+
+def counts_between(before: Counts, after: Counts) -> Counts:
+    """Returns the increase between two readings of growing counts, without zeros. Pure."""
+    return {
+        verdict: VerdictCount(
+            records=count.records - before[verdict].records,
+            bytes=count.bytes - before[verdict].bytes,
+        )
+        for verdict, count in after.items()
+        if count.records > before[verdict].records
+    }
+
+
+def sum_counts(each: Iterable[Counts]) -> Counts:
+    """Returns the sum of counts by verdict. Pure."""
+    total: dict[Verdict, VerdictCount] = {}
+    for counts in each:
+        for verdict, count in counts.items():
+            so_far = total.get(verdict, VerdictCount(records=0, bytes=0))
+            total[verdict] = VerdictCount(
+                records=so_far.records + count.records, bytes=so_far.bytes + count.bytes
+            )
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassReport:
+    """The outcome of one completed pass over one partition."""
+
+    topic: str
+    partition: int
+    reason: str
+    """Why the log was picked: the name of a `pick.Reason`."""
+    start_offset: int
+    """The first dirty offset, where the dirty section begins."""
+    end_offset: int
+    """The new clean offset; below the planned end if a transaction there is not decided."""
+    planned_end_offset: int
+    """The first uncleanable offset when the pass was planned."""
+    bytes_read: int
+    """All bytes read: of segments, of key sidecars (counted for each scan), and of the output if it was
+    verified."""
+    bytes_written: int
+    """Bytes of segments and key sidecars written, without indexes."""
+    bytes_before: int
+    """Segment bytes of the groups that were rewritten."""
+    bytes_after: int
+    """Segment bytes that replaced them."""
+    records_before: int
+    """Records read by the recopy."""
+    records_after: int
+    """Records recopied."""
+    records_by_verdict: Mapping[str, int] = field(default_factory=dict)
+    """Number of records for each `retain.Verdict`; the keys are its values."""
+    bytes_untouched: int = 0
+    """Bytes of the segments in which nothing changed; they were neither read nor written."""
+    keys_mapped: int = 0
+    """Distinct keys of the dirty section."""
+    log_end_offset: int = -1
+    """The log end when the pass was planned; -1: unknown."""
+    keys_capacity: int = 0
+    """Keys that the offset map could have held, over all parts."""
+    parts: int = 0
+    """Parts of the hash space that the offset map held one after the other; 0: nothing was dirty."""
+    sidecars_built: int = 0
+    """Segments that were read because they had no sound key sidecar."""
+    groups: int = 0
+    """Groups of segments that were recopied and swapped in."""
+    segments_before: int = 0
+    segments_after: int = 0
+    segments_untouched: int = 0
+    dirty_ratio: float = 0.0
+    """The share of dirty bytes when the pass was planned."""
+    seconds: float = 0.0
+    """Wall time of the pass; time spent throttled is part of it."""
+    throttled_seconds: float = 0.0
+    is_verified: bool = False
+    """Whether each group was verified before its swap (`cleaner/passes/verify_pass.py`)."""
+    verify_seconds: float = 0.0
+    """The part of `seconds` spent on reading the output again and comparing it."""
+    group_reports: tuple[GroupReport, ...] = ()
+    """One report per group, in offset order."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the pass ended before the planned end because of an undecided transaction."""
+        return self.end_offset < self.planned_end_offset
+
+    def _count_by_verdict(self, prefix: str) -> str:
+        """Returns the counts by verdict, largest first: "910 superseded, 3 tombstone"."""
+        counts = {
+            verdict.removeprefix(prefix): count
+            for verdict, count in self.records_by_verdict.items()
+            if count and verdict.startswith(prefix)
+        }
+        by_count = sorted(counts.items(), key=lambda item: -item[1])
+        return ", ".join(f"{count} {verdict}" for verdict, count in by_count) or "none"
+
+    def _rewritten(self) -> str:
+        if not self.groups:
+            return "nothing rewritten"
+        return (
+            f"{size_text(self.bytes_before)} -> {size_text(self.bytes_after)}"
+            f", {count_text(self.segments_before, 'segment')} -> {self.segments_after}"
+        )
+
+    def _cost(self) -> str:
+        return (
+            f"read {size_text(self.bytes_read)}, wrote {size_text(self.bytes_written)}"
+            f" in {duration_text(self.seconds)}, "
+            + (
+                f"{duration_text(self.verify_seconds)} of it to verify"
+                if self.is_verified
+                else "not verified"
+            )
+            + (
+                f", throttled for {duration_text(self.throttled_seconds)}"
+                if self.throttled_seconds
+                else ""
+            )
+        )
+
+    def _remarks(self) -> str:
+        """Returns the parts of the log line that are left out if they do not apply."""
+        untouched, built = self.segments_untouched, self.sidecars_built
+        size = size_text(self.bytes_untouched)
+        remarks = (
+            (untouched, f"{count_text(untouched, 'segment')} ({size}) left as they were"),
+            (built, f"{count_text(built, 'key sidecar')} made"),
+            (self.parts > 1, f"keys mapped in {count_text(self.parts, 'part')}"),
+        )
+        return "".join(f"; {remark}" for applies, remark in remarks if applies)
+
+    def __str__(self) -> str:
+        """Returns the summary for operators, in one line."""
+        reason = self.reason.lower().replace("_", " ")
+        return (
+            f"{self.topic}-{self.partition}: cleaned [{self.start_offset}, {self.end_offset}),"
+            f" {self._rewritten()} ({reason}, dirty ratio {self.dirty_ratio:.2f});"
+            f" dropped {self._count_by_verdict('dropped_')}; kept {self._count_by_verdict('kept_')};"
+            f" {self._cost()}{self._remarks()}"
+        )

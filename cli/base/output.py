@@ -1,0 +1,57 @@
+"""Prints the output of commands: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn
+from rich.table import Table
+from rich.text import Text
+
+from cli.base.text import name_text
+
+WIDTH = 100_000
+"""Wider than any terminal: long rows wrap there, instead of rich truncating their cells."""
+
+
+def print_json(answer: Mapping[str, Any]) -> None:
+    """Print one JSON document."""
+    typer.echo(json.dumps(answer, indent=2))
+
+
+def progress_bars(*columns: ProgressColumn, is_shown: bool = True) -> Progress:
+    """Returns progress bars on standard error, which disappear when done.
+
+    They are disabled if standard error is not a terminal. If standard output is a terminal, output
+    printed in the meantime appears above the bars. If it is a file or a pipe, output goes there
+    directly: rich by default would redirect it to standard error.
+    """
+    console = Console(stderr=True)
+    return Progress(
+        *columns,
+        console=console,
+        disable=not (is_shown and console.is_terminal),
+        transient=True,
+        redirect_stdout=sys.stdout.isatty(),
+    )
+
+
+def print_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], *, texts: Collection[str]
+) -> None:
+    """Print a table with one line per row.
+
+    Columns whose titles are in `texts` are left-aligned, the others (numbers) right-aligned. Cells
+    may contain text from clients, so control characters are escaped.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in titles:
+        table.add_column(title, no_wrap=True, justify="left" if title in texts else "right")
+    for row in rows:
+        table.add_row(*(Text(name_text(cell)) for cell in row))
+    Console(width=WIDTH, highlight=False).print(table)

@@ -1,0 +1,150 @@
+"""The HTTP client of `server/admin/compaction_routes.py`, for the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from cli.base.command_end import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, CommandFailed
+
+POLL_SECONDS = 0.2
+CALL_SECONDS_MAX = 60.0
+ROOT = "/v1/compaction"
+TARGET = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
+
+Json = dict[str, Any]
+
+
+class CallFailed(CommandFailed):
+    """The broker refused a request, or did not answer."""
+
+    def __init__(self, exit_code: int, message: str, *, status: int = 0) -> None:
+        super().__init__(exit_code, message)
+        self.status = status
+
+
+class CompactionClient:
+    """Sends requests about the cleaner to one broker."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._url = url.rstrip("/")
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        body: str | None = None,
+    ) -> Json:
+        """Send a request and return the JSON of its response.
+
+        Args:
+            path: the part after the common root `/v1/compaction`.
+            body: JSON to send.
+
+        Raises:
+            CallFailed: the broker refused it, or no Kompakt broker answers at the URL.
+        """
+        try:
+            async with self._session.request(
+                method, self._url + ROOT + path, params=query, data=body, headers=_headers(body)
+            ) as response:
+                return _answer(self._url, response.status, await response.text())
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+            raise CallFailed(EXIT_USAGE, f"{self._url} is not an HTTP URL (--url)") from error
+        except (aiohttp.ClientError, TimeoutError, UnicodeDecodeError) as error:
+            raise CallFailed(EXIT_UNREACHABLE, _unreachable(self._url, error)) from error
+
+    async def call_on(
+        self, method: str, target: str, action: str, query: Mapping[str, str] | None = None
+    ) -> Json:
+        """Send a request about TOPIC or TOPIC-PARTITION. Raises as `call`.
+
+        `orders-1` is the topic of that name if it exists, else partition 1 of `orders`.
+        """
+        topic_path = f"/topics/{quote(target, safe='')}{action}"
+        try:
+            return await self.call(method, topic_path, query)
+        except CallFailed as unknown:
+            match = TARGET.fullmatch(target)
+            if unknown.status != 404 or match is None:
+                raise
+            topic = quote(match["topic"], safe="")
+            try:
+                path = f"/topics/{topic}/partitions/{match['partition']}{action}"
+                return await self.call(method, path, query)
+            except CallFailed as error:
+                # If `orders` does not exist either, the error about `orders-1`, which the user
+                # typed, is the clearer one.
+                reason = str(error).partition(";")[0]
+                is_topic_unknown = reason == f"there is no topic {match['topic']}"
+                raise unknown if is_topic_unknown else error from None
+
+    async def finished(
+        self, job: Json, *, on_poll: Callable[[Json], None] = lambda _: None
+    ) -> Json:
+        """Poll a job until it is over and return its final state. Raises as `call`.
+
+        `on_poll` receives the job's state after each poll.
+        """
+        while not job["is_over"]:
+            await asyncio.sleep(POLL_SECONDS)
+            job = await self.call("GET", f"/jobs/{job['id']}")
+            on_poll(job)
+        return job
+
+
+@asynccontextmanager
+async def connected(
+    url: str, *, headers: Mapping[str, str] | None = None
+) -> AsyncIterator[CompactionClient]:
+    """Yields a client of the broker at `url`, which sends `headers` with every request."""
+    timeout = aiohttp.ClientTimeout(total=CALL_SECONDS_MAX)
+    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
+        yield CompactionClient(session, url)
+
+
+def _headers(body: str | None) -> dict[str, str]:
+    return {} if body is None else {"Content-Type": "application/json"}
+
+
+def _answer(url: str, status: int, text: str) -> Json:
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise CallFailed(
+            EXIT_UNREACHABLE,
+            f"the server at {url} is not a Kompakt broker of this release (HTTP {status})",
+        )
+    if status >= 400:
+        message = str(answer.get("error", text))
+        raise CallFailed(EXIT_FAILED, message, status=status)
+    return answer
+
+
+def _unreachable(url: str, error: BaseException) -> str:
+    return (
+        f"no broker answers at {url} ({_why(error)}):"
+        " is it running, and is that its http.listener? Choose another with --url"
+    )
+
+
+def _why(error: BaseException) -> str:
+    """Returns the system's error text, which is clearer than aiohttp's for a failed connection."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or 0
+        # A failed name lookup (socket.gaierror) has a negative number, which os.strerror does not know.
+        return os.strerror(number) if number > 0 else error.os_error.strerror or str(error)
+    return str(error) or type(error).__name__

@@ -1,0 +1,105 @@
+"""Carries out `kompakt configs set` and `unset` and prints the result."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import typer
+
+from cli.base.broker_client import BrokerClient, connected
+from cli.base.command_end import EXIT_FAILED, CommandFailed
+from cli.base.output import print_json
+from cli.base.topic_facts import BROKER_RESOURCE, refusal
+from cli.configs.show import Json, setting_json, source_text, value_text
+from cli.configs.target import Target, named, settings_of
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+class Operation(enum.IntEnum):
+    """An operation on a setting. The values go over the wire and must not change."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change of a setting."""
+
+    name: str
+    operation: Operation
+    value: str | None = None
+
+
+async def change_configs(
+    bootstrap: str, target: Target, changes: Sequence[Change], *, dry_run: bool, as_json: bool
+) -> int:
+    """Apply all changes or none, and return the exit code."""
+    names = list(dict.fromkeys(change.name for change in changes))
+    async with connected(bootstrap) as client:
+        target = await named(client, target)
+        if target.resource_type == BROKER_RESOURCE:
+            await _check_names(client, changes)
+        before = await _settings(client, target, names)
+        await _alter(client, target, changes, dry_run=dry_run)
+        after = await _settings(client, target, names)
+    rows = [{"name": name, "before": before.get(name), "now": after.get(name)} for name in names]
+    if as_json:
+        print_json({"of": target.words, "is_changed": not dry_run, "configs": rows})
+    elif dry_run:
+        typer.echo(f"{target.words}: the broker would accept this; nothing was changed")
+    else:
+        for row in rows:
+            typer.echo(f"{target.words}: {_change_text(row)}")
+    return 0
+
+
+async def _check_names(client: BrokerClient, changes: Sequence[Change]) -> None:
+    """Raise CommandFailed if a name is not a broker setting: the broker would accept and ignore it."""
+    names = [change.name for change in changes if change.operation != Operation.DELETE]
+    if names:
+        answering = await named(client, Target(resource_type=BROKER_RESOURCE, name=None))
+        await settings_of(client, answering, names)
+
+
+async def _alter(
+    client: BrokerClient, target: Target, changes: Sequence[Change], *, dry_run: bool
+) -> None:
+    resource = AlterConfigsResource(
+        resource_type=target.resource_type,
+        resource_name=str(target.name),
+        configs=tuple(
+            AlterableConfig(name=change.name, config_operation=change.operation, value=change.value)
+            for change in changes
+        ),
+    )
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=dry_run)
+    (result,) = (await client.call(request, IncrementalAlterConfigsResponse)).responses
+    if result.error_code:
+        why = refusal(result.error_code, result.error_message)
+        raise CommandFailed(EXIT_FAILED, f"{target.words}: {why}; nothing was changed")
+
+
+async def _settings(client: BrokerClient, target: Target, names: Sequence[str]) -> dict[str, Json]:
+    """Returns the settings by name; for all brokers, only those that are set."""
+    found = await settings_of(client, target, names)
+    return {config.name: setting_json(config) for config in found}
+
+
+def _change_text(row: Json) -> str:
+    """Returns the new and the old value of a setting."""
+    now, was = (_value_and_source(row[key]) for key in ("now", "before"))
+    return f"{row['name']} is {now}, " + ("as before" if now == was else f"was {was}")
+
+
+def _value_and_source(setting: Json | None) -> str:
+    return "not set" if setting is None else f"{value_text(setting)} (from: {source_text(setting)})"

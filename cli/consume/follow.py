@@ -1,0 +1,200 @@
+"""Reads the records for `kompakt consume` and prints them as they arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import typer
+from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from cleaner.rules.text import count_text
+from cli.base.broker_client import connected
+from cli.base.output import progress_bars
+from cli.base.record_text import LineWriter, ReadRecord, TextFormat, details_line, json_line
+from cli.consume.group_member import GroupReader
+from cli.consume.latest_records import LatestRecords
+from cli.consume.latest_table import LatestTable
+from cli.consume.range import Bounds, Range, ranges_of
+from cli.consume.records import Reader, TopicReader
+from cli.produce.parse import parse_separator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What to read."""
+
+    bootstrap: str
+    topic: str
+    group: str | None
+    """The consumer group to join. None: read without a group."""
+    bounds: Bounds
+    key: bytes | None
+    """Print only records with this key. None: all records."""
+    count_max: int | None
+    is_followed: bool
+    stall_seconds_max: float
+    """Give up after this time without progress before the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrintOptions:
+    """How to print records."""
+
+    separator: str | None
+    null: str
+    is_hex: bool
+    is_detailed: bool
+    is_json: bool
+
+    def line_writer(self, topic: str) -> LineWriter:
+        """Returns the function that formats a record as a line."""
+        if self.is_json:
+            return json_line(topic)
+        return details_line if self.is_detailed else self._text().line
+
+    @property
+    def is_table(self) -> bool:
+        """Whether --latest prints a table: no option chose another format."""
+        return not (self.is_json or self.is_detailed or self.is_hex) and self.separator is None
+
+    def _text(self) -> TextFormat:
+        return TextFormat(
+            separator=None if self.separator is None else parse_separator(self.separator),
+            null=self.null.encode(),
+            is_hex=self.is_hex,
+            is_for_terminal=sys.stdout.isatty(),
+        )
+
+
+def consume_topic(
+    reading: ReadOptions, printing: PrintOptions, *, latest_memory_mib: int | None
+) -> int:
+    """Read and print records, and return the exit code.
+
+    With `latest_memory_mib` print the last value of each key, kept in that much memory.
+    """
+    reader = _open_reader(reading, asyncio.run(_ranges(reading)))
+    with reader, _tolerate_closed_pipe():
+        if latest_memory_mib is None:
+            _print_records(reader, reading, printing)
+        else:
+            _print_latest(reader, reading, printing, latest_memory_mib << 20)
+    return 0
+
+
+def _open_reader(reading: ReadOptions, ranges: dict[int, Range]) -> GroupReader | TopicReader:
+    if reading.group is None:
+        return TopicReader(
+            reading.bootstrap,
+            reading.topic,
+            ranges,
+            is_committed=reading.bounds.is_committed,
+            stall_seconds_max=reading.stall_seconds_max,
+        )
+    return GroupReader(
+        reading.bootstrap,
+        reading.topic,
+        reading.group,
+        ranges,
+        from_end=reading.bounds.begin == "end",
+        is_committed=reading.bounds.is_committed,
+        stall_seconds_max=reading.stall_seconds_max,
+    )
+
+
+async def _ranges(reading: ReadOptions) -> dict[int, Range]:
+    async with connected(reading.bootstrap) as client:
+        await client.check_advertised()
+        return await ranges_of(client, reading.topic, reading.bounds)
+
+
+def _print_records(reader: Reader, reading: ReadOptions, printing: PrintOptions) -> None:
+    line, left = printing.line_writer(reading.topic), reading.count_max
+    for batch in _batches(reader, reading, is_shown=not sys.stdout.isatty()):
+        wanted, unread = _cut(batch, reading.key, left)
+        _write(map(line, wanted))
+        if batch:
+            reader.commit(unread)
+        if left is not None:
+            left -= len(wanted)
+            if not left:
+                return
+
+
+def _print_latest(
+    reader: Reader, reading: ReadOptions, printing: PrintOptions, memory_bytes: int
+) -> None:
+    with LatestRecords(memory_bytes=memory_bytes) as latest:
+        for batch in _read_with_progress(reader, reading.topic, is_shown=True):
+            latest.add(_with_key(batch, reading.key))
+        line = printing.line_writer(reading.topic)
+        if printing.is_table:
+            table = LatestTable(key_bytes_max=latest.key_bytes_max())
+            _write([table.titles])
+            line = table.line
+        _write(map(line, itertools.islice(latest, reading.count_max)))
+        typer.echo(_totals(latest, reading.topic), err=True)
+    for batch in reader.follow() if reading.is_followed else ():
+        _write(map(line, _with_key(batch, reading.key)))
+
+
+def _totals(latest: LatestRecords, topic: str) -> str:
+    keyless, count = latest.keyless_count, len(latest)
+    skipped = f"; skipped without a key: {keyless:,}" if keyless else ""
+    keys, records = count_text(count, "key"), count_text(latest.records_count, "record")
+    return f"{topic}: {keys} with a value, from {records}{skipped}"
+
+
+def _batches(reader: Reader, reading: ReadOptions, *, is_shown: bool) -> Iterator[list[ReadRecord]]:
+    yield from _read_with_progress(reader, reading.topic, is_shown=is_shown)
+    if reading.is_followed:
+        yield from reader.follow()
+
+
+def _read_with_progress(
+    reader: Reader, topic: str, *, is_shown: bool
+) -> Iterator[list[ReadRecord]]:
+    """Yield the records up to the end, with a progress bar on a terminal."""
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with progress_bars(TextColumn("{task.description}"), *columns, is_shown=is_shown) as bars:
+        task = bars.add_task(topic, total=reader.planned)
+        for batch in reader.read_to_end():
+            yield batch
+            bars.update(task, completed=reader.passed)
+
+
+def _cut(
+    batch: list[ReadRecord], key: bytes | None, count_max: int | None
+) -> tuple[list[ReadRecord], list[ReadRecord]]:
+    """Returns the records of a batch to print and, if `count_max` is reached, those after them."""
+    wanted = _with_key(batch, key)[:count_max]
+    if count_max is None or len(wanted) < count_max:
+        return wanted, []
+    return wanted, batch[batch.index(wanted[-1]) + 1 :]
+
+
+def _with_key(batch: list[ReadRecord], key: bytes | None) -> list[ReadRecord]:
+    return batch if key is None else [record for record in batch if record.key == key]
+
+
+def _write(lines: Iterable[bytes]) -> None:
+    # As bytes: values need not be valid text.
+    out = sys.stdout.buffer
+    out.writelines(line + b"\n" for line in lines)
+    out.flush()
+
+
+@contextmanager
+def _tolerate_closed_pipe() -> Iterator[None]:
+    """Stop quietly when the reader of standard output closes the pipe, as `head` does."""
+    try:
+        yield
+    except BrokenPipeError:
+        # Otherwise Python would fail again at exit, when it flushes the buffered output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,1 @@
+"""`kompakt dump-log`: look into a data directory."""

@@ -1,0 +1,279 @@
+"""Reads each kind of file as a section of rows. The modules that own the formats decode them.
+
+A section describes one file: facts about the whole file, and an iterator of rows. Rows are read as they
+are consumed, so a segment of any size takes the memory of one chunk.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from cleaner.rules.text import count_text
+from cli.dump.kinds import Kind, base_offset_of
+from server.metadata.files import decode_snapshot, frame_damage, scan_frames
+from storage.files.errors import DamagedFile, DiskError, FormatFromTheFuture, MissingFile
+from storage.files.files import FileSystem
+from storage.files.paths import KEYS, MANIFEST, join, topic_id_text
+from storage.formats.log_identity import LogIdentity
+from storage.formats.manifest import decode
+from storage.log.pass_history import decode_line
+from storage.segment.sealed_index import OFFSET_ENTRY, TIME_ENTRY, EntryFile
+from storage.state.aborted_transactions import decode_aborted_transactions
+from storage.state.leader_epochs import decode_leader_epochs
+from storage.state.producer_state import decode_producer_states
+from storage.verify.verify import Found, log_bytes
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Section:
+    """The contents of one file, or a list of a directory's files or logs."""
+
+    kind: str
+    path: str
+    facts: Row = field(default_factory=dict)
+    rows: Iterator[Row] = field(default_factory=lambda: iter(()))
+    times: frozenset[str] = frozenset()
+    """Names of the facts and columns that are timestamps in ms."""
+
+
+def section_of(fs: FileSystem, path: str, kind: Kind) -> Section:
+    """Read a file of any kind except a segment or a key sidecar.
+
+    Raises:
+        DamagedFile, FormatFromTheFuture: it is damaged, or a later release has written it.
+        DiskError: it cannot be read.
+    """
+    return _READERS[kind](fs, path)
+
+
+def _manifest(fs: FileSystem, path: str) -> Section:
+    manifest = decode(fs.read_bytes(path), path)
+    facts = {name: getattr(manifest, name) for name in _MANIFEST_FACTS}
+    facts["topic_id"] = topic_id_text(manifest.topic_id)
+    return Section(
+        kind=Kind.MANIFEST.value,
+        path=path,
+        facts=facts,
+        rows=(asdict(row) for row in manifest.segments),
+        times=_MANIFEST_TIMES,
+    )
+
+
+_MANIFEST_FACTS = (
+    "version",
+    "generation",
+    "topic_id",
+    "partition",
+    "log_start_offset",
+    "clean_offset",
+    "truncate_to",
+)
+_MANIFEST_TIMES = frozenset(
+    {
+        "max_timestamp",
+        "created_ms",
+        "first_append_ms",
+        "last_append_ms",
+        "least_delete_horizon_ms",
+    }
+)
+
+
+def _offset_index(fs: FileSystem, path: str) -> Section:
+    base_offset = base_offset_of(path)
+    rows = (
+        {"last_offset": base_offset + relative, "position": position}
+        for relative, position in _entries(EntryFile(fs, path, OFFSET_ENTRY))
+    )
+    return Section(kind=Kind.OFFSET_INDEX.value, path=path, rows=rows)
+
+
+def _time_index(fs: FileSystem, path: str) -> Section:
+    base_offset = base_offset_of(path)
+    rows = (
+        {"timestamp": timestamp, "last_offset": base_offset + relative}
+        for timestamp, relative in _entries(EntryFile(fs, path, TIME_ENTRY))
+    )
+    return Section(kind=Kind.TIME_INDEX.value, path=path, rows=rows, times=frozenset({"timestamp"}))
+
+
+def _entries(file: EntryFile) -> Iterator[tuple[int, int]]:
+    return (file[index] for index in range(file.count))
+
+
+def _producer_snapshot(fs: FileSystem, path: str) -> Section:
+    states = decode_producer_states(fs.read_bytes(path), path)
+    rows = (
+        {
+            "producer_id": producer_id,
+            "producer_epoch": state.producer_epoch,
+            "coordinator_epoch": state.coordinator_epoch,
+            "current_txn_first_offset": state.current_txn_first_offset,
+            "last_timestamp": state.last_timestamp,
+            "batches": [asdict(batch) for batch in state.batches],
+        }
+        for producer_id, state in states.items()
+    )
+    return Section(
+        kind=Kind.PRODUCER_SNAPSHOT.value,
+        path=path,
+        facts={"producers": len(states)},
+        rows=rows,
+        times=frozenset({"last_timestamp"}),
+    )
+
+
+def _leader_epochs(fs: FileSystem, path: str) -> Section:
+    epochs = decode_leader_epochs(fs.read_bytes(path), path)
+    rows = ({"epoch": epoch, "start_offset": start} for epoch, start in epochs.entries)
+    return Section(kind=Kind.LEADER_EPOCHS.value, path=path, rows=rows)
+
+
+def _aborted_transactions(fs: FileSystem, path: str) -> Section:
+    aborted = decode_aborted_transactions(fs.read_bytes(path), path)
+    names = ("producer_id", "first_offset", "marker_offset")
+    rows = (dict(zip(names, row, strict=True)) for row in aborted.rows)
+    return Section(kind=Kind.ABORTED_TRANSACTIONS.value, path=path, rows=rows)
+
+
+def _metadata_log(fs: FileSystem, path: str) -> Section:
+    data = fs.read_bytes(path)
+    end, payloads = scan_frames(data)
+    contents = [json.loads(payload) for payload in payloads]
+    facts = {"format": contents[0].get("format") if contents else None}
+    if end < len(data):
+        facts["damage"] = f"at byte {end}: {frame_damage(data, end) or 'a torn transaction'}"
+    return Section(kind=Kind.METADATA_LOG.value, path=path, facts=facts, rows=iter(contents[1:]))
+
+
+def _metadata_snapshot(fs: FileSystem, path: str) -> Section:
+    state = decode_snapshot(fs.read_bytes(path), path)
+    names = ("key", "value", "created_revision", "modified_revision", "lease")
+    rows = (dict(zip(names, entry, strict=False)) for entry in state.entries)
+    return Section(
+        kind=Kind.METADATA_SNAPSHOT.value,
+        path=path,
+        facts={"revision": state.revision, "leases": state.leases},
+        rows=rows,
+    )
+
+
+def _compaction_history(fs: FileSystem, path: str) -> Section:
+    *lines, torn = fs.read_bytes(path).split(b"\n")
+    entries = [entry for line in lines if (entry := decode_line(line)) is not None]
+    damaged = len(lines) - len(entries) + bool(torn)
+    facts: Row = {"format": entries[0].get("format") if entries else None}
+    if damaged:
+        facts["damage"] = count_text(damaged, "damaged line")
+    passes = (_pass_row(entry) for entry in entries if "topic" in entry)
+    times = frozenset({"ended_ms"})
+    return Section(
+        kind=Kind.COMPACTION_HISTORY.value, path=path, facts=facts, rows=passes, times=times
+    )
+
+
+def _pass_row(entry: Row) -> Row:
+    """Returns a pass with its common fields as columns and all others in one column `rest`."""
+    columns = {name: entry.get(name) for name in _PASS_COLUMNS}
+    rest = {name: value for name, value in entry.items() if name not in columns}
+    return columns | {"rest": rest}
+
+
+_PASS_COLUMNS = (
+    "ended_ms",
+    "result",
+    "topic",
+    "partition",
+    "seconds",
+    "reason",
+    "start_offset",
+    "end_offset",
+    "bytes_before",
+    "bytes_after",
+    "error",
+)
+
+
+def _text(fs: FileSystem, path: str) -> Section:
+    lines = fs.read_bytes(path).decode("utf-8", "replace").splitlines()
+    return Section(kind=Kind.TEXT.value, path=path, rows=iter([{"line": line} for line in lines]))
+
+
+def _hash_key(fs: FileSystem, path: str) -> Section:
+    return Section(
+        kind=Kind.HASH_KEY.value, path=path, facts={"size": fs.size(path), "shown": "never"}
+    )
+
+
+_READERS: dict[Kind, Callable[[FileSystem, str], Section]] = {
+    Kind.MANIFEST: _manifest,
+    Kind.OFFSET_INDEX: _offset_index,
+    Kind.TIME_INDEX: _time_index,
+    Kind.PRODUCER_SNAPSHOT: _producer_snapshot,
+    Kind.LEADER_EPOCHS: _leader_epochs,
+    Kind.ABORTED_TRANSACTIONS: _aborted_transactions,
+    Kind.METADATA_LOG: _metadata_log,
+    Kind.METADATA_SNAPSHOT: _metadata_snapshot,
+    Kind.COMPACTION_HISTORY: _compaction_history,
+    Kind.TEXT: _text,
+    Kind.HASH_KEY: _hash_key,
+}
+
+
+def directory_section(fs: FileSystem, path: str) -> Section:
+    """Returns the files of a directory with their sizes."""
+    return Section(kind="directory", path=path, rows=_sizes(fs, path))
+
+
+def _sizes(fs: FileSystem, path: str) -> Iterator[Row]:
+    for name in fs.list(path):
+        try:
+            yield {"name": name, "size": fs.size(join(path, name))}
+        except MissingFile:
+            continue
+
+
+def logs_section(fs: FileSystem, found: Found) -> Section:
+    """Returns the logs of a data directory or of a topic, with numbers from their manifests."""
+    facts: Row = {"logs": len(found.logs)}
+    if found.start_counter is not None:
+        facts["start_counter"] = found.start_counter
+        facts["clean_shutdown_marker"] = found.was_clean
+    return Section(
+        kind="logs", path=found.path, facts=facts, rows=(_log_row(fs, log) for log in found.logs)
+    )
+
+
+def _log_row(fs: FileSystem, log: LogIdentity) -> Row:
+    row: Row = {"topic": log.topic_partition.topic, "partition": log.topic_partition.partition}
+    path = join(log.directory, MANIFEST)
+    try:
+        manifest = decode(fs.read_bytes(path), path)
+    except (DiskError, DamagedFile, FormatFromTheFuture) as error:
+        return {**row, **dict.fromkeys(_LOG_NUMBERS), "problem": str(error)}
+    numbers = (
+        len(manifest.segments),
+        manifest.log_start_offset,
+        manifest.clean_offset,
+        max(manifest.segments[-1].base_offset, manifest.segments[-1].end_offset),
+        manifest.generation,
+        log_bytes(fs, log.directory),
+        log_bytes(fs, log.directory, KEYS),
+    )
+    return {**row, **dict(zip(_LOG_NUMBERS, numbers, strict=True)), "problem": None}
+
+
+_LOG_NUMBERS = (
+    "segments",
+    "log_start_offset",
+    "clean_offset",
+    "recovery_point",
+    "generation",
+    "bytes",
+    "key_sidecar_bytes",
+)

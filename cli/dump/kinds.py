@@ -1,0 +1,110 @@
+"""Determines the kind of a file by its name and, where names are ambiguous, by its first bytes."""
+
+from __future__ import annotations
+
+import enum
+import re
+
+from server.metadata import files as metadata_files
+from storage.files.files import FileSystem
+from storage.files.paths import (
+    ABORTED_TRANSACTIONS,
+    CLEAN_SHUTDOWN,
+    CLEANED,
+    COMPACTION_HISTORY,
+    COMPACTION_HISTORY_OLD,
+    HASH_KEY,
+    KEYS,
+    LEADER_EPOCH_CHECKPOINT,
+    LOCK,
+    LOG,
+    META_PROPERTIES,
+    OFFSET_INDEX,
+    RESERVE,
+    START_COUNTER,
+    SYNC_FAILED,
+    TIME_INDEX,
+)
+from storage.formats import key_sidecar, manifest
+from storage.state import aborted_transactions, producer_state
+
+BASE_OFFSET = re.compile(r"\d{20}(?=\.)")
+MAGIC_AT = 16
+PREFIX_BYTES = 17
+
+
+class Kind(enum.Enum):
+    """The kinds of files. Programs read the values, so they must not change."""
+
+    SEGMENT = "segment"
+    OFFSET_INDEX = "offset index"
+    TIME_INDEX = "time index"
+    KEY_SIDECAR = "key sidecar"
+    MANIFEST = "manifest"
+    PRODUCER_SNAPSHOT = "producer snapshot"
+    LEADER_EPOCHS = "leader epoch checkpoint"
+    ABORTED_TRANSACTIONS = "aborted transactions"
+    METADATA_LOG = "metadata log"
+    METADATA_SNAPSHOT = "metadata snapshot"
+    COMPACTION_HISTORY = "compaction history"
+    TEXT = "text"
+    HASH_KEY = "hash key"
+    """The secret of the cleaner's key hashes. Its contents are never printed."""
+
+
+BY_NAME = {
+    LEADER_EPOCH_CHECKPOINT: Kind.LEADER_EPOCHS,
+    ABORTED_TRANSACTIONS: Kind.ABORTED_TRANSACTIONS,
+    META_PROPERTIES: Kind.TEXT,
+    START_COUNTER: Kind.TEXT,
+    CLEAN_SHUTDOWN: Kind.TEXT,
+    SYNC_FAILED: Kind.TEXT,
+    RESERVE: Kind.TEXT,
+    LOCK: Kind.TEXT,
+    HASH_KEY: Kind.HASH_KEY,
+    COMPACTION_HISTORY: Kind.COMPACTION_HISTORY,
+    COMPACTION_HISTORY_OLD: Kind.COMPACTION_HISTORY,
+}
+BY_SUFFIX = {
+    OFFSET_INDEX: Kind.OFFSET_INDEX,
+    TIME_INDEX: Kind.TIME_INDEX,
+    KEYS: Kind.KEY_SIDECAR,
+}
+BY_MAGIC = {
+    manifest.MAGIC: Kind.MANIFEST,
+    key_sidecar.MAGIC: Kind.KEY_SIDECAR,
+    aborted_transactions.MAGIC: Kind.ABORTED_TRANSACTIONS,
+    producer_state.MAGIC: Kind.PRODUCER_SNAPSHOT,
+    metadata_files.MAGIC: Kind.METADATA_SNAPSHOT,
+}
+
+
+def kind_of(fs: FileSystem, path: str) -> Kind | None:
+    """Returns the kind of the file at `path`; None if it is not a file of ours. Raises DiskError."""
+    name = path.rpartition("/")[2].removesuffix(".tmp").removesuffix(CLEANED)
+    if name in BY_NAME:
+        return BY_NAME[name]
+    for suffix, kind in BY_SUFFIX.items():
+        if name.endswith(suffix):
+            return kind
+    prefix = _prefix(fs, path)
+    if prefix[:4] in BY_MAGIC:
+        return BY_MAGIC[prefix[:4]]
+    if prefix[metadata_files.FRAME.size :].startswith(b'{"'):
+        return Kind.METADATA_LOG
+    is_segment = prefix[MAGIC_AT:] == b"\2" or not prefix
+    return Kind.SEGMENT if is_segment or name.endswith(LOG) else None
+
+
+def base_offset_of(path: str) -> int:
+    """Returns the base offset in a file's name, to which index entries are relative; 0 without one."""
+    found = BASE_OFFSET.match(path.rpartition("/")[2])
+    return int(found[0]) if found else 0
+
+
+def _prefix(fs: FileSystem, path: str) -> bytes:
+    file = fs.open(path)
+    try:
+        return file.read_at(0, PREFIX_BYTES)
+    finally:
+        file.close()

@@ -1,0 +1,1 @@
+"""Proof of what the cleaner did."""

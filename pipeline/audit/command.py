@@ -1,0 +1,83 @@
+"""`kompakt pipeline audit`: check that a cleaned log is still the same table as its original."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.base.command_end import EXIT_FAILED
+from cli.base.options import AsJson, parse_pair
+from pipeline.audit.span import AuditOptions
+from pipeline.spark.job import run_job
+from pipeline.spark.session_options import Conf, Jars, Master, Packages, SessionOptions
+
+SIDE = "HOST:PORT/TOPIC|FOLDER|URL/TOPIC"
+
+Original = Annotated[
+    str,
+    typer.Option("--original", metavar=SIDE, help="The log before cleaning, with all its records."),
+]
+Cleaned = Annotated[
+    str, typer.Option("--cleaned", metavar=SIDE, help="The same log, after the cleaner.")
+]
+
+
+def audit(
+    *,
+    original: Original,
+    cleaned: Cleaned,
+    delete_retention_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Retention of tombstones.  [default: the cleaned topic's setting, else a day]",
+        ),
+    ] = None,
+    may_end_early: Annotated[
+        bool,
+        typer.Option("--may-end-early", help="The cleaned log may be older than the original."),
+    ] = False,
+    show: Annotated[int, typer.Option(min=0, help="List at most this many differences.")] = 100,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", help="An option of Spark's Kafka source, for topics. Repeatable."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    master: Master = None,
+    packages: Packages = None,
+    jars: Jars = None,
+    conf: Conf = None,
+) -> None:
+    """Compare a cleaned log with its original, and print the keys that differ.
+
+    A side is a topic (HOST:PORT/TOPIC), segment files (a topic's or a partition's FOLDER, of a backup
+    or of a running broker), or a broker's own digest of its log (http://HOST:PORT/TOPIC), which is
+    compared as one number and moves no data. The exit code is 0 if each key has the same last value at
+    the same offset, every record of the cleaned log is in the original at the same offset, and no
+    tombstone went too early; else 1.
+    """
+
+    options = AuditOptions(
+        delete_retention_ms=delete_retention_ms, may_end_early=may_end_early, differences_max=show
+    )
+
+    def work() -> int:
+        from pipeline.audit.job import run_audit
+        from pipeline.audit.report import print_outcome
+        from pipeline.audit.side import TopicSide, parse_sides
+        from pipeline.spark.jars import CONNECTOR
+        from pipeline.spark.session import job_session
+
+        session_options = SessionOptions.parse(master, packages, jars, conf)
+        kafka_options = dict(parse_pair("--option", text) for text in option or ())
+        sides = parse_sides(original, cleaned, kafka_options)
+        pins = (CONNECTOR,) if any(isinstance(side, TopicSide) for side in sides) else ()
+        with job_session("audit", session_options, pins=pins) as session:
+            outcome = run_audit(session, *sides, options)
+        print_outcome(outcome, as_json=as_json)
+        return 0 if outcome.is_same else EXIT_FAILED
+
+    run_job(work)

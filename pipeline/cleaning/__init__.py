@@ -1,0 +1,1 @@
+"""Passes carried out by Spark."""

@@ -1,0 +1,1 @@
+"""Where a read begins and ends."""

@@ -1,0 +1,1 @@
+"""Segment files as a Spark source."""

@@ -1,0 +1,1 @@
+"""Sessions, jars, jobs, progress."""

@@ -1,0 +1,257 @@
+"""`kompakt pipeline table ...`: write a table of last values, keep it up to date, print its offsets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import typer
+
+from cleaner.rules.text import count_text
+from cli.base.command_end import EXIT_FAILED, CommandFailed
+from cli.base.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pair
+from cli.base.output import print_json, print_table
+from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.offsets.kafka_source import KafkaSource
+from pipeline.spark.jars import AVRO, CONNECTOR, DELTA
+from pipeline.spark.job import run_job
+from pipeline.spark.session_options import Conf, Jars, Master, Packages, SessionOptions
+from pipeline.tables.options import (
+    ConfluentHeader,
+    Every,
+    Format,
+    Group,
+    KeyColumn,
+    Keys,
+    OffsetsPerBatch,
+    PartitionBy,
+    SourceOptions,
+    TableFormat,
+    TablePath,
+    Topics,
+    Unparsable,
+    Values,
+    ValueSchema,
+    WriteOptions,
+    schema_text,
+)
+from pipeline.tables.payload_options import KeyFormat, OnUnparsable, Payload, ValueFormat
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.tables.table import Table
+
+app = typer.Typer(
+    name="table",
+    help="The last value of each key, as a Delta or Parquet table.",
+    no_args_is_help=True,
+)
+
+
+@app.command()
+def batch(
+    topic: Topics,
+    table: TablePath,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    table_format: Format = TableFormat.DELTA,
+    value_format: Values = ValueFormat.BYTES,
+    value_schema: ValueSchema = None,
+    on_unparsable: Unparsable = OnUnparsable.FAIL,
+    confluent_header: ConfluentHeader = False,
+    key_format: Keys = KeyFormat.BYTES,
+    key_column: KeyColumn = "key",
+    partition_by: PartitionBy = None,
+    write_option: WriteOptions = None,
+    option: SourceOptions = None,
+    master: Master = None,
+    packages: Packages = None,
+    jars: Jars = None,
+    conf: Conf = None,
+) -> None:
+    """Read the topics up to their current ends, and write that as the table."""
+    said = locals()
+    run_job(lambda: refusing(lambda: write_whole(Order.typed(said))))
+
+
+@app.command()
+def stream(
+    topic: Topics,
+    table: TablePath,
+    bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    table_format: Format = TableFormat.DELTA,
+    every: Every = None,
+    offsets_per_batch: OffsetsPerBatch = None,
+    group: Group = None,
+    value_format: Values = ValueFormat.BYTES,
+    value_schema: ValueSchema = None,
+    on_unparsable: Unparsable = OnUnparsable.FAIL,
+    confluent_header: ConfluentHeader = False,
+    key_format: Keys = KeyFormat.BYTES,
+    key_column: KeyColumn = "key",
+    partition_by: PartitionBy = None,
+    write_option: WriteOptions = None,
+    option: SourceOptions = None,
+    master: Master = None,
+    packages: Packages = None,
+    jars: Jars = None,
+    conf: Conf = None,
+) -> None:
+    """Merge the records since the table's last update, once or continuously.
+
+    The table is its own checkpoint: after a batch, a stream or a crash, the next stream continues from
+    the offsets that the table holds.
+    """
+    said = locals()
+    run_job(lambda: refusing(lambda: follow(Order.typed(said), every, offsets_per_batch, group)))
+
+
+@app.command()
+def offsets(
+    table: TablePath,
+    as_json: AsJson = False,
+    master: Master = None,
+    packages: Packages = None,
+    jars: Jars = None,
+    conf: Conf = None,
+) -> None:
+    """Print up to which offsets a table holds its topics."""
+    run_job(
+        lambda: refusing(
+            lambda: show_offsets(
+                table, SessionOptions.parse(master, packages, jars, conf), as_json=as_json
+            )
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """The table and the topics of a command line."""
+
+    source: KafkaSource
+    payload: Payload
+    path: str
+    table_format: TableFormat
+    partition_by: Sequence[str]
+    write_options: Mapping[str, str]
+    session_options: SessionOptions
+
+    @classmethod
+    def typed(cls, said: Mapping[str, Any]) -> Self:
+        """Build it from the parameters of `batch` or `stream`. Raises CommandFailed and TableRefused."""
+        names = ("value_format", "on_unparsable", "confluent_header", "key_format", "key_column")
+        schema = schema_text(said["value_schema"])
+        return cls(
+            source=KafkaSource(
+                bootstrap_servers=said["bootstrap_server"],
+                topics=tuple(said["topic"]),
+                options=pairs("--option", said["option"]),
+            ),
+            payload=Payload(value_schema=schema, **{name: said[name] for name in names}),
+            path=said["table"],
+            table_format=said["table_format"],
+            partition_by=said["partition_by"] or (),
+            write_options=pairs("--write-option", said["write_option"]),
+            session_options=SessionOptions.parse(
+                said["master"], said["packages"], said["jars"], said["conf"]
+            ),
+        )
+
+    def pins(self) -> list[Path]:
+        """Returns the pins of the jars that it needs."""
+        is_avro = self.payload.value_format is ValueFormat.AVRO
+        is_delta = self.table_format is TableFormat.DELTA
+        return [CONNECTOR, *([DELTA] if is_delta else []), *([AVRO] if is_avro else [])]
+
+    def table(self, session: SparkSession) -> Table:
+        from pipeline.tables.delta_table import DeltaTable
+        from pipeline.tables.parquet_table import ParquetTable
+        from pipeline.tables.table import Layout
+
+        layout = Layout(
+            key_column=self.payload.key_column,
+            partition_by=self.partition_by,
+            write_options=self.write_options,
+        )
+        if self.table_format is TableFormat.PARQUET:
+            return ParquetTable(session, self.path, layout)
+        return DeltaTable(session, self.path, layout)
+
+
+def pairs(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    return dict(parse_pair(option, text) for text in texts or ())
+
+
+def refusing(work: Callable[[], int]) -> int:
+    """Run work that may raise TableRefused, and end the command with its message."""
+    try:
+        return work()
+    except TableRefused as refused:
+        raise CommandFailed(EXIT_FAILED, str(refused)) from refused
+
+
+def write_whole(order: Order) -> int:
+    from pipeline.tables.job import write_whole as write
+
+    with session_of(order) as session:
+        table = order.table(session)
+        write(session, order.source, table, order.payload)
+        count = table.read().count()
+    return print_size(order.path, count)
+
+
+def follow(
+    order: Order, every: str | None, offsets_per_batch: int | None, group: str | None
+) -> int:
+    from pipeline.tables.job import Pace
+    from pipeline.tables.job import follow as run
+
+    with session_of(order) as session:
+        table = order.table(session)
+        pace = Pace(every=every, offsets_per_batch=offsets_per_batch, group=group)
+        run(session, order.source, table, order.payload, pace)
+        count = table.read().count()
+    return print_size(order.path, count)
+
+
+def session_of(order: Order) -> AbstractContextManager[SparkSession]:
+    from pipeline.spark.session import job_session
+
+    return job_session(f"table {order.path}", order.session_options, pins=order.pins())
+
+
+def print_size(path: str, count: int) -> int:
+    """Print the size of the written table. Returns the exit code."""
+    typer.echo(f"{count_text(count, 'key')} in {path}")
+    return 0
+
+
+def show_offsets(path: str, options: SessionOptions, *, as_json: bool) -> int:
+    cut = held_by(path, options)
+    if cut is None:
+        raise TableRefused(f"{path} is not a table")
+    if as_json:
+        print_json(json.loads(cut.to_json())["topics"])
+    else:
+        rows = [[topic, str(partition), str(offset)] for topic, partition, offset in cut.rows()]
+        print_table(["TOPIC", "PARTITION", "NEXT OFFSET"], rows, texts={"TOPIC"})
+    return 0
+
+
+def held_by(path: str, options: SessionOptions) -> Cut | None:
+    """Returns the offsets that a table holds; for a Parquet table without starting Spark."""
+    from pipeline.tables.versioned_folder import VersionedFolder
+
+    folder = VersionedFolder(Path(path))
+    if folder.label() is not None:
+        return Cut.from_json(folder.label())
+    from pipeline.spark.session import job_session
+    from pipeline.tables.delta_table import DeltaTable
+
+    with job_session(f"offsets of {path}", options, pins=(DELTA,)) as session:
+        return DeltaTable(session, path).held()

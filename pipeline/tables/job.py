@@ -1,0 +1,144 @@
+"""Writes topics to a table of last values: completely, or only the new records.
+
+The table is its own checkpoint: it stores which offsets it holds, and each run of a stream continues
+from exactly there. Spark's checkpoint lives only as long as the query, so nothing can disagree with
+the table: a run that was killed anywhere, a batch before the first stream and a restored table are all
+the same case.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from cli.base.command_end import complain
+from pipeline.offsets.cut import Cut, refuse_other_topics, refuse_taken_back, start_of_stream
+from pipeline.offsets.kafka_offsets import ask_offsets
+from pipeline.offsets.kafka_source import KafkaSource
+from pipeline.offsets.lag import committing
+from pipeline.tables.latest import COLUMNS, SCHEMA, latest, not_held_by, offsets_after
+from pipeline.tables.payload import rows_of
+from pipeline.tables.payload_options import Payload
+from pipeline.tables.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The pace of a stream."""
+
+    every: str | None = None
+    """Interval such as `10 seconds`, until the stream is stopped; None: read current records, end."""
+    offsets_per_batch: int | None = None
+    group: str | None = None
+    """The consumer group to which progress is committed."""
+
+
+def write_whole(session: SparkSession, source: KafkaSource, table: Table, payload: Payload) -> Cut:
+    """Read the topics up to their current ends and write that as the table. Returns its offsets.
+
+    Raises:
+        TableRefused: a topic does not exist, the path holds other data, or the values do not fit the
+            schema.
+    """
+    held = table.held()
+    if held is not None:
+        refuse_other_topics(held, source.topics)
+    cut = ask_offsets(session, source).cut()
+    records = session.read.format("kafka").options(**source.up_to(cut.offsets)).load()
+    last = latest(records.select(*COLUMNS)).persist()
+    try:
+        table.replace(rows_of(last, payload, None), cut)
+    finally:
+        last.unpersist()
+    return cut
+
+
+def follow(
+    session: SparkSession, source: KafkaSource, table: Table, payload: Payload, pace: Pace
+) -> Cut:
+    """Merge new records into the table, once or until it is stopped. Returns the table's offsets.
+
+    Raises:
+        TableRefused: as `write_whole`, or the topics no longer continue from the table's cut.
+    """
+    now = ask_offsets(session, source)
+    table.confirm()
+    held = table.held() or Cut({}, {})
+    begin = start_of_stream(held, now, fail_on_data_loss=source.fails_on_data_loss)
+    options = source.stream_from(begin.offsets, pace.offsets_per_batch)
+    records = session.readStream.format("kafka").options(**options).load().select(*COLUMNS)
+    with progress_shown(session, source, pace.group, begin):
+        merge_stream(records, table, payload, begin, every=pace.every)
+    reached = table.held()
+    if reached is None:
+        table.replace(rows_of(session.createDataFrame([], SCHEMA), payload, None), begin)
+    return reached or begin
+
+
+def progress_shown(
+    session: SparkSession, source: KafkaSource, group: str | None, begin: Cut
+) -> AbstractContextManager[None]:
+    """Commit the stream's progress to a group within this context, starting with the table's cut."""
+    if group is None:
+        return nullcontext()
+    held = {(topic, partition): offset for topic, partition, offset in begin.rows()}
+    return committing(session, group, source.all_options(), held=held, say=complain)
+
+
+def merge_stream(
+    records: DataFrame, table: Table, payload: Payload, begin: Cut, *, every: str | None
+) -> None:
+    """Merge micro-batches until the stream ends. Raises the error that stopped it."""
+    failures: list[Exception] = []
+    reached: Cut | None = None
+
+    def take(batch: DataFrame, _: int) -> None:
+        nonlocal reached
+        try:
+            reached = bring_in(batch, table, payload, begin, reached)
+        except Exception as failure:
+            failures.append(failure)
+            raise
+
+    trigger = {"availableNow": True} if every is None else {"processingTime": every}
+    query = records.writeStream.foreachBatch(take).trigger(**trigger).start()
+    try:
+        query.awaitTermination()
+    except StreamingQueryException:
+        if failures:
+            raise failures[0] from None
+        raise
+    finally:
+        query.stop()
+
+
+def bring_in(
+    batch: DataFrame, table: Table, payload: Payload, begin: Cut, reached: Cut | None = None
+) -> Cut | None:
+    """Merge one micro-batch into the table, once even if it is repeated. Returns the new `reached`.
+
+    `begin` is the stream's start, which counts as the cut of a table, or of a partition in it, that
+    does not exist yet. `reached` is the cut up to which this stream has written, if at all; another
+    stream may have written more.
+
+    Raises:
+        TableRefused: the table holds less than `reached`, or the rows do not fit it.
+    """
+    held = table.held()
+    refuse_taken_back(held, reached)
+    known = begin if held is None else begin.advanced(held.offsets)
+    fresh = not_held_by(known, batch).persist()
+    try:
+        cut = known.advanced(offsets_after(fresh))
+        if cut == known:
+            return reached
+        if held is None:
+            table.replace(rows_of(latest(fresh), payload, None), cut)
+        else:
+            table.merge(rows_of(latest(fresh), payload, table.columns()), cut)
+        return cut
+    finally:
+        fresh.unpersist()

@@ -1,0 +1,54 @@
+"""Finds the last record of each key of each partition, including tombstones.
+
+A key has an order only within a partition: if producers with different partitioners sent one key to
+two partitions, it has a last record in each. Records without a key are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipeline.offsets.cut import Cut, Offsets
+
+COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value")
+"""The used columns of the Kafka source."""
+SCHEMA = "topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY"
+
+
+def latest(records: DataFrame) -> DataFrame:
+    """Returns the record with the highest offset of each key; a null value is a tombstone."""
+    last = F.max(F.struct("offset", "timestamp", "value")).alias("last")
+    keyed = records.where(F.col("key").isNotNull()).groupBy("topic", "partition", "key").agg(last)
+    return keyed.select("topic", "partition", "last.offset", "last.timestamp", "key", "last.value")
+
+
+def not_held_by(held: Cut, records: DataFrame) -> DataFrame:
+    """Returns the records that a table has not taken into account yet."""
+    return records.where(F.col("offset") >= next_offset(held))
+
+
+def next_offset(held: Cut) -> Column:
+    """Returns the first offset of a row's partition that the table does not hold."""
+    if not held.rows():
+        return F.lit(0)
+    topics = {topic: map_of(parts) for topic, parts in held.offsets.items() if parts}
+    return F.coalesce(map_of(topics)[F.col("topic")][F.col("partition")], F.lit(0))
+
+
+def map_of(items: Mapping[Any, Any]) -> Column:
+    return F.create_map(
+        *(part for key, item in items.items() for part in (F.lit(key), F.lit(item)))
+    )
+
+
+def offsets_after(records: DataFrame) -> Offsets:
+    """Returns, for each partition, the offset after its last record."""
+    rows = records.groupBy("topic", "partition").agg((F.max("offset") + 1).alias("next")).collect()
+    found: dict[str, dict[int, int]] = {}
+    for row in rows:
+        found.setdefault(row["topic"], {})[row["partition"]] = row["next"]
+    return found

@@ -1,0 +1,138 @@
+"""Command line options for tables."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.tables.payload_options import KeyFormat, OnUnparsable, ValueFormat
+
+VALUES = "Keys and values"
+READING = "Reading"
+WRITING = "Writing"
+
+
+class TableFormat(enum.StrEnum):
+    """The storage format of a table."""
+
+    DELTA = "delta"
+    PARQUET = "parquet"
+
+
+Topics = Annotated[
+    list[str],
+    typer.Option("--topic", "-t", metavar="TOPIC", help="A compacted topic. Repeatable."),
+]
+TablePath = Annotated[
+    str,
+    typer.Option("--table", metavar="PATH", help="The table's path. Parquet: read PATH/current."),
+]
+Format = Annotated[
+    TableFormat, typer.Option("--format", help="A change rewrites a whole Parquet table.")
+]
+Values = Annotated[
+    ValueFormat,
+    typer.Option("--value-format", help="The format of values.", rich_help_panel=VALUES),
+]
+ValueSchema = Annotated[
+    str | None,
+    typer.Option(
+        "--value-schema",
+        metavar="DDL|FILE",
+        help="JSON: as `id BIGINT, name STRING`, or a file with that or with Spark's JSON form "
+        "[default: the table's, or inferred]. Avro: a file.",
+        rich_help_panel=VALUES,
+    ),
+]
+Unparsable = Annotated[
+    OnUnparsable,
+    typer.Option(
+        help="For a value that cannot be parsed: end the job, or keep its bytes in `_unparsed`.",
+        rich_help_panel=VALUES,
+    ),
+]
+ConfluentHeader = Annotated[
+    bool,
+    typer.Option(
+        "--confluent-header",
+        help="Avro values begin with the five bytes of Confluent's wire format.",
+        rich_help_panel=VALUES,
+    ),
+]
+Keys = Annotated[
+    KeyFormat,
+    typer.Option("--key-format", help="The form of keys.", rich_help_panel=VALUES),
+]
+KeyColumn = Annotated[
+    str, typer.Option(metavar="NAME", help="The key's column.", rich_help_panel=VALUES)
+]
+PartitionBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="A column that a new table is partitioned by. Repeatable.",
+        rich_help_panel=WRITING,
+    ),
+]
+WriteOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--write-option",
+        metavar="NAME=VALUE",
+        help="For Spark's writer of a new table (compression=zstd, delta.enableChangeDataFeed=true). "
+        "Repeatable.",
+        rich_help_panel=WRITING,
+    ),
+]
+SourceOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="For Spark's Kafka source (kafka.security.protocol=SSL, minPartitions=8). Repeatable.",
+        rich_help_panel=READING,
+    ),
+]
+Every = Annotated[
+    str | None,
+    typer.Option(
+        metavar="INTERVAL",
+        help="Run until stopped, with a micro-batch each INTERVAL (`10 seconds`). "
+        "[default: read the current records and end]",
+        rich_help_panel=READING,
+    ),
+]
+OffsetsPerBatch = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="At most N offsets per micro-batch.", rich_help_panel=READING
+    ),
+]
+
+Group = Annotated[
+    str | None,
+    typer.Option(
+        metavar="GROUP",
+        help="Commit the table's offsets to this consumer group, so that Kafka's tools show its lag."
+        " It must have no members.",
+        rich_help_panel=READING,
+    ),
+]
+
+
+def schema_text(said: str | None) -> str | None:
+    """Returns a schema, or the contents of the file with that name."""
+    if said is None:
+        return None
+    path = Path(said)
+    return path.read_text() if is_file(path) else said
+
+
+def is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # too long for a name: it is a schema
+        return False

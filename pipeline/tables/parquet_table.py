@@ -1,0 +1,88 @@
+"""A Parquet table that knows which offsets it holds. Each change rewrites it and switches to the result.
+
+Readers open `<table>/current` (see `pipeline/tables/versioned_folder.py`). The offsets and the columns
+are stored beside the files, because Parquet folders do not keep the types of partition columns.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from pipeline.offsets.cut import Cut, TableRefused
+from pipeline.tables.payload import TOMBSTONE
+from pipeline.tables.table import DEFAULT_LAYOUT, IDENTITY, Layout, refuse_other_columns
+from pipeline.tables.versioned_folder import VersionedFolder
+
+
+class ParquetTable:
+    """The table at `path`, on a local file system."""
+
+    __slots__ = ("_folder", "_layout", "_session")
+
+    def __init__(self, session: SparkSession, path: str, layout: Layout = DEFAULT_LAYOUT) -> None:
+        if "://" in path:
+            raise TableRefused(f"{path}: a Parquet table lies on a local file system; use Delta")
+        self._session = session
+        self._folder = VersionedFolder(Path(path.removeprefix("file:")))
+        self._layout = layout
+
+    @property
+    def current(self) -> Path:
+        """The path that readers open."""
+        return self._folder.current
+
+    def held(self) -> Cut | None:
+        """Returns the offsets that the table holds; None if there is no table.
+
+        Raises:
+            TableRefused: the folder holds something else.
+        """
+        cut = held_by_folder(self._folder)
+        if cut is None and not self._folder.is_vacant():
+            raise TableRefused(f"{self._folder.path} holds other data than one of our tables")
+        return cut
+
+    def columns(self) -> StructType:
+        return StructType.fromJson(json.loads(self._folder.label() or "")["columns"])
+
+    def read(self) -> DataFrame:
+        """Returns the rows of the current version."""
+        folder = str(self._folder.current.resolve())
+        return self._session.read.schema(self.columns()).parquet(folder)
+
+    def replace(self, rows: DataFrame, cut: Cut) -> None:
+        """Replace all rows with these. Raises TableRefused."""
+        self.held()
+        live = rows.where(~F.col(TOMBSTONE)).drop(TOMBSTONE)
+        writer = live.write.partitionBy(*self._layout.partition_by)
+        writer = writer.options(**self._layout.write_options)
+        label = json.loads(cut.to_json()) | {"columns": live.schema.jsonValue()}
+        self._folder.publish(lambda folder: writer.parquet(str(folder)), json.dumps(label))
+
+    def merge(self, rows: DataFrame, cut: Cut) -> None:
+        """Merge newer records into the table. Raises TableRefused."""
+        before = self.read()
+        refuse_other_columns(before.schema, rows.drop(TOMBSTONE).schema)
+        both = before.withColumn(TOMBSTONE, F.lit(False)).unionByName(rows)
+        self.replace(newest(both, self._layout.key_column), cut)
+
+    def confirm(self) -> None:
+        """Do nothing: no other program writes here, so the offsets cannot be lost."""
+
+
+def held_by_folder(folder: VersionedFolder) -> Cut | None:
+    """Returns the offsets that a Parquet table holds; without Spark."""
+    return Cut.from_json(folder.label())
+
+
+def newest(rows: DataFrame, key_column: str) -> DataFrame:
+    """Returns the row with the highest offset of each key of each partition."""
+    identity = (*IDENTITY, key_column)
+    last = F.max_by(F.struct(*(F.col(f"`{name}`") for name in rows.columns)), "_offset")
+    grouped = rows.groupBy(*identity).agg(last.alias("last"))
+    return grouped.select("last.*")

@@ -1,0 +1,51 @@
+"""A user's options for a topic's keys and values; without Spark."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from pipeline.offsets.cut import TableRefused
+
+
+class ValueFormat(enum.StrEnum):
+    """The format in which values are parsed."""
+
+    BYTES = "bytes"
+    STRING = "string"
+    JSON = "json"
+    AVRO = "avro"
+
+
+class KeyFormat(enum.StrEnum):
+    """The form of keys in the table."""
+
+    BYTES = "bytes"
+    STRING = "string"
+
+
+class OnUnparsable(enum.StrEnum):
+    """The treatment of a value that cannot be parsed: no value is lost silently."""
+
+    FAIL = "fail"
+    KEEP = "keep"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payload:
+    """The user's options for keys and values."""
+
+    value_format: ValueFormat = ValueFormat.BYTES
+    value_schema: str | None = None
+    """JSON: DDL or Spark's JSON form of a schema, None to take it from the table or the values.
+    Avro: the schema."""
+    key_format: KeyFormat = KeyFormat.BYTES
+    key_column: str = "key"
+    on_unparsable: OnUnparsable = OnUnparsable.FAIL
+    confluent_header: bool = False
+
+    def __post_init__(self) -> None:
+        if self.value_format is ValueFormat.AVRO and self.value_schema is None:
+            raise TableRefused("values in Avro need --value-schema")
+        if self.confluent_header and self.value_format is not ValueFormat.AVRO:
+            raise TableRefused("--confluent-header goes with values in Avro")

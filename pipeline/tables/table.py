@@ -1,0 +1,63 @@
+"""The interface of a table to a job, independent of its format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from pipeline.offsets.cut import Cut, TableRefused
+
+IDENTITY = ("_topic", "_partition")
+"""The columns that identify a row, together with the key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """The layout of a new table."""
+
+    key_column: str = "key"
+    partition_by: Sequence[str] = ()
+    write_options: Mapping[str, str] = field(default_factory=dict)
+    """Options of Spark's writer for the format."""
+
+
+DEFAULT_LAYOUT = Layout()
+
+
+class Table(Protocol):
+    """A table of last values together with the offsets that it holds; both change in one step."""
+
+    def held(self) -> Cut | None:
+        """Returns the table's offsets; None without a table. Raises TableRefused if it is not ours."""
+
+    def columns(self) -> StructType:
+        """Returns the columns of an existing table."""
+
+    def read(self) -> DataFrame:
+        """Returns the current rows."""
+
+    def replace(self, rows: DataFrame, cut: Cut) -> None:
+        """Replace all rows with these. Raises TableRefused."""
+
+    def merge(self, rows: DataFrame, cut: Cut) -> None:
+        """Merge newer last records into an existing table. Raises TableRefused."""
+
+    def confirm(self) -> None:
+        """Ensure that other programs' commits to the table cannot push out its offsets."""
+
+
+def refuse_other_columns(table: StructType, rows: StructType) -> None:
+    """Raises TableRefused if the rows do not fit the table's columns, or would leave one empty."""
+    has = {column.name: column.dataType.simpleString() for column in table.fields}
+    gives = {column.name: column.dataType.simpleString() for column in rows.fields}
+    differ = sorted(name for name in has.keys() | gives.keys() if has.get(name) != gives.get(name))
+    if differ:
+        name = differ[0]
+        raise TableRefused(
+            f"the schema does not fit the table: column {name} is {has.get(name, 'missing')} in the "
+            f"table and {gives.get(name, 'missing')} in the requested schema"
+        )

@@ -1,0 +1,1 @@
+"""The coordinators' records."""

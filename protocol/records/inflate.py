@@ -1,0 +1,240 @@
+"""Inflates a batch's records in windows, so that they are never completely in memory.
+
+    gzip, lz4, zstd   windows of at most WINDOW_BYTES
+    snappy            one window per block: 32 KiB in the Java client's framing, all records without
+                      framing (librdkafka). A block may refer to any earlier byte of it, so it cannot
+                      be cut; its inflated size precedes it and is at most 32 times the block's
+
+It accepts and refuses the same bytes as `compression.decompress`, with one exception: it refuses data
+cut into far more parts (members, frames, blocks) than any client makes, because each part costs time
+with the interpreter lock held. Within a part the codecs release it. They are imported when a batch
+first needs them.
+
+Source: RFC 1952, RFC 8878; `protocol/records/compression.py` for the rest.
+"""
+
+from __future__ import annotations
+
+import mmap
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+from protocol.records.compression import Buffer, Codec, snappy_block_size, snappy_blocks
+from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
+
+if TYPE_CHECKING:
+    from zstandard import ZstdDecompressor
+
+WINDOW_BYTES = 64 << 10
+
+_INPUT_BYTES = 64 << 10  # The codecs copy the unused rest of a piece.
+_GZIP_WBITS = 31
+_PARTS_FREE = 2048  # More zstd blocks than 128 MiB of zeros compress to.
+_BYTES_PER_PART = 256
+_ROOM_ZEROED_BYTES_MAX = 1 << 20
+
+_Windows: TypeAlias = Iterator[Buffer]
+
+
+def inflated(codec: Codec, data: Buffer, *, bytes_max: int) -> _Windows:
+    """Inflate records; each window is valid until the next one is requested.
+
+    Raises, during the iteration:
+        CorruptBatch: `data` is not valid for the codec, is cut off, has surplus bytes or too many
+            parts. Earlier windows may have been yielded already.
+        DecompressionTooLarge: the records are larger than `bytes_max`.
+    """
+    size = 0
+    for window in _INFLATE[codec](memoryview(data), bytes_max):
+        size += len(window)
+        if size > bytes_max:
+            raise DecompressionTooLarge(bytes_max)
+        yield window
+
+
+def _inflate_none(data: memoryview, bytes_max: int) -> _Windows:
+    for start in range(0, len(data), WINDOW_BYTES):
+        yield data[start : start + WINDOW_BYTES]
+
+
+def _inflate_gzip(data: memoryview, bytes_max: int) -> _Windows:
+    position = 0
+    for _ in _parts(data):
+        member = zlib.decompressobj(_GZIP_WBITS)
+        while not member.eof:
+            piece: Buffer = data[position : position + _INPUT_BYTES]
+            position += len(piece)
+            try:
+                window = member.decompress(piece, WINDOW_BYTES)
+                is_stuck = not piece and not window
+                yield window
+                while member.unconsumed_tail:
+                    yield member.decompress(member.unconsumed_tail, WINDOW_BYTES)
+            except zlib.error as error:
+                raise _damaged(error) from error
+            if is_stuck and not member.eof:
+                raise CorruptBatch("compressed records are cut off")
+        position -= len(member.unused_data)
+        if position == len(data):
+            return
+
+
+def _inflate_lz4(data: memoryview, bytes_max: int) -> _Windows:
+    from lz4.frame import LZ4FrameDecompressor
+
+    position = 0
+    for _ in _parts(data):
+        frame = LZ4FrameDecompressor()
+        while not frame.eof:
+            piece: Buffer = b""
+            if frame.needs_input:
+                piece = data[position : position + _INPUT_BYTES]
+                if not piece:
+                    raise CorruptBatch("compressed records are cut off")
+                position += len(piece)
+            try:
+                yield frame.decompress(piece, WINDOW_BYTES)
+            except RuntimeError as error:
+                raise _damaged(error) from error
+        position -= len(frame.unused_data or b"")
+        if position == len(data):
+            return
+
+
+def _inflate_zstd(data: memoryview, bytes_max: int) -> _Windows:
+    from zstandard import ZstdError
+
+    try:
+        window_bytes = _check_zstd_frames(data)
+    except ZstdError as error:
+        raise _damaged(error) from error
+    window = bytearray(WINDOW_BYTES)
+    with (
+        memoryview(window) as view,
+        _zstd_decompressor(window_bytes) as decompressor,
+        decompressor.stream_reader(data, read_across_frames=True) as reader,
+    ):
+        while True:
+            try:
+                size = reader.readinto(window)
+            except ZstdError as error:
+                raise _damaged(error) from error
+            if not size:
+                return
+            yield view[:size]
+
+
+def _inflate_snappy(data: memoryview, bytes_max: int) -> _Windows:
+    import cramjam
+    from cramjam import snappy
+
+    for _, block in zip(_parts(data), snappy_blocks(data), strict=False):
+        try:
+            size = snappy_block_size(block)
+            if size > bytes_max:
+                raise DecompressionTooLarge(bytes_max)
+            room = _room(size)
+            # The block announces its length itself; the codec refuses a block with another length.
+            snappy.decompress_raw_into(block, room)
+        except cramjam.DecompressionError as error:
+            raise _damaged(error) from error
+        yield room
+
+
+def _room(size: int) -> Buffer:
+    """Returns memory for `size` bytes. Zeroing much memory would hold the interpreter lock."""
+    if size <= _ROOM_ZEROED_BYTES_MAX:
+        return bytearray(size)
+    return memoryview(mmap.mmap(-1, size))
+
+
+def _parts(data: memoryview) -> Iterator[int]:
+    """Count parts up to a bound, which is far more than any client makes of that many bytes."""
+    yield from range(_PARTS_FREE + len(data) // _BYTES_PER_PART)
+    raise CorruptBatch(f"compressed records of {len(data)} bytes are cut into too many parts")
+
+
+def _damaged(error: Exception) -> CorruptBatch:
+    return CorruptBatch(f"compressed records are damaged: {error}")
+
+
+_ZSTD_SKIPPABLE, _ZSTD_SKIPPABLE_MASK = 0x184D2A50, 0xFFFFFFF0
+_ZSTD_RLE = 1
+_ZSTD_KEPT_WINDOW_BYTES_MAX = 8 << 20
+
+
+def _check_zstd_frames(data: memoryview) -> int:
+    """Check that `data` is one or more whole frames. Returns the largest window that a frame needs.
+
+    At the end of its input the library does not report whether the last frame was complete.
+
+    Raises:
+        CorruptBatch, ZstdError: it is not.
+    """
+    from zstandard import frame_header_size, get_frame_parameters
+
+    parts = _parts(data)
+    position = window_bytes = 0
+    while position < len(data) or position == 0:
+        next(parts)
+        rest = data[position:]
+        frame = get_frame_parameters(rest)
+        if int.from_bytes(rest[:4], "little") & _ZSTD_SKIPPABLE_MASK == _ZSTD_SKIPPABLE:
+            position += 8 + int.from_bytes(rest[4:8], "little")
+            continue
+        window_bytes = max(window_bytes, frame.window_size)
+        position = _end_of_zstd_blocks(data, position + frame_header_size(rest), parts)
+        position += 4 if frame.has_checksum else 0
+    if position > len(data):
+        raise CorruptBatch("compressed records are cut off")
+    return window_bytes
+
+
+def _end_of_zstd_blocks(data: memoryview, position: int, parts: Iterator[int]) -> int:
+    """Returns the end of the frame's blocks at `position`; beyond the data if they are cut off."""
+    is_last = False
+    while not is_last:
+        next(parts)
+        block = int.from_bytes(data[position : position + 3], "little")
+        if position + 3 > len(data):
+            return len(data) + 1
+        is_last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
+        position += 3 + (1 if kind == _ZSTD_RLE else size)
+    return position
+
+
+_idle_decompressors: list[ZstdDecompressor] = []
+"""At most as many as there are threads that inflate at the same time."""
+
+
+@contextmanager
+def _zstd_decompressor(window_bytes: int) -> Iterator[ZstdDecompressor]:
+    """Lend a decompressor that is reused: creating one takes seven times as long.
+
+    A decompressor keeps the memory for the largest window that it has seen, so a large window gets a
+    new one.
+    """
+    from zstandard import ZstdDecompressor
+
+    if window_bytes > _ZSTD_KEPT_WINDOW_BYTES_MAX:
+        yield ZstdDecompressor()
+        return
+    try:
+        decompressor = _idle_decompressors.pop()
+    except IndexError:
+        decompressor = ZstdDecompressor()
+    try:
+        yield decompressor
+    finally:
+        _idle_decompressors.append(decompressor)
+
+
+_INFLATE: dict[Codec, Callable[[memoryview, int], _Windows]] = {
+    Codec.NONE: _inflate_none,
+    Codec.GZIP: _inflate_gzip,
+    Codec.SNAPPY: _inflate_snappy,
+    Codec.LZ4: _inflate_lz4,
+    Codec.ZSTD: _inflate_zstd,
+}

@@ -1,0 +1,242 @@
+"""Controls the cleaner for operators: does what the HTTP routes ask for."""
+
+from __future__ import annotations
+
+import uuid
+
+from cleaner.explain.explain import explain
+from cleaner.explain.situation import Explanation, pinning_transactions, situation_of
+from cleaner.inspect.log_digest import stable_end
+from cleaner.pacing.clock import Clock
+from cleaner.pacing.paused import CleaningPaused
+from cleaner.pool.pool import CleanerPool
+from server.admin.compaction_jobs import CompactionJobs, Job
+from server.admin.compaction_json import Json, guard_json, status_json
+from server.admin.compaction_pauses import CompactionPauses
+from server.admin.latency_watch import LatencyWatch
+from server.admin.leases import CleaningLeases
+from server.config.near_names import hint
+from server.runtime.executors import Executor
+from server.topics.topic import Topic
+from server.topics.topics import Topics
+from storage.log.log import PartitionLog
+
+ROWS_MAX = 1000
+"""At most this many entries of the queue, and of the last passes, are listed."""
+
+
+class CompactionRefused(Exception):
+    """The request cannot be fulfilled: an HTTP status and one sentence for people."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Compaction:
+    """Controls the cleaner on behalf of operators. On the event loop."""
+
+    __slots__ = (
+        "_administration",
+        "_clock",
+        "_guard",
+        "jobs",
+        "leases",
+        "pauses",
+        "pool",
+        "remote_token",
+        "topics",
+    )
+
+    def __init__(
+        self,
+        pool: CleanerPool,
+        pauses: CompactionPauses,
+        topics: Topics,
+        guard: LatencyWatch,
+        *,
+        clock: Clock,
+        administration: Executor,
+    ) -> None:
+        # Constant after construction
+        self._clock = clock
+        self._guard = guard
+        self._administration = administration
+        self.pool = pool
+        self.pauses = pauses
+        self.topics = topics
+        self.jobs = CompactionJobs()
+        self.leases: CleaningLeases | None = None
+        """The leases of other processes; None if remote cleaning is off."""
+        self.remote_token = ""
+        """The token that these processes must send; the broker sets it together with `leases`."""
+
+    async def stop(self) -> None:
+        """Wait until all jobs and leases have ended. Call it after the pool has stopped."""
+        await self.jobs.stop()
+        if self.leases is not None:
+            await self.leases.stop()
+
+    def topic_of(self, name: str, partition: int | None = None) -> Topic:
+        """Returns the topic, after checking that it has this partition.
+
+        Raises:
+            CompactionRefused: there is no such topic or partition.
+        """
+        topic = self.topics.get(name)
+        if topic is None:
+            names = [each.name for each in self.topics.all()]
+            raise CompactionRefused(404, f"there is no topic {name}{hint(name, names)}")
+        count = len(topic.partitions)
+        if partition is not None and not 0 <= partition < count:
+            raise CompactionRefused(
+                404, f"topic {name} has no partition {partition}: it has {count}, counted from 0"
+            )
+        return topic
+
+    def logs_of(self, name: str, partition: int | None) -> list[PartitionLog]:
+        """Returns the logs of a topic, or of one of its partitions.
+
+        Raises:
+            CompactionRefused: there is no such topic or partition, or a log is offline.
+        """
+        partitions = self.topic_of(name, partition).partitions
+        chosen = partitions if partition is None else (partitions[partition],)
+        logs = [log for log in chosen if isinstance(log, PartitionLog)]
+        for log in chosen:
+            if log.offline_reason is not None:
+                raise CompactionRefused(
+                    409, f"{log.topic_partition} is offline: {log.offline_reason}"
+                )
+        return logs
+
+    def clean_now(self, logs: list[PartitionLog], *, force: bool) -> Job:
+        """Start a job that cleans logs regardless of their dirty ratio.
+
+        Raises:
+            CompactionRefused: a log is not compacted, or it is paused and `force` is not set.
+        """
+        self._check(logs, force=force)
+        clean_now = self.pool.clean_now
+        return self.jobs.begin(
+            "now",
+            logs,
+            lambda log, on_start: clean_now(log, despite_pause=force, on_start=on_start),
+        )
+
+    def plan(self, logs: list[PartitionLog]) -> Job:
+        """Start a job that finds out what `clean_now` would do.
+
+        Raises:
+            CompactionRefused: a log is not compacted.
+        """
+        self._check(logs, force=True)
+        return self.jobs.begin(
+            "plan", logs, lambda log, on_start: self.pool.dry_run(log, on_start=on_start)
+        )
+
+    def find_key(self, logs: list[PartitionLog], key: bytes) -> Job:
+        """Start a job that finds all records of a key on disk."""
+        return self.jobs.begin(
+            "find-key", logs, lambda log, on_start: self.pool.find_key(log, key, on_start=on_start)
+        )
+
+    def digest(self, logs: list[PartitionLog], end_offset: int | None) -> Job:
+        """Start a job that computes a digest over the last record of each key.
+
+        Args:
+            end_offset: records from here on are ignored; None: the last stable offset.
+
+        Raises:
+            CompactionRefused: the offset is not in a log, or is not stable.
+        """
+        for log in logs:
+            try:
+                stable_end(log.log_start_offset, log.last_stable_offset, end_offset)
+            except ValueError as refused:
+                raise CompactionRefused(409, f"{log.topic_partition}: {refused}") from refused
+        return self.jobs.begin(
+            "digest",
+            logs,
+            lambda log, on_start: self.pool.digest(log, end_offset, on_start=on_start),
+        )
+
+    async def status(self) -> Json:
+        """Returns running, queued and last passes, the quarantine and the pauses, as JSON."""
+        return status_json(
+            self.pool.status(),
+            await self.pool.queue(),
+            self.paused(),
+            guard_json(self._guard.state, is_enabled=self._guard.is_enabled),
+            now=self._clock.monotonic(),
+            rows_max=ROWS_MAX,
+        )
+
+    def paused(self) -> Json:
+        """Returns the pauses, by name, and since when each lasts, as JSON."""
+        named = []
+        for topic in self.topics.all():
+            numbers = (None, *range(len(topic.partitions)))
+            for number in numbers:
+                since_ms = self.pauses.since_ms(topic.id, number)
+                if since_ms is not None:
+                    named.append({"topic": topic.name, "partition": number, "since_ms": since_ms})
+        return {"everything_since_ms": self.pauses.since_ms(None, None), "named": named}
+
+    def _check(self, logs: list[PartitionLog], *, force: bool) -> None:
+        for log in logs:
+            try:
+                self.pool.check_may_clean(log, despite_pause=force)
+            except CleaningPaused as paused:
+                raise CompactionRefused(
+                    409, f"{paused}: resume it first, or force the pass"
+                ) from paused
+            except ValueError as refused:
+                raise CompactionRefused(
+                    409,
+                    f"{refused}: set cleanup.policy=compact for topic {log.topic_partition.topic}",
+                ) from refused
+
+    async def explain(self, log: PartitionLog) -> Explanation:
+        """Returns why a log is not being compacted. Raises StorageError."""
+        transactions = await self._administration.run(pinning_transactions, log)
+        return explain(
+            situation_of(
+                log,
+                self.pool.assess(log),
+                self.pool.status(),
+                transactions,
+                now_ms=self._clock.now_ms(),
+                monotonic=self._clock.monotonic(),
+            )
+        )
+
+    async def pause(self, name: str | None, partition: int | None) -> None:
+        """Pause all cleaning, or that of a topic or partition.
+
+        Raises:
+            CompactionRefused: there is no such topic or partition.
+            StorageError: the change cannot be made durable.
+        """
+        await self.pauses.pause(self._topic_id(name, partition), partition)
+
+    async def resume(self, name: str | None, partition: int | None) -> None:
+        """End a pause and the narrower ones that it covers.
+
+        Raises:
+            CompactionRefused: there is no such topic or partition, or a wider pause covers it.
+            StorageError: the change cannot be made durable.
+        """
+        topic_id = self._topic_id(name, partition)
+        paused = self.pauses.paused
+        wider = None
+        if topic_id is not None and paused.everything:
+            wider = "all cleaning is paused: kompakt compact resume"
+        elif partition is not None and topic_id in paused.topics:
+            wider = f"topic {name} is paused as a whole: kompakt compact resume {name}"
+        if wider is not None:
+            raise CompactionRefused(409, wider)
+        await self.pauses.resume(topic_id, partition)
+
+    def _topic_id(self, name: str | None, partition: int | None) -> uuid.UUID | None:
+        return None if name is None else self.topic_of(name, partition).id

@@ -1,0 +1,293 @@
+"""Turns the cleaner's state, jobs and reports into JSON values for the HTTP routes. Pure.
+
+Sizes are bytes, times are seconds or ms as their names say, and null stands for "no limit" and for
+"not known".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+from cleaner.explain.situation import Explanation
+from cleaner.inspect.dry_run import DryRun
+from cleaner.inspect.key_search import KeyHistory, KeyRecord
+from cleaner.inspect.log_digest import LogDigest
+from cleaner.pacing.latency_guard import GuardState
+from cleaner.pacing.progress import ProgressSnapshot
+from cleaner.pacing.quarantine import Quarantined
+from cleaner.pool.status import PoolStatus, RunningStatus
+from cleaner.rules.report import Counts, GroupReport, PassReport, sum_counts
+from cleaner.rules.urgency import Candidate
+from server.admin.compaction_jobs import Job, Part
+from storage.formats.manifest import SegmentRow
+from storage.formats.topic_partition import TopicPartition
+
+Json: TypeAlias = dict[str, Any]
+
+DROPPED_PREFIX = "dropped_"
+
+
+def job_json(job: Job) -> Json:
+    """Returns a job and its parts."""
+    states = {part.state.value for part in job.parts}
+    return {
+        "id": job.id,
+        "kind": job.kind,
+        "url": f"/v1/compaction/jobs/{job.id}",
+        "is_over": job.is_over,
+        "is_done": states <= {"done"},
+        "partitions": [_part_json(part) for part in job.parts],
+    }
+
+
+def _part_json(part: Part) -> Json:
+    outcome = part.outcome
+    return {
+        **partition_json(part.topic_partition),
+        "state": part.state.value,
+        "progress": progress_json(part.running.progress.snapshot()) if part.running else None,
+        "error": part.error,
+        "report": report_json(outcome) if isinstance(outcome, PassReport) else None,
+        "plan": plan_json(outcome) if isinstance(outcome, DryRun) else None,
+        "key": key_json(outcome) if isinstance(outcome, KeyHistory) else None,
+        "digest": digest_json(outcome) if isinstance(outcome, LogDigest) else None,
+    }
+
+
+def partition_json(partition: TopicPartition) -> Json:
+    return {"topic": partition.topic, "partition": partition.partition}
+
+
+def progress_json(progress: ProgressSnapshot) -> Json:
+    return {
+        "phase": progress.phase.value,
+        "bytes_done": progress.bytes_done,
+        "bytes_planned": progress.bytes_planned,
+        "seconds": round(progress.seconds, 3),
+        "throttled_seconds": round(progress.throttled_seconds, 3),
+        "eta_seconds": None if progress.eta_seconds is None else round(progress.eta_seconds, 3),
+    }
+
+
+def report_json(report: PassReport) -> Json:
+    """Returns a pass's report without its groups."""
+    return {
+        "topic": report.topic,
+        "partition": report.partition,
+        "reason": report.reason,
+        "start_offset": report.start_offset,
+        "end_offset": report.end_offset,
+        "planned_end_offset": report.planned_end_offset,
+        "log_end_offset": report.log_end_offset,
+        "bytes_read": report.bytes_read,
+        "bytes_written": report.bytes_written,
+        "bytes_before": report.bytes_before,
+        "bytes_after": report.bytes_after,
+        "bytes_untouched": report.bytes_untouched,
+        "records_before": report.records_before,
+        "records_after": report.records_after,
+        "records_by_verdict": dict(report.records_by_verdict),
+        "keys_mapped": report.keys_mapped,
+        "keys_capacity": report.keys_capacity,
+        "parts": report.parts,
+        "sidecars_built": report.sidecars_built,
+        "groups": report.groups,
+        "segments_before": report.segments_before,
+        "segments_after": report.segments_after,
+        "segments_untouched": report.segments_untouched,
+        "dirty_ratio": round(report.dirty_ratio, 6),
+        "seconds": round(report.seconds, 3),
+        "throttled_seconds": round(report.throttled_seconds, 3),
+        "verify_seconds": round(report.verify_seconds, 3),
+        "is_verified": report.is_verified,
+    }
+
+
+def plan_json(dry_run: DryRun) -> Json:
+    """Returns what a pass would do: its report, and which records of each segment it drops and why."""
+    groups = dry_run.report.group_reports
+    return {
+        "report": report_json(dry_run.report),
+        "rolls_active_segment": dry_run.rolls,
+        "map_bytes_max": dry_run.map_bytes,
+        "dies": _dropped(group.by_verdict for group in groups),
+        "groups": [_group_json(group, dry_run) for group in groups],
+        "untouched_segments": [_row_json(row) for row in dry_run.untouched],
+    }
+
+
+def _dropped(counts: Iterable[Counts]) -> Json:
+    """Returns the dropped records and their uncompressed bytes, by the reason for the drop."""
+    return {
+        verdict.value.removeprefix(DROPPED_PREFIX): {
+            "records": count.records,
+            "record_bytes": count.bytes,
+        }
+        for verdict, count in sum_counts(counts).items()
+        if not verdict.is_kept
+    }
+
+
+def _group_json(group: GroupReport, dry_run: DryRun) -> Json:
+    return {
+        "is_replaced": group in dry_run.replaced,
+        "sources": [
+            {**_row_json(row), "dies": _dropped([counts])}
+            for row, counts in zip(group.sources, group.by_source, strict=True)
+        ],
+        "outputs": [_row_json(row) for row in group.outputs],
+        "bytes_before": sum(row.size for row in group.sources),
+        "bytes_after": sum(row.size for row in group.outputs),
+        "dies": _dropped(group.by_source),
+    }
+
+
+def _row_json(row: SegmentRow) -> Json:
+    return {
+        "base_offset": row.base_offset,
+        "end_offset": row.end_offset,
+        "bytes": row.size,
+        "records": row.record_count,
+    }
+
+
+def key_json(history: KeyHistory) -> Json:
+    """Returns the records of a key on disk, and what the cleaner will do with them."""
+    return {
+        "key_hex": history.key.hex(),
+        "is_gone": history.is_gone,
+        "records_count": history.count,
+        "records": [_key_record_json(record) for record in history.records],
+        "tombstone_offset": history.tombstone_offset,
+        "tombstone_goes_at_ms": history.tombstone_goes_at_ms,
+        "fate": list(history.fate),
+    }
+
+
+def digest_json(digest: LogDigest) -> Json:
+    """Returns the digest of a partition's keys, as 32 hexadecimal digits, and the range it covers."""
+    return {
+        "start_offset": digest.start_offset,
+        "end_offset": digest.end_offset,
+        "clean_offset": digest.clean_offset,
+        "keys": digest.keys,
+        "digest": f"{digest.digest:032x}",
+    }
+
+
+def _key_record_json(record: KeyRecord) -> Json:
+    hit = record.hit
+    return {
+        "offset": hit.offset,
+        "timestamp_ms": hit.timestamp,
+        "segment_base_offset": record.segment_base_offset,
+        "segment_file_version": record.segment_file_version,
+        "record_bytes": hit.size_bytes,
+        "is_tombstone": hit.value_bytes is None,
+        "value_bytes": hit.value_bytes,
+        "superseded_by": record.superseded_by,
+        "transaction": hit.decision.value if hit.decision else None,
+        "delete_horizon_ms": hit.delete_horizon_ms,
+    }
+
+
+def status_json(
+    status: PoolStatus,
+    queue: Sequence[Candidate],
+    paused: Json,
+    guard: Json,
+    *,
+    now: float,
+    rows_max: int,
+) -> Json:
+    """Returns a snapshot of the pool.
+
+    Args:
+        now: monotonic seconds of the clock that `retry_at` refers to.
+        rows_max: at most this many entries of the queue, and of the last passes, are listed.
+    """
+    last = sorted(status.last_reports.values(), key=lambda each: (each.topic, each.partition))
+    return {
+        "threads": status.threads,
+        "throttle": _throttle_json(status) | {"latency_guard": guard},
+        "running": [_running_json(running) for running in status.running],
+        "queue_length": len(queue),
+        "queue": [_waiting_json(candidate) for candidate in queue[:rows_max]],
+        "quarantined": [quarantined_json(entry, now=now) for entry in status.quarantined],
+        "paused": paused,
+        "last_passes_count": len(last),
+        "last_passes": [report_json(report) for report in last[:rows_max]],
+    }
+
+
+def _throttle_json(status: PoolStatus) -> Json:
+    return {
+        "total_bytes_per_second": _finite(status.rates.total),
+        "read_bytes_per_second": _finite(status.rates.read),
+        "write_bytes_per_second": _finite(status.rates.write),
+        "is_lifted_for_disk_pressure": status.is_lifted,
+    }
+
+
+def guard_json(state: GuardState, *, is_enabled: bool) -> Json:
+    """Returns the rate that the latency guard allows, and the quiet p99 that it compares with."""
+    return {
+        "is_enabled": is_enabled,
+        "bytes_per_second": _finite(state.rate),
+        "quiet_p99_seconds": state.quiet_p99,
+    }
+
+
+def _finite(rate: float) -> float | None:
+    return None if math.isinf(rate) else rate
+
+
+def _running_json(running: RunningStatus) -> Json:
+    return {
+        **partition_json(running.topic_partition),
+        "task": running.task.value,
+        "reason": running.reason,
+        "progress": progress_json(running.progress),
+    }
+
+
+def _waiting_json(candidate: Candidate) -> Json:
+    assessment = candidate.assessment
+    assert assessment.reason is not None
+    return {
+        **partition_json(candidate.topic_partition),
+        "reason": assessment.reason.name,
+        "dirty_ratio": round(assessment.dirty_ratio, 6),
+        "dirty_bytes": assessment.cleanable_bytes,
+        "waited_ms": candidate.waited_ms,
+    }
+
+
+def quarantined_json(entry: Quarantined, *, now: float) -> Json:
+    return {
+        **partition_json(entry.topic_partition),
+        "reason": entry.reason,
+        "failures": entry.failures,
+        "retry_in_seconds": round(max(entry.retry_at - now, 0.0), 3),
+    }
+
+
+def explanation_json(explanation: Explanation) -> Json:
+    """Returns why a log is not being compacted, the decisive finding first, each with its numbers."""
+    return {
+        **partition_json(explanation.topic_partition),
+        "is_running": explanation.is_running,
+        "is_eligible": explanation.is_eligible,
+        "text": explanation.text,
+        "findings": [
+            {
+                "obstacle": finding.obstacle.value,
+                "text": finding.text,
+                "remedy": finding.remedy,
+                "numbers": dict(finding.numbers),
+            }
+            for finding in explanation.findings
+        ],
+    }

@@ -1,0 +1,197 @@
+"""The HTTP routes that control the cleaner. Answers are JSON; a refusal is {"error": sentence}.
+
+GET    /v1/compaction                      running, queued and last passes, quarantine and pauses
+GET    /v1/compaction/history?topic=&partition=&limit=   the last passes, across restarts, newest first
+POST   /v1/compaction/pause | resume       all cleaning
+GET    /v1/compaction/jobs/<id>            a job's progress and result
+DELETE /v1/compaction/jobs/<id>            stop it
+and for <where> = /v1/compaction/topics/<topic> or .../topics/<topic>/partitions/<n>
+POST   <where>/now?force=true              202 and a job that cleans it
+POST   <where>/plan                        202 and a job that finds out what `now` would do
+POST   <where>/pause | resume
+GET    <where>/explain                     why it is not being compacted, and how to change that
+POST   <where>/find-key?key=K              202 and a job that finds all records of a key (UTF-8) on disk;
+                                           ?key_hex= for any bytes
+POST   <where>/digest?end_offset=N         202 and a job that computes a digest over the last values
+                                           below an offset, by default the last stable offset
+                                           (`cleaner/kernel/table_digest.h`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from server.admin.compaction import Compaction, CompactionRefused
+from server.admin.compaction_answers import (
+    NUMBER_MAX,
+    accepted,
+    parse_number,
+    refusals_as_json,
+    topic_and_partition,
+)
+from server.admin.compaction_jobs import Job
+from server.admin.compaction_json import explanation_json, job_json
+from server.runtime.executors import Executor
+from storage.log.pass_history import PassHistory
+
+ROOT = "/v1/compaction"
+HISTORY_ROWS = 100
+HISTORY_ROWS_MAX = 100_000
+WHERES = (ROOT + "/topics/{topic}", ROOT + "/topics/{topic}/partitions/{partition}")
+
+
+class CompactionRoutes:
+    """Answers the requests above."""
+
+    def __init__(
+        self,
+        compaction: Callable[[], Compaction | str],
+        history: PassHistory,
+        *,
+        upkeep: Executor,
+    ) -> None:
+        """
+        Args:
+            compaction: returns the object that controls the cleaner, or why there is none.
+            upkeep: the threads that read the history.
+        """
+        self._compaction = compaction
+        self._history = history
+        self._upkeep = upkeep
+
+    def routes(self) -> list[web.RouteDef]:
+        """Returns the routes to add to an application's router."""
+        routes = [
+            web.get(ROOT, refusals_as_json(self._status)),
+            web.get(ROOT + "/history", refusals_as_json(self._passes)),
+            web.post(ROOT + "/pause", refusals_as_json(self._pause)),
+            web.post(ROOT + "/resume", refusals_as_json(self._resume)),
+            web.get(ROOT + "/jobs/{job}", refusals_as_json(self._job)),
+            web.delete(ROOT + "/jobs/{job}", refusals_as_json(self._cancel)),
+        ]
+        for where in WHERES:
+            routes += [
+                web.post(where + "/now", refusals_as_json(self._now)),
+                web.post(where + "/plan", refusals_as_json(self._plan)),
+                web.post(where + "/find-key", refusals_as_json(self._find_key)),
+                web.post(where + "/digest", refusals_as_json(self._digest)),
+                web.get(where + "/explain", refusals_as_json(self._explain)),
+                web.post(where + "/pause", refusals_as_json(self._pause)),
+                web.post(where + "/resume", refusals_as_json(self._resume)),
+            ]
+        return routes
+
+    def _compaction_or_refuse(self) -> Compaction:
+        compaction = self._compaction()
+        if isinstance(compaction, str):
+            raise CompactionRefused(503, compaction)
+        return compaction
+
+    async def _status(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._compaction_or_refuse().status())
+
+    async def _passes(self, request: web.Request) -> web.Response:
+        limit = _number(request, "limit", default=HISTORY_ROWS, at_least=1)
+        assert limit is not None
+        passes = await self._upkeep.run(
+            self._history.read,
+            topic=request.query.get("topic"),
+            partition=_number(request, "partition", default=None, at_least=0),
+            limit=min(limit, HISTORY_ROWS_MAX),
+        )
+        return web.json_response({"passes": passes})
+
+    async def _now(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = self._compaction_or_refuse(), topic_and_partition(request)
+        assert topic is not None
+        force = _flag(request, "force")
+        return accepted(compaction.clean_now(compaction.logs_of(topic, partition), force=force))
+
+    async def _plan(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = self._compaction_or_refuse(), topic_and_partition(request)
+        assert topic is not None
+        return accepted(compaction.plan(compaction.logs_of(topic, partition)))
+
+    async def _find_key(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = self._compaction_or_refuse(), topic_and_partition(request)
+        assert topic is not None
+        key = _key(request)
+        return accepted(compaction.find_key(compaction.logs_of(topic, partition), key))
+
+    async def _digest(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = self._compaction_or_refuse(), topic_and_partition(request)
+        assert topic is not None
+        end_offset = _number(request, "end_offset", default=None, at_least=0)
+        return accepted(compaction.digest(compaction.logs_of(topic, partition), end_offset))
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        compaction, (topic, partition) = self._compaction_or_refuse(), topic_and_partition(request)
+        assert topic is not None
+        explanations = [
+            explanation_json(await compaction.explain(log))
+            for log in compaction.logs_of(topic, partition)
+        ]
+        return web.json_response({"partitions": explanations})
+
+    async def _pause(self, request: web.Request) -> web.Response:
+        compaction = self._compaction_or_refuse()
+        await compaction.pause(*topic_and_partition(request))
+        return web.json_response(compaction.paused())
+
+    async def _resume(self, request: web.Request) -> web.Response:
+        compaction = self._compaction_or_refuse()
+        await compaction.resume(*topic_and_partition(request))
+        return web.json_response(compaction.paused())
+
+    async def _job(self, request: web.Request) -> web.Response:
+        return web.json_response(job_json(self._job_of(request)))
+
+    async def _cancel(self, request: web.Request) -> web.Response:
+        job = self._job_of(request)
+        for part in job.parts:
+            part.cancel()
+        return web.json_response(job_json(job))
+
+    def _job_of(self, request: web.Request) -> Job:
+        text = request.match_info["job"]
+        number = parse_number(text)
+        job = None if number is None else self._compaction_or_refuse().jobs.get(number)
+        if job is None:
+            raise CompactionRefused(
+                404, f"there is no job {text}: it ended long ago, or the broker has restarted"
+            )
+        return job
+
+
+def _key(request: web.Request) -> bytes:
+    """Returns the key that a request names, as text or in hexadecimal digits."""
+    given = {name: request.query[name] for name in ("key", "key_hex") if name in request.query}
+    if len(given) != 1:
+        raise CompactionRefused(400, "name one key: ?key= or ?key_hex=")
+    if "key" in given:
+        return given["key"].encode()
+    try:
+        return bytes.fromhex(given["key_hex"])
+    except ValueError:
+        raise CompactionRefused(400, f"{given['key_hex']!r} is not hexadecimal") from None
+
+
+def _flag(request: web.Request, name: str) -> bool:
+    value = request.query.get(name, "false")
+    if value not in ("true", "false"):
+        raise CompactionRefused(400, f"{name} is true or false, not {value!r}")
+    return value == "true"
+
+
+def _number(request: web.Request, name: str, *, default: int | None, at_least: int) -> int | None:
+    text = request.query.get(name)
+    if text is None:
+        return default
+    number = parse_number(text)
+    if number is None or number < at_least:
+        raise CompactionRefused(
+            400, f"{name} is a number from {at_least} to {NUMBER_MAX}, not {text!r}"
+        )
+    return number

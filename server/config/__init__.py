@@ -1,0 +1,1 @@
+"""Properties: declared, read, shown, changed."""

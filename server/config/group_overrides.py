@@ -1,0 +1,200 @@
+"""The configurations of single groups, by group id; they override the broker's.
+
+    /group_configs/<group id>    {"<name>": "<value>", ...}
+
+A group need not exist to have one. A change applies from each member's next heartbeat on.
+
+Source: KIP-848; Apache Kafka, GroupConfig.java, GroupConfigManager.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from protocol.wire.error_codes import ErrorCode
+from server.config.changes import ConfigChange, overrides_after
+from server.config.group_config import GroupConfig
+from server.metadata.store import Delete, MetadataStore, Put
+from server.topics.topic import TopicRefused
+from storage.formats.config_property import (
+    INT,
+    ConfigError,
+    ConfigProperty,
+    Synonym,
+    Value,
+    parse_fields,
+    prop,
+    properties_of,
+)
+
+_log = logging.getLogger("server.config.group_overrides")
+
+PREFIX = "/group_configs/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTimes:
+    """A group's heartbeat interval and session timeout."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProperties:
+    """The properties that a group can override."""
+
+    consumer_session_timeout_ms: int = prop(
+        "consumer.session.timeout.ms",
+        INT,
+        default=45_000,
+        at_least=1,
+        unit="ms",
+        synonyms=(Synonym(name="group.consumer.session.timeout.ms"),),
+        doc="A member of the group that sends no heartbeat for this time is fenced.",
+    )
+    consumer_heartbeat_interval_ms: int = prop(
+        "consumer.heartbeat.interval.ms",
+        INT,
+        default=5_000,
+        at_least=1,
+        unit="ms",
+        synonyms=(Synonym(name="group.consumer.heartbeat.interval.ms"),),
+        doc="The interval at which members of the group send heartbeats.",
+    )
+
+    @classmethod
+    def of_broker(cls, config: GroupConfig) -> GroupProperties:
+        """Returns the properties of a group without its own configuration."""
+        return cls(
+            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        )
+
+    def rows(self) -> Iterable[tuple[ConfigProperty, Value]]:
+        """Returns every property with its value."""
+        for field, declared in properties_of(type(self)).items():
+            yield declared, getattr(self, field)
+
+
+GROUP_PROPERTIES = frozenset(each.name for each in properties_of(GroupProperties).values())
+
+
+class GroupConfigs:
+    """Sole owner of the groups' configurations. Lives on the event loop."""
+
+    __slots__ = ("_bounds", "_lock", "_overrides", "_store", "defaults", "times")
+
+    def __init__(self, store: MetadataStore, config: GroupConfig) -> None:
+        # Constant after construction
+        self._store = store
+        self._lock = asyncio.Lock()
+        self._bounds = _bounds(config)
+        self.defaults = GroupProperties.of_broker(config)
+        # State
+        self._overrides: dict[str, Mapping[str, str]] = {}
+        # Derived for the coordinator: the times of groups with their own configuration.
+        self.times: dict[str, GroupTimes] = {}
+
+    async def open(self) -> None:
+        """Read the stored configurations. Invalid ones are skipped with a warning."""
+        for entry in (await self._store.range(PREFIX)).entries:
+            name = entry.key.removeprefix(PREFIX)
+            try:
+                self._apply(name, json.loads(entry.value))
+            except ConfigError as error:
+                _log.warning("group %s: ignoring its invalid configuration: %s", name, error)
+
+    def names(self) -> list[str]:
+        """Returns the groups that have a configuration."""
+        return sorted(self._overrides)
+
+    def overrides(self, name: str) -> Mapping[str, str]:
+        """Returns the overrides of one group."""
+        return self._overrides.get(name, {})
+
+    async def alter(
+        self, name: str, changes: Sequence[ConfigChange], *, replaces: bool, validate_only: bool
+    ) -> TopicRefused | None:
+        """Change a group's configuration. The change is durable and effective when this returns.
+
+        Args:
+            replaces: whether overrides that are not among the changes are removed.
+        Returns:
+            Why nothing was changed, or None.
+        """
+        async with self._lock:
+            before = self.overrides(name)
+            try:
+                altered = overrides_after({} if replaces else before, changes, self.defaults)
+                self._check(altered)
+            except ConfigError as error:
+                return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))
+            if not validate_only and altered != before:
+                value = json.dumps(altered, separators=(",", ":"))
+                key = PREFIX + name
+                change = Put(key=key, value=value) if altered else Delete(key=key)
+                await self._store.txn((), [change])
+                self._apply(name, altered)
+                _log.info("configuration of group %r: %s", name, altered)
+            return None
+
+    def _apply(self, name: str, overrides: Mapping[str, str]) -> None:
+        if not overrides:
+            self._overrides.pop(name, None)
+            self.times.pop(name, None)
+            return
+        properties = self._check(overrides)
+        self._overrides[name] = dict(overrides)
+        self.times[name] = GroupTimes(
+            session_timeout_ms=properties.consumer_session_timeout_ms,
+            heartbeat_interval_ms=properties.consumer_heartbeat_interval_ms,
+        )
+
+    def _check(self, overrides: Mapping[str, str]) -> GroupProperties:
+        """Returns the group's properties. Raises ConfigError, in Kafka's words."""
+        values = {
+            "consumer_session_timeout_ms": self.defaults.consumer_session_timeout_ms,
+            "consumer_heartbeat_interval_ms": self.defaults.consumer_heartbeat_interval_ms,
+        }
+        for field, value in parse_fields(GroupProperties, overrides).items():
+            assert isinstance(value, int)
+            self._check_bounds(field, value)
+            values[field] = value
+        return GroupProperties(**values)
+
+    def _check_bounds(self, field: str, value: int) -> None:
+        name = properties_of(GroupProperties)[field].name
+        (least_name, least), (most_name, most) = self._bounds[field]
+        if value < least:
+            raise ConfigError(f"{name} must be greater than or equal to {least_name}")
+        if value > most:
+            raise ConfigError(f"{name} must be less than or equal to {most_name}")
+
+
+Bound = tuple[str, int]
+"""The name and the value of a broker property."""
+
+
+def _bounds(config: GroupConfig) -> Mapping[str, tuple[Bound, Bound]]:
+    """Returns the allowed minimum and maximum for a group, by field."""
+    return {
+        "consumer_session_timeout_ms": (
+            ("group.consumer.min.session.timeout.ms", config.group_consumer_min_session_timeout_ms),
+            ("group.consumer.max.session.timeout.ms", config.group_consumer_max_session_timeout_ms),
+        ),
+        "consumer_heartbeat_interval_ms": (
+            (
+                "group.consumer.min.heartbeat.interval.ms",
+                config.group_consumer_min_heartbeat_interval_ms,
+            ),
+            (
+                "group.consumer.max.heartbeat.interval.ms",
+                config.group_consumer_max_heartbeat_interval_ms,
+            ),
+        ),
+    }

@@ -1,0 +1,169 @@
+"""The properties of the broker's listeners, its connections and their memory.
+
+Source: Apache Kafka, SocketServerConfigs.java, ServerConfigs.java.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from server.config.addresses import HttpListener, Listener, parse_http_listener, resolve_listeners
+from storage.formats.config_property import INT, INT_MAX, LIST, LONG, STRING, prop
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkConfig:
+    """How clients reach the broker, and how many connections and how much memory they may use."""
+
+    listeners: str = prop(
+        "listeners",
+        STRING,
+        default="PLAINTEXT://127.0.0.1:9092",
+        dynamic=False,
+        doc="Where clients connect: NAME://host:port, separated by commas. No host means all"
+        " addresses; port 0 takes a free port.",
+    )
+    advertised_listeners: str = prop(
+        "advertised.listeners",
+        STRING,
+        default="",
+        dynamic=False,
+        doc="The addresses that clients connect to, if these differ from listeners: behind a port"
+        " mapping, in a container, through a proxy.",
+    )
+    listener_security_protocol_map: tuple[str, ...] = prop(
+        "listener.security.protocol.map",
+        LIST,
+        default=("PLAINTEXT:PLAINTEXT",),
+        dynamic=False,
+        doc="NAME:PROTOCOL for each listener that is not named after its protocol. PLAINTEXT is the"
+        " only protocol so far.",
+    )
+    controller_listener_names: tuple[str, ...] = prop(
+        "controller.listener.names",
+        LIST,
+        default=(),
+        dynamic=False,
+        doc="Listeners of Kafka's controllers; the broker does not open them, because it serves nothing"
+        " there.",
+    )
+    http_listener: str = prop(
+        "http.listener",
+        STRING,
+        default="127.0.0.1:9644",
+        dynamic=False,
+        doc="host:port of /metrics and /health; empty for none. Specific to Kompakt.",
+    )
+    http_hosts: tuple[str, ...] = prop(
+        "http.hosts",
+        LIST,
+        default=(),
+        dynamic=False,
+        doc="Names that HTTP clients may use for the broker (the Host of a request), besides its IP"
+        " addresses, its host name and the hosts of its listeners: the name by which Prometheus reaches"
+        " it, for example. Requests for any other name are refused. Specific to Kompakt.",
+    )
+    socket_request_max_bytes: int = prop(
+        "socket.request.max.bytes",
+        INT,
+        default=100 << 20,
+        at_least=1,
+        unit="bytes",
+        dynamic=False,
+        doc="The size of the largest request; the broker closes the connection of a larger one.",
+    )
+    socket_send_buffer_bytes: int = prop(
+        "socket.send.buffer.bytes",
+        INT,
+        default=-1,
+        at_least=-1,
+        unit="bytes",
+        dynamic=False,
+        doc="SO_SNDBUF of a connection; -1, unlike Kafka's 102400, leaves it to the system, which"
+        " adapts it to the connection.",
+    )
+    socket_receive_buffer_bytes: int = prop(
+        "socket.receive.buffer.bytes",
+        INT,
+        default=-1,
+        at_least=-1,
+        unit="bytes",
+        dynamic=False,
+        doc="SO_RCVBUF of a connection; -1, unlike Kafka's 102400, leaves it to the system, which"
+        " adapts it to the connection.",
+    )
+    fetch_max_bytes: int = prop(
+        "fetch.max.bytes",
+        INT,
+        default=55 << 20,
+        at_least=1024,
+        unit="bytes",
+        dynamic=False,
+        doc="The most bytes of records in one Fetch answer; only its first batch may exceed it.",
+    )
+    socket_listen_backlog_size: int = prop(
+        "socket.listen.backlog.size",
+        INT,
+        default=50,
+        at_least=1,
+        dynamic=False,
+        doc="The number of connections that the system queues until the broker accepts them.",
+    )
+    max_connections: int = prop(
+        "max.connections",
+        INT,
+        default=INT_MAX,
+        at_least=0,
+        doc="The most connections at a time, over all listeners; further ones are closed at once.",
+    )
+    max_connections_per_ip: int = prop(
+        "max.connections.per.ip",
+        INT,
+        default=INT_MAX,
+        at_least=0,
+        doc="The most connections at a time from one address.",
+    )
+    connections_max_idle_ms: int = prop(
+        "connections.max.idle.ms",
+        LONG,
+        default=600_000,
+        at_least=-1,
+        unit="ms",
+        dynamic=False,
+        doc="The broker closes a connection that was idle for this long; -1: never.",
+    )
+    queued_max_request_bytes: int = prop(
+        "queued.max.request.bytes",
+        LONG,
+        default=512 << 20,
+        at_least=-1,
+        unit="bytes",
+        dynamic=False,
+        doc="The most bytes of requests in memory at a time, over all connections: being received,"
+        " queued or processed. Beyond it, the broker stops reading from connections that hold more than"
+        " a little, until it has answered some. -1: no bound, Kafka's default.",
+    )
+    queued_max_response_bytes: int = prop(
+        "queued.max.response.bytes",
+        LONG,
+        default=256 << 20,
+        at_least=1 << 20,
+        unit="bytes",
+        dynamic=False,
+        doc="The most bytes of encoded answers that wait to be sent, over all connections; records are"
+        " sent from their files and do not count. One answer at a time may exceed it. Specific to"
+        " Kompakt.",
+    )
+
+    def resolved_listeners(self) -> tuple[Listener, ...]:
+        """Returns the listeners to open. Raises ConfigError."""
+        return resolve_listeners(
+            listeners=self.listeners,
+            advertised=self.advertised_listeners,
+            protocol_map=self.listener_security_protocol_map,
+            controllers=self.controller_listener_names,
+        )
+
+    def resolved_http_listener(self) -> HttpListener | None:
+        """Returns where the HTTP endpoint listens; None: nowhere. Raises ConfigError."""
+        return parse_http_listener(self.http_listener)

@@ -1,0 +1,1 @@
+"""Coordinators: groups and transactions, each over a topic of its own."""

@@ -1,0 +1,1 @@
+"""Consumer groups: their members, their committed offsets, and the topic that stores both."""

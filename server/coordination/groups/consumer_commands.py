@@ -1,0 +1,107 @@
+"""Heartbeats of the consumer protocol. Lives on the event loop.
+
+The first heartbeat creates the group. It converts a group of the classic protocol, which keeps its
+committed offsets; one with members only if `group.consumer.migration.policy` allows it.
+
+Source: Apache Kafka, GroupMetadataManager.java (getOrMaybeCreateConsumerGroup).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+
+from protocol.wire.error_codes import ErrorCode
+from server.coordination.groups.consumer_group import ConsumerGroup
+from server.coordination.groups.consumer_member import JOINING
+from server.coordination.groups.coordinator import GroupCoordinator
+from server.coordination.groups.events import Beat
+from server.coordination.groups.group import Group
+from server.coordination.groups.group_checks import is_empty
+from server.coordination.groups.group_entry import GroupEntry
+from server.coordination.groups.outcome import Answer, HeartbeatAnswer, Outcome
+from server.coordination.groups.protocol_changes import UPGRADES, CannotUpgrade, upgrade
+from server.runtime.at_once import at_once
+
+
+class ConsumerCommands:
+    """Handles heartbeats with the coordinator that all groups share."""
+
+    __slots__ = ("_groups",)
+
+    def __init__(self, groups: GroupCoordinator) -> None:
+        self._groups = groups
+
+    async def heartbeat(self, group_id: str, beat: Beat) -> Awaitable[HeartbeatAnswer]:
+        """Renew a member, or let it join or leave. The result resolves once that is durable."""
+        if not await self._groups.has_topic(group_id):
+            return at_once(HeartbeatAnswer(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        entry = self._groups.find(group_id)
+        if isinstance(entry, ErrorCode):
+            return at_once(HeartbeatAnswer(error_code=entry, message=entry.message))
+        refused = self._refusal(group_id, entry, beat)
+        if refused is not None:
+            return at_once(_no_group(refused))
+        entry = entry or self._groups.table.create(group_id)
+        return self._groups.step(
+            entry, lambda ticket: self._step(entry, beat, ticket), HeartbeatAnswer
+        )
+
+    def _step(self, entry: GroupEntry, beat: Beat, ticket: object) -> Outcome:
+        now_ms = self._groups.table.now_ms()
+        if isinstance(entry.group, ConsumerGroup):
+            return entry.group.heartbeat(beat, ticket, now_ms=now_ms)
+        try:
+            return self._changing_step(entry, entry.group, beat, ticket)
+        except CannotUpgrade as error:
+            refusal = _no_group(f"{_cannot_upgrade(entry.group.group_id)} {error}.")
+            return Outcome(answers=(Answer(ticket=ticket, value=refusal),))
+
+    def _changing_step(self, entry: GroupEntry, old: Group, beat: Beat, ticket: object) -> Outcome:
+        """Carry out the heartbeat that converts a classic group to the consumer protocol. Raises
+        CannotUpgrade."""
+        now_ms = self._groups.table.now_ms()
+        group = self._groups.table.new_consumer_group(old.group_id)
+        records = () if is_empty(old) else upgrade(old, group, now_ms=now_ms)
+        # Start the sessions of the converted members.
+        group.expire(now_ms)
+        outcome = group.heartbeat(beat, ticket, now_ms=now_ms)
+        if not outcome.records:
+            # The member was refused, so the group is not converted.
+            return replace(outcome, deadline_ms=None)
+        was_written = bool(entry.writes) or any(entry.stored())
+        tombstones = entry.tombstones() if was_written else ()
+        # Members that wait for the others or for the leader have to join again.
+        waiting = old.abandon(ErrorCode.REBALANCE_IN_PROGRESS)
+        entry.group = group
+        return replace(
+            outcome,
+            answers=(*waiting.answers, *outcome.answers),
+            records=(*tombstones, *records, *outcome.records),
+        )
+
+    def _refusal(self, group_id: str, entry: GroupEntry | None, beat: Beat) -> str | None:
+        """Returns why the group does not exist for this member; None if it exists or may be created."""
+        if entry is None:
+            return None if beat.member_epoch == JOINING else f"Group {group_id} not found."
+        if isinstance(entry.group, ConsumerGroup):
+            return None
+        if beat.member_epoch != JOINING:
+            return f"Group {group_id} is not a consumer group."
+        settings = self._groups.table.consumer_settings
+        if is_empty(entry.group):
+            return None
+        if settings.migration_policy not in UPGRADES:
+            return f"{_cannot_upgrade(group_id)} online upgrade is disabled."
+        if entry.group.members_count > settings.size_max:
+            text = "the group size exceeds the consumer group maximum size."
+            return f"{_cannot_upgrade(group_id)} {text}"
+        return None
+
+
+def _no_group(why: str) -> HeartbeatAnswer:
+    return HeartbeatAnswer(error_code=ErrorCode.GROUP_ID_NOT_FOUND, message=why)
+
+
+def _cannot_upgrade(group_id: str) -> str:
+    return f"Cannot upgrade classic group {group_id} to consumer group because"

@@ -1,0 +1,1 @@
+"""Transactions: the owners of transactional ids, the state of their transactions, and the markers."""

@@ -1,0 +1,1 @@
+"""Log directories, syncs, the high watermark, waiting fetches."""

@@ -1,0 +1,244 @@
+"""Group commit: one round of syncs makes all earlier appends durable.
+
+    append -> dirty -> round 1 (fdatasync of all dirty logs, off the loop) --> high watermarks move,
+    append -> dirty ---- waits for round 2 ----------------------------------> waiters are answered
+
+Threads that never hold the interpreter lock run a round (`storage/files/sync_threads.pyx`), or a Python
+worker thread where those cannot (`storage/log/wal.py` decides).
+
+With `flush.on.acks.all=true`, or with `flush.messages=1`, every append starts a round if none runs, and
+the high watermark of a log is the end of what was synced. Otherwise the high watermark is the log end
+offset immediately: a crash of the machine may lose acknowledged records, as in Kafka. A round then
+starts only when `flush.messages` or `flush.ms` is due, and no producer waits for it. See "Produce" in
+ARCHITECTURE.md.
+
+A failed sync is final: the log's directory goes offline (`storage/log/wal.py`), the waiters get False,
+and the records that they waited for are never acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from contextlib import suppress
+from queue import SimpleQueue
+
+from metrics.server_probe import ServerProbe
+from server.durability.fetch_waiters import FetchWaiters
+from server.runtime.tasks import guarded, report_failure
+from storage.log.log import PartitionLog
+from storage.log.wal import Synced, Wal
+
+_log = logging.getLogger("server.durability.group_commit")
+
+
+class GroupCommit:
+    """Starts rounds of syncs and advances high watermarks. Used from the loop's thread; the rounds
+    run in other threads.
+
+    While a log is appended to, only this class advances its high watermark.
+    """
+
+    __slots__ = (
+        "_fetch_waiters",
+        "_flush_on_acks_all",
+        "_idle",
+        "_is_listening",
+        "_is_started",
+        "_probe",
+        "_round_start_s",
+        "_waiting",
+        "_wal",
+        "_worker",
+        "_worker_rounds",
+    )
+
+    def __init__(
+        self,
+        wal: Wal,
+        fetch_waiters: FetchWaiters,
+        *,
+        flush_on_acks_all: bool,
+        probe: ServerProbe | None = None,
+    ) -> None:
+        # Constant after construction
+        self._wal = wal
+        self._fetch_waiters = fetch_waiters
+        self._flush_on_acks_all = flush_on_acks_all
+        self._probe = probe
+        # Each element makes the worker run one round and then call back on that loop; None ends the
+        # worker. This is a plain thread, because an executor's futures cost more than the fdatasync
+        # of a small append.
+        self._worker_rounds: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
+        self._worker: threading.Thread | None = None
+        # State: a round is scheduled or runs while any log is dirty; no empty lists of waiters.
+        self._round_start_s: float | None = None
+        # Whether the round was handed to the threads, and is not only scheduled.
+        self._is_started = True
+        self._is_listening = False
+        self._idle: asyncio.Future[None] | None = None
+        self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[bool]]]] = {}
+
+    def appended(self, log: PartitionLog) -> None:
+        """Note that `log` has new bytes; schedule a round if one is needed and none runs."""
+        if not self._flush_on_acks_all and log.config.flush_messages > 1:
+            self._advance(log, log.log_end_offset)
+            if not log.is_flush_due():
+                return
+        self._sync(log)
+
+    def flush_if_due(self, log: PartitionLog, now_ms: int) -> None:
+        """Sync `log` in the next round if `flush.ms` has passed. The log clock calls this."""
+        if log.offline_reason is None and log.is_flush_due(now_ms):
+            self._sync(log)
+
+    def _sync(self, log: PartitionLog) -> None:
+        self._wal.mark_dirty(log)
+        if self._round_start_s is None:
+            self._schedule_round(asyncio.get_running_loop())
+
+    def durable(self, log: PartitionLog, offset: int) -> asyncio.Future[bool]:
+        """Returns a future that resolves once everything in `log` below `offset` is durable, as
+        configured: True, or False if a sync failed or the log is gone.
+
+        Call it right after the append, before awaiting anything. A later call may come after the
+        failure of the round, and could then wait for ever.
+        """
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if log.high_watermark >= offset:
+            future.set_result(True)
+        else:
+            self._waiting.setdefault(log, []).append((offset, future))
+        return future
+
+    def start_round_now(self) -> None:
+        """Start the scheduled round now, because a request waits for it.
+
+        The loop then receives and appends the next requests of the connection while the disk works;
+        otherwise the two would take turns. For the same reason this ends a round that is over,
+        instead of waiting until the loop has run its ready callbacks.
+        """
+        loop = asyncio.get_running_loop()
+        if self._wal.is_round_over:
+            self._end_round(loop)
+        if self._round_start_s is not None:
+            self._start_round(loop)
+
+    def abandon(self, log: PartitionLog) -> None:
+        """Resolve the waiters of a deleted or offline log with False, and wake its fetches."""
+        for _, future in self._waiting.pop(log, ()):
+            if not future.done():
+                future.set_result(False)
+        self._fetch_waiters.wake(log)
+
+    async def stop(self) -> None:
+        """Finish the pending rounds and end the worker. Nothing may be appended afterwards."""
+        if self._round_start_s is not None:
+            self._idle = asyncio.get_running_loop().create_future()
+            await self._idle
+        if self._is_listening:
+            asyncio.get_running_loop().remove_reader(self._wal.round_event)
+        for log in tuple(self._waiting):
+            self.abandon(log)
+        if self._worker is not None:
+            self._worker_rounds.put(None)
+            self._worker.join()
+            self._worker = None
+
+    def _schedule_round(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._round_start_s = loop.time()
+        # Let the ready callbacks run first, so that their appends share the round. If a request
+        # waits, `start_round_now` starts it earlier.
+        self._is_started = False
+        loop.call_soon(self._start_round, loop)
+
+    def _start_round(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._is_started:
+            return
+        self._is_started = True
+        if self._start_compiled_round(loop):
+            return
+        if self._worker is None:
+            self._worker = threading.Thread(target=self._run_rounds, name="sync", daemon=True)
+            self._worker.start()
+        self._worker_rounds.put(loop)
+
+    def _start_compiled_round(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Start the round in the compiled threads. Returns False if the worker has to run it."""
+        try:
+            has_begun = self._wal.begin_round()
+            if has_begun and not self._is_listening:
+                self._is_listening = True
+                loop.add_reader(self._wal.round_event, self._on_round_event, loop)
+        except Exception as error:  # noqa: BLE001 - the waiters must get a result in any case
+            report_failure("sync round", error)
+            self._complete_round(loop, (), is_lost=True)
+            return True
+        return has_begun
+
+    def _on_round_event(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Read the event before checking the round: if it ends in between, the event fires again.
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._wal.round_event)
+        if self._wal.is_round_over:
+            self._end_round(loop)
+
+    def _end_round(self, loop: asyncio.AbstractEventLoop) -> None:
+        try:
+            synced = self._wal.end_round()
+        except Exception as error:  # noqa: BLE001 - the waiters must get a result in any case
+            report_failure("sync round", error)
+            self._complete_round(loop, (), is_lost=True)
+            return
+        self._complete_round(loop, synced, is_lost=False)
+
+    def _run_rounds(self) -> None:
+        """Run the requested rounds in the worker thread, and report each to the loop."""
+        while (loop := self._worker_rounds.get()) is not None:
+            synced: tuple[Synced, ...] = ()
+            is_lost = False
+            try:
+                synced = self._wal.sync_round()
+            except Exception:  # noqa: BLE001 - the waiters must get a result in any case
+                _log.exception("a sync round failed unexpectedly")
+                is_lost = True
+            loop.call_soon_threadsafe(self._complete_round, loop, synced, is_lost)
+
+    def _complete_round(
+        self, loop: asyncio.AbstractEventLoop, round_: tuple[Synced, ...], is_lost: bool
+    ) -> None:
+        """Start the next round if logs are dirty, then advance the logs that this one has synced.
+
+        Args:
+            is_lost: the round failed unexpectedly; all waiters get False.
+        """
+        assert self._round_start_s is not None
+        if self._probe is not None:
+            self._probe.sync_round_completed(loop.time() - self._round_start_s, len(round_))
+        self._round_start_s = None
+        goes_on = self._wal.has_dirty
+        if goes_on:
+            self._schedule_round(loop)
+            if self._waiting:
+                self._start_round(loop)
+        for synced in round_:
+            with guarded("sync round"):
+                self._advance(synced.log, synced.end_offset)
+        for log in [log for log in self._waiting if is_lost or log.offline_reason is not None]:
+            self.abandon(log)
+        if not goes_on and self._idle is not None:
+            self._idle.set_result(None)
+
+    def _advance(self, log: PartitionLog, offset: int) -> None:
+        """Advance a log's high watermark, then resolve its waiters and wake its fetches."""
+        log.advance_high_watermark(offset)
+        waiting = self._waiting.pop(log, ())
+        for wanted, future in waiting:
+            if wanted <= offset and not future.done():
+                future.set_result(True)
+        rest = [(wanted, future) for wanted, future in waiting if wanted > offset]
+        if rest:
+            self._waiting[log] = rest
+        self._fetch_waiters.wake(log)

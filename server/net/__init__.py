@@ -1,0 +1,1 @@
+"""Bytes in, answers out: listeners, connections, the outbox, limits."""

@@ -1,0 +1,428 @@
+"""Serves one client's connection: requests run one at a time, responses leave in order.
+
+    socket --> FrameBuffer --> requests --> dispatch --> replies --> Outbox --> socket
+                               (queue)     one at a time  (in order)
+
+Requests start in the order of arrival. The next one starts as soon as the effects of the previous one
+are in place, which for most requests is when their reply is ready. A Produce has taken effect once it
+has appended; its reply waits for the disk, so `dispatch` returns an awaitable of it. Replies leave
+strictly in the order of their requests.
+
+Everything that a peer can make the broker hold is bounded: the size of a frame, requests in flight,
+bytes of all requests, unsent output. At a bound the connection stops reading; a frame that is too
+large closes it. Queued requests share the loop with those of other connections in slices
+(`server/runtime/turns.py`).
+
+When a connection breaks, the complete requests that it received still run (an `acks=0` producer may
+send and close); only their replies are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+from metrics.server_probe import ServerProbe
+from protocol.wire.api_keys import ApiKey
+from protocol.wire.errors import ProtocolError
+from protocol.wire.frame import FrameBuffer
+from server.config.addresses import Address
+from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
+from server.net.outbox import Outbox, Part, buffered_size
+from server.net.sparing_log import SparingLog
+from server.runtime.turns import Pace, Turns
+
+if TYPE_CHECKING:
+    from server.durability.fetch_waiters import ParkedFetch
+
+_log = logging.getLogger("server.net.connection")
+
+IN_FLIGHT_REQUESTS_MAX = 64
+"""Bound on the received, unanswered requests of one connection; clients use up to 5, some 12."""
+
+OUTBOX_BYTES_MAX = 1 << 20
+"""While this much of earlier replies is unsent, the connection's next request waits."""
+
+SMALL_HELD_BYTES = 16 << 10
+"""A connection whose requests hold no more memory than this is read from even while memory is short,
+so that clients with small requests do not wait for those with large ones."""
+
+LARGE_FRAME_BYTES = 64 << 10
+"""A larger request may have so many elements that its decoded form takes far more than the frame."""
+
+DECODED_FACTOR = 24
+"""Estimated memory per byte of a large request, decoded and answered: 3 to 20 bytes become an element
+of 100 to 300 bytes, and another one in the answer."""
+
+Reply = list[Part] | Awaitable[list[Part] | None] | None
+"""What dispatch returns: the response's parts, an awaitable of them, or None for no response."""
+
+
+class Dispatch(Protocol):
+    """Runs one request. `server/dispatch.py` implements it."""
+
+    async def __call__(self, frame: bytearray, connection: Connection) -> Reply:
+        """Returns the reply; raises ProtocolError to close the connection without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The objects and settings that all connections of a broker share."""
+
+    dispatch: Dispatch
+    limits: ConnectionLimits
+    memory: RequestMemory
+    answers: AnswerMemory
+    turns: Turns
+    probe: ServerProbe
+    warnings: SparingLog
+    connections: set[Connection]
+    frame_bytes_max: int
+    in_flight_requests_max: int = IN_FLIGHT_REQUESTS_MAX
+    outbox_bytes_max: int = OUTBOX_BYTES_MAX
+
+
+class CloseConnection(Exception):
+    """Raised by a handler that can only answer by closing, as for a failed `acks=0` Produce."""
+
+
+def api_key_of(frame: bytearray) -> int:
+    """Returns the API key of a frame, which the broker may not serve."""
+    return int.from_bytes(frame[:2], "big")
+
+
+def memory_bytes(frame: bytearray) -> int:
+    """Returns the bytes of memory that a request holds until it is answered. A Fetch holds its decoded
+    partitions too, because it may wait for records with all of them."""
+    size = len(frame)
+    if size > LARGE_FRAME_BYTES and api_key_of(frame) == ApiKey.FETCH:
+        return size * DECODED_FACTOR
+    return size
+
+
+class _Answer:
+    """One request's slot in the queue of replies, filled when the reply is ready."""
+
+    __slots__ = ("is_ready", "parts", "request_bytes")
+
+    def __init__(self, request_bytes: int) -> None:
+        self.request_bytes = request_bytes
+        self.is_ready = False
+        self.parts: list[Part] | None = None
+
+    def fill(self, parts: list[Part] | None) -> None:
+        """Set the reply; None if the request has none."""
+        self.parts = parts
+        self.is_ready = True
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The asyncio protocol of one connection. Used from the loop's thread only."""
+
+    def __init__(self, shared: Shared, endpoint: Address) -> None:
+        # Constant after construction
+        self._shared = shared
+        self.endpoint = endpoint
+        self._loop = asyncio.get_running_loop()
+        # Known once connected
+        self.client_host = ""
+        self.client_port = 0
+        self._transport: asyncio.Transport | None = None
+        self._outbox: Outbox | None = None
+        self._pace = Pace(shared.turns)
+        # State of reading: _held_bytes, the buffered and in-flight bytes of requests, is what this
+        # connection has counted into the shared memory bound.
+        self._frames = FrameBuffer(frame_bytes_max=shared.frame_bytes_max)
+        self._requests: deque[bytearray] = deque()
+        self._is_reading = True
+        self._held_bytes = 0
+        self._in_flight_bytes = 0
+        # State of answering: in flight = queued + running + answered but not yet sendable
+        self._answers: deque[_Answer] = deque()
+        self._in_flight = 0
+        self._is_sending_soon = False
+        self._arrival: asyncio.Future[None] | None = None
+        self._parked: ParkedFetch | None = None
+        self._serve_task: asyncio.Task[None] | None = None
+        self._reply_tasks: set[asyncio.Task[None]] = set()
+        self.is_lost = False
+        """The connection is gone or being aborted; no reply can be sent."""
+        self._is_stopping = False
+        self.last_active_s = self._loop.time()
+        """When bytes were last received or sent, in seconds on the loop's clock."""
+
+    def __str__(self) -> str:
+        return f"{self.client_host}:{self.client_port} ({self.endpoint.name})"
+
+    # Called by the transport.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports do not derive from asyncio's.
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.client_host, self.client_port = str(peer[0]), int(peer[1])
+        refusal = self._shared.limits.admit(self.client_host)
+        if refusal is not None:
+            self._shared.warnings.say(self, f"connection refused, {refusal}")
+            self._shared.probe.connection_refused(self.endpoint.name)
+            self.is_lost = True
+            self._abort()
+            return
+        self._outbox = Outbox(
+            self._transport,
+            loop=self._loop,
+            memory=self._shared.answers,
+            bytes_max=self._shared.outbox_bytes_max,
+            on_sent=self._on_sent,
+            on_error=self._on_send_error,
+        )
+        self._shared.connections.add(self)
+        self._shared.probe.connection_opened(self.endpoint.name)
+        self._serve_task = self._loop.create_task(self._serve(self._outbox))
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._shared.probe.bytes_received(nbytes)
+        self.last_active_s = self._loop.time()
+        try:
+            self._frames.buffer_updated(nbytes)
+            while (frame := self._frames.next_frame()) is not None:
+                self._queue_request(frame)
+        except ProtocolError as error:
+            self.refuse(error)
+        self._count_memory()
+        if not self._may_read():
+            self._pause_reading()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._outbox is None:
+            return
+        self.is_lost = True
+        self._outbox.close()
+        self._frames.drop()
+        self._count_memory()
+        self._shared.memory.forget(self)
+        self._shared.connections.discard(self)
+        self._shared.limits.leave(self.client_host)
+        self._shared.probe.connection_closed(self.endpoint.name)
+        self._wake()
+
+    # Called by the listener and by handlers.
+
+    def close(self, reason: str) -> None:
+        """Close now, and drop unsent output."""
+        if not self.is_lost:
+            _log.info("%s: closed, %s", self, reason)
+            self._abort()
+
+    def refuse(self, error: ProtocolError) -> None:
+        """Close the connection because the peer broke the protocol; others are not affected."""
+        if not self.is_lost:
+            self._shared.warnings.say(self, f"closed, {type(error).__name__}", f": {error}")
+            self._shared.probe.protocol_error(self.endpoint.name)
+            self._abort()
+
+    async def stop(self) -> None:
+        """Answer the requests that were received, send the replies, then close."""
+        self._is_stopping = True
+        self._pause_reading()
+        self._wake()
+        if self._serve_task is not None:
+            await asyncio.wait([self._serve_task])
+
+    def park(self, fetch: ParkedFetch | None) -> None:
+        """Set the fetch to cancel when the connection breaks or stops; None if no fetch waits."""
+        self._parked = fetch
+        if fetch is not None and (self.is_lost or self._is_stopping):
+            fetch.cancel()
+
+    def is_idle_since(self, time_s: float) -> bool:
+        """Returns whether no bytes moved since `time_s` while the broker waited for the client."""
+        if self.last_active_s > time_s or self._outbox is None:
+            return False
+        return self._in_flight == 0 or self._outbox.pending_bytes > 0
+
+    def is_stalled_since(self, time_s: float) -> bool:
+        """Returns whether it holds memory for a peer that has moved no bytes since `time_s`."""
+        if self.last_active_s > time_s or self._outbox is None:
+            return False
+        is_awaited = self._is_reading and self._frames.buffered_bytes > 0
+        return is_awaited or self._outbox.pending_bytes > 0
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the connection is lost or stopping, so that a fetch need not wait for data."""
+        return self.is_lost or self._is_stopping
+
+    # Requests.
+
+    def _queue_request(self, frame: bytearray) -> None:
+        self._requests.append(frame)
+        self._in_flight += 1
+        self._in_flight_bytes += memory_bytes(frame)
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    async def _serve(self, outbox: Outbox) -> None:
+        """Run requests until the connection ends, then drain its replies and close it."""
+        while await self._wait_for_request():
+            frame = self._requests.popleft()
+            answer = _Answer(memory_bytes(frame))
+            self._answers.append(answer)
+            await self._run(frame, answer)
+            del frame
+            await outbox.room()
+            if outbox.pending_bytes and not self._shared.answers.has_room:
+                await outbox.drained()
+            if self._pace.is_over:
+                await self._pace.rest()
+        if self._reply_tasks:
+            await asyncio.wait(self._reply_tasks)
+        await outbox.drained()
+        if self._transport is not None and not self.is_lost:
+            outbox.close()
+            self._transport.close()
+        # Both refer back to this connection. Without the cycle its memory is freed at once, not at
+        # the next garbage collection.
+        self._serve_task = self._transport = None
+
+    async def _wait_for_request(self) -> bool:
+        """Wait until a request is queued. Returns False once the connection is ending."""
+        while not self._requests:
+            if self.is_ending:
+                return False
+            self._arrival = self._loop.create_future()
+            await self._arrival
+            self._arrival = None
+            self._pace.begin()
+        return True
+
+    async def _run(self, frame: bytearray, answer: _Answer) -> None:
+        """Run one request until the next one may start."""
+        try:
+            reply = await self._shared.dispatch(frame, self)
+        except ProtocolError as error:
+            self.refuse(error)
+            reply = None
+        except CloseConnection as request:
+            self.close(str(request))
+            reply = None
+        except Exception:  # noqa: BLE001 - close this connection and let the others go on
+            # dispatch turns a handler's exceptions into answers, so this is a bug in dispatch.
+            _log.exception("%s: request failed", self)
+            self.close("a request failed unexpectedly")
+            reply = None
+        if reply is None or isinstance(reply, list):
+            self._fill_answer(answer, reply)
+            self._send_ready()
+            return
+        task = self._loop.create_task(self._answer_later(reply, answer))
+        self._reply_tasks.add(task)
+        task.add_done_callback(self._reply_tasks.discard)
+
+    async def _answer_later(self, reply: Awaitable[list[Part] | None], answer: _Answer) -> None:
+        try:
+            parts = await reply
+        except CloseConnection as request:
+            self.close(str(request))
+            parts = None
+        except Exception:  # noqa: BLE001
+            _log.exception("%s: reply failed", self)
+            self.close("a reply failed unexpectedly")
+            parts = None
+        self._fill_answer(answer, parts)
+        if not self._is_sending_soon:
+            # The same sync may complete more replies in this turn of the loop. Sending them together
+            # saves calls: a send costs as much as parsing a request.
+            self._is_sending_soon = True
+            self._loop.call_soon(self._send_ready)
+
+    # Replies.
+
+    def _fill_answer(self, answer: _Answer, parts: list[Part] | None) -> None:
+        """Store a reply until the earlier ones are sent."""
+        if parts:
+            self._shared.answers.hold(buffered_size(parts))
+        answer.fill(parts)
+
+    def _send_ready(self) -> None:
+        """Send the replies at the head of the queue that are ready."""
+        self._is_sending_soon = False
+        parts: list[Part] = []
+        while self._answers and self._answers[0].is_ready:
+            first = self._answers.popleft()
+            parts += first.parts or ()
+            self._in_flight -= 1
+            self._in_flight_bytes -= first.request_bytes
+        if parts and self._outbox is not None:
+            self._outbox.write(parts)
+        self._count_memory()
+        if not self._is_reading:
+            self.resume_reading()
+
+    def _on_sent(self, size: int) -> None:
+        self._shared.probe.bytes_sent(size)
+        self.last_active_s = self._loop.time()
+
+    def _on_send_error(self, error: Exception) -> None:
+        if isinstance(error, ConnectionError):
+            _log.debug("%s: closed by the client, %s", self, error)
+        else:
+            _log.warning("%s: sending failed, %s", self, error)
+        self._abort()
+
+    # Flow control.
+
+    def _pause_reading(self) -> None:
+        if self._is_reading and self._transport is not None and not self._transport.is_closing():
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Resume reading if every bound allows it."""
+        if self._is_reading or self.is_ending or self._transport is None:
+            return
+        if self._may_read() and not self._transport.is_closing():
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def _may_read(self) -> bool:
+        """Returns whether every bound allows reading; queues for memory if that is short."""
+        if self._in_flight >= self._shared.in_flight_requests_max:
+            return False
+        memory = self._shared.memory
+        if self._held_bytes <= SMALL_HELD_BYTES or memory.may_read(self):
+            return True
+        memory.wait(self)
+        return memory.may_read(self)
+
+    def _count_memory(self) -> None:
+        """Update the shared memory bound with what this connection's requests hold now."""
+        held = self._frames.buffered_bytes + self._in_flight_bytes
+        change, self._held_bytes = held - self._held_bytes, held
+        if change > 0:
+            self._shared.memory.hold(change)
+        elif change < 0:
+            self._shared.memory.give_back(-change)
+        if not held:
+            self._shared.memory.forget(self)
+
+    def _wake(self) -> None:
+        """Wake the serving task and the parked fetch: the connection is ending."""
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+        if self._parked is not None:
+            self._parked.cancel()
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()

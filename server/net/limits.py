@@ -1,0 +1,239 @@
+"""Bounds what clients may take of the broker: connections, and memory for requests and answers.
+
+These classes only count; `server/net/connection.py` and `server/dispatch.py` ask them and act. Each
+bound on memory lets one peer at a time exceed it, so that every legal request is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+
+class ConnectionLimits:
+    """Counts connections over all listeners (`max.connections`, `max.connections.per.ip`)."""
+
+    __slots__ = ("_by_ip", "_connections_max", "_per_ip_max", "count")
+
+    def __init__(self, *, connections_max: int, connections_per_ip_max: int) -> None:
+        self._connections_max = connections_max
+        self._per_ip_max = connections_per_ip_max
+        # State: count is the sum of _by_ip, which holds no zeros.
+        self._by_ip: Counter[str] = Counter()
+        self.count = 0
+
+    def configure(self, *, connections_max: int, connections_per_ip_max: int) -> None:
+        """Change the limits. Connections that are open already stay open."""
+        self._connections_max = connections_max
+        self._per_ip_max = connections_per_ip_max
+
+    def admit(self, ip: str) -> str | None:
+        """Count a new connection. Returns None, or why a limit refuses it (it is then not counted)."""
+        if self.count >= self._connections_max:
+            return f"max.connections={self._connections_max} is reached"
+        if self._by_ip[ip] >= self._per_ip_max:
+            return f"max.connections.per.ip={self._per_ip_max} is reached for {ip}"
+        self._by_ip[ip] += 1
+        self.count += 1
+        return None
+
+    def leave(self, ip: str) -> None:
+        """Stop counting a connection that was admitted."""
+        self.count -= 1
+        self._by_ip[ip] -= 1
+        if not self._by_ip[ip]:
+            del self._by_ip[ip]
+
+
+class Reader(Protocol):
+    """A connection that waits for request memory."""
+
+    def resume_reading(self) -> None:
+        """Called when there is room, or when this connection may read beyond the bound."""
+
+
+class RequestMemory:
+    """Counts the bytes of requests over all connections: partly received, queued or running
+    (`queued.max.request.bytes`).
+
+    At the bound, a connection that holds more than a little (`SMALL_HELD_BYTES`) stops reading after
+    the bytes that it receives next, and waits in a queue. The first of the queue may read beyond the
+    bound, alone, until its request is answered: so a request that is larger than the room left is
+    served, and no connection waits for ever.
+    """
+
+    __slots__ = ("_bytes_max", "_exempt", "_waiting", "held_bytes")
+
+    def __init__(self, *, bytes_max: int) -> None:
+        """`bytes_max` below 0 sets no bound (Kafka's default)."""
+        self._bytes_max = bytes_max
+        self.held_bytes = 0
+        self._waiting: dict[Reader, None] = {}
+        self._exempt: Reader | None = None
+
+    def hold(self, size: int) -> None:
+        """Count `size` more bytes as held."""
+        self.held_bytes += size
+
+    def give_back(self, size: int) -> None:
+        """Count `size` fewer bytes as held, and resume the connections that now have room."""
+        self.held_bytes -= size
+        self._advance()
+
+    def may_read(self, reader: Reader) -> bool:
+        """Returns whether this connection may read more bytes of requests into memory."""
+        has_room = self._bytes_max < 0 or self.held_bytes < self._bytes_max
+        return has_room or self._exempt is reader
+
+    def wait(self, reader: Reader) -> None:
+        """Queue this connection until it may read; no effect if it is queued already."""
+        self._waiting[reader] = None
+        self._advance()
+
+    def forget(self, reader: Reader) -> None:
+        """Remove this connection from the queue: it holds no requests in memory."""
+        self._waiting.pop(reader, None)
+        if self._exempt is reader:
+            self._exempt = None
+            self._advance()
+
+    @property
+    def is_short(self) -> bool:
+        """Whether connections wait for room."""
+        return bool(self._waiting)
+
+    @property
+    def exempt(self) -> Reader | None:
+        """The connection that may read beyond the bound, if any."""
+        return self._exempt
+
+    def _advance(self) -> None:
+        while self._waiting:
+            first = next(iter(self._waiting))
+            if not self.may_read(first):
+                if self._exempt is not None:
+                    return
+                self._exempt = first
+            del self._waiting[first]
+            first.resume_reading()
+
+
+class AnswerMemory:
+    """Counts the bytes of encoded, unsent answers over all connections
+    (`queued.max.response.bytes`). File regions do not count.
+
+    An answer grows as it is encoded. At the bound, encoding waits, except that one answer at a time
+    may exceed the bound: so even the largest answer is encoded, and none waits for ever.
+    """
+
+    __slots__ = ("_bytes_max", "_exempt", "_waiting", "held_bytes")
+
+    def __init__(self, *, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.held_bytes = 0
+        self._waiting: deque[tuple[object, asyncio.Future[None]]] = deque()
+        self._exempt: object = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether less is held than the bound."""
+        return self.held_bytes < self._bytes_max
+
+    @property
+    def is_short(self) -> bool:
+        """Whether an answer waits for room."""
+        return bool(self._waiting)
+
+    def hold(self, size: int) -> None:
+        """Count the bytes of a complete answer."""
+        self.held_bytes += size
+
+    def give_back(self, size: int) -> None:
+        """Stop counting bytes that were sent or dropped."""
+        self.held_bytes -= size
+        self._advance()
+
+    async def grow(self, answer: object, size: int) -> None:
+        """Count the bytes by which an answer has grown; return when it may grow further."""
+        self.held_bytes += size
+        if self._may_grow(answer):
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((answer, turn))
+        await turn
+
+    def complete(self, answer: object, size: int) -> None:
+        """Stop counting the growth of an answer; `hold` then counts the part that is to be sent."""
+        if self._exempt is answer:
+            self._exempt = None
+        self.give_back(size)
+
+    def _may_grow(self, answer: object) -> bool:
+        if self.has_room or self._exempt is answer:
+            return True
+        if self._exempt is None:
+            self._exempt = answer
+            return True
+        return False
+
+    def _advance(self) -> None:
+        while self._waiting:
+            answer, turn = self._waiting[0]
+            if not turn.done() and not self._may_grow(answer):
+                return
+            self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+
+
+class DecodedMemory:
+    """Bounds the estimated memory of decoded large requests over all connections.
+
+    Requests wait for room in the order of arrival. One that is larger than the bound runs alone.
+    """
+
+    __slots__ = ("_bytes_max", "_waiting", "held_bytes")
+
+    def __init__(self, *, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.held_bytes = 0
+        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    @asynccontextmanager
+    async def held(self, size: int) -> AsyncIterator[None]:
+        """Wait for room, then hold `size` bytes until the `with` block ends."""
+        await self._acquire(size)
+        try:
+            yield
+        finally:
+            self._release(size)
+
+    async def _acquire(self, size: int) -> None:
+        if not self._waiting and self._fits(size):
+            self.held_bytes += size
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append((size, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._release(size)
+            raise
+
+    def _release(self, size: int) -> None:
+        self.held_bytes -= size
+        self._advance()
+
+    def _fits(self, size: int) -> bool:
+        return not self.held_bytes or self.held_bytes + size <= self._bytes_max
+
+    def _advance(self) -> None:
+        while self._waiting and self._fits(self._waiting[0][0]):
+            size, turn = self._waiting.popleft()
+            if not turn.done():
+                self.held_bytes += size
+                turn.set_result(None)

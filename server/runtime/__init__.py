@@ -1,0 +1,1 @@
+"""The event loop and its threads: turns, executors, tasks, clocks, signals."""

@@ -1,0 +1,73 @@
+"""Thread pools for work that would block the event loop: one bounded pool for each purpose.
+
+A slow disk that blocks the administration pool does not delay the validation of produced batches:
+the pools share no threads. Nothing in the broker uses the loop's shared default executor. Work that
+finds no free thread waits in the queue of its pool. A client cannot flood the queue, because its
+connection waits for its own request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Executor:
+    """A named pool of threads, started on first use."""
+
+    __slots__ = ("_name", "_pool", "_threads")
+
+    def __init__(self, name: str, *, threads: int) -> None:
+        self._name = name
+        self._threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+
+    async def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run `work` in a thread of this pool. Returns its result or raises its exception.
+
+        Cancelling the caller does not stop work that has started.
+        """
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._started(), lambda: work(*args, **kwargs))
+
+    def close(self) -> None:
+        """Finish the submitted work and end the threads. Blocks."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _started(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix=self._name)
+        return self._pool
+
+
+class Executors:
+    """The broker's thread pools. The broker owns them; handlers use them through `broker`."""
+
+    __slots__ = ("administration", "loading", "lookups", "scrapes", "upkeep", "validation")
+
+    def __init__(self) -> None:
+        self.validation = Executor("validation", threads=2)
+        """Validates, inflates and recompresses produced batches. CPU-bound."""
+        self.lookups = Executor("lookups", threads=4)
+        """Reads indexes and segments for a request: ListOffsets by time."""
+        self.administration = Executor("administration", threads=4)
+        """Creates, grows, configures, deletes and cleans topics, and deletes records, for a request."""
+        self.loading = Executor("loading", threads=2)
+        """Loads a coordinator's partition into memory."""
+        self.upkeep = Executor("upkeep", threads=2)
+        """Runs the broker's own work: log duties, free space checks, start and stop."""
+        self.scrapes = Executor("scrapes", threads=1)
+        """Collects metrics. A pool of its own, so that metrics still report a disk that hangs."""
+
+    def close(self) -> None:
+        """Finish the submitted work of every pool and end the threads. Blocks."""
+        for name in self.__slots__:
+            pool: Executor = getattr(self, name)
+            pool.close()

@@ -1,0 +1,1 @@
+"""Topics and their partitions: create, open, grow, delete."""

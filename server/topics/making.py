@@ -1,0 +1,157 @@
+"""Creates the logs of new topics, many topics at a time.
+
+    1  the store: the topics and where their logs will be, and that they are not acknowledged yet
+    2  the logs, unsynced
+    3  the store: the topics exist, but their logs may not survive a crash until they are settled
+
+Steps 1 and 3 are one transaction each for a whole batch; `settling.py` does the syncs later. After
+a crash before step 3, the next start creates the logs again. A topic whose logs cannot be created is
+deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from cleaner.rules.text import count_text
+from protocol.wire.error_codes import ErrorCode
+from server.metadata.store import Compare, Delete, MetadataStore, Put
+from server.runtime.executors import Executor
+from server.topics.deletion import TopicDeletion
+from server.topics.files import OperationInterrupted, create_each, spread
+from server.topics.keys import CREATING, TOPICS, topic_json, unsettled_key
+from server.topics.settling import TopicSettling, Unsettled
+from server.topics.topic import Topic, TopicRefused
+from storage.files.errors import StorageError
+from storage.files.paths import topic_id_text
+from storage.log.directory import LogDirectory
+
+_log = logging.getLogger("server.topics.topics")
+
+BATCH_TOPICS = 200
+"""The most topics in one transaction; applying it takes the loop a millisecond or two."""
+BATCH_PARTITIONS = 2_000
+"""The most partitions in a batch of more than one topic."""
+
+
+def batches(planned: Sequence[Topic]) -> Iterator[list[Topic]]:
+    """Yields the topics in batches; a topic with very many partitions is a batch by itself."""
+    batch: list[Topic] = []
+    partitions = 0
+    for topic in planned:
+        partitions += len(topic.partitions)
+        if batch and (len(batch) == BATCH_TOPICS or partitions > BATCH_PARTITIONS):
+            yield batch
+            batch, partitions = [], len(topic.partitions)
+        batch.append(topic)
+    if batch:
+        yield batch
+
+
+class TopicMaking:
+    """Creates topics in the store and the directories; only `Topics` calls it."""
+
+    __slots__ = (
+        "_administration", "_deletion", "_directories", "_is_stopping", "_settling", "_store",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        directories: Sequence[LogDirectory],
+        administration: Executor,
+        deletion: TopicDeletion,
+        settling: TopicSettling,
+        *,
+        is_stopping: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._directories = directories
+        self._administration = administration
+        self._deletion = deletion
+        self._settling = settling
+        self._is_stopping = is_stopping
+
+    async def make(self, planned: Sequence[Topic]) -> list[Topic | TopicRefused]:
+        """Create the logs of planned topics. Returns each topic with its logs, or why it is refused.
+
+        Raises:
+            StorageError: the store failed; the next start finds out which steps took effect.
+        """
+        if self._is_stopping():
+            return [TopicRefused.by_stop()] * len(planned)
+        places = await self._administration.run(self._places, planned)
+        if not all(places):
+            return [TopicRefused.by_disk("all log directories are offline")] * len(planned)
+        if not await self._write_planned(planned, places):
+            # Another broker has created one of the topics meanwhile: find out which.
+            if len(planned) > 1:
+                return [(await self.make([topic]))[0] for topic in planned]
+            return [_exists(planned[0].name)]
+        made = await self._administration.run(
+            create_each, planned, places, is_stopping=self._is_stopping
+        )
+        topics = [topic for topic in made if isinstance(topic, Topic)]
+        await self._acknowledge(topics)
+        failed = {
+            topic.name: error
+            for topic, error in zip(planned, made, strict=True)
+            if isinstance(error, StorageError)
+        }
+        await self._undo([topic for topic in planned if topic.name in failed])
+        return [each if isinstance(each, Topic) else _refusal(each) for each in made]
+
+    def _places(self, planned: Sequence[Topic]) -> list[list[LogDirectory]]:
+        counts = [len(topic.partitions) for topic in planned]
+        places = iter(spread(self._directories, sum(counts)))
+        return [[place for _, place in zip(range(count), places, strict=False)] for count in counts]
+
+    async def _write_planned(
+        self, planned: Sequence[Topic], places: Sequence[list[LogDirectory]]
+    ) -> bool:
+        """Write the topics, and that they are not acknowledged yet. Returns False if one exists."""
+        operations: list[Put | Delete] = []
+        for topic, its_places in zip(planned, places, strict=True):
+            operations.append(Put(key=TOPICS + topic.name, value=topic_json(topic, its_places)))
+            operations.append(Put(key=CREATING + topic_id_text(topic.id), value=""))
+        compares = [Compare(key=TOPICS + topic.name, mod_revision=0) for topic in planned]
+        return (await self._store.txn(compares, operations)).succeeded
+
+    async def _acknowledge(self, topics: Sequence[Topic]) -> None:
+        """Write that the topics exist, and start to settle their logs."""
+        if not topics:
+            return
+        operations: list[Put | Delete] = []
+        for topic in topics:
+            operations.append(Delete(key=CREATING + topic_id_text(topic.id)))
+            operations.append(Put(key=unsettled_key(topic, 0), value=""))
+        await self._store.txn((), operations)
+        self._settling.settle_later(
+            [Unsettled(unsettled_key(topic, 0), tuple(topic.logs())) for topic in topics]
+        )
+        if len(topics) == 1:
+            count = count_text(len(topics[0].partitions), "partition")
+            _log.info("%s: created with %s", topics[0].name, count)
+        else:
+            names = ", ".join(topic.name for topic in topics)
+            _log.info("%s created: %s", count_text(len(topics), "topic"), names)
+
+    async def _undo(self, failed: Sequence[Topic]) -> None:
+        """Delete topics whose logs could not all be created."""
+        if failed:
+            await self._deletion.mark(failed)
+            self._deletion.remove_later([(topic.name, topic.id) for topic in failed])
+
+
+def _refusal(error: StorageError) -> TopicRefused:
+    return (
+        TopicRefused.by_stop()
+        if isinstance(error, OperationInterrupted)
+        else TopicRefused.by_disk(str(error))
+    )
+
+
+def _exists(name: str) -> TopicRefused:
+    text = f"Topic '{name}' already exists."
+    return TopicRefused(error_code=ErrorCode.TOPIC_ALREADY_EXISTS, message=text)

@@ -1,0 +1,140 @@
+"""Settles new logs: makes them durable after the requests that created them were answered.
+
+    1  the store: the topic, and that its logs are being created   (`making.py`, `growth.py`)
+    2  the logs' files, unsynced
+    3  the store: the topic exists, its new logs may not survive a crash   <- the request is answered
+    4  syncs of the files, here
+    5  the store forgets step 3
+
+An acknowledged record is durable before step 5, too: the first sync of a log also syncs its directory
+entries (`storage/log/new_names.py`). A start that finds step 3 creates those logs again that a crash has
+removed; nothing was ever written to them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cleaner.rules.text import count_text
+from server.metadata.store import Delete, MetadataStore, Put, write_unless_disk_full
+from server.runtime.executors import Executor
+from server.runtime.tasks import spawn
+from server.topics.keys import unsettled_key
+from server.topics.topic import Topic
+from storage.files.errors import StorageError
+from storage.log.directory import LogDirectory
+from storage.log.log import PartitionLog
+
+_log = logging.getLogger("server.topics.topics")
+
+LOGS_AT_ONCE = 64
+"""The logs in one job, with two syncs each. A stop waits for the jobs that have started."""
+JOBS_AT_ONCE = 2
+"""Half the threads of the pool; the others are left to requests."""
+STOPPING_SECONDS = 2.0
+"""How long a stop waits until all logs are durable; the next start settles the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsettled:
+    """Logs that may not survive a crash, and the key under which the store says so."""
+
+    key: str
+    logs: tuple[PartitionLog, ...]
+
+
+class TopicSettling:
+    """Syncs the files of new logs, then updates the store. Lives on the event loop."""
+
+    __slots__ = ("_administration", "_directories", "_is_stopping", "_store", "_task", "_waiting")
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        directories: Sequence[LogDirectory],
+        administration: Executor,
+    ) -> None:
+        # Constant after construction
+        self._store = store
+        self._directories = {each.directory_id: each for each in directories}
+        self._administration = administration
+        # State
+        self._waiting: list[Unsettled] = []
+        self._task: asyncio.Task[None] | None = None
+        self._is_stopping = False
+
+    def settle_later(self, unsettled: Sequence[Unsettled]) -> None:
+        """Start to make these logs durable, after those that are already waiting."""
+        self._waiting += unsettled
+        if self._waiting and self._task is None and not self._is_stopping:
+            self._task = spawn(self._settle_all(), "settling of new logs")
+
+    async def resume(
+        self, opened: Sequence[tuple[Topic, int]], keys: Sequence[str], done: Sequence[Delete]
+    ) -> None:
+        """Continue the settling that the last run has not completed.
+
+        Args:
+            opened: topics with unsettled logs, and the first partition of these.
+            keys: the keys of unsettled logs in the store now.
+            done: further deletions for the same transaction.
+        """
+        wanted = {unsettled_key(topic, first): topic.partitions[first:] for topic, first in opened}
+        gone = [Delete(key=key) for key in keys if key not in wanted]
+        new = [Put(key=key, value="") for key in wanted if key not in keys]
+        await write_unless_disk_full(self._store, [*done, *gone, *new])
+        for key, partitions in wanted.items():
+            logs = tuple(log for log in partitions if isinstance(log, PartitionLog))
+            # If a log is offline, the next start tries again.
+            if len(logs) == len(partitions):
+                self.settle_later([Unsettled(key, logs)])
+
+    async def finish(self) -> None:
+        """Wait until all logs are durable."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def stop(self) -> None:
+        """Finish within `STOPPING_SECONDS`, or end soon and leave the rest to the next start."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=STOPPING_SECONDS)
+        self._is_stopping = True
+        await self.finish()
+
+    async def _settle_all(self) -> None:
+        try:
+            while self._waiting:
+                some, self._waiting = self._waiting, []
+                await self._settle(some)
+        finally:
+            self._task = None
+
+    async def _settle(self, some: Sequence[Unsettled]) -> None:
+        by_directory: dict[str, list[PartitionLog]] = {}
+        for log in (log for each in some for log in each.logs):
+            by_directory.setdefault(log.identity.directory_id, []).append(log)
+        try:
+            for directory_id, logs in by_directory.items():
+                if not await self._make_safe(self._directories[directory_id], logs):
+                    return
+            await self._store.txn((), [Delete(key=each.key) for each in some])
+        except StorageError as error:
+            # The logs' first sync tries again; for logs without one, the next start does.
+            count = sum(len(each.logs) for each in some)
+            _log.warning("%s may not survive a crash yet: %s", count_text(count, "new log"), error)
+
+    async def _make_safe(self, directory: LogDirectory, logs: Sequence[PartitionLog]) -> bool:
+        """Sync the files of the logs, a few at a time. Returns False if a stop interrupted it."""
+        step = LOGS_AT_ONCE * JOBS_AT_ONCE
+        for start in range(0, len(logs), step):
+            if self._is_stopping:
+                return False
+            some = logs[start : start + step]
+            jobs = (some[at::JOBS_AT_ONCE] for at in range(JOBS_AT_ONCE))
+            await asyncio.gather(
+                *(self._administration.run(directory.make_safe, job) for job in jobs)
+            )
+        return True

@@ -1,0 +1,527 @@
+"""Creates, opens, alters and deletes the broker's topics; the metadata store lists those that exist.
+
+Every change is written to the store first, then to the files. The next start repairs a crash between the
+two: it creates the logs of topics and partitions whose creation did not complete again, as well as
+missing logs that were never written to nor synced, and removes the logs of deleted topics. If any other
+log is missing, its partition goes offline. A directory that is not in the store is left alone: missing
+metadata never causes a deletion or a new, empty log.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from cleaner.rules.text import count_text
+from protocol.wire.error_codes import ErrorCode
+from server.metadata.store import Compare, Delete, MetadataStore, Put
+from server.runtime.executors import Executor
+from server.runtime.turns import Pace, Turns
+from server.topics.configs import TopicConfigs
+from server.topics.creation import NewTopic, check_creation, fault_of_growth
+from server.topics.deletion import BATCH_TOPICS, TopicDeletion
+from server.topics.files import close_logs
+from server.topics.growth import TopicGrowth
+from server.topics.keys import (
+    CREATING,
+    TOPICS,
+    UNSETTLED,
+    as_json,
+    first_unsettled,
+)
+from server.topics.making import TopicMaking, batches
+from server.topics.names import collision_key, new_topic_id, parse_id
+from server.topics.names_in_use import FOR_EVER
+from server.topics.opening import TopicOpening
+from server.topics.settling import TopicSettling
+from server.topics.start import with_progress
+from server.topics.topic import (
+    DEFAULT,
+    INTERNAL_TOPICS,
+    OfflineLog,
+    Topic,
+    TopicDefaults,
+    TopicRefused,
+)
+from server.topics.work import TopicWork
+from storage.files.errors import NoSpace
+from storage.files.files import FileSystem
+from storage.files.paths import topic_id_text
+from storage.formats.config_property import ConfigError
+from storage.formats.log_config import LogConfig
+from storage.log.directory import LogDirectory
+from storage.log.log import PartitionLog
+from storage.recovery.progress import RecoveryProgress
+
+_log = logging.getLogger("server.topics.topics")
+
+
+class Topics:
+    """Sole owner of the set of topics. Lives on the event loop; disk work runs in threads."""
+
+    __slots__ = (
+        "_administration", "_by_id", "_by_name", "_defaults", "_deletion", "_directories",
+        "_growth", "_making", "_names_by_key", "_new_id", "_on_removed",
+        "_progress", "_recovery_threads", "_settling", "_store", "_unclean", "_work", "revision",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        directories: Sequence[LogDirectory],
+        *,
+        files: FileSystem,
+        defaults: TopicDefaults,
+        administration: Executor,
+        on_removed: Callable[[PartitionLog], None] = lambda _: None,
+        new_id: Callable[[], uuid.UUID] = new_topic_id,
+        recovery_threads: int = 1,
+        progress: RecoveryProgress | None = None,
+        has_all_directories: bool = True,
+    ) -> None:
+        """Start without topics; `open` reads them from the store.
+
+        Args:
+            administration: the threads that create, sync and remove files.
+            on_removed: called with every log of a deleted topic, before its files are removed.
+            recovery_threads: the number of logs of one directory that are recovered in parallel.
+            progress: receives the progress of the start; pass the same object to the directories.
+            has_all_directories: whether every directory of `log.dirs` is open; if not, deleted topics
+                may have files in the others, so the store keeps them for a later start.
+        """
+        # Constant after construction
+        self._store = store
+        self._directories = directories
+        self._on_removed = on_removed
+        self._new_id = new_id
+        self._recovery_threads = recovery_threads
+        self._progress = progress if progress is not None else RecoveryProgress()
+        self._administration = administration
+        # Runs one change of a topic at a time, so that checks stay valid until the change is written.
+        self._work = TopicWork()
+        self._deletion = TopicDeletion(
+            store,
+            directories,
+            administration,
+            files=files,
+            has_all_directories=has_all_directories,
+        )
+        self._settling = TopicSettling(store, directories, administration)
+        self._making = TopicMaking(
+            store,
+            directories,
+            administration,
+            self._deletion,
+            self._settling,
+            is_stopping=lambda: self._work.is_stopping,
+        )
+        self._growth = TopicGrowth(
+            store,
+            directories,
+            administration,
+            self._settling,
+            has_all_directories=has_all_directories,
+            is_stopping=lambda: self._work.is_stopping,
+        )
+        # State
+        self.revision = 0
+        """Increases whenever a topic is created, changed or deleted; counts from the start."""
+        self._defaults = defaults
+        # The topics in the store, with their open logs.
+        self._by_name: dict[str, Topic] = {}
+        self._by_id: dict[uuid.UUID, Topic] = {}
+        self._names_by_key: dict[str, str] = {}
+        # Ids of directories with a log that could not be opened.
+        self._unclean: set[str] = set()
+
+    # Reading.
+
+    def get(self, name: str) -> Topic | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: uuid.UUID) -> Topic | None:
+        return self._by_id.get(topic_id)
+
+    def all(self) -> list[Topic]:
+        """Returns all topics in the order of their names. Any thread."""
+        # The copy is atomic, as it is one step of the interpreter; the loop's thread adds and deletes.
+        topics = list(self._by_name.values())
+        topics.sort(key=lambda topic: topic.name)
+        return topics
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def logs(self) -> list[PartitionLog]:
+        """Returns every log that could be opened. Any thread."""
+        return [log for topic in list(self._by_name.values()) for log in topic.logs()]
+
+    # Starting and stopping.
+
+    async def open(self) -> None:
+        """Open the log of every partition in the store, and continue unfinished deletions.
+
+        A log that cannot be opened is offline with its reason; the others are served.
+
+        Raises:
+            StorageError: the store cannot be read.
+        """
+        entries = (await self._store.range(TOPICS)).entries
+        known = {entry.key.removeprefix(TOPICS): entry for entry in entries}
+        creating = (await self._store.range(CREATING)).entries
+        unacknowledged = {
+            entry.key.removeprefix(CREATING): int(entry.value or 0) for entry in creating
+        }
+        keys = [entry.key for entry in (await self._store.range(UNSETTLED)).entries]
+        opening = TopicOpening(
+            self._directories,
+            self._defaults.config,
+            threads_per_directory=self._recovery_threads,
+            progress=self._progress,
+        )
+        work = partial(opening.open, known, unacknowledged, first_unsettled(keys))
+        topics = await with_progress(self._administration, work, self._progress)
+        self._unclean = opening.unclean
+        undone = {CREATING + topic_id for topic_id in opening.undecided}
+        for topic in topics:
+            if not topic.is_planned:
+                self._publish(replace(topic, partitions=topic.created_partitions))
+            if len(topic.created_partitions) < len(topic.partitions):
+                undone.add(CREATING + topic_id_text(topic.id))
+                await self._undo_creation(topic)
+        done = [Delete(key=entry.key) for entry in creating if entry.key not in undone]
+        first = {parse_id(key): number for key, number in opening.unsettled.items()}
+        opened = [(topic, first[topic.id]) for topic in self.all() if topic.id in first]
+        await self._settling.resume(opened, keys, done)
+        await self._deletion.resume()
+
+    async def _undo_creation(self, topic: Topic) -> None:
+        """Undo the creation of a topic's planned partitions, or leave it to the next start."""
+        try:
+            if topic.is_planned:
+                await self._deletion.mark([topic])
+            else:
+                await self._growth.undo(replace(topic, partitions=topic.created_partitions))
+        except NoSpace as error:
+            _log.warning("%s: the next start will undo its creation: %s", topic.name, error)
+
+    def interrupt(self) -> None:
+        """Refuse new changes and end the running ones soon, because the broker is stopping.
+
+        Creations whose logs do not all exist yet are undone.
+        """
+        self._work.interrupt()
+
+    async def close(self) -> set[str]:
+        """End the running changes, then close every log; a later start completes removals and syncs.
+
+        Returns the ids of the directories with a log that is offline or did not close cleanly: they must
+        not be marked clean, so that the next start recovers their logs.
+        """
+        await self._work.stop()
+        await self._settling.stop()
+        await self._deletion.stop()
+        return self._unclean | await self._administration.run(close_logs, self.logs())
+
+    # Creating.
+
+    async def create(
+        self,
+        name: str,
+        *,
+        partitions_count: int = DEFAULT,
+        replication_factor: int = DEFAULT,
+        overrides: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> Topic | TopicRefused:
+        """Create one topic; as `create_all`."""
+        new_topic = NewTopic(
+            name=name,
+            partitions_count=partitions_count,
+            replication_factor=replication_factor,
+            overrides=dict(overrides or {}),
+        )
+        (answer,) = await self.create_all([new_topic], validate_only=validate_only)
+        return answer
+
+    async def create_all(
+        self,
+        new_topics: Sequence[NewTopic],
+        *,
+        validate_only: bool = False,
+        pace: Pace | None = None,
+        until_s: float = FOR_EVER,
+    ) -> list[Topic | TopicRefused]:
+        """Create topics. Returns each topic, or why it is refused.
+
+        A topic that was returned survives a crash, with every acknowledged record.
+
+        Args:
+            validate_only: check everything and change nothing; the topics returned have no logs.
+            pace: the pace of the client's request.
+            until_s: when it is too late to start, on the loop's clock; started work is finished.
+
+        Raises:
+            StorageError: the store failed; the next start finds out which topics exist.
+        """
+        names = [new_topic.name for new_topic in new_topics]
+        work = self._create_all(new_topics, validate_only, pace or Pace(Turns()))
+        return await self._work.exclusively(names, until_s, work, len(new_topics))
+
+    async def _create_all(
+        self, new_topics: Sequence[NewTopic], validate_only: bool, pace: Pace
+    ) -> list[Topic | TopicRefused]:
+        defaults = self._defaults
+        answers = await self._planned(new_topics, defaults, pace)
+        if validate_only:
+            return answers
+        made: dict[str, Topic | TopicRefused] = {}
+        for batch in batches([each for each in answers if isinstance(each, Topic)]):
+            results = await self._making.make(batch)
+            made |= zip((topic.name for topic in batch), results, strict=True)
+            async for topic in pace.paced([each for each in results if isinstance(each, Topic)]):
+                made[topic.name] = self._publish_by(defaults, topic)
+        return [made[each.name] if isinstance(each, Topic) else each for each in answers]
+
+    async def _planned(
+        self, new_topics: Sequence[NewTopic], defaults: TopicDefaults, pace: Pace
+    ) -> list[Topic | TopicRefused]:
+        """Returns each topic, planned and without logs, or why it is refused."""
+        configs = TopicConfigs(defaults.config)
+        existing = ChainMap[str, str]({}, self._names_by_key)
+        planned: list[Topic | TopicRefused] = []
+        async for new_topic in pace.paced(new_topics):
+            checked = check_creation(
+                new_topic, existing=existing, defaults=defaults, configs=configs
+            )
+            if isinstance(checked, TopicRefused):
+                planned.append(checked)
+                continue
+            existing[collision_key(new_topic.name)] = new_topic.name
+            planned.append(self._plan(new_topic, *checked))
+        return planned
+
+    def _plan(self, new_topic: NewTopic, count: int, config: LogConfig) -> Topic:
+        return Topic(
+            name=new_topic.name,
+            id=self._new_id(),
+            config=config,
+            overrides=dict(new_topic.overrides),
+            partitions=(OfflineLog.planned(new_topic.name, 0),) * count,
+        )
+
+    async def create_if_absent(self, name: str) -> Topic | TopicRefused:
+        """Returns the topic; creates it with the defaults if there is none of this name."""
+        if name in INTERNAL_TOPICS and name not in self._by_name:
+            return TopicRefused(
+                error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,
+                message=f"{name} is an internal topic and is not created on demand",
+            )
+        created = await self.create(name)
+        return self._by_name.get(name) or created
+
+    # Adding partitions.
+
+    async def add_partitions(
+        self,
+        name: str,
+        count: int,
+        *,
+        validate_only: bool = False,
+        until_s: float = FOR_EVER,
+    ) -> Topic | TopicRefused:
+        """Increase a topic's number of partitions to `count`; durable when this returns.
+
+        Args:
+            validate_only: check everything and change nothing; new partitions have no logs.
+            until_s: when it is too late to start, on the loop's clock.
+        """
+        work = self._add_partitions(name, count, validate_only)
+        (answer,) = await self._work.exclusively([name], until_s, work, 1)
+        return answer
+
+    async def _add_partitions(
+        self, name: str, count: int, validate_only: bool
+    ) -> list[Topic | TopicRefused]:
+        topic = self._by_name.get(name)
+        if topic is None:
+            return [TopicRefused.unknown(name)]
+        defaults = self._defaults
+        refusal = fault_of_growth(topic, count, defaults.partitions_max)
+        if refusal is not None:
+            return [refusal]
+        placeholder = (OfflineLog.planned(name, len(topic.partitions)),)
+        added = placeholder * (count - len(topic.partitions))
+        planned = replace(topic, partitions=topic.partitions + added)
+        grown = planned if validate_only else await self._growth.grow(topic, planned)
+        if isinstance(grown, Topic) and not validate_only:
+            grown = self._publish_by(defaults, grown)
+        return [grown]
+
+    # Changing.
+
+    async def alter(
+        self,
+        name: str,
+        change: Callable[[Mapping[str, str], LogConfig], Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+    ) -> Topic | TopicRefused:
+        """Change a topic's overrides; durable, and in effect in its logs, when this returns.
+
+        Args:
+            change: returns the new overrides for the old ones and the broker's defaults; may raise
+                ConfigError.
+            validate_only: check everything and change nothing.
+        """
+        work = self._alter(name, change, validate_only)
+        (answer,) = await self._work.exclusively([name], FOR_EVER, work, 1)
+        return answer
+
+    async def _alter(
+        self,
+        name: str,
+        change: Callable[[Mapping[str, str], LogConfig], Mapping[str, str]],
+        validate_only: bool,
+    ) -> list[Topic | TopicRefused]:
+        topic = self._by_name.get(name)
+        if topic is None:
+            return [TopicRefused.unknown(name)]
+        defaults = self._defaults
+        try:
+            overrides = change(topic.overrides, defaults.config)
+            config = LogConfig.from_overrides(overrides, defaults.config)
+        except ConfigError as error:
+            return [TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))]
+        altered = replace(topic, overrides=dict(overrides), config=config)
+        if validate_only or altered.overrides == topic.overrides:
+            return [altered]
+        return [await self._write_altered(altered, defaults)]
+
+    async def _write_altered(self, altered: Topic, defaults: TopicDefaults) -> Topic | TopicRefused:
+        key = TOPICS + altered.name
+        entry = await self._store.get(key)
+        assert entry is not None, "only this class creates and deletes topics"
+        content = json.loads(entry.value) | {"configs": altered.overrides}
+        result = await self._store.txn(
+            [Compare(key=key, mod_revision=entry.mod_revision)],
+            [Put(key=key, value=as_json(content))],
+        )
+        if not result.succeeded:
+            return TopicRefused(
+                error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
+                message=f"The configuration of '{altered.name}' was changed at the same time.",
+            )
+        for log in altered.logs():
+            log.update_config(altered.config)
+        altered = self._publish_by(defaults, altered)
+        # After the answer, no thread may still use the old configuration.
+        await self._administration.run(_settle, altered.logs())
+        _log.info("%s: configured with %s", altered.name, altered.overrides)
+        return altered
+
+    def check_defaults(self, config: LogConfig) -> None:
+        """Check that all topics can have these defaults.
+
+        Raises:
+            ConfigError: a topic's overrides contradict them.
+        """
+        before, after = TopicConfigs(self._defaults.config), TopicConfigs(config)
+        for topic in self._by_name.values():
+            fault = after.fault_of(topic.overrides)
+            # Overrides that are invalid with the current defaults are ignored already.
+            if fault is not None and before.fault_of(topic.overrides) is None:
+                raise ConfigError(f"topic {topic.name}: {fault}")
+
+    async def follow_defaults(self, config: LogConfig) -> None:
+        """Use other defaults for new topics, and for the properties that topics do not override."""
+        if config == self._defaults.config:
+            return
+        self._defaults = replace(self._defaults, config=config)
+        configs = TopicConfigs(config)
+        followed: list[PartitionLog] = []
+        for topic in self.all():
+            its_config = configs.of(topic.name, topic.overrides)
+            if its_config != topic.config:
+                altered = replace(topic, config=its_config)
+                self._publish(altered)
+                for log in altered.logs():
+                    log.update_config(its_config)
+                followed += altered.logs()
+        # After the answer, no thread may still use the old configuration.
+        await self._administration.run(_settle, followed)
+
+    # Deleting.
+
+    async def delete(self, topic: Topic) -> TopicRefused | None:
+        """Delete one topic; as `delete_all`."""
+        (refused,) = await self.delete_all([topic])
+        return refused
+
+    async def delete_all(
+        self,
+        topics: Sequence[Topic],
+        *,
+        pace: Pace | None = None,
+        until_s: float = FOR_EVER,
+    ) -> list[TopicRefused | None]:
+        """Delete topics. Returns None for each that is durably gone, or why it is refused.
+
+        Files are removed in the background.
+
+        Args:
+            pace: the pace of the client's request.
+            until_s: when it is too late to start, on the loop's clock; started work is finished.
+        """
+        names = [topic.name for topic in topics]
+        work = self._delete_all(topics, pace or Pace(Turns()))
+        return await self._work.exclusively(names, until_s, work, len(topics))
+
+    async def _delete_all(self, topics: Sequence[Topic], pace: Pace) -> list[TopicRefused | None]:
+        # Look the topics up again: they may have grown or been deleted since the request arrived.
+        existing = [found for topic in topics if (found := self._by_id.get(topic.id)) is not None]
+        for start in range(0, len(existing), BATCH_TOPICS):
+            await self._delete_some(existing[start : start + BATCH_TOPICS], pace)
+        ids = {topic.id for topic in existing}
+        return [None if t.id in ids else TopicRefused.unknown(t.name) for t in topics]
+
+    async def _delete_some(self, topics: Sequence[Topic], pace: Pace) -> None:
+        await self._deletion.mark(topics)
+        for topic in topics:
+            del self._by_name[topic.name], self._by_id[topic.id]
+            del self._names_by_key[collision_key(topic.name)]
+        self.revision += 1
+        async for log in pace.paced([log for topic in topics for log in topic.logs()]):
+            log.retire()
+            self._on_removed(log)
+        self._deletion.remove_later([(topic.name, topic.id) for topic in topics])
+        if len(topics) == 1:
+            _log.info("%s: deleted", topics[0].name)
+        else:
+            names = ", ".join(topic.name for topic in topics)
+            _log.info("%s deleted: %s", count_text(len(topics), "topic"), names)
+
+    def _publish(self, topic: Topic) -> None:
+        self._by_name[topic.name] = self._by_id[topic.id] = topic
+        self._names_by_key[collision_key(topic.name)] = topic.name
+        self.revision += 1
+
+    def _publish_by(self, defaults: TopicDefaults, topic: Topic) -> Topic:
+        """Publish a topic that was created with these defaults, which may have changed meanwhile."""
+        if self._defaults is not defaults:
+            config = TopicConfigs(self._defaults.config).of(topic.name, topic.overrides)
+            topic = replace(topic, config=config)
+            for log in topic.logs():
+                log.update_config(config)
+        self._publish(topic)
+        return topic
+
+
+def _settle(logs: Sequence[PartitionLog]) -> None:
+    for log in logs:
+        log.settle()

@@ -1,1 +1,0 @@
-"""Transactions: whose a transactional id is, what its transaction has come to, and its markers."""

@@ -1,0 +1,1 @@
+"""Record batches in buffers: walk, validate, recompress."""

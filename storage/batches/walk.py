@@ -1,0 +1,82 @@
+"""Walks the headers of the record batches in a segment file, a window of bytes at a time.
+
+A read finds its position through the offset index and then looks at headers only: those of an index
+interval, seldom more. The bytes were validated when they were appended or recovered.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from storage.batches.cached_reads import Reads
+from storage.files.errors import CorruptLog
+from storage.files.files import File
+
+WINDOW_BYTES = 8 << 10
+LENGTH_AT = 8
+HEADER_BYTES = 61
+LENGTH_OVERHEAD = 12
+
+PLACE = struct.Struct(
+    ">"
+    "q"  # base offset
+    "i"  # batch length
+    "11x"  # leader epoch, magic, CRC, attributes
+    "i"  # last offset delta
+    "8x"  # base timestamp
+    "q"  # largest timestamp
+    "14x"  # producer
+    "i"  # record count
+)
+assert PLACE.size == HEADER_BYTES
+
+
+class BatchPlace(NamedTuple):
+    """Position, offsets and header fields of a batch in its segment file.
+
+    A tuple, because a walk makes one for each batch, and a frozen dataclass takes three times as long.
+    """
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    record_count: int
+    max_timestamp: int
+
+    @property
+    def end_position(self) -> int:
+        return self.position + self.size
+
+
+def claimed_bytes(batch: memoryview) -> int:
+    """Returns a batch's size by its length field; the size of a header if even that field is cut off."""
+    if len(batch) < LENGTH_AT + 4:
+        return HEADER_BYTES
+    length = int.from_bytes(batch[LENGTH_AT : LENGTH_AT + 4], "big", signed=True)
+    return max(length + LENGTH_OVERHEAD, HEADER_BYTES)
+
+
+def walk_batches(file: File | Reads, position: int, end: int) -> Iterator[BatchPlace]:
+    """Yield the batches of [position, end); both must be batch boundaries.
+
+    Raises:
+        CorruptLog: a header holds impossible values.
+        NotCached: the file is read without waiting, and a header is not in memory.
+    """
+    window: bytes | bytearray = b""
+    window_start = position
+    while position < end:
+        at = position - window_start
+        if at + HEADER_BYTES > len(window):
+            window, window_start, at = file.read_at(position, WINDOW_BYTES), position, 0
+        if at + HEADER_BYTES > len(window):
+            raise CorruptLog(file.path, position, "the file ends inside a batch header")
+        base_offset, length, last_delta, youngest, count = PLACE.unpack_from(window, at)
+        size = length + LENGTH_OVERHEAD
+        if size < HEADER_BYTES or last_delta < 0 or position + size > end:
+            raise CorruptLog(file.path, position, f"no batch of {size} bytes can be here")
+        yield BatchPlace(position, size, base_offset, base_offset + last_delta, count, youngest)
+        position += size

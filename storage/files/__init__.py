@@ -1,0 +1,1 @@
+"""What storage asks of a disk; the only place that touches one."""

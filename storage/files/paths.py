@@ -1,0 +1,122 @@
+"""The names of all files and directories of storage: made and parsed here, nowhere else.
+
+<topic, cut to 200 bytes>.<topic id, 22 characters of base64url>/<partition>/
+    manifest
+    <base offset, 20 digits>.v<version>.log | .index | .timeindex | .keys   and the same + .cleaned
+    <offset, 20 digits>.snapshot
+    leader-epoch-checkpoint
+    aborted-transactions
+    cut.<offset>.<n>
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from dataclasses import dataclass
+from functools import lru_cache
+
+MANIFEST = "manifest"
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+ABORTED_TRANSACTIONS = "aborted-transactions"
+LOCK = ".lock"
+META_PROPERTIES = "meta.properties"
+HASH_KEY = "hash.key"
+START_COUNTER = "start-counter"
+CLEAN_SHUTDOWN = ".clean-shutdown"
+SYNC_FAILED = ".sync-failed"
+RESERVE = ".reserve"
+METADATA = "metadata"
+LEASES = "leases"
+SHOWN_BY_CLEANERS = "remote-cleaning.token"
+COMPACTION_HISTORY = "compaction-history"
+COMPACTION_HISTORY_OLD = "compaction-history.old"
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+
+LOG = ".log"
+OFFSET_INDEX = ".index"
+TIME_INDEX = ".timeindex"
+KEYS = ".keys"
+SEGMENT_KINDS = (LOG, OFFSET_INDEX, TIME_INDEX, KEYS)
+
+TOPIC_BYTES_MAX = 200
+TOPIC_ID_CHARACTERS = 22
+
+_SEGMENT_FILE = re.compile(r"(\d{20})\.v(\d+)(\.log|\.index|\.timeindex|\.keys)(\.cleaned)?")
+_SNAPSHOT = re.compile(r"(\d{20})\.snapshot")
+_TOPIC_DIRECTORY = re.compile(r".+\.([A-Za-z0-9_-]{22})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFile:
+    """The parts of a segment file's name."""
+
+    base_offset: int
+    version: int
+    kind: str
+    is_cleaned: bool
+    """Whether it still has the name that it has before a swap."""
+
+
+def segment_file(base_offset: int, version: int, kind: str, *, cleaned: bool = False) -> str:
+    """Returns the name of a segment's file; `kind` is one of `SEGMENT_KINDS`."""
+    return f"{base_offset:020d}.v{version}{kind}{CLEANED if cleaned else ''}"
+
+
+@lru_cache(maxsize=1024)
+def parse_segment_file(name: str) -> SegmentFile | None:
+    """Parse a segment file's name. Returns None if it is something else.
+
+    Cached, because opening a log parses each name several times.
+    """
+    match = _SEGMENT_FILE.fullmatch(name)
+    if match is None:
+        return None
+    return SegmentFile(
+        base_offset=int(match[1]),
+        version=int(match[2]),
+        kind=match[3],
+        is_cleaned=match[4] is not None,
+    )
+
+
+def snapshot_file(offset: int) -> str:
+    """Returns the name of the producer snapshot of everything below `offset`."""
+    return f"{offset:020d}.snapshot"
+
+
+def parse_snapshot_file(name: str) -> int | None:
+    """Returns the offset in a producer snapshot's name; None if it is something else."""
+    match = _SNAPSHOT.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+def cut_file(offset: int, number: int) -> str:
+    """Returns the name of the file that keeps what recovery cut off at `offset`."""
+    return f"cut.{offset}.{number}"
+
+
+def topic_id_text(topic_id: uuid.UUID) -> str:
+    """Returns a topic id as Kafka prints it: 22 characters of base64url."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
+
+
+@lru_cache(maxsize=16)
+def topic_directory(topic: str, topic_id: uuid.UUID) -> str:
+    """Returns the name of a topic's directory. Topic names are ASCII, so cutting splits no character."""
+    return f"{topic[:TOPIC_BYTES_MAX]}.{topic_id_text(topic_id)}"
+
+
+def parse_topic_directory(name: str) -> uuid.UUID | None:
+    """Returns the topic id in a topic directory's name; None if it is something else."""
+    match = _TOPIC_DIRECTORY.fullmatch(name)
+    if match is None:
+        return None
+    return uuid.UUID(bytes=base64.urlsafe_b64decode(match[1] + "=="))
+
+
+def join(directory: str, name: str) -> str:
+    """Returns the path of `name` in `directory`."""
+    return f"{directory}/{name}"

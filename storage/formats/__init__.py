@@ -1,0 +1,1 @@
+"""Bytes on disk <-> values: manifest, indexes, sidecar, rows, properties."""

@@ -1,0 +1,387 @@
+"""The key sidecar of a sealed segment: the data that the cleaner needs of its records, without values.
+
+    file    := header | block{blocks} | trailer
+    header  := magic "KKEY" | format: uint16 = 1 | header size: uint16 = 48
+             | special row size: uint16 = 24 | entry size: uint16 = 24 | trailer size: uint16 = 88
+             | reserved: uint16 | base offset: int64 | file version: int64
+             | hash key check: the first 8 bytes of SHA-256 of hash.key
+             | checksum: uint64
+    block   := data bytes: uint32 (of the segment: whole batches, right behind the last block's)
+             | special rows: uint32 | entries: uint32 | unkeyed records: uint32
+             | special row{special rows} | entry{entries} | checksum: uint64
+    special := first offset - base offset: uint32 | last offset - base offset: uint32
+             | producer id: int64 | producer epoch: int16 | kind: uint8 | flags: uint8
+             | reserved: uint32
+    entry   := SipHash-2-4-128 of the key under hash.key: 16 bytes
+             | bit 31: tombstone, bits 0-30: offset - base offset: uint32
+             | record's size, with its length field, uncompressed: uint32
+    trailer := 0: uint32{4} | segment size: int64 | blocks | entries
+             | tombstones in batches without a delete horizon | unkeyed records | special rows
+             | batches | least delete horizon of batches with a tombstone or of kind 2 or 3, -1: none
+             (each int64) | checksum: uint64
+
+Integers are big-endian. A checksum is the low 64 bits of XXH3-128 of its header, block or trailer up
+to there. A batch has a special row if it is transactional (kind 1), a marker (2 COMMIT, 3 ABORT, 4 any
+other control batch) or holds no records (5, whatever else it is); flags: bit 0 transactional, bit 1
+control, bit 2 it has a delete horizon. Each keyed record of a batch that is not a control batch has an
+entry. Rows and entries are in offset order.
+
+It is derived and never synced. Checksums, and sizes that must agree, reveal any damage that a crash
+leaves; the reader that notices removes the sidecar and builds it again from the segment. It is valid for
+exactly one file: the one with the base offset and version in its header and name, at the size in its
+trailer. The kernel writes and reads blocks (`cleaner/kernel/kernel.pyx`); here they are bytes with a
+checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import xxhash
+
+from storage.files.errors import DamagedSidecar, DiskError, MissingFile, NoSpace
+from storage.files.files import File, FileSystem
+from storage.formats.key_totals import KeyTotals
+from storage.formats.manifest import SegmentRow
+
+HEADER = struct.Struct(">4sHHHHHHqq8s")
+HEAD = struct.Struct(">IIII")
+SPECIAL = struct.Struct(">IIqhBB4x")
+ENTRY = struct.Struct(">16sII")
+TRAILER = struct.Struct(">16xqqqqqqqq")
+CHECKSUM_BYTES = 8
+MAGIC = b"KKEY"
+FORMAT = 1
+HEADER_BYTES = HEADER.size + CHECKSUM_BYTES
+TOMBSTONE = 1 << 31
+TRAILER_BYTES = TRAILER.size + CHECKSUM_BYTES
+assert (HEADER_BYTES, SPECIAL.size, ENTRY.size, TRAILER_BYTES) == (48, 24, 24, 88)
+
+
+class SpecialRow(NamedTuple):
+    """A batch that is not plain data. Offsets are relative to the segment's base offset."""
+
+    first_offset: int
+    last_offset: int
+    producer_id: int
+    producer_epoch: int
+    kind: int
+    """1 data of a transaction, 2 COMMIT, 3 ABORT, 4 another control batch, 5 without records."""
+    flags: int
+    """Bit 0: transactional, 1: control, 2: it has a delete horizon."""
+
+
+class KeyEntry(NamedTuple):
+    """A keyed record."""
+
+    key_hash: bytes
+    offset: int
+    """Relative to the segment's base offset; bit 31 marks a tombstone."""
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyBlock:
+    """The entries of adjacent batches."""
+
+    position: int
+    """The position in the segment where these batches begin."""
+    data_bytes: int
+    """The size of these batches."""
+    first_entry: int
+    """The number of entries in the blocks before it."""
+    special_count: int
+    entry_count: int
+    unkeyed_count: int
+    data: memoryview
+    """The whole block, in the form that the kernel takes."""
+
+    def special_rows(self) -> Iterator[SpecialRow]:
+        """Returns its special rows, for tools; the cleaner's kernel reads them itself."""
+        return map(SpecialRow._make, SPECIAL.iter_unpack(self.data[HEAD.size : self.entries_at]))
+
+    def entries(self) -> Iterator[KeyEntry]:
+        """Returns its entries, for tools."""
+        rows = self.data[self.entries_at : -CHECKSUM_BYTES]
+        return map(KeyEntry._make, ENTRY.iter_unpack(rows))
+
+    @property
+    def entries_at(self) -> int:
+        """The position in the block where the entries begin."""
+        return HEAD.size + self.special_count * SPECIAL.size
+
+
+class Head(NamedTuple):
+    """The counts at the start of a block."""
+
+    data_bytes: int
+    special_rows: int
+    entries: int
+    unkeyed: int
+
+    @property
+    def block_bytes(self) -> int:
+        """The size of the whole block."""
+        rows = self.special_rows * SPECIAL.size + self.entries * ENTRY.size
+        return HEAD.size + rows + CHECKSUM_BYTES
+
+
+class BlockSums(NamedTuple):
+    """The sums over several blocks."""
+
+    blocks: int = 0
+    data_bytes: int = 0
+    special_rows: int = 0
+    entries: int = 0
+    unkeyed: int = 0
+
+    def plus(self, head: Head) -> BlockSums:
+        """Returns the sums with one more block."""
+        return BlockSums(
+            self.blocks + 1,
+            self.data_bytes + head.data_bytes,
+            self.special_rows + head.special_rows,
+            self.entries + head.entries,
+            self.unkeyed + head.unkeyed,
+        )
+
+
+class KeySidecar:
+    """A sidecar whose header and trailer were read. Holds no file open between reads."""
+
+    __slots__ = (
+        "_fs",
+        "base_offset",
+        "file_version",
+        "hash_key_check",
+        "path",
+        "size",
+        "sums",
+        "totals",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        size: int,
+        name: tuple[int, int, bytes],
+        sums: BlockSums,
+        totals: KeyTotals,
+    ) -> None:
+        self._fs = fs
+        self.path = path
+        self.size = size
+        """The size of the sidecar itself."""
+        self.base_offset, self.file_version, self.hash_key_check = name
+        """The segment that its header names, and the check of the hash key."""
+        self.sums = sums
+        """The sums that its blocks must have."""
+        self.totals = totals
+
+    @staticmethod
+    def open(fs: FileSystem, path: str, row: SegmentRow, hash_key: bytes) -> KeySidecar:
+        """Open the sidecar of the segment that `row` lists; reads header and trailer.
+
+        Raises:
+            MissingFile: there is no sidecar.
+            DamagedSidecar: it is damaged, or belongs to other bytes or another hash key.
+            NoSpace: no descriptor is left.
+        """
+        sidecar = KeySidecar.open_for_segment(fs, path, row)
+        if sidecar.hash_key_check != hash_key_check(hash_key):
+            raise DamagedSidecar(path, "it was made under another hash key")
+        return sidecar
+
+    @staticmethod
+    def open_for_segment(fs: FileSystem, path: str, row: SegmentRow) -> KeySidecar:
+        """Open it like `open`, but without checking the hash key, for callers that do not have it."""
+        sidecar = KeySidecar.open_any(fs, path)
+        name = sidecar.base_offset, sidecar.file_version
+        if name != (row.base_offset, row.file_version):
+            raise DamagedSidecar(path, f"it is of segment {name[0]}.v{name[1]}")
+        size = sidecar.sums.data_bytes
+        if size != row.size:
+            raise DamagedSidecar(path, f"it covers {size} bytes, but its segment has {row.size}")
+        return sidecar
+
+    @staticmethod
+    def open_any(fs: FileSystem, path: str) -> KeySidecar:
+        """Open it like `open`, for any segment."""
+        with _reading(path, passes=(NoSpace, MissingFile)):
+            file = fs.open(path)
+        try:
+            with _reading(path):
+                header = file.read_at(0, HEADER_BYTES)
+                trailer = file.read_at(max(0, file.size - TRAILER_BYTES), TRAILER_BYTES)
+        finally:
+            file.close()
+        name = _read_header(path, header)
+        sums, totals = _read_trailer(path, trailer)
+        if file.size != _file_bytes(sums):
+            raise DamagedSidecar(path, f"it has {file.size} bytes instead of {_file_bytes(sums)}")
+        return KeySidecar(fs, path, file.size, name, sums, totals)
+
+    def blocks(self, start: int = 0) -> Iterator[KeyBlock]:
+        """Yield the blocks that cover the segment from byte `start` on, one in memory at a time.
+
+        Skips the blocks before by their sizes. Closing the iterator closes the file.
+
+        Raises:
+            DamagedSidecar: it is damaged there, or was removed meanwhile.
+            NoSpace: no descriptor is left.
+        """
+        with _reading(self.path):
+            file = self._fs.open(self.path)
+        place, passed = HEADER_BYTES, BlockSums()
+        try:
+            self._check_name(file)
+            while place < self.size - TRAILER_BYTES:
+                head = self._head_at(file, place)
+                if passed.data_bytes + head.data_bytes > start:
+                    yield self._block_at(file, place, head, passed)
+                place += head.block_bytes
+                passed = passed.plus(head)
+        finally:
+            file.close()
+        if passed != self.sums:
+            raise DamagedSidecar(self.path, f"its blocks hold {passed}, its trailer {self.sums}")
+
+    def _check_name(self, file: File) -> None:
+        """Check that the file is still this segment's; blocks look sound in any sidecar."""
+        with _reading(self.path):
+            header = file.read_at(0, HEADER_BYTES)
+        name = self.base_offset, self.file_version, self.hash_key_check
+        if _read_header(self.path, header) != name:
+            raise DamagedSidecar(self.path, "another sidecar has replaced it")
+
+    def _head_at(self, file: File, place: int) -> Head:
+        with _reading(self.path):
+            data = file.read_at(place, HEAD.size)
+        head = Head(*HEAD.unpack(data)) if len(data) == HEAD.size else Head(0, 0, 0, 0)
+        if not head.data_bytes or place + head.block_bytes > self.size - TRAILER_BYTES:
+            raise DamagedSidecar(self.path, f"no block can begin at byte {place}")
+        return head
+
+    def _block_at(self, file: File, place: int, head: Head, passed: BlockSums) -> KeyBlock:
+        with _reading(self.path):
+            data = memoryview(file.read_at(place, head.block_bytes))
+        if len(data) != head.block_bytes or not is_sealed(data):
+            raise DamagedSidecar(self.path, f"the checksum of the block at byte {place} differs")
+        return key_block(data, position=passed.data_bytes, first_entry=passed.entries)
+
+
+def key_block(data: bytes | memoryview, *, position: int, first_entry: int) -> KeyBlock:
+    """Decode a block's head. The blocks before it cover `position` bytes with `first_entry` entries."""
+    head = Head(*HEAD.unpack_from(data))
+    return KeyBlock(
+        position=position,
+        data_bytes=head.data_bytes,
+        first_entry=first_entry,
+        special_count=head.special_rows,
+        entry_count=head.entries,
+        unkeyed_count=head.unkeyed,
+        data=memoryview(data),
+    )
+
+
+def sealed(body: bytes) -> bytes:
+    """Returns the bytes followed by their checksum."""
+    return body + _checksum(body)
+
+
+def is_sealed(data: bytes | memoryview) -> bool:
+    """Returns whether the checksum at the end matches the bytes before it."""
+    return _checksum(data[:-CHECKSUM_BYTES]) == data[-CHECKSUM_BYTES:]
+
+
+def _checksum(data: bytes | memoryview) -> bytes:
+    return xxhash.xxh3_128_digest(data)[8:]
+
+
+def hash_key_check(hash_key: bytes) -> bytes:
+    """Returns the check of a hash key in a header, from which the key cannot be derived."""
+    return hashlib.sha256(hash_key).digest()[:8]
+
+
+def header_of(base_offset: int, file_version: int, hash_key: bytes) -> bytes:
+    """Returns the header of that segment's sidecar."""
+    sizes = HEADER_BYTES, SPECIAL.size, ENTRY.size, TRAILER_BYTES
+    name = base_offset, file_version, hash_key_check(hash_key)
+    return sealed(HEADER.pack(MAGIC, FORMAT, *sizes, 0, *name))
+
+
+def _read_header(path: str, header: bytes) -> tuple[int, int, bytes]:
+    """Returns the base offset, the file version and the hash key check in a header."""
+    if len(header) < HEADER_BYTES or not is_sealed(header):
+        raise DamagedSidecar(path, "its header is missing or damaged")
+    magic, format_, *_, base_offset, file_version, check = HEADER.unpack_from(header)
+    if (magic, format_) != (MAGIC, FORMAT):
+        raise DamagedSidecar(path, f"it has another format ({magic!r}, {format_})")
+    return base_offset, file_version, check
+
+
+def trailer_of(segment_size: int, totals: KeyTotals) -> bytes:
+    """Returns the trailer of a sidecar with these totals."""
+    return sealed(
+        TRAILER.pack(
+            segment_size,
+            totals.blocks,
+            totals.entries,
+            totals.tombstones,
+            totals.unkeyed,
+            totals.special_rows,
+            totals.batches,
+            totals.least_delete_horizon_ms,
+        )
+    )
+
+
+def _read_trailer(path: str, trailer: bytes) -> tuple[BlockSums, KeyTotals]:
+    if len(trailer) < TRAILER_BYTES or any(trailer[:16]) or not is_sealed(trailer):
+        raise DamagedSidecar(path, "its trailer is missing or damaged")
+    size, *counts, horizon = TRAILER.unpack_from(trailer)
+    blocks, entries, tombstones, unkeyed, special_rows, batches = counts
+    totals = KeyTotals(
+        blocks=blocks,
+        entries=entries,
+        tombstones=tombstones,
+        unkeyed=unkeyed,
+        special_rows=special_rows,
+        batches=batches,
+        least_delete_horizon_ms=horizon,
+    )
+    return sums_of(size, totals), totals
+
+
+def sums_of(segment_size: int, totals: KeyTotals) -> BlockSums:
+    """Returns the sums that the blocks of a sidecar with these totals must have."""
+    rows = totals.special_rows, totals.entries, totals.unkeyed
+    return BlockSums(totals.blocks, segment_size, *rows)
+
+
+def _file_bytes(sums: BlockSums) -> int:
+    """Returns the size of a file with such blocks."""
+    return HEADER_BYTES + TRAILER_BYTES + blocks_bytes(sums)
+
+
+def blocks_bytes(counts: BlockSums | KeyTotals) -> int:
+    """Returns the size of all blocks with such counts, which is what reading them costs."""
+    rows = counts.special_rows * SPECIAL.size + counts.entries * ENTRY.size
+    return counts.blocks * (HEAD.size + CHECKSUM_BYTES) + rows
+
+
+@contextmanager
+def _reading(path: str, *, passes: tuple[type[DiskError], ...] = (NoSpace,)) -> Iterator[None]:
+    """Turn disk errors into DamagedSidecar: the sidecar is then removed and built again."""
+    try:
+        yield
+    except passes:
+        raise
+    except DiskError as error:
+        raise DamagedSidecar(path, str(error)) from error

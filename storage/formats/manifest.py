@@ -1,0 +1,266 @@
+"""The manifest: the list of a log's segments. It is authoritative; names and headers are the backup.
+
+    manifest := header | row{segment_count} | checksum
+
+    header :=  magic: byte[4] = "KMAN" | format: uint16 | header_size: uint16 | row_size: uint16
+               | flags: uint16 | version: int64 | generation: int64 | topic_id: byte[16]
+               | partition: int32 | segment_count: int32 | log_start_offset: int64
+               | clean_offset: int64 | truncate_to: int64
+    row    :=  base_offset: int64 | file_version: int64 | flags: int32 | reserved: int32
+               | end_offset: int64 | size: int64 | max_timestamp: int64
+               | offset_of_max_timestamp: int64 | created_ms: int64 | first_append_ms: int64
+               | last_append_ms: int64 | record_count: int64 | tombstone_count: int64
+               | least_delete_horizon_ms: int64
+    checksum := xxh3-64 of all before it: uint64
+
+All big-endian. A later release may lengthen header and rows at their ends: a reader takes the sizes
+from the file and skips what it does not know. `format` changes only if an older reader would misread
+the file. Rows are in offset order; the last one is the active segment. Its end, size and other values
+are those of the last checkpoint or clean stop, or -1 if there was none since the segment was created.
+The recovery point is that end, or else the base offset: everything below it, with its index entries,
+was synced before the manifest was written. The file may well be longer.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import dataclass
+
+import xxhash
+
+from storage.files.errors import DamagedFile, FormatFromTheFuture
+
+MAGIC = b"KMAN"
+FORMAT = 1
+UNKNOWN = -1
+
+HEADER = struct.Struct(
+    ">"
+    "4s"  # magic
+    "H"  # format
+    "H"  # header size
+    "H"  # row size
+    "H"  # flags
+    "q"  # version
+    "q"  # generation
+    "16s"  # topic id
+    "i"  # partition
+    "i"  # segment count
+    "q"  # log start offset
+    "q"  # clean offset
+    "q"  # truncate to
+)
+ROW = struct.Struct(
+    ">"
+    "q"  # base offset
+    "q"  # file version
+    "i"  # flags
+    "4x"  # reserved
+    "q"  # end offset
+    "q"  # size
+    "q"  # largest timestamp
+    "q"  # its offset
+    "q"  # created
+    "q"  # first append
+    "q"  # last append
+    "q"  # record count
+    "q"  # tombstone count
+    "q"  # least delete horizon
+)
+CHECKSUM = struct.Struct(">Q")
+PREFIX = struct.Struct(">4sHHH")
+
+# On disk: values never change.
+FLAG_CLEANED = 1
+"""The segment was written by the cleaner: offsets inside it may have holes."""
+FLAG_HAS_ABORTED = 1
+"""In the header: the log has a file of aborted transactions."""
+
+assert HEADER.size == 76
+assert ROW.size == 104
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentRow:
+    """A segment's entry in the manifest. -1 (`UNKNOWN`) stands for an unknown value."""
+
+    base_offset: int
+    """The first offset that the segment may hold, and its file's name. Offsets are [base, end)."""
+    file_version: int
+    """A number that makes the file's name unique within its log; never used twice."""
+    flags: int = 0
+    end_offset: int = UNKNOWN
+    """The offset after the last one that the segment covers. For the active segment, the offset up to
+    which the last checkpoint made it safe; -1 if there was none."""
+    size: int = UNKNOWN
+    """The size of the segment file up to `end_offset`, in bytes."""
+    max_timestamp: int = UNKNOWN
+    offset_of_max_timestamp: int = UNKNOWN
+    """The last offset of the first batch that holds the largest timestamp."""
+    created_ms: int = UNKNOWN
+    """The wall time when the file was created."""
+    first_append_ms: int = UNKNOWN
+    """The wall time of the first append, from which `segment.ms` and the lags count."""
+    last_append_ms: int = UNKNOWN
+    """The wall time of the last append; a cleaned segment has that of its sources."""
+    record_count: int = UNKNOWN
+    tombstone_count: int = UNKNOWN
+    """-1 until the cleaner has counted them."""
+    least_delete_horizon_ms: int = UNKNOWN
+    """The earliest delete horizon that something in the segment waits for; -1 if nothing does, or
+    if it is unknown. A batch whose tombstones are gone still has a horizon, but nothing waits for it."""
+
+    @property
+    def is_cleaned(self) -> bool:
+        """Whether the cleaner wrote the segment."""
+        return bool(self.flags & FLAG_CLEANED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One committed state of a log's segment list."""
+
+    version: int
+    """Grows with every commit and every new file of the log."""
+    generation: int
+    """Grows when a pass planned before must not commit: truncation, deletion, policy change."""
+    topic_id: uuid.UUID
+    partition: int
+    log_start_offset: int
+    clean_offset: int
+    """The first dirty offset: a finished cleaning pass has seen every record below it."""
+    truncate_to: int = UNKNOWN
+    """The end offset of a truncation that has begun; -1 if there is none to finish."""
+    has_aborted_file: bool = False
+    """Whether a file of aborted transactions was written; then it must exist."""
+    segments: tuple[SegmentRow, ...]
+
+    def sound_clean_offset(self, end_offset: int) -> int:
+        """Returns the clean offset of a log that ends at `end_offset`, or its start if that is outside.
+
+        A clean offset outside the log cannot be trusted, and cleaning too much costs only time.
+        Source: Apache Kafka, LogCleanerManager.cleanableOffsets.
+        """
+        is_inside = self.log_start_offset <= self.clean_offset <= end_offset
+        return self.clean_offset if is_inside else self.log_start_offset
+
+
+def encode(manifest: Manifest) -> bytes:
+    """Returns the bytes of a manifest file."""
+    body = bytearray(
+        HEADER.pack(
+            MAGIC,
+            FORMAT,
+            HEADER.size,
+            ROW.size,
+            FLAG_HAS_ABORTED if manifest.has_aborted_file else 0,
+            manifest.version,
+            manifest.generation,
+            manifest.topic_id.bytes,
+            manifest.partition,
+            len(manifest.segments),
+            manifest.log_start_offset,
+            manifest.clean_offset,
+            manifest.truncate_to,
+        )
+    )
+    for row in manifest.segments:
+        body += _encode_row(row)
+    return bytes(body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body)))
+
+
+def decode(data: bytes, path: str) -> Manifest:
+    """Decode a manifest file; `path` is for messages only.
+
+    Raises:
+        FormatFromTheFuture: a later release wrote it in a format that this one cannot read.
+        DamagedFile: it is cut short, its checksum differs, or it contradicts itself.
+    """
+    header_size, row_size = _check_frame(data, path)
+    (
+        _magic,
+        _format,
+        _header_size,
+        _row_size,
+        flags,
+        version,
+        generation,
+        topic_id,
+        partition,
+        segment_count,
+        log_start_offset,
+        clean_offset,
+        truncate_to,
+    ) = HEADER.unpack_from(data)
+    if len(data) != header_size + segment_count * row_size + CHECKSUM.size:
+        raise DamagedFile(path, f"{len(data)} bytes do not hold {segment_count} segments")
+    return Manifest(
+        version=version,
+        generation=generation,
+        topic_id=uuid.UUID(bytes=topic_id),
+        partition=partition,
+        log_start_offset=log_start_offset,
+        clean_offset=clean_offset,
+        truncate_to=truncate_to,
+        has_aborted_file=bool(flags & FLAG_HAS_ABORTED),
+        segments=tuple(
+            _decode_row(data, header_size + index * row_size) for index in range(segment_count)
+        ),
+    )
+
+
+def _check_frame(data: bytes, path: str) -> tuple[int, int]:
+    """Check magic, format, sizes and checksum. Returns the sizes of header and row."""
+    if len(data) < PREFIX.size:
+        raise DamagedFile(path, f"only {len(data)} bytes long")
+    magic, format_version, header_size, row_size = PREFIX.unpack_from(data)
+    if magic != MAGIC:
+        raise DamagedFile(path, "it does not begin with KMAN")
+    checked = memoryview(data)[: -CHECKSUM.size]
+    (checksum,) = CHECKSUM.unpack_from(data, len(checked))
+    if checksum != xxhash.xxh3_64_intdigest(checked):
+        raise DamagedFile(path, "its checksum differs")
+    # The checksum comes first, so that a flipped bit is never mistaken for a later release.
+    if format_version > FORMAT:
+        raise FormatFromTheFuture(path, format_version, FORMAT)
+    if header_size < HEADER.size or row_size < ROW.size or len(checked) < header_size:
+        raise DamagedFile(path, f"header of {header_size} and rows of {row_size} bytes")
+    return header_size, row_size
+
+
+def _encode_row(row: SegmentRow) -> bytes:
+    return ROW.pack(
+        row.base_offset,
+        row.file_version,
+        row.flags,
+        row.end_offset,
+        row.size,
+        row.max_timestamp,
+        row.offset_of_max_timestamp,
+        row.created_ms,
+        row.first_append_ms,
+        row.last_append_ms,
+        row.record_count,
+        row.tombstone_count,
+        row.least_delete_horizon_ms,
+    )
+
+
+def _decode_row(data: bytes, position: int) -> SegmentRow:
+    values = ROW.unpack_from(data, position)
+    return SegmentRow(
+        base_offset=values[0],
+        file_version=values[1],
+        flags=values[2],
+        end_offset=values[3],
+        size=values[4],
+        max_timestamp=values[5],
+        offset_of_max_timestamp=values[6],
+        created_ms=values[7],
+        first_append_ms=values[8],
+        last_append_ms=values[9],
+        record_count=values[10],
+        tombstone_count=values[11],
+        least_delete_horizon_ms=values[12],
+    )

@@ -1,0 +1,1 @@
+"""A partition: append, read, roll, retain, swap, truncate; the directory of logs."""

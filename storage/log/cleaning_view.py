@@ -1,0 +1,160 @@
+"""A frozen view of a log for a cleaning pass, and the way it reads the log's segments."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from storage.files.errors import DamagedSidecar, MissingFile, StorageError
+from storage.files.files import unlink_if_there
+from storage.files.paths import CLEANED, KEYS
+from storage.formats.key_sidecar import KeySidecar
+from storage.formats.log_config import LogConfig
+from storage.formats.manifest import UNKNOWN, SegmentRow
+from storage.formats.topic_partition import TopicPartition
+from storage.segment.key_sidecar_writer import KeySidecarWriter
+from storage.segment.segment import Segment
+
+READ_AHEAD_BYTES = 4 << 20
+"""The window of bytes that the disk reads ahead of a reader."""
+
+_log = logging.getLogger("storage.log.cleaning_view")
+
+
+@dataclass(frozen=True, slots=True)
+class CleanableSegment:
+    """A sealed segment of a view."""
+
+    row: SegmentRow
+    segment: Segment
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Read bytes of the segment's file, fewer only at its end.
+
+        Starts to read the next window from the disk, so that a sequential reader finds it in the cache.
+
+        Raises:
+            SegmentRemoved: the log has been truncated or deleted: abort the pass.
+        """
+        with self.segment.pinned() as file:
+            data = file.read_at(position, min(size, max(0, self.row.size - position)))
+            ahead = window_ahead(position, position + len(data))
+            if ahead is not None:
+                file.read_ahead(ahead, READ_AHEAD_BYTES)
+            return data
+
+    def open_key_sidecar(self, hash_key: bytes) -> KeySidecar:
+        """Open the segment's key sidecar without changing anything. Raises like `KeySidecar.open`."""
+        return KeySidecar.open(self.segment.fs, self.segment.path(KEYS), self.row, hash_key)
+
+    def key_sidecar(self, hash_key: bytes) -> KeySidecar | None:
+        """Open the segment's key sidecar and remove a damaged one. Returns None if there is none.
+
+        Raises:
+            NoSpace: no descriptor is left.
+            DiskError: a damaged sidecar cannot be removed.
+        """
+        try:
+            sidecar = self.open_key_sidecar(hash_key)
+        except MissingFile:
+            self.segment.key_sidecar_size = 0
+            return None
+        except DamagedSidecar as error:
+            _log.info("removing a key sidecar, which will be rebuilt: %s", error)
+            self.drop_key_sidecar()
+            return None
+        self.segment.key_sidecar_size = sidecar.size
+        return sidecar
+
+    def new_key_sidecar(self, hash_key: bytes) -> KeySidecarWriter:
+        """Start the segment's key sidecar, one at a time. The file gets its name when it is finished.
+
+        Raises:
+            SegmentRemoved: the log has been truncated or deleted: abort the pass.
+            NoSpace, DiskError: no file was created.
+        """
+        files = self.segment.files
+        files.pin()
+        try:
+            return KeySidecarWriter(
+                self.segment.fs,
+                files.path(KEYS) + CLEANED,
+                base_offset=self.row.base_offset,
+                file_version=self.row.file_version,
+                hash_key=hash_key,
+                placed_as=files.path(KEYS),
+                on_end=files.unpin,
+            )
+        except StorageError:
+            files.unpin()
+            raise
+
+    def take_key_sidecar(self, path: str, hash_key: bytes) -> None:
+        """Take over a sidecar of this segment that another process has written on the same disk.
+
+        Raises:
+            SegmentRemoved: the log has been truncated or deleted: abort the pass.
+            DamagedSidecar: it is not of this segment, or it is a link or has a second name.
+            DiskError: it is missing or cannot be moved.
+        """
+        files, fs = self.segment.files, self.segment.fs
+        files.pin()
+        try:
+            KeySidecar.open(fs, path, self.row, hash_key)
+            if not fs.is_plain_file(path):
+                raise DamagedSidecar(path, "it is a link, or has a second hard link")
+            fs.rename(path, files.path(KEYS))
+        finally:
+            files.unpin()
+
+    def drop_key_sidecar(self) -> None:
+        """Remove the segment's key sidecar, if there is one."""
+        unlink_if_there(self.segment.fs, self.segment.path(KEYS))
+        self.segment.key_sidecar_size = 0
+
+
+def window_ahead(position: int, end: int) -> int | None:
+    """Returns the start of the next window to read ahead after a read of [position, end). Pure.
+
+    None if an earlier read has already asked for that window: asking again for a window that is in the
+    page cache costs a lookup of each of its pages.
+    """
+    window = (end - 1) // READ_AHEAD_BYTES
+    was_requested = (position - 1) // READ_AHEAD_BYTES >= window
+    return None if was_requested else (window + 1) * READ_AHEAD_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningView:
+    """A log at one moment, by which a pass plans."""
+
+    topic_partition: TopicPartition
+    config: LogConfig
+    segments: tuple[CleanableSegment, ...]
+    """All segments without the active one, in offset order; on request with it, as if it had rolled."""
+    generation: int
+    """The log's generation; -1 during a truncation, so that a pass ends at its first check."""
+    clean_offset: int
+    active_row: SegmentRow
+    """The active segment at that moment, with its end and size."""
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    log_end_offset: int
+    producer_last_offsets: tuple[int, ...]
+    """The last offset of each active producer's last batch: that batch must stay, even if empty."""
+    producer_marker_epochs: Mapping[int, int]
+    """Producer id to epoch, for active producers without a data batch: their markers must stay."""
+    hash_key: bytes
+    """The log directory's secret with which keys are hashed; never shown."""
+
+    @property
+    def sealed_rows(self) -> tuple[SegmentRow, ...]:
+        """The manifest rows of the sealed segments."""
+        return tuple(segment.row for segment in self.segments)
+
+
+def empty_row(base_offset: int) -> SegmentRow:
+    """Returns the row of an active segment without appends."""
+    return SegmentRow(base_offset=base_offset, file_version=UNKNOWN, end_offset=base_offset, size=0)

@@ -1,0 +1,522 @@
+"""One entry of `log.dirs`: checks who owns it and whether its last stop was clean, and holds its logs.
+
+    open     lock, meta.properties, start counter + 1 (the leader epoch of this run), clean marker gone
+    close    marker written, lock released
+
+A failing disk takes the whole directory offline: its logs refuse everything until the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from storage.files.errors import (
+    DamagedFile,
+    DirectoryOffline,
+    DiskError,
+    LogOffline,
+    MissingFile,
+    NoSpace,
+    StorageError,
+    SyncFailed,
+)
+from storage.files.files import FileSystem, Lock
+from storage.files.paths import (
+    CLEAN_SHUTDOWN,
+    DELETED,
+    HASH_KEY,
+    LEASES,
+    LOCK,
+    META_PROPERTIES,
+    START_COUNTER,
+    SYNC_FAILED,
+    join,
+    parse_topic_directory,
+    topic_directory,
+)
+from storage.formats.log_config import LogConfig
+from storage.formats.log_identity import LogIdentity
+from storage.formats.meta_properties import MetaProperties, read_meta_properties
+from storage.formats.topic_partition import TopicPartition
+from storage.log.log import PartitionLog
+from storage.log.opening import LogOpening, create_log, open_log
+from storage.log.readable_log import PRODUCER_EXPIRATION_MS
+from storage.log.start_reserve import keep_reserve, release_reserve
+from storage.log.use import was_used
+from storage.recovery.progress import RecoveryProgress
+from storage.segment.files import Background
+
+_log = logging.getLogger("storage.log.directory")
+
+HASH_KEY_BYTES = 16
+
+
+class LogDirectory:
+    """A locked log directory. Opened and closed once; logs are added and deleted in between."""
+
+    __slots__ = (
+        "_background",
+        "_fs",
+        "_hash_key",
+        "_jitter",
+        "_lock",
+        "_logs",
+        "_now_ms",
+        "_on_failure",
+        "_producer_expiration_ms",
+        "_progress",
+        "_was_clean",
+        "leader_epoch",
+        "meta",
+        "offline_reason",
+        "path",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        new_meta: MetaProperties,
+        *,
+        background: Background,
+        now_ms: Callable[[], int],
+        random_bytes: Callable[[int], bytes],
+        jitter: Callable[[], float] = lambda: 0.0,
+        producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
+        progress: RecoveryProgress | None = None,
+    ) -> None:
+        """Lock the directory for this run; create it if it is new.
+
+        Args:
+            new_meta: the label of a new directory; an existing one must have the same cluster and node.
+            random_bytes: a source of secrets.
+            jitter: returns a random number from 0 to 1, a log's fraction of segment.jitter.ms.
+            producer_expiration_ms: an idle producer is forgotten after this long.
+            progress: receives the counts of recoveries when logs are opened.
+
+        Raises:
+            DirectoryLocked, ForeignDirectory, FormatFromTheFuture, DamagedFile: not ours to open.
+            DiskError: the disk failed.
+        """
+        # Constant after construction
+        self._fs = fs
+        self._background = background
+        self._now_ms = now_ms
+        self._jitter = jitter
+        self._progress = progress if progress is not None else RecoveryProgress()
+        self.path = path
+        _make_durably(fs, path)
+        self._lock: Lock = fs.lock(join(path, LOCK))
+        try:
+            release_reserve(fs, path)
+            self._drop_cache_after_failed_sync()
+            self.meta = self._label(new_meta)
+            self._hash_key = self._secret(random_bytes)
+            self.leader_epoch = self._count_start()
+            self._was_clean = self._remove_clean_marker()
+            self._remove_leases()
+        except BaseException:
+            self._lock.release()
+            raise
+        # State
+        self.offline_reason: str | None = None
+        self._producer_expiration_ms = producer_expiration_ms
+        # One bound method for all logs.
+        self._on_failure = self.disk_failed
+        # In the order in which they were opened; any thread adds and removes single logs.
+        self._logs: dict[PartitionLog, None] = {}
+
+    @property
+    def directory_id(self) -> str:
+        """The id by which the metadata store knows the directory."""
+        return self.meta.directory_id
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last run stopped cleanly; otherwise every log is recovered when it is opened."""
+        return self._was_clean
+
+    # ---------------------------------------------------------------- logs
+
+    def logs(self) -> tuple[PartitionLog, ...]:
+        """Returns the open logs of the directory."""
+        return tuple(self._logs)
+
+    @property
+    def logs_count(self) -> int:
+        """The number of open logs."""
+        return len(self._logs)
+
+    def create_logs(
+        self, topic: str, topic_id: uuid.UUID, config: LogConfig, partitions: Iterable[int]
+    ) -> list[PartitionLog]:
+        """Create empty logs without a sync: `make_safe` syncs, or each log before its first promise.
+
+        The leftovers of an earlier try must have been deleted (`delete_topic`). An exception from the
+        `partitions` iterable ends this; the logs that were created before it stay.
+
+        Raises:
+            DirectoryOffline: the directory is out of service.
+            DiskError: the disk failed.
+        """
+        self._check_present()
+        return [
+            self._create_log(TopicPartition(topic, number), topic_id, config)
+            for number in partitions
+        ]
+
+    def make_safe(self, logs: Sequence[PartitionLog]) -> None:
+        """Sync new logs of this directory, so that they survive a crash; skips deleted ones.
+
+        Raises:
+            DirectoryOffline: the directory is out of service.
+            DiskError: the disk failed.
+        """
+        self._check_online()
+        made = [log for log in logs if self._sync_files(log)]
+        with self._failed_syncs_are_final():
+            for path in {log.directory.rpartition("/")[0] for log in made}:
+                self._sync_if_there(path)
+            self._fs.sync_directory(self.path)
+        for log in made:
+            log.mark_directories_synced()
+
+    def _sync_files(self, log: PartitionLog) -> bool:
+        try:
+            if not log.is_retired:
+                log.sync_new_files()
+        except StorageError:
+            if not log.is_retired:
+                raise
+        return not log.is_retired
+
+    def _sync_if_there(self, path: str) -> None:
+        # The topic may be deleted at this moment, with its directory.
+        with contextlib.suppress(MissingFile):
+            self._fs.sync_directory(path)
+
+    def _create_log(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
+    ) -> PartitionLog:
+        self._check_online()
+        identity = self._identity(topic_partition, topic_id)
+        return self._take(create_log(self._fs, identity, config, self._opening(), self._jitter()))
+
+    def open_log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
+        config: LogConfig,
+        *,
+        is_new: bool = False,
+    ) -> PartitionLog:
+        """Open a log whose creation was finished.
+
+        Args:
+            is_new: whether its names may not have been synced since its creation.
+
+        Raises:
+            CorruptLog, LogOffline, DamagedFile, FormatFromTheFuture: it cannot be repaired, or is
+                gone; none of its files was removed.
+            DirectoryOffline, DiskError: the directory is out of service, or the disk failed.
+        """
+        self._check_online()
+        identity = self._identity(topic_partition, topic_id)
+        with self._failed_syncs_are_final():
+            log = open_log(
+                self._fs, identity, config, self._opening(), self._jitter(), is_new=is_new
+            )
+        return self._take(log)
+
+    def open_or_create_log(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
+    ) -> PartitionLog:
+        """Open a new log, or create it again if a crash has taken its files.
+
+        Only a log that was never written to is created again: it holds nothing that could be lost.
+
+        Raises like `open_log`.
+        """
+        path = join(
+            self._topic_path(topic_partition.topic, topic_id), str(topic_partition.partition)
+        )
+        if self._fs.exists(path):
+            try:
+                return self.open_log(topic_partition, topic_id, config, is_new=True)
+            except StorageError:
+                if was_used(self._fs, path):
+                    raise
+        self._check_online()
+        self._fs.remove_tree(path)
+        return self._create_log(topic_partition, topic_id, config)
+
+    def _take(self, log: PartitionLog) -> PartitionLog:
+        self._logs[log] = None
+        if self.offline_reason is not None:
+            # The directory failed while another thread opened this log.
+            log.go_offline(self.offline_reason)
+        return log
+
+    def delete_topic(self, topic: str, topic_id: uuid.UUID) -> None:
+        """Remove a topic's directory with all its logs. Deleting twice is allowed.
+
+        Raises:
+            DiskError: the disk failed; the next start may try again.
+        """
+        self.delete_topics([(topic, topic_id)])
+
+    def delete_topics(self, topics: Sequence[tuple[str, uuid.UUID]]) -> None:
+        """Delete several topics like `delete_topic`, with one sync of the directory for all of them."""
+        self._forget({topic_id for _, topic_id in topics})
+        paths = [self._topic_path(*topic) for topic in topics]
+        there = [path for path in paths if self._fs.exists(path)]
+        with self._failed_syncs_are_final():
+            for path in there:
+                self._fs.rename(path, path + DELETED)
+            if there:
+                self._fs.sync_directory(self.path)
+            for path in paths:
+                self._fs.remove_tree(path + DELETED)
+
+    def _forget(self, topic_ids: Collection[uuid.UUID]) -> None:
+        for log in self.logs():
+            if log.topic_id in topic_ids:
+                self._logs.pop(log, None)
+                if not log.is_retired:
+                    # No client knows the log, because its creation failed.
+                    log.retire()
+
+    def expire_producers_after(self, expiration_ms: int) -> None:
+        """Set the time after which all logs, including those opened later, forget idle producers."""
+        self._producer_expiration_ms = expiration_ms
+        for log in self.logs():
+            log.expire_producers_after(expiration_ms)
+
+    def partitions_on_disk(self, topic: str, topic_id: uuid.UUID) -> list[int]:
+        """Returns the partitions of a topic that have a directory here, even if no log is open.
+
+        Raises:
+            DiskError: the disk failed.
+        """
+        try:
+            names = self._fs.list(self._topic_path(topic, topic_id))
+        except MissingFile:
+            return []
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def any_topic(self) -> str | None:
+        """Returns the path of any topic's directory, even if no log is open; None if there is none.
+
+        Raises:
+            DiskError: the disk failed.
+        """
+        names = self._fs.list(self.path)
+        topics = (name for name in names if parse_topic_directory(name) is not None)
+        return next((join(self.path, name) for name in topics), None)
+
+    def used_partitions(self, topic: str, topic_id: uuid.UUID, first: int) -> list[int]:
+        """Returns the partitions of a topic from `first` on that were written to.
+
+        Raises:
+            DiskError: the disk failed, so the answer is unknown.
+        """
+        path = self._topic_path(topic, topic_id)
+        there = [n for n in self.partitions_on_disk(topic, topic_id) if n >= first]
+        return [number for number in there if was_used(self._fs, join(path, str(number)))]
+
+    def delete_partitions(self, topic: str, topic_id: uuid.UUID, first: int) -> None:
+        """Remove a topic's partitions from `first` on, which were never announced to clients.
+
+        Raises:
+            LogOffline: one of them was written to, so clients know it; none is removed.
+            DiskError: the disk failed; some of them may be gone.
+        """
+        path = self._topic_path(topic, topic_id)
+        for number in self.used_partitions(topic, topic_id, first):
+            text = f"{join(path, str(number))} holds records, so it is not removed"
+            raise LogOffline(str(TopicPartition(topic, number)), text)
+        for log in self.logs():
+            if log.topic_id == topic_id and log.topic_partition.partition >= first:
+                log.retire()
+                self._logs.pop(log, None)
+        numbers = [n for n in self.partitions_on_disk(topic, topic_id) if n >= first]
+        with self._failed_syncs_are_final():
+            for number in numbers:
+                self._fs.remove_tree(join(path, str(number)))
+            if numbers:
+                self._fs.sync_directory(path)
+
+    def _topic_path(self, topic: str, topic_id: uuid.UUID) -> str:
+        return join(self.path, topic_directory(topic, topic_id))
+
+    def _identity(self, topic_partition: TopicPartition, topic_id: uuid.UUID) -> LogIdentity:
+        topic_path = self._topic_path(topic_partition.topic, topic_id)
+        return LogIdentity(
+            topic_partition=topic_partition,
+            topic_id=topic_id,
+            directory=join(topic_path, str(topic_partition.partition)),
+            directory_id=self.directory_id,
+            hash_key=self._hash_key,
+        )
+
+    def _opening(self) -> LogOpening:
+        return LogOpening(
+            leader_epoch=self.leader_epoch,
+            background=self._background,
+            on_failure=self._on_failure,
+            now_ms=self._now_ms(),
+            is_clean=self._was_clean,
+            producer_expiration_ms=self._producer_expiration_ms,
+            progress=self._progress,
+        )
+
+    # ---------------------------------------------------------------- out of service, the end
+
+    def keep_reserve(self) -> None:
+        """Reserve space for the next start, unless that is done or the disk has no space."""
+        if self.offline_reason is None:
+            keep_reserve(self._fs, self.path)
+
+    def go_offline(self, reason: str) -> None:
+        """Take the directory's logs out of service until the next start."""
+        if self.offline_reason is None:
+            _log.error("%s is offline: %s", self.path, reason)
+            self.offline_reason = reason
+            for log in self.logs():
+                log.go_offline(reason)
+
+    def disk_failed(self, error: StorageError) -> None:
+        """Go offline. After a failed sync, leave a mark for the next start if the disk still takes it.
+
+        The mark need not survive a power cut, because the page cache that it warns of does not either.
+        """
+        self.go_offline(str(error))
+        if isinstance(error, SyncFailed):
+            with contextlib.suppress(StorageError):
+                self._fs.write_bytes(join(self.path, SYNC_FAILED), f"{error}\n".encode())
+
+    def _check_present(self) -> None:
+        """Go offline if the directory is gone: its logs must not be created again below its mount."""
+        mark = join(self.path, META_PROPERTIES)
+        if not self._fs.exists(mark):
+            error = MissingFile("create", mark, errno.ENOENT, "the log directory is gone")
+            self.disk_failed(error)
+            raise error
+
+    @contextlib.contextmanager
+    def _failed_syncs_are_final(self) -> Iterator[None]:
+        try:
+            yield
+        except SyncFailed as error:
+            self.disk_failed(error)
+            raise
+
+    def _check_online(self) -> None:
+        if self.offline_reason is not None:
+            raise DirectoryOffline(self.path, self.offline_reason)
+
+    def close(self) -> None:
+        """Write the marker of a clean stop and release the lock. Every log must be closed before.
+
+        Raises:
+            DiskError: the disk failed; the next start recovers.
+        """
+        try:
+            if self.offline_reason is None:
+                self._fs.write_bytes(join(self.path, CLEAN_SHUTDOWN), b"clean\n")
+                self._fs.sync_directory(self.path)
+        finally:
+            self._lock.release()
+
+    # ---------------------------------------------------------------- its own files
+
+    def _drop_cache_after_failed_sync(self) -> None:
+        """Read only from the disk: the page cache has bytes that the failed sync did not write.
+
+        Recovery would find them, sync nothing, and promise them; a power cut would then lose them.
+        """
+        mark = join(self.path, SYNC_FAILED)
+        if self._fs.exists(mark):
+            _log.warning("%s: a sync failed in the last run; reading all from the disk", self.path)
+            self._fs.forget_cached(self.path)
+            self._fs.unlink(mark)
+            self._fs.sync_directory(self.path)
+
+    def _label(self, new_meta: MetaProperties) -> MetaProperties:
+        found = read_meta_properties(self._fs, self.path)
+        if found is None:
+            self._refuse_to_lose(META_PROPERTIES)
+            self._fs.replace_durably(join(self.path, META_PROPERTIES), new_meta.encode())
+            return new_meta
+        found.check(self.path, cluster_id=new_meta.cluster_id, node_id=new_meta.node_id)
+        return found
+
+    def _secret(self, random_bytes: Callable[[int], bytes]) -> bytes:
+        path = join(self.path, HASH_KEY)
+        try:
+            key = self._fs.read_bytes(path)
+        except MissingFile:
+            key = random_bytes(HASH_KEY_BYTES)
+            self._fs.replace_durably(path, key, secret=True)
+        if len(key) != HASH_KEY_BYTES:
+            raise DamagedFile(path, f"it has {len(key)} bytes instead of {HASH_KEY_BYTES}")
+        return key
+
+    def _count_start(self) -> int:
+        """Increment the start counter and return it: no two runs stamp the same leader epoch."""
+        path = join(self.path, START_COUNTER)
+        try:
+            starts = int(self._fs.read_bytes(path)) + 1
+        except MissingFile:
+            self._refuse_to_lose(START_COUNTER)
+            starts = 0
+        except ValueError as error:
+            raise DamagedFile(path, "it does not hold a number") from error
+        data = f"{starts}\n".encode()
+        try:
+            self._fs.replace_durably(path, data)
+        except NoSpace:
+            if starts == 0:
+                raise
+            self._fs.write_in_place(path, data)
+        return starts
+
+    def _refuse_to_lose(self, name: str) -> None:
+        """Refuse to create a file again that a directory with topics must have."""
+        topic = self.any_topic()
+        if topic is not None:
+            raise DamagedFile(join(self.path, name), f"it is missing, although {topic} exists")
+
+    def _remove_leases(self) -> None:
+        """Remove files that others wrote under leases: a lease ends with the process that gave it."""
+        path = join(self.path, LEASES)
+        if self._fs.exists(path):
+            try:
+                self._fs.remove_tree(path)
+            except DiskError as error:
+                _log.warning("cannot remove the files written under leases: %s", error)
+
+    def _remove_clean_marker(self) -> bool:
+        """Returns whether the last stop was clean. Removes the marker before anything is written."""
+        path = join(self.path, CLEAN_SHUTDOWN)
+        if not self._fs.exists(path):
+            return False
+        self._fs.unlink(path)
+        self._fs.sync_directory(self.path)
+        return True
+
+
+def _make_durably(fs: FileSystem, path: str) -> None:
+    """Create a directory and those above it; all new names are durable when this returns."""
+    if path in ("", "/") or fs.exists(path):
+        return
+    parent = path.rstrip("/").rpartition("/")[0]
+    above = parent or ("/" if path.startswith("/") else ".")
+    if parent:
+        _make_durably(fs, parent)
+    fs.make_directory(path)
+    fs.sync_directory(above)

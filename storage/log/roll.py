@@ -1,0 +1,46 @@
+"""Decides when the active segment rolls. Pure: `PartitionLog.roll` performs the roll.
+
+An empty segment never rolls, unless its indexes cannot express the offsets of the next batch. The age of
+a segment counts from the wall time of its first append, never from the timestamps of records.
+
+Source: Apache Kafka, LogSegment.shouldRoll.
+"""
+
+from __future__ import annotations
+
+from storage.formats.config_property import LONG_MAX
+from storage.formats.log_config import LogConfig
+from storage.formats.manifest import UNKNOWN
+from storage.segment.segment import Segment
+
+OFFSET_SPAN_MAX = (1 << 31) - 1
+"""The largest offset, relative to the segment's base offset, that fits the 32 bits of an index entry."""
+
+
+def must_roll(
+    active: Segment, config: LogConfig, *, batch_bytes: int, last_offset: int, is_old: bool
+) -> bool:
+    """Returns whether a batch that ends at `last_offset` must go into a new segment."""
+    is_too_far = last_offset - active.base_offset > OFFSET_SPAN_MAX
+    if active.size == 0:
+        return is_too_far
+    return (
+        is_too_far
+        or is_old
+        or active.size + batch_bytes > config.segment_bytes
+        or active.index_bytes >= config.segment_index_bytes
+    )
+
+
+def is_old(active: Segment, config: LogConfig, *, jitter: float, now_ms: int) -> bool:
+    """Returns whether the segment has reached the age at which it must roll.
+
+    Args:
+        jitter: the fraction of segment.jitter.ms, 0 to 1, that is subtracted from segment.ms.
+    """
+    if active.size == 0 or active.first_append_ms == UNKNOWN:
+        return False
+    age_max = config.segment_ms - int(jitter * config.segment_jitter_ms)
+    if config.is_compacted:
+        age_max = min(age_max, config.max_compaction_lag_ms)
+    return age_max < LONG_MAX and now_ms - active.first_append_ms >= age_max

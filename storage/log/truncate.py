@@ -1,0 +1,78 @@
+"""Truncates a log, so that no batch reaches a given offset.
+
+    manifest with the shortened list, an empty active segment and `truncate_to`   <- now it is certain
+    segments past the cut removed, the last kept one cut
+    epochs and producers set back
+    manifest without `truncate_to`
+
+After a crash in between, recovery finishes the truncation that the manifest describes
+(`storage/recovery/recovery.py`). The log continues in a new segment, so that it ends exactly at the cut,
+even when the cut is in a hole. Every truncation raises the log's generation, so that a cleaning pass
+that was planned before it cannot swap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from storage.batches.walk import walk_batches
+from storage.formats.manifest import SegmentRow
+from storage.segment.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The result of a truncation: whole segments, of which the last is cut at `position`."""
+
+    kept: tuple[Segment, ...]
+    position: int
+    """The new size of the last kept segment."""
+    end_offset: int
+    """The log's new end: the requested offset, or the base offset of a batch that spans it."""
+
+    @property
+    def rows(self) -> tuple[SegmentRow, ...]:
+        """The manifest's rows of the kept segments after the cut."""
+        rows = [segment.full_row() for segment in self.kept]
+        if rows:
+            end_offset = min(rows[-1].end_offset, self.end_offset)
+            rows[-1] = replace(rows[-1], size=self.position, end_offset=end_offset)
+        return tuple(rows)
+
+
+def plan_cut(segments: Sequence[Segment], offset: int) -> Cut:
+    """Returns the cut after which no batch reaches `offset`."""
+    kept = tuple(segment for segment in segments if segment.base_offset < offset)
+    if not kept:
+        return Cut((), 0, offset)
+    position, end_offset = _cut_point(kept[-1], offset)
+    return Cut(kept if position else kept[:-1], _size_of_last(kept, position), end_offset)
+
+
+def _size_of_last(kept: tuple[Segment, ...], position: int) -> int:
+    if position:
+        return position
+    return kept[-2].size if len(kept) > 1 else 0
+
+
+def _cut_point(segment: Segment, offset: int) -> tuple[int, int]:
+    with segment.pinned() as file:
+        start = segment.position_before(offset)
+        for place in walk_batches(file, start, segment.size):
+            if place.last_offset >= offset:
+                return place.position, min(place.base_offset, offset)
+    return segment.size, offset
+
+
+def make_cut(cut: Cut) -> None:
+    """Cut the last kept segment, whose bytes past the cut no manifest lists any more."""
+    if not cut.kept:
+        return
+    last = cut.kept[-1]
+    with last.pinned() as file:
+        # Even if all its batches stay: its range of offsets may end in a hole that the cut goes through.
+        last.cut(cut.position, min(last.end_offset, cut.end_offset))
+        file.sync()
+        last.seal()
+        last.write_index()

@@ -1,0 +1,1 @@
+"""What an unclean start does."""

@@ -1,0 +1,1 @@
+"""One segment: its files, its reads, the cleaner's copy of it."""

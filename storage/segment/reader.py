@@ -1,0 +1,143 @@
+"""Finds the bytes that answer a read at an offset: whole batches of one segment, as a file region.
+
+    offset -> segment -> index -> first batch that holds records at or past it
+           -> last whole batch within max_bytes and below the bound (high watermark)
+
+An offset in a hole that compaction left is valid: the next batch answers it. Leading batches without
+records are skipped, because a client spins on an answer without records (kafkajs).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from storage.batches.cached_reads import Reads
+from storage.batches.walk import BatchPlace, walk_batches
+from storage.segment.segment import Segment, SegmentRegion
+
+
+class Isolation(enum.IntEnum):
+    """A reader's isolation level; the values are the protocol's."""
+
+    READ_UNCOMMITTED = 0
+    READ_COMMITTED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadResult:
+    """The result of one read, with the log's offsets at that moment."""
+
+    regions: tuple[SegmentRegion, ...]
+    """Pinned: the receiver releases each. Empty when there is nothing to read yet."""
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: Sequence[tuple[int, int]] = ()
+    """For read_committed: the producer and first offset of each transaction whose records the reader has
+    to skip, from there to the producer's ABORT."""
+    diverging_epoch: tuple[int, int] | None = None
+    """The epoch and end offset to which a reader must truncate whose log diverges from this one."""
+
+    def release(self) -> None:
+        """Release the regions' segments. Releasing twice is allowed."""
+        for region in self.regions:
+            region.release()
+
+
+def first_segment_past(segments: Sequence[Segment], offset: int) -> int:
+    """Returns the index of the first segment that may hold `offset` or a later one."""
+    low, high = 0, len(segments)
+    while low < high:
+        middle = (low + high) // 2
+        if segments[middle].end_offset > offset:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def find_region(
+    segments: Sequence[Segment],
+    offset: int,
+    *,
+    bound: int,
+    max_bytes: int,
+    whole_first_batch: bool,
+    cached_only: bool,
+) -> SegmentRegion | None:
+    """Returns the region that answers a read at `offset` below the offset `bound`; None if it is empty.
+
+    The region's bytes are in the page cache.
+
+    Raises:
+        NotCached: `cached_only` is set, and finding or sending the region would wait for the disk.
+        SegmentRemoved: the list of segments is out of date; take the log's new one.
+    """
+    for index in range(first_segment_past(segments, offset), len(segments)):
+        segment = segments[index]
+        if segment.base_offset >= bound:
+            return None
+        with segment.reading(cached_only=cached_only) as reads:
+            end = _end_position(segment, reads, bound)
+            first = _first_with_records(segment, reads, offset, end)
+            if first is not None:
+                region = _region(segment, reads, first, end, max_bytes, whole_first_batch)
+                if region is not None:
+                    region.end_offset = min(region.end_offset, bound)
+                return region
+    return None
+
+
+def _end_position(segment: Segment, reads: Reads, bound: int) -> int:
+    """Returns where the batches below the offset `bound` end in the segment."""
+    size, end_offset = segment.size, segment.end_offset
+    if end_offset <= bound:
+        return size
+    start = segment.position_before(bound, reads)
+    for place in walk_batches(reads, start, size):
+        if place.last_offset >= bound:
+            return place.position
+    return size
+
+
+def _first_with_records(segment: Segment, reads: Reads, offset: int, end: int) -> BatchPlace | None:
+    start = 0
+    if offset > segment.base_offset:
+        start = segment.position_before(offset, reads)
+    for place in walk_batches(reads, start, end):
+        if place.last_offset >= offset and place.record_count > 0:
+            return place
+    return None
+
+
+def _region(
+    segment: Segment, reads: Reads, first: BatchPlace, end: int, max_bytes: int, whole_first: bool
+) -> SegmentRegion | None:
+    """Returns the region of whole batches from `first` on, at most `max_bytes`, or of `first` alone."""
+    limit = first.position + max_bytes
+    end_offset = segment.end_offset
+    if limit < end:
+        end, end_offset = _last_boundary(segment, reads, first, limit)
+    if end == first.position:
+        if not whole_first:
+            return None
+        end, end_offset = first.end_position, first.last_offset + 1
+    reads.make_ready(first.position, end - first.position)
+    return SegmentRegion(segment, first.position, end - first.position, end_offset=end_offset)
+
+
+def _last_boundary(
+    segment: Segment, reads: Reads, first: BatchPlace, limit: int
+) -> tuple[int, int]:
+    """Returns the last batch boundary in [first, limit], and the offset at that boundary."""
+    if first.end_position > limit:
+        return first.position, first.base_offset
+    start = max(first.position, segment.boundary_before(limit, reads))
+    boundary = start
+    for place in walk_batches(reads, start, segment.size):
+        if place.end_position > limit:
+            return boundary, place.base_offset
+        boundary = place.end_position
+    return boundary, segment.end_offset

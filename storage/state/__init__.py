@@ -1,0 +1,1 @@
+"""What a log remembers: producers, epochs, transactions, and how that is rebuilt."""

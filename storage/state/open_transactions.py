@@ -1,0 +1,73 @@
+"""The undecided transactions of a log, at which read_committed consumers must stop.
+
+    first offsets     A   B       C                  of transactions without a marker, in log order
+                      |...|.......|..........a...........b....
+    markers                                  |  high watermark  not readable yet: A is still unstable
+
+A transaction is unstable from its first batch until its marker is below the high watermark. The first
+unstable offset is updated on every change, so that reading it costs nothing.
+Source: Apache Kafka, ProducerStateManager.java (`firstUnstableOffset`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+
+from storage.formats.config_property import LONG_MAX
+
+
+class OpenTransactions:
+    """The unstable transactions of one log. The loop's thread changes them; any thread may read."""
+
+    __slots__ = ("_ended", "_first_offsets", "first_unstable")
+
+    def __init__(self, open_since: Iterable[tuple[int, int]] = ()) -> None:
+        """Start from (producer id, first offset) pairs of the producers with an open transaction."""
+        in_order = sorted(open_since, key=lambda each: each[1])
+        # State: by producer id, in order of first offsets, because transactions begin at the log's end.
+        # Plain containers, because most of ten thousand logs never have a transaction.
+        self._first_offsets = dict(in_order)
+        # (marker offset, first offset); both grow. A later marker with an earlier first offset makes
+        # the entries before it irrelevant.
+        self._ended: list[tuple[int, int]] = []
+        self.first_unstable = LONG_MAX
+        """The first offset of the first unstable transaction; LONG_MAX if there is none."""
+        self._update_first_unstable()
+
+    def __len__(self) -> int:
+        """Returns the number of transactions without a marker."""
+        return len(self._first_offsets)
+
+    def begin(self, producer_id: int, first_offset: int) -> None:
+        """Add a transactional batch at the log's end, the first of its transaction or a later one."""
+        if producer_id not in self._first_offsets:
+            self._first_offsets[producer_id] = first_offset
+            self.first_unstable = min(self.first_unstable, first_offset)
+
+    def end(self, producer_id: int, marker_offset: int) -> int:
+        """Add a marker at the log's end. Returns its transaction's first offset, -1 if none was open."""
+        first_offset = self._first_offsets.pop(producer_id, -1)
+        if first_offset >= 0:
+            while self._ended and self._ended[-1][1] >= first_offset:
+                self._ended.pop()
+            self._ended.append((marker_offset, first_offset))
+        return first_offset
+
+    def advance(self, high_watermark: int) -> None:
+        """Forget the transactions whose markers are now below the high watermark."""
+        if not self._ended or self._ended[0][0] >= high_watermark:
+            return
+        count = bisect_left(self._ended, high_watermark, key=lambda each: each[0])
+        del self._ended[:count]
+        self._update_first_unstable()
+
+    def keep_ended(self, before: OpenTransactions, end_offset: int) -> None:
+        """Take over, after a truncation, the markers of `before` below `end_offset`."""
+        self._ended = [each for each in before._ended if each[0] < end_offset]
+        self._update_first_unstable()
+
+    def _update_first_unstable(self) -> None:
+        first_open = next(iter(self._first_offsets.values()), LONG_MAX)
+        first_ended = self._ended[0][1] if self._ended else LONG_MAX
+        self.first_unstable = min(first_open, first_ended)

@@ -1,0 +1,116 @@
+"""The latency guard: how it adapts the cleaner's rate to the latency of produces."""
+
+from __future__ import annotations
+
+import math
+
+from cleaner.pacing.latency_guard import (
+    CEILING,
+    FLOOR,
+    JUDGED_PRODUCES_MIN,
+    START,
+    STEP,
+    TOLERANCE,
+    GuardState,
+    LatencyWindow,
+    after_window,
+)
+
+QUIET_P99 = 0.001
+
+
+def window(
+    p99_seconds: float = QUIET_P99,
+    *,
+    produces: int = 1000,
+    cleaner_bytes: int = 1 << 40,
+    seconds: float = 1.0,
+) -> LatencyWindow:
+    return LatencyWindow(
+        seconds=seconds, produces=produces, p99_seconds=p99_seconds, cleaner_bytes=cleaner_bytes
+    )
+
+
+def quiet(p99_seconds: float = QUIET_P99) -> LatencyWindow:
+    return window(p99_seconds, cleaner_bytes=0)
+
+
+def nobody() -> LatencyWindow:
+    return window(0.0, produces=0)
+
+
+def at(rate: float) -> GuardState:
+    return GuardState(rate=rate, quiet_p99=QUIET_P99)
+
+
+def after(state: GuardState, *windows: LatencyWindow) -> GuardState:
+    for each in windows:
+        state = after_window(state, each)
+    return state
+
+
+def test_without_produces_the_cleaner_is_not_held_back() -> None:
+    assert after(GuardState(), nobody()).rate == math.inf
+    assert after(at(FLOOR), nobody()) == at(math.inf)
+
+
+def test_a_pass_under_traffic_starts_at_the_starting_rate() -> None:
+    assert after(GuardState(), quiet()) == at(START)
+    assert after(at(FLOOR), quiet()) == at(START)
+
+
+def test_produces_that_begin_during_a_pass_bring_it_back_to_the_starting_rate() -> None:
+    assert after(at(math.inf), window()).rate == START + STEP
+    assert after(at(math.inf), window(produces=1)).rate == START
+    assert after(at(math.inf), window(10 * QUIET_P99)).rate == START / 2
+
+
+def test_the_rate_is_halved_when_p99_passes_the_tolerance() -> None:
+    assert after(at(START), window(TOLERANCE * QUIET_P99 * 1.01)).rate == START / 2
+    assert after(at(START), window(TOLERANCE * QUIET_P99)).rate == START + STEP
+
+
+def test_the_rate_never_falls_below_the_floor_nor_rises_above_the_ceiling() -> None:
+    assert after(at(START), *[window(1.0)] * 5).rate == FLOOR
+    assert after(at(START), *[window()] * 1000).rate == CEILING
+
+
+def test_a_rate_that_the_cleaner_does_not_use_does_not_grow() -> None:
+    assert after(at(START), window(cleaner_bytes=int(START / 3))).rate == START
+
+
+def test_too_few_produces_are_not_judged() -> None:
+    few = window(1.0, produces=JUDGED_PRODUCES_MIN - 1)
+
+    assert after(at(START), few) == at(START)
+
+
+def test_quiet_time_is_learned_only_while_the_cleaner_rests() -> None:
+    disturbed = after(at(START), *[window(1.5 * QUIET_P99)] * 20)
+    rested = after(at(START), *[quiet(1.5 * QUIET_P99)] * 20)
+
+    assert disturbed.quiet_p99 == QUIET_P99
+    assert rested.quiet_p99 is not None
+    assert QUIET_P99 * 1.45 < rested.quiet_p99 <= QUIET_P99 * 1.5
+
+
+def test_produces_that_become_faster_are_learned_at_any_time() -> None:
+    faster = after(at(START), *[window(QUIET_P99 / 4)] * 30)
+
+    assert faster.quiet_p99 is not None
+    assert faster.quiet_p99 < QUIET_P99 / 3.9
+
+
+def test_a_latency_that_stays_high_at_the_floor_is_not_the_cleaners_and_lets_it_go() -> None:
+    """A producer that starts sending larger batches must not keep a pass at the floor for ever."""
+    slower = [window(10 * QUIET_P99)]
+
+    state = after(at(START), *slower * 60)
+
+    assert state.rate > FLOOR
+
+
+def test_without_a_quiet_time_the_first_window_stands_for_it() -> None:
+    state = after(GuardState(), window(QUIET_P99))
+
+    assert state == at(START + STEP)

@@ -1,0 +1,187 @@
+"""Interrupted cleaning passes: their swaps stay, and no record is lost."""
+
+from __future__ import annotations
+
+import errno
+import struct
+from dataclasses import replace
+
+import pytest
+
+from cleaner.pacing.meter import CleaningAborted
+from protocol.wire.errors import CorruptBatch
+from storage.files.errors import NoSpace, SegmentRemoved, SwapRefused
+from storage.files.paths import LOG
+from tests.harness.compacted_log import CONFIG, CompactedLog, superseded_log
+
+RETENTION_MS = CONFIG.delete_retention_ms
+
+
+def test_each_group_is_swapped_in_as_soon_as_it_is_recopied() -> None:
+    log = CompactedLog(replace(CONFIG, segment_bytes=200))
+    for number in range(6):
+        log.append(
+            (b"a", b"%d" % number * 40), *((b"%d-%d" % (number, n), b"v" * 30) for n in (1, 2))
+        )
+        log.roll()
+    plan = log.plan()
+    swaps: list[tuple[int, int | None]] = []
+    swap = log.log.swap
+
+    class Watched:
+        """Records the log's swaps."""
+
+        generation = log.log.generation
+        log_start_offset = log.log.log_start_offset
+        new_cleaned_segment = staticmethod(log.log.new_cleaned_segment)
+        commit_clean_offset = staticmethod(log.log.commit_clean_offset)
+
+        def swap(self, sources, cleaned, *, generation, clean_offset) -> None:  # type: ignore[no-untyped-def]
+            staged = [name for name in log.files() if name.endswith(".log.cleaned")]
+            assert len(staged) == len(cleaned) == 1
+            swap(sources, cleaned, generation=generation, clean_offset=clean_offset)
+            swaps.append((sources[0].base_offset, clean_offset))
+
+    log.log, real = Watched(), log.log  # type: ignore[assignment]
+    try:
+        log.execute(plan)
+    finally:
+        log.log = real
+
+    # In the sixth segment no record is superseded.
+    assert swaps == [(0, None), (3, None), (6, None), (9, None), (12, 18)]
+
+
+def test_an_aborted_pass_keeps_its_swaps_discards_its_staging_and_costs_no_record() -> None:
+    log = CompactedLog(replace(CONFIG, segment_bytes=200))
+    for number in range(6):
+        log.append_segment((b"a", b"%d" % number * 40), (b"%d" % number, b"v"))
+    before = {record.key: record.value for record in log.records()}
+
+    def stop_at_the_third_group(_seconds: float) -> bool:
+        return sum(segment.is_cleaned for segment in log.log.segments) == 2
+
+    with pytest.raises(CleaningAborted):
+        log.execute(log.plan(), stop=stop_at_the_third_group)
+
+    swapped = [segment for segment in log.log.segments if segment.is_cleaned]
+    assert len(swapped) == 2
+    assert log.log.clean_offset == 0
+    assert not [name for name in log.files() if name.endswith(".cleaned")]
+    assert {record.key: record.value for record in log.records()} == before
+
+
+def test_a_truncation_meanwhile_aborts_the_pass() -> None:
+    log = superseded_log()
+    plan = log.plan()
+    log.log.truncate_to(3)
+
+    with pytest.raises(CleaningAborted):
+        log.execute(plan)
+
+    assert log.pairs() == [(0, b"a", b"1"), (1, b"b", b"1"), (2, b"a", b"2")]
+
+
+def test_a_policy_change_meanwhile_aborts_the_pass() -> None:
+    log = superseded_log()
+    plan = log.plan()
+    log.log.update_config(replace(CONFIG, cleanup_policy=("delete",)))
+
+    with pytest.raises(CleaningAborted):
+        log.execute(plan)
+
+    assert len(log.pairs()) == 5
+
+
+def test_a_pass_whose_sources_were_cleaned_by_another_one_is_refused() -> None:
+    log = superseded_log()
+    stale = log.plan()
+    # A reader still has the old segments open, otherwise their files would be gone.
+    for segment in log.log.segments:
+        segment.files.pin()
+    log.clean()
+
+    with pytest.raises(SwapRefused):
+        log.execute(stale)
+
+    assert len(log.pairs()) == 3
+    assert not [name for name in log.files() if name.endswith(".cleaned")]
+
+
+def test_a_pass_whose_sources_are_gone_reads_nothing_wrong() -> None:
+    log = superseded_log()
+    stale = log.plan()
+    log.clean()
+
+    with pytest.raises(SegmentRemoved):
+        log.execute(stale)
+
+    assert len(log.pairs()) == 3
+
+
+def test_what_retention_deletes_while_keys_are_mapped_is_left_out_of_the_pass() -> None:
+    """Otherwise no pass might ever complete over a log that also loses old segments."""
+    log = superseded_log()
+    log.clean()
+    log.append_segment((b"a", b"3"))
+    log.append_segment((b"a", b"4"), (b"c", b"2"))
+    log.roll()
+    plan = log.plan()
+    assert len(plan.view.segments) == 3
+    log.log.delete_records(5)
+
+    report = log.execute(plan)
+
+    assert report.segments_before + report.segments_untouched == 2
+    assert log.pairs() == [(6, b"a", b"4"), (7, b"c", b"2")]
+    assert (log.log.log_start_offset, log.log.clean_offset) == (5, 8)
+
+
+def corrupt_log(position: int, data: bytes) -> CompactedLog:
+    log = superseded_log()
+    path = log.log.segments[1].path(LOG)
+    log.fs.overwrite(path, position, data)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("position", "data"),
+    [
+        pytest.param(65, b"\xff", id="a_record_byte_flipped"),
+        pytest.param(16, b"\x01", id="another_magic"),
+        pytest.param(8, struct.pack(">i", 0x7FFF_0000), id="a_size_beyond_the_segment"),
+        pytest.param(8, struct.pack(">i", 3), id="a_size_below_a_header"),
+        pytest.param(8, struct.pack(">i", -1), id="a_negative_size"),
+    ],
+)
+def test_a_damaged_batch_stops_the_pass_and_changes_nothing(position: int, data: bytes) -> None:
+    log = corrupt_log(position, data)
+    segments = log.log.segments
+
+    with pytest.raises(CorruptBatch):
+        log.execute(log.plan())
+
+    assert log.log.segments == segments
+    assert not [name for name in log.files() if name.endswith(".cleaned")]
+
+
+def test_a_file_shorter_than_its_row_is_corruption_not_the_end_of_the_data() -> None:
+    log = superseded_log()
+    log.log.segments[2].files.open().truncate(10)
+
+    with pytest.raises(CorruptBatch, match="ends early"):
+        log.execute(log.plan())
+
+    assert len(log.log.segments) == 4
+
+
+def test_a_full_disk_leaves_the_log_as_it_was() -> None:
+    log = superseded_log()
+    log.fs.faults.fail("append to", errno.ENOSPC, path=".cleaned")
+
+    with pytest.raises(NoSpace):
+        log.execute(log.plan())
+
+    assert len(log.pairs()) == 5
+    assert not [name for name in log.files() if name.endswith(".cleaned")]
+    assert log.execute(log.plan()).records_after == 3

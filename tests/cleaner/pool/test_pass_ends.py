@@ -1,0 +1,71 @@
+"""The ends of passes: events, reports and quarantine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cleaner.pool.pass_ends import PassEnds, reason_of
+from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
+from storage.formats.topic_partition import TopicPartition
+from tests.cleaner.pool_house import SETTINGS, Recorder
+from tests.cleaner.rules.test_report import REPORT
+from tests.harness.topics_world import FixedClock
+
+ORDERS = TopicPartition("orders", 3)
+
+
+@pytest.fixture
+def probe() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def ends(probe: Recorder) -> PassEnds:
+    return PassEnds(SETTINGS, clock=FixedClock(), probe=probe)
+
+
+def test_a_failed_partition_rests_until_a_pass_completes(ends: PassEnds, probe: Recorder) -> None:
+    ends.failed(ORDERS, CorruptBatch("its CRC differs"), "its CRC differs")
+    (entry,) = ends.quarantined
+    assert (entry.reason, ends.is_resting(ORDERS)) == ("its CRC differs", True)
+    assert ends.next_retry_at() == entry.retry_at
+
+    ends.completed(ORDERS, REPORT)
+
+    assert (ends.quarantined, ends.is_resting(ORDERS)) == ((), False)
+    assert ends.last_reports == {ORDERS: replace(REPORT, group_reports=())}
+    assert probe.events == [
+        "failed orders",
+        "quarantined orders corrupt_batch",
+        "released orders",
+        "completed orders",
+    ]
+
+
+def test_a_pass_that_was_stopped_is_told_and_no_failure(ends: PassEnds, probe: Recorder) -> None:
+    ends.stopped(ORDERS, "the broker stops")
+
+    assert (ends.quarantined, ends.last_reports) == ((), {})
+    assert probe.events == ["aborted orders"]
+
+
+def test_nothing_is_kept_of_a_partition_that_is_gone(ends: PassEnds, probe: Recorder) -> None:
+    ends.completed(ORDERS, REPORT)
+    ends.failed(ORDERS, CorruptBatch("bad"), "bad")
+
+    ends.forget_all_but({})
+
+    assert (ends.quarantined, ends.last_reports) == ((), {})
+    assert probe.events[-1] == "released orders"
+
+
+def test_the_reason_says_where_and_what_to_do() -> None:
+    error = DecompressionTooLarge(10)
+    error.add_note("record batch at position 7")
+
+    assert reason_of(error) == (
+        f"{DecompressionTooLarge(10)}; record batch at position 7;"
+        " raise log.cleaner.decompressed.batch.bytes.max to clean them"
+    )

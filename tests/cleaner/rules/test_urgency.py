@@ -1,0 +1,237 @@
+"""The order of eligible logs, and that none waits for ever.
+
+LogCleanerManagerTest, testGrabFilthiestCompactedLogReturnsLogWithDirtiestRatio; Kafka has no test of
+starvation, from which it suffers (ARCHITECTURE.md §2c).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cleaner.rules.pick import Assessment, Blocker, Bounds, Reason
+from cleaner.rules.urgency import (
+    AGEING_MS,
+    DEADLINE_HEAD_START,
+    HEAD_START_MAX_MS,
+    Candidate,
+    most_urgent,
+    urgency,
+)
+from storage.formats.config_property import LONG_MAX
+from storage.formats.topic_partition import TopicPartition
+
+HOUR_MS = 3_600_000
+
+
+def assessment(
+    *, clean: int = 0, cleanable: int = 100, reason: Reason = Reason.DIRTY
+) -> Assessment:
+    return Assessment(
+        bounds=Bounds(
+            first_dirty_offset=0,
+            first_uncleanable_offset=10,
+            limited_by=Blocker.ACTIVE_SEGMENT,
+        ),
+        clean_bytes=clean,
+        cleanable_bytes=cleanable,
+        deadline_ms=LONG_MAX,
+        horizon_ms=LONG_MAX,
+        roll_ms=LONG_MAX,
+        wake_ms=LONG_MAX,
+        reason=reason,
+        blocker=None,
+    )
+
+
+def candidate(
+    topic: str = "orders",
+    *,
+    clean: int = 0,
+    cleanable: int = 100,
+    reason: Reason = Reason.DIRTY,
+    waited_ms: int = 0,
+    is_disk_nearly_full: bool = False,
+    gain: float = 1.0,
+) -> Candidate:
+    return Candidate(
+        topic_partition=TopicPartition(topic, 0),
+        assessment=assessment(clean=clean, cleanable=cleanable, reason=reason),
+        waited_ms=waited_ms,
+        is_disk_nearly_full=is_disk_nearly_full,
+        gain=gain,
+    )
+
+
+def test_no_log_yields_nothing() -> None:
+    assert most_urgent([]) is None
+
+
+def test_of_logs_that_wait_alike_the_dirtiest_is_served_first() -> None:
+    half, whole = candidate(clean=100), candidate()
+
+    assert most_urgent([half, whole]) is whole
+
+
+def test_internal_topics_come_before_deadlines_and_deadlines_before_dirt() -> None:
+    offsets = candidate("__consumer_offsets", clean=90, cleanable=100)
+    late = candidate(clean=90, cleanable=10, reason=Reason.DEADLINE)
+    later = candidate(clean=90, cleanable=10, reason=Reason.DEADLINE, waited_ms=1)
+    dirty = candidate()
+    due = candidate(clean=100, cleanable=0, reason=Reason.TOMBSTONES_DUE)
+
+    order = sorted([due, dirty, late, later, offsets], key=urgency, reverse=True)
+
+    assert order == [offsets, later, late, dirty, due]
+
+
+def test_a_log_that_has_waited_goes_before_a_dirtier_one_that_has_not() -> None:
+    due = candidate(clean=100, cleanable=0, reason=Reason.TOMBSTONES_DUE, waited_ms=AGEING_MS + 1)
+
+    assert most_urgent([candidate(), due]) is due
+
+
+def test_a_deadline_goes_before_dirt_that_has_waited_for_less_than_an_hour_longer() -> None:
+    late = candidate(clean=90, cleanable=10, reason=Reason.DEADLINE)
+
+    assert DEADLINE_HEAD_START * AGEING_MS == HOUR_MS
+    assert most_urgent([candidate(waited_ms=HOUR_MS - AGEING_MS), late]) is late
+    assert most_urgent([candidate(waited_ms=HOUR_MS), late]) is not late
+
+
+def test_where_the_disk_is_nearly_full_only_the_bytes_freed_by_byte_of_io_count() -> None:
+    internal = candidate("__consumer_offsets", clean=10_000, is_disk_nearly_full=True)
+    gainful = candidate(clean=100, cleanable=50, is_disk_nearly_full=True)
+    gainless = candidate(clean=0, cleanable=5000, is_disk_nearly_full=True, gain=0.01)
+    elsewhere = candidate(waited_ms=HEAD_START_MAX_MS * 2)
+
+    order = sorted([elsewhere, internal, gainless, gainful], key=urgency, reverse=True)
+
+    assert order == [gainful, internal, gainless, elsewhere]
+
+
+REASONS = st.sampled_from([Reason.DEADLINE, Reason.DIRTY, Reason.TOMBSTONES_DUE])
+TOPICS = st.sampled_from(["orders", "__consumer_offsets"])
+CANDIDATES = st.builds(
+    candidate,
+    TOPICS,
+    clean=st.integers(0, 1000),
+    cleanable=st.integers(0, 1000),
+    reason=REASONS,
+    waited_ms=st.integers(0, 2 * HEAD_START_MAX_MS),
+)
+
+
+@given(one=CANDIDATES, other=CANDIDATES, later_ms=st.integers(0, 10**12))
+def test_which_of_two_goes_first_does_not_change_while_both_wait(
+    one: Candidate, other: Candidate, later_ms: int
+) -> None:
+    def aged(each: Candidate) -> Candidate:
+        return Candidate(
+            topic_partition=each.topic_partition,
+            assessment=each.assessment,
+            waited_ms=each.waited_ms + later_ms,
+        )
+
+    difference = urgency(one)[1] - urgency(other)[1]
+    if abs(difference) > 1e-3:
+        assert (urgency(aged(one)) > urgency(aged(other))) == (difference > 0)
+
+
+@given(one=CANDIDATES, other=CANDIDATES)
+def test_nobody_overtakes_who_has_waited_longer_than_all_head_starts(
+    one: Candidate, other: Candidate
+) -> None:
+    if one.waited_ms > other.waited_ms + HEAD_START_MAX_MS:
+        assert urgency(one) > urgency(other)
+
+
+# -------------------------------------------------------------------- a cleaner with one worker
+
+
+@dataclass(kw_only=True)
+class Waiting:
+    """A log in the simulation, eligible again `pause_ms` after each pass."""
+
+    topic: str
+    pause_ms: int
+    pass_ms: int
+    clean: int = 0
+    cleanable: int = 100
+    reason: Reason = Reason.DIRTY
+    eligible_at_ms: int = 0
+    longest_wait_ms: int = 0
+
+    def candidate(self, now_ms: int) -> Candidate:
+        return candidate(
+            self.topic,
+            clean=self.clean,
+            cleanable=self.cleanable,
+            reason=self.reason,
+            waited_ms=now_ms - self.eligible_at_ms,
+        )
+
+
+def simulate(logs: list[Waiting], duration_ms: int) -> Counter[str]:
+    """Let one worker clean the most urgent logs, one after the other. Returns the passes by topic."""
+    now_ms, passes = 0, Counter[str]()
+    while now_ms < duration_ms:
+        waiting = [log for log in logs if log.eligible_at_ms <= now_ms]
+        if not waiting:
+            now_ms = min(log.eligible_at_ms for log in logs)
+            continue
+        chosen = max(waiting, key=lambda log: urgency(log.candidate(now_ms)))
+        chosen.longest_wait_ms = max(chosen.longest_wait_ms, now_ms - chosen.eligible_at_ms)
+        now_ms += chosen.pass_ms
+        chosen.eligible_at_ms = now_ms + chosen.pause_ms
+        passes[chosen.topic] += 1
+    return passes
+
+
+def test_logs_that_are_always_dirty_starve_nobody() -> None:
+    """Three logs could use all of the worker's time; one of them is internal, one always late."""
+    greedy = [
+        Waiting(topic="__consumer_offsets", pause_ms=0, pass_ms=60_000),
+        Waiting(topic="late", pause_ms=0, pass_ms=60_000, reason=Reason.DEADLINE),
+        Waiting(topic="dirty", pause_ms=0, pass_ms=60_000),
+    ]
+    modest = [
+        Waiting(topic=f"modest-{n}", pause_ms=HOUR_MS, pass_ms=1000, clean=95) for n in range(20)
+    ]
+    due = Waiting(
+        topic="due", pause_ms=HOUR_MS, pass_ms=1000, cleanable=0, reason=Reason.TOMBSTONES_DUE
+    )
+
+    passes = simulate([*greedy, *modest, due], duration_ms=7 * 24 * HOUR_MS)
+
+    assert len(passes) == 24
+    bound_ms = HEAD_START_MAX_MS + sum(log.pass_ms for log in [*greedy, *modest, due])
+    assert max(log.longest_wait_ms for log in [*greedy, *modest, due]) <= bound_ms
+    assert all(passes[log.topic] >= 30 for log in [*modest, due])
+    assert passes["__consumer_offsets"] > passes["late"] > passes["dirty"] > 0
+
+
+@given(
+    logs=st.lists(
+        st.builds(
+            Waiting,
+            topic=st.sampled_from(["a", "b", "__c"]),
+            pause_ms=st.integers(0, HOUR_MS),
+            pass_ms=st.integers(60_000, 600_000),
+            clean=st.integers(0, 1000),
+            cleanable=st.integers(0, 1000),
+            reason=REASONS,
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_any_log_waits_no_longer_than_the_head_starts_and_a_round(logs: list[Waiting]) -> None:
+    """The bound holds as long as the worker can serve all logs once within the head starts."""
+    simulate(logs, duration_ms=12 * HOUR_MS)
+
+    round_ms = sum(log.pass_ms for log in logs)
+    assert max(log.longest_wait_ms for log in logs) <= HEAD_START_MAX_MS + 2 * round_ms

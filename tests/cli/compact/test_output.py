@@ -1,0 +1,183 @@
+"""The output of `kompakt compact ...` for the broker's JSON."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cleaner.rules.report import PassReport
+from cli.compact.history import print_history
+from cli.compact.output import print_explanations, print_report, print_reports, print_status
+from server.admin.compaction_json import report_json
+
+REPORT = PassReport(
+    topic="orders",
+    partition=0,
+    reason="TOMBSTONES_DUE",
+    start_offset=0,
+    end_offset=161_314,
+    planned_end_offset=161_314,
+    bytes_read=36_700_000,
+    bytes_written=4_900_000,
+    bytes_before=12_200_000,
+    bytes_after=766_800,
+    records_before=161_314,
+    records_after=10_000,
+    records_by_verdict={
+        "kept_latest": 10_000,
+        "dropped_superseded": 151_313,
+        "dropped_tombstone": 1,
+    },
+    bytes_untouched=2_000_000_000,
+    sidecars_built=1,
+    groups=1,
+    segments_before=3,
+    segments_after=1,
+    segments_untouched=12,
+    seconds=0.128,
+)
+FAILED = {
+    "ended_ms": 0,
+    "result": "failed",
+    "topic": "orders",
+    "partition": 1,
+    "seconds": 0.01,
+    "error": "segment 0.v1: the CRC of the batch at byte 71 differs",
+}
+
+
+def completed() -> dict[str, Any]:
+    """Returns a pass in the form of the history."""
+    return {**report_json(REPORT), "ended_ms": 1_795_279_808_607, "result": "completed"}
+
+
+def status() -> dict[str, Any]:
+    guard = {"is_enabled": True, "bytes_per_second": None, "quiet_p99_seconds": None}
+    rates = dict.fromkeys(f"{each}_bytes_per_second" for each in ("total", "read", "write"))
+    return {
+        "threads": 1,
+        "throttle": {**rates, "is_lifted_for_disk_pressure": False, "latency_guard": guard},
+        "running": [],
+        "queue_length": 0,
+        "queue": [],
+        "quarantined": [],
+        "paused": {"everything_since_ms": None, "named": []},
+        "last_passes_count": 3,
+        "last_passes": [report_json(REPORT)],
+    }
+
+
+def test_a_report_shows_dropped_records_their_reasons_and_untouched_segments(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_report(report_json(REPORT))
+
+    assert capsys.readouterr().out.splitlines() == [
+        "orders-0: cleaned [0, 161314) in 128 ms, 12.2 MB -> 766.8 kB, 161,314 -> 10,000 records",
+        "  superseded: 151,313 records dropped",
+        "  tombstone: 1 record dropped",
+        "  3 segments -> 1, 12 more (2.0 GB) left as they were; 1 key sidecar made",
+        "  read 36.7 MB, wrote 4.9 MB",
+    ]
+
+
+def test_reports_of_many_partitions_are_a_table_and_a_sum(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    empty = replace(REPORT, end_offset=0, planned_end_offset=0, log_end_offset=0, groups=0)
+    waiting = replace(empty, log_end_offset=5)
+    parts = [replace(each, partition=n) for n, each in enumerate([REPORT] * 4 + [empty])]
+
+    print_reports([report_json(each) for each in parts])
+
+    titles, *rows, total = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert titles == ["partition", "took", "before", "after", "dropped", "why"]
+    assert [row[0] for row in rows] == ["orders-0", "orders-1", "orders-2", "orders-3"]
+    assert " ".join(total) == ("4 partitions cleaned, 48.8 MB -> 3.1 MB; 1 more, already clean")
+    print_reports([report_json(empty)] * 5)
+    assert capsys.readouterr().out == "5 partitions: already clean\n"
+    print_reports([report_json(empty)] + [report_json(waiting)] * 4)
+    assert capsys.readouterr().out == (
+        "5 partitions: in 4 of them nothing can be cleaned now; kompakt compact explain says why\n"
+    )
+
+
+def test_a_clean_partition_is_distinguished_from_a_waiting_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    clean = replace(REPORT, start_offset=9, planned_end_offset=9, log_end_offset=9, groups=0)
+
+    print_report(report_json(clean))
+    print_report(report_json(replace(clean, log_end_offset=12)))
+
+    assert capsys.readouterr().out.splitlines() == [
+        "orders-0: already clean",
+        "orders-0: nothing can be cleaned now; kompakt compact explain orders-0 says why",
+    ]
+
+
+def test_the_history_fits_a_terminal_of_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    untouched = {**completed(), "groups": 0, "records_by_verdict": {}, "reason": "DIRTY"}
+    print_history([completed(), untouched, FAILED], None)
+
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "ended (UTC)          partition    took   before     after  dropped  why",
+        "2026-11-21 16:50:08  orders-0   128 ms  12.2 MB  766.8 kB  151,314  tombstones due",
+        "2026-11-21 16:50:08  orders-0   128 ms        -         -        0  dirty",
+        "1970-01-01 00:00:00  orders-1    10 ms                              failed",
+        "1970-01-01 00:00:00  orders-1 failed: segment 0.v1: the CRC of the batch at byte 71 differs",
+    ]
+
+
+def test_an_empty_history_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    print_history([], "orders-7")
+    print_history([], None)
+
+    assert capsys.readouterr().out == (
+        "no pass over orders-7 has ended yet\nno pass has ended yet\n"
+    )
+
+
+def test_the_status_says_how_many_passes_it_leaves_out(capsys: pytest.CaptureFixture[str]) -> None:
+    print_status(status())
+
+    told = capsys.readouterr().out
+    assert told.startswith("1 thread; limits: none\nnothing is paused\nnothing is running\n")
+    assert told.endswith(" and 2 more: see kompakt compact history TOPIC[-N]\n")
+
+
+def test_the_status_shows_the_lease_of_another_process(capsys: pytest.CaptureFixture[str]) -> None:
+    running = {
+        "topic": "orders",
+        "partition": 0,
+        "task": "lease",
+        "reason": "REQUESTED",
+        "progress": {"bytes_planned": 0},
+    }
+
+    print_status({**status(), "running": [running]})
+
+    assert "orders-0: leased to another process for cleaning (requested)" in capsys.readouterr().out
+
+
+def test_an_explanation_says_what_decides_once_and_then_what_changes_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    findings = [
+        {"obstacle": "active_segment", "text": "it is active", "remedy": "wait"},
+        {"obstacle": "paused", "text": "it is paused", "remedy": "resume it"},
+    ]
+    told = {"text": "orders-0 is not being compacted: it is active", "findings": findings}
+
+    print_explanations({"partitions": [told]})
+
+    assert capsys.readouterr().out.splitlines() == [
+        "orders-0 is not being compacted: it is active",
+        "  1. active segment",
+        "     -> wait",
+        "  2. paused: it is paused",
+        "     -> resume it",
+    ]

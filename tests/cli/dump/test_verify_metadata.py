@@ -1,0 +1,69 @@
+"""Verification finds damage in the metadata store's files, and accepts files that a crash left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from cli.dump.verify_metadata import verify_metadata
+from server.metadata.files import State
+from server.metadata.log import MetadataLog
+from storage.verify.findings import Severity
+from tests.harness.damage import flip
+from tests.harness.memory_fs import MemoryFileSystem
+
+DIRECTORY = "/data/metadata"
+LOG = f"{DIRECTORY}/{3:020d}.log"
+SNAPSHOT = f"{DIRECTORY}/{2:020d}.snapshot"
+
+
+def store() -> MemoryFileSystem:
+    """Returns a disk with a snapshot of revision 2, and two later transactions."""
+    disk = MemoryFileSystem()
+    disk.make_directory("/data")
+    log = MetadataLog(disk, DIRECTORY)
+    log.recover()
+    for revision in (1, 2):
+        log.append([["put", f"/key/{revision}", "value", 0]])
+    log.snapshot(State(revision=2, entries=[["/key/1", "value", 1, 1, 0]]))
+    for revision in (3, 4):
+        log.append([["put", f"/key/{revision}", "value", 0]])
+    log.close()
+    return disk
+
+
+def test_a_store_in_use_is_sound() -> None:
+    assert verify_metadata(store(), DIRECTORY) == ()
+
+
+@pytest.mark.parametrize(
+    ("damage", "severity"),
+    [
+        pytest.param(lambda disk: flip(disk, LOG, 40), Severity.ERROR, id="a_transaction"),
+        pytest.param(lambda disk: flip(disk, LOG, -2), Severity.ERROR, id="the_last_transaction"),
+        pytest.param(lambda disk: flip(disk, SNAPSHOT, -1), Severity.ERROR, id="the_snapshot"),
+        pytest.param(lambda disk: disk.unlink(SNAPSHOT), Severity.ERROR, id="no_snapshot"),
+        pytest.param(
+            lambda disk: disk.open(LOG).truncate(disk.size(LOG) - 3), Severity.NOTE, id="torn"
+        ),
+        pytest.param(
+            lambda disk: disk.write_bytes(f"{DIRECTORY}/cut.2.0", b"x"), Severity.NOTE, id="cut"
+        ),
+        pytest.param(
+            lambda disk: disk.write_bytes(f"{DIRECTORY}/notes", b"x"), Severity.NOTE, id="foreign"
+        ),
+    ],
+)
+def test_damage_is_found_and_what_a_crash_leaves_is_explained(
+    damage: Callable[[MemoryFileSystem], None], severity: Severity
+) -> None:
+    disk = store()
+    damage(disk)
+    before = {name: disk.read_bytes(f"{DIRECTORY}/{name}") for name in disk.list(DIRECTORY)}
+
+    (finding,) = verify_metadata(disk, DIRECTORY)
+
+    assert finding.severity is severity
+    after = {name: disk.read_bytes(f"{DIRECTORY}/{name}") for name in disk.list(DIRECTORY)}
+    assert after == before

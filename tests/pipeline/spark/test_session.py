@@ -1,0 +1,103 @@
+"""What a session is asked for, without starting one."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.spark.jars import CONNECTOR, DELTA, JarsUnavailable
+from pipeline.spark.session_options import SessionOptions
+
+pytest.importorskip("pyspark")
+
+from pipeline.spark import session as spark
+
+
+@pytest.fixture(autouse=True)
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the pins whose jars are asked for; nothing is fetched."""
+    names: list[str] = []
+
+    def jars(pins: Path) -> tuple[Path, ...]:
+        names.append(pins.name)
+        return (Path("/jars") / f"{pins.name}.jar",)
+
+    monkeypatch.setattr(spark, "jars", jars)
+    return names
+
+
+def test_the_jars_of_the_pins_are_on_the_class_path() -> None:
+    said = spark.settings(SessionOptions(), (CONNECTOR, DELTA))
+
+    assert said["spark.jars"] == "/jars/connector.jar,/jars/delta.jar"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (SessionOptions(packages="io.delta:x:1"), {"spark.jars.packages": "io.delta:x:1"}),
+        (SessionOptions(jars="/a.jar,/b.jar"), {"spark.jars": "/a.jar,/b.jar"}),
+        (SessionOptions(conf={"spark.jars": "/c.jar"}), {"spark.jars": "/c.jar"}),
+    ],
+    ids=["packages", "jars", "conf"],
+)
+def test_ours_stay_away_where_the_user_names_any(
+    options: SessionOptions, named: dict[str, str], fetched: list[str]
+) -> None:
+    said = spark.settings(options, (CONNECTOR,))
+
+    assert fetched == []
+    assert {name: said[name] for name in said if name.startswith("spark.jars")} == named
+
+
+def test_the_users_properties_win_over_ours() -> None:
+    said = spark.settings(SessionOptions(conf={"spark.sql.session.timeZone": "CET"}), ())
+
+    assert said["spark.sql.session.timeZone"] == "CET"
+
+
+def test_only_a_local_session_is_bound_to_the_loopback_address() -> None:
+    assert spark.settings(SessionOptions(), ())["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.host" not in spark.settings(SessionOptions(master="spark://h:7077"), ())
+
+
+def test_local_workers_are_this_interpreter_and_find_this_code() -> None:
+    assert spark.spark_environment(SessionOptions(master="spark://h:7077"), {}) == {}
+
+    local = spark.spark_environment(SessionOptions(), {"PYTHONPATH": "/lib"})
+    assert local["PYSPARK_PYTHON"] == sys.executable
+    assert local["PYTHONPATH"] == f"{Path(spark.__file__).parents[2]}:/lib"
+
+    own = SessionOptions(conf={"spark.pyspark.python": "/usr/bin/python3.12"})
+    assert spark.spark_environment(own, {})["PYSPARK_PYTHON"] == "/usr/bin/python3.12"
+
+
+def test_what_is_started_after_spark_finds_the_environment_as_it_was() -> None:
+    before = dict(os.environ)
+
+    with spark.environment(SessionOptions()):
+        assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+    assert dict(os.environ) == before
+
+
+def test_delta_is_switched_on_only_where_it_is_needed_and_beside_other_extensions() -> None:
+    assert "spark.sql.extensions" not in spark.settings(SessionOptions(), (CONNECTOR,))
+
+    own = SessionOptions(conf={"spark.sql.extensions": "a.B"})
+    said = spark.settings(own, (CONNECTOR, DELTA))
+
+    assert said["spark.sql.extensions"] == f"a.B,{spark.DELTA_EXTENSION}"
+    assert said["spark.sql.catalog.spark_catalog"] == spark.DELTA_CATALOG
+
+
+def test_without_java_one_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(JarsUnavailable, match=r"`java` is missing: .*openjdk-17-jre-headless`\.$"):
+        spark.start_session("test")

@@ -1,0 +1,103 @@
+"""What may be typed, and how a wrong line ends; nothing here starts Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import pipeline.tables.command
+import pipeline.tables.job
+from pipeline.cli import app
+from pipeline.offsets.cut import Cut
+from pipeline.tables.options import schema_text
+from pipeline.tables.versioned_folder import VersionedFolder
+
+CUT = Cut({"orders": {0: 7, 1: 0}}, {"orders": "id-1"})
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    VersionedFolder(tmp_path / "t").publish(
+        lambda folder: folder.mkdir(parents=True), CUT.to_json()
+    )
+    return str(tmp_path / "t")
+
+
+def test_offsets_of_a_parquet_table_are_said_without_spark(table: str) -> None:
+    said = CliRunner().invoke(app, ["table", "offsets", "--table", table])
+    assert [line.split() for line in said.output.splitlines()][1:] == [
+        ["orders", "0", "7"],
+        ["orders", "1", "0"],
+    ]
+
+
+def test_offsets_are_json_for_programs(table: str) -> None:
+    said = CliRunner().invoke(app, ["table", "offsets", "--table", table, "--json"])
+    assert json.loads(said.output) == {"orders": {"id": "id-1", "offsets": {"0": 7, "1": 0}}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--option", "startingOffsets=latest"], "a table knows itself which records it needs"),
+        (["--option", "nothing"], "write NAME=VALUE"),
+        (["--value-format", "avro"], "values in Avro need --value-schema"),
+        (["--confluent-header"], "--confluent-header goes with values in Avro"),
+    ],
+)
+def test_a_line_that_makes_no_sense_ends_with_its_sentence(
+    arguments: list[str], sentence: str
+) -> None:
+    line = ["table", "batch", "--topic", "orders", "--table", "/nowhere", *arguments]
+    ended = CliRunner().invoke(app, line)
+    assert ended.exit_code != 0
+    assert sentence in ended.output
+
+
+def test_a_schema_is_typed_or_lies_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "order.avsc").write_text('"long"')
+    assert schema_text(str(tmp_path / "order.avsc")) == '"long"'
+    assert schema_text("id BIGINT") == "id BIGINT"
+    assert schema_text("x STRING, " * 1_000) == "x STRING, " * 1_000
+    assert schema_text(None) is None
+
+
+class WrittenTable:
+    """What a job has written."""
+
+    def read(self) -> WrittenTable:
+        return self
+
+    def count(self) -> int:
+        return 2
+
+
+@pytest.mark.parametrize(("command", "job"), [("batch", "write_whole"), ("stream", "follow")])
+def test_the_result_is_printed_once_the_progress_is_gone(
+    command: str, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    events: list[str] = []
+
+    @contextmanager
+    def session_of(_: object) -> Iterator[None]:
+        yield
+        events.append("the progress is gone")
+
+    monkeypatch.setattr(pipeline.tables.command, "session_of", session_of)
+    monkeypatch.setattr(pipeline.tables.command.Order, "table", lambda *_: WrittenTable())
+    monkeypatch.setattr(pipeline.tables.job, job, lambda *_: None)
+    monkeypatch.setattr(typer, "echo", lambda line: events.append(line))
+
+    line = ["table", command, "--topic", "orders", "--table", "place"]
+    result: Any = CliRunner().invoke(app, line)
+
+    assert result.exit_code == 0, result
+    assert events == ["the progress is gone", "2 keys in place"]

@@ -1,0 +1,230 @@
+"""Framing: size-prefixed payloads, cut at any byte boundary, large ones without a copy."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+import uvloop
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.wire.errors import FrameTooLarge, MalformedFrame
+from protocol.wire.frame import (
+    LARGE_BYTES_MIN,
+    OWN_BYTES_MIN,
+    OWN_BYTES_STEP,
+    RECEIVE_BYTES,
+    SIZE,
+    FrameBuffer,
+)
+
+MIB = 1 << 20
+
+
+def framed(payload: bytes) -> bytes:
+    return SIZE.pack(len(payload)) + payload
+
+
+def take_all(buffer: FrameBuffer) -> list[bytearray]:
+    return list(iter(buffer.next_frame, None))
+
+
+def test_frame_is_withheld_until_its_last_byte() -> None:
+    buffer = FrameBuffer(frame_bytes_max=16)
+    buffer.receive_data(framed(b"abc")[:-1])
+    assert buffer.next_frame() is None
+    buffer.receive_data(b"c")
+    assert take_all(buffer) == [b"abc"]
+
+
+def test_empty_frame_is_a_frame() -> None:
+    buffer = FrameBuffer(frame_bytes_max=16)
+    buffer.receive_data(framed(b"") + framed(b"a"))
+    assert take_all(buffer) == [b"", b"a"]
+
+
+@given(st.lists(st.binary(max_size=32)), st.data())
+def test_chunk_boundaries_do_not_change_the_frames(
+    payloads: list[bytes], data: st.DataObject
+) -> None:
+    stream = b"".join(map(framed, payloads))
+    buffer, taken, position = FrameBuffer(frame_bytes_max=32), [], 0
+    while position < len(stream):
+        step = data.draw(st.integers(1, len(stream) - position))
+        buffer.receive_data(stream[position : position + step])
+        taken += take_all(buffer)
+        position += step
+    assert taken == payloads
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_frames_of_all_sizes_come_out_as_they_went_in(seed: int) -> None:
+    """Sizes around every border, received as a socket gives them: as much as there is room for."""
+    rng = random.Random(seed)
+    borders = [LARGE_BYTES_MIN, RECEIVE_BYTES, OWN_BYTES_STEP, 2 * OWN_BYTES_STEP]
+    sizes = [border + rng.randint(-5, 5) for border in borders] + [0, 1, 100, 3000] * 20
+    rng.shuffle(sizes)
+    payloads = [rng.randbytes(size) for size in sizes]
+    stream = memoryview(b"".join(map(framed, payloads)))
+
+    buffer, taken = FrameBuffer(frame_bytes_max=MIB), []
+    while stream:
+        with buffer.get_buffer(-1) as room:
+            count = min(len(room), len(stream), rng.choice([1, 7, 5000, 100_000, MIB]))
+            room[:count] = stream[:count]
+        buffer.buffer_updated(count)
+        stream = stream[count:]
+        taken += take_all(buffer)
+
+    assert taken == payloads
+
+
+def test_frames_may_wait_while_more_arrives() -> None:
+    payloads = [bytes([index % 251]) * 5000 for index in range(60)]
+    buffer = FrameBuffer(frame_bytes_max=MIB)
+    buffer.receive_data(b"".join(map(framed, payloads)))
+    assert take_all(buffer) == payloads
+
+
+def test_large_frame_is_received_in_the_memory_it_is_taken_in() -> None:
+    payload = random.Random(1).randbytes(3 * MIB)
+    buffer = FrameBuffer(frame_bytes_max=4 * MIB)
+    buffer.receive_data(framed(payload)[:-1])
+    assert buffer.next_frame() is None
+    buffer.receive_data(payload[-1:])
+
+    tracemalloc.start()
+    frame = buffer.next_frame()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert frame is not None
+    assert bytes(frame) == payload
+    assert peak < 1024
+
+
+def test_frames_are_the_callers_to_change() -> None:
+    buffer = FrameBuffer(frame_bytes_max=MIB)
+    buffer.receive_data(framed(b"abc") + framed(b"def"))
+    frame = buffer.next_frame()
+    assert frame is not None
+    frame[0:1] = b"X"
+    assert frame == b"Xbc"
+    assert take_all(buffer) == [b"def"]
+
+
+def test_buffer_does_not_run_into_the_frame_behind_a_large_one() -> None:
+    payload = bytes(OWN_BYTES_MIN)
+    buffer = FrameBuffer(frame_bytes_max=MIB)
+    buffer.receive_data(framed(payload)[:100])
+    assert buffer.next_frame() is None
+    with buffer.get_buffer(-1) as room:
+        assert len(room) == len(payload) - 96
+
+
+def test_memory_follows_what_was_received_not_what_was_announced() -> None:
+    tracemalloc.start()
+    buffer = FrameBuffer(frame_bytes_max=100 * MIB)
+    buffer.receive_data(SIZE.pack(100 * MIB) + b"x")
+    assert buffer.next_frame() is None
+    buffer.get_buffer(-1).release()
+    announced, _ = tracemalloc.get_traced_memory()
+    buffer.receive_data(bytes(3 * MIB))
+    received, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert announced < 2 * OWN_BYTES_STEP
+    assert received < 4 * MIB
+
+
+@pytest.mark.parametrize("announced", [100, LARGE_BYTES_MIN, MIB, 100 * MIB])
+@pytest.mark.parametrize("received", [1, 100, 10_000, 200_000])
+def test_a_frame_that_has_begun_holds_little_more_than_what_was_received(
+    announced: int, received: int
+) -> None:
+    buffer = FrameBuffer(frame_bytes_max=100 * MIB)
+    stream = SIZE.pack(announced) + bytes(min(received, announced - 1))
+    buffer.receive_data(stream)
+    assert buffer.next_frame() is None
+
+    assert buffer.buffered_bytes <= max(2 * len(stream), OWN_BYTES_MIN)
+
+    buffer.drop()
+    assert buffer.buffered_bytes == 0
+
+
+def test_memory_is_given_back_after_a_frame() -> None:
+    tracemalloc.start()
+    buffer = FrameBuffer(frame_bytes_max=100 * MIB)
+    buffer.receive_data(framed(bytes(8 * MIB))[: 4 * MIB])
+    assert buffer.next_frame() is None
+    buffer.receive_data(bytes(4 * MIB + 4))
+    assert buffer.next_frame() is not None
+    buffer.receive_data(framed(b"abc"))
+    assert take_all(buffer) == [b"abc"]
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert held < 16 * 1024
+
+
+def test_oversized_frame_is_refused_before_its_payload_arrives() -> None:
+    buffer = FrameBuffer(frame_bytes_max=4)
+    buffer.receive_data(SIZE.pack(5))
+    with pytest.raises(FrameTooLarge, match="5 bytes, at most 4") as raised:
+        buffer.next_frame()
+    assert (raised.value.size, raised.value.size_max) == (5, 4)
+
+
+def test_negative_size_is_malformed() -> None:
+    buffer = FrameBuffer(frame_bytes_max=4)
+    buffer.receive_data(SIZE.pack(-1))
+    with pytest.raises(MalformedFrame):
+        buffer.next_frame()
+
+
+class Receiver(asyncio.BufferedProtocol):
+    """Takes frames off a real transport, as the server's connection does."""
+
+    def __init__(self) -> None:
+        self.buffer = FrameBuffer(frame_bytes_max=16 * MIB)
+        self.frames: list[bytearray] = []
+        self.lost = asyncio.get_running_loop().create_future()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.buffer.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.buffer.buffer_updated(nbytes)
+        self.frames += take_all(self.buffer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set_result(exc)
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.SelectorEventLoop, uvloop.new_event_loop])
+def test_event_loops_let_go_of_the_buffer_before_they_ask_for_the_next(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """A frame's memory grows in place, which only works while nobody else holds a view of it."""
+    rng = random.Random(2)
+    payloads = [rng.randbytes(size) for size in (10, 5 * MIB, 0, 70_000, 3 * MIB, 100)]
+
+    async def receive() -> list[bytearray]:
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        loop = asyncio.get_running_loop()
+        transport, receiver = await loop.create_connection(Receiver, sock=ours)
+        await loop.sock_sendall(theirs, b"".join(map(framed, payloads)))
+        theirs.close()
+        assert await receiver.lost is None
+        transport.close()
+        return receiver.frames
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(receive()) == payloads

@@ -1,0 +1,427 @@
+"""Group commit: rounds, high watermarks and waiters, on a disk whose syncs the test controls.
+
+The log and the write-ahead bookkeeping are stand-ins. The tests are about when a sync starts, what it
+covers and what its failure means, which a real disk does not show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from server.durability.fetch_waiters import FetchWaiters
+from server.durability.group_commit import GroupCommit
+from storage.formats.log_config import LogConfig
+
+
+class TimedLog:
+    """A log reduced to its offsets."""
+
+    def __init__(self, config: LogConfig | None = None) -> None:
+        self.config = config if config is not None else LogConfig()
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.offline_reason: str | None = None
+        self.flush_is_due = False
+
+    def is_flush_due(self, now_ms: int = -1) -> bool:
+        return self.flush_is_due
+
+    def append(self, count: int) -> int:
+        self.log_end_offset += count
+        return self.log_end_offset
+
+    def advance_high_watermark(self, offset: int) -> None:
+        assert offset <= self.log_end_offset
+        self.high_watermark = max(self.high_watermark, offset)
+
+
+@dataclass
+class Synced:
+    log: TimedLog
+    end_offset: int
+
+
+class TimedWal:
+    """Syncs when the test allows it, and records what each round covered."""
+
+    def __init__(self) -> None:
+        self.dirty: set[TimedLog] = set()
+        self.rounds: list[dict[TimedLog, int]] = []
+        self.gate = threading.Semaphore(0)
+        self.failing: TimedLog | None = None
+
+    def mark_dirty(self, log: TimedLog) -> None:
+        self.dirty.add(log)
+
+    is_round_over = False
+
+    def begin_round(self) -> bool:
+        return False
+
+    @property
+    def has_dirty(self) -> bool:
+        return bool(self.dirty)
+
+    def sync_round(self) -> tuple[Synced, ...]:
+        covered = {log: log.log_end_offset for log in self.dirty if log.offline_reason is None}
+        self.dirty = set()
+        self.rounds.append(covered)
+        assert self.gate.acquire(timeout=30)
+        if self.failing is not None:
+            covered.pop(self.failing, None)
+            self.failing.offline_reason = "Input/output error"
+        return tuple(Synced(log, end) for log, end in covered.items())
+
+
+@pytest.fixture
+def wal() -> Iterator[TimedWal]:
+    wal = TimedWal()
+    yield wal
+    for _ in range(10):
+        wal.gate.release()
+
+
+def group_commit_over(wal: Any, *, syncs: bool = True) -> tuple[GroupCommit, FetchWaiters]:
+    waiters = FetchWaiters()
+    return GroupCommit(wal, waiters, flush_on_acks_all=syncs), waiters
+
+
+async def rounds(wal: TimedWal, count: int) -> None:
+    async with asyncio.timeout(30):
+        while len(wal.rounds) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_a_round_that_a_request_waits_for_begins_before_the_loop_has_its_next_turn(
+    wal: TimedWal,
+) -> None:
+    commit, _ = group_commit_over(wal)
+    log: Any = TimedLog()
+    log.append(3)
+    commit.appended(log)
+    durable = commit.durable(log, 3)
+
+    commit.start_round_now()
+
+    # The loop gets no turn, so it cannot be the loop that starts the round.
+    for _ in range(500):
+        if wal.rounds:
+            break
+        time.sleep(0.01)  # noqa: ASYNC251
+    assert wal.rounds == [{log: 3}]
+    wal.gate.release()
+    assert await durable
+    assert len(wal.rounds) == 1
+
+
+async def test_an_append_is_durable_and_readable_only_after_its_sync(wal: TimedWal) -> None:
+    commit, waiters = group_commit_over(wal)
+    log: Any = TimedLog()
+    parked = waiters.park()
+    parked.watch(log)
+    log.append(3)
+    commit.appended(log)
+    durable = commit.durable(log, 3)
+    await rounds(wal, 1)
+    await asyncio.sleep(0.01)
+    assert not durable.done()
+    assert log.high_watermark == 0
+    assert not parked.is_woken
+
+    wal.gate.release()
+
+    assert await durable is True
+    assert log.high_watermark == 3
+    assert parked.take_woken() == [log]
+    await commit.stop()
+
+
+async def test_appends_during_a_round_share_the_next_one(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal)
+    log: Any = TimedLog()
+    log.append(1)
+    commit.appended(log)
+    await rounds(wal, 1)
+    waits = []
+    for _ in range(10):
+        end = log.append(1)
+        commit.appended(log)
+        waits.append(commit.durable(log, end))
+    await asyncio.sleep(0.01)
+    assert not any(wait.done() for wait in waits)
+
+    wal.gate.release()
+    await rounds(wal, 2)
+    assert log.high_watermark == 1
+    wal.gate.release()
+
+    assert await asyncio.gather(*waits) == [True] * 10
+    assert [list(covered.values()) for covered in wal.rounds] == [[1], [11]]
+    await commit.stop()
+
+
+async def test_what_is_durable_already_does_not_wait(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal)
+    log: Any = TimedLog()
+    log.append(5)
+    log.advance_high_watermark(5)
+
+    assert await commit.durable(log, 5) is True
+    await commit.stop()
+
+
+async def test_a_failed_sync_acknowledges_nothing(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal)
+    log: Any = TimedLog()
+    wal.failing = log
+    log.append(1)
+    commit.appended(log)
+    durable = commit.durable(log, 1)
+    await rounds(wal, 1)
+
+    wal.gate.release()
+
+    assert await durable is False
+    assert log.high_watermark == 0
+    await commit.stop()
+
+
+async def test_logs_on_a_sound_disk_are_acknowledged_though_another_disk_failed(
+    wal: TimedWal,
+) -> None:
+    commit, _ = group_commit_over(wal)
+    broken: Any = TimedLog()
+    sound: Any = TimedLog()
+    wal.failing = broken
+    waits = []
+    for log in (broken, sound):
+        log.append(1)
+        commit.appended(log)
+        waits.append(commit.durable(log, 1))
+    await rounds(wal, 1)
+
+    wal.gate.release()
+
+    assert await asyncio.gather(*waits) == [False, True]
+    assert (broken.high_watermark, sound.high_watermark) == (0, 1)
+    await commit.stop()
+
+
+async def test_a_log_that_went_offline_otherwise_answers_its_waiters(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal)
+    log: Any = TimedLog()
+    log.append(1)
+    commit.appended(log)
+    log.offline_reason = "a manifest commit failed"
+
+    wal.gate.release()
+
+    assert await commit.durable(log, 1) is False
+    await commit.stop()
+
+
+async def test_a_deleted_log_answers_its_waiters_and_wakes_its_fetches(wal: TimedWal) -> None:
+    commit, waiters = group_commit_over(wal)
+    log: Any = TimedLog()
+    parked = waiters.park()
+    parked.watch(log)
+    log.append(1)
+    commit.appended(log)
+    durable = commit.durable(log, 1)
+    await rounds(wal, 1)
+
+    commit.abandon(log)
+
+    assert await durable is False
+    assert parked.take_woken() == [log]
+    wal.gate.release()
+    await commit.stop()
+
+
+async def test_without_syncs_the_high_watermark_is_the_logs_end_at_once(wal: TimedWal) -> None:
+    commit, waiters = group_commit_over(wal, syncs=False)
+    log: Any = TimedLog()
+    parked = waiters.park()
+    parked.watch(log)
+    log.append(2)
+
+    commit.appended(log)
+
+    assert log.high_watermark == 2
+    assert await commit.durable(log, 2) is True
+    assert parked.take_woken() == [log]
+    assert wal.rounds == []
+    await commit.stop()
+
+
+async def test_flush_messages_1_syncs_before_anything_is_acknowledged_or_read(
+    wal: TimedWal,
+) -> None:
+    commit, _ = group_commit_over(wal, syncs=False)
+    log: Any = TimedLog(LogConfig(flush_messages=1))
+    log.append(2)
+    commit.appended(log)
+    durable = commit.durable(log, 2)
+    await rounds(wal, 1)
+    assert not durable.done()
+    assert log.high_watermark == 0
+
+    wal.gate.release()
+
+    assert await durable is True
+    assert log.high_watermark == 2
+    await commit.stop()
+
+
+async def test_a_flush_that_is_due_starts_a_round_for_which_nobody_waits(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal, syncs=False)
+    by_count: Any = TimedLog()
+    by_time: Any = TimedLog()
+    for log in (by_count, by_time):
+        log.append(2)
+        log.flush_is_due = log is by_count
+        commit.appended(log)
+        assert log.high_watermark == 2
+        assert await commit.durable(log, 2) is True
+    await rounds(wal, 1)
+    assert wal.rounds == [{by_count: 2}]
+
+    by_time.flush_is_due = True
+    commit.flush_if_due(by_time, now_ms=5)
+    wal.gate.release(2)
+    await rounds(wal, 2)
+
+    assert wal.rounds[1] == {by_time: 2}
+    await commit.stop()
+
+
+async def test_an_offline_log_is_not_flushed(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal, syncs=False)
+    log: Any = TimedLog()
+    log.flush_is_due = True
+    log.offline_reason = "Input/output error"
+
+    commit.flush_if_due(log, now_ms=5)
+
+    await commit.stop()
+    assert wal.rounds == []
+
+
+class EventWal(TimedWal):
+    """Rounds without a worker, which end when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.round_event = os.eventfd(0, os.EFD_NONBLOCK)
+        self.under_way: dict[TimedLog, int] = {}
+        self.is_round_over = False
+
+    def begin_round(self) -> bool:
+        assert not self.under_way
+        self.under_way = {log: log.log_end_offset for log in self.dirty}
+        self.dirty = set()
+        self.rounds.append(self.under_way)
+        return True
+
+    def finish(self) -> None:
+        self.is_round_over = True
+        os.eventfd_write(self.round_event, 1)
+
+    def end_round(self) -> tuple[Synced, ...]:
+        covered, self.under_way, self.is_round_over = self.under_way, {}, False
+        return tuple(Synced(log, end) for log, end in covered.items())
+
+
+@pytest.fixture
+def event_wal() -> Iterator[EventWal]:
+    wal = EventWal()
+    yield wal
+    os.close(wal.round_event)
+
+
+async def test_a_round_beside_the_loop_is_ended_by_its_event(event_wal: EventWal) -> None:
+    commit, _ = group_commit_over(event_wal)
+    log: Any = TimedLog()
+    log.append(2)
+    commit.appended(log)
+    durable = commit.durable(log, 2)
+    await rounds(event_wal, 1)
+    assert event_wal.rounds == [{log: 2}]
+    assert not durable.done()
+
+    event_wal.finish()
+
+    assert await durable is True
+    assert log.high_watermark == 2
+    await commit.stop()
+
+
+async def test_a_request_that_waits_ends_a_round_that_is_over_and_begins_the_next(
+    event_wal: EventWal,
+) -> None:
+    """The loop may be busy with a burst of requests; the disk must not wait until that is over."""
+    commit, _ = group_commit_over(event_wal)
+    log: Any = TimedLog()
+    log.append(1)
+    commit.appended(log)
+    first = commit.durable(log, 1)
+    commit.start_round_now()
+    event_wal.finish()
+    log.append(1)
+    commit.appended(log)
+    second = commit.durable(log, 2)
+
+    commit.start_round_now()
+
+    assert event_wal.rounds == [{log: 1}, {log: 2}]
+    assert (first.done(), second.done()) == (True, False)
+    await asyncio.sleep(0.01)  # The first round's event comes late, and belongs to no waiter.
+    assert not second.done()
+    event_wal.finish()
+    assert await second is True
+    await commit.stop()
+
+
+async def test_the_next_round_begins_before_the_waiters_of_the_last_are_answered(
+    event_wal: EventWal,
+) -> None:
+    commit, _ = group_commit_over(event_wal)
+    log: Any = TimedLog()
+    log.append(1)
+    commit.appended(log)
+    commit.start_round_now()
+    log.append(1)
+    commit.appended(log)
+    durable = commit.durable(log, 2)
+    event_wal.finish()
+    await rounds(event_wal, 2)
+
+    assert event_wal.rounds == [{log: 1}, {log: 2}]
+    assert log.high_watermark == 1
+    event_wal.finish()
+    assert await durable is True
+    await commit.stop()
+
+
+async def test_stopping_finishes_the_round_under_way(wal: TimedWal) -> None:
+    commit, _ = group_commit_over(wal)
+    log: Any = TimedLog()
+    log.append(1)
+    commit.appended(log)
+    await rounds(wal, 1)
+    stopping = asyncio.ensure_future(commit.stop())
+    await asyncio.sleep(0.01)
+    assert not stopping.done()
+
+    wal.gate.release()
+
+    await stopping
+    assert log.high_watermark == 1

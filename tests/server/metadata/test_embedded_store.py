@@ -1,0 +1,294 @@
+"""The embedded metadata store: its contract, its files, a model, and crashes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.records.batch_scan import crc32c
+from server.metadata import embedded_store
+from server.metadata import log as metadata_log
+from server.metadata.embedded_store import EmbeddedMetadataStore
+from server.metadata.store import Compare, Delete, Put, RevisionCompacted
+from storage.files.errors import (
+    CorruptLog,
+    DamagedFile,
+    FormatFromTheFuture,
+    StorageError,
+    SyncFailed,
+)
+from storage.files.local_files import LocalFileSystem
+from tests.server.metadata_store_contract import MetadataStoreContract
+
+
+async def open_store(directory: Path) -> EmbeddedMetadataStore:
+    return await EmbeddedMetadataStore.open(LocalFileSystem(), str(directory))
+
+
+async def contents(store: EmbeddedMetadataStore) -> dict[str, str]:
+    return {entry.key: entry.value for entry in (await store.range("")).entries}
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[EmbeddedMetadataStore]:
+    store = await open_store(tmp_path / "metadata")
+    yield store
+    await store.close()
+
+
+class TestEmbeddedMetadataStore(MetadataStoreContract):
+    """The embedded store fulfils the contract."""
+
+
+async def put_and_close(directory: Path, *values: str) -> None:
+    store = await open_store(directory)
+    for value in values:
+        await store.txn((), [Put(key=f"/{value}", value=value)])
+    await store.close()
+
+
+def only_file(directory: Path, pattern: str) -> Path:
+    (path,) = directory.glob(pattern)
+    return path
+
+
+def only_log(directory: Path) -> Path:
+    return only_file(directory, "*.log")
+
+
+async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    store = await open_store(tmp_path)
+    await store.txn((), [Put(key="/a", value="1"), Put(key="/b", value="ü")])
+    lease = await store.grant(60_000)
+    await store.txn((), [Put(key="/c", value="3", lease=lease), Delete(key="/a")])
+    before = await store.range("")
+    await store.close()
+
+    store = await open_store(tmp_path)
+
+    assert await store.range("") == before
+    await store.keep_alive(lease)
+    await store.revoke(lease)
+    assert await contents(store) == {"/b": "ü"}
+    await store.close()
+
+
+async def test_a_change_whose_caller_was_cancelled_happens_whole(tmp_path: Path) -> None:
+    store = await open_store(tmp_path)
+    task = asyncio.ensure_future(store.txn((), [Put(key="/a", value="1")]))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    await store.txn((), [Put(key="/b", value="1")])
+
+    assert await contents(store) == {"/a": "1", "/b": "1"}
+    await store.close()
+    assert await reopened(tmp_path) == {"/a": "1", "/b": "1"}
+
+
+async def reopened(directory: Path) -> dict[str, str]:
+    store = await open_store(directory)
+    try:
+        return await contents(store)
+    finally:
+        await store.close()
+
+
+async def test_a_log_larger_than_its_snapshot_is_replaced_by_a_new_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata_log, "LOG_BYTES_MIN", 2_000)
+    store = await open_store(tmp_path)
+    for number in range(200):
+        await store.txn((), [Put(key=f"/{number % 7}", value=str(number))])
+    before = await store.range("")
+    await store.close()
+
+    assert only_file(tmp_path, "*.snapshot").stat().st_size > 0
+    assert only_log(tmp_path).stat().st_size < 2_500
+    store = await open_store(tmp_path)
+    assert await store.range("") == before
+    await store.close()
+
+
+async def test_a_watch_that_begins_before_the_history_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_store, "HISTORY_REVISIONS_MAX", 3)
+    store = await open_store(tmp_path)
+    for number in range(5):
+        await store.txn((), [Put(key="/a", value=str(number))])
+
+    with pytest.raises(RevisionCompacted) as gone:
+        await anext(store.watch("/", after_revision=1))
+
+    assert gone.value.oldest == 3
+    assert (await anext(store.watch("/", after_revision=2))).revision == 3
+    await store.close()
+
+
+@pytest.mark.parametrize("lost", range(1, 20))
+async def test_a_transaction_torn_at_any_byte_is_cut_off_and_saved(
+    tmp_path: Path, lost: int
+) -> None:
+    await put_and_close(tmp_path, "a", "b")
+    path = only_log(tmp_path)
+    path.write_bytes(path.read_bytes()[:-lost])
+
+    assert await reopened(tmp_path) == {"/a": "a"}
+    assert only_file(tmp_path, "cut.*").stat().st_size > 0
+    assert await reopened(tmp_path) == {"/a": "a"}
+
+
+async def test_a_last_transaction_with_a_sector_of_zeros_counts_as_torn(tmp_path: Path) -> None:
+    await put_and_close(tmp_path, "a", "b" * 2_000)
+    path = only_log(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[1024:1536] = bytes(512)
+    path.write_bytes(data)
+
+    assert await reopened(tmp_path) == {"/a": "a"}
+
+
+async def test_a_damaged_transaction_before_the_last_is_refused(tmp_path: Path) -> None:
+    await put_and_close(tmp_path, "first", "second", "third")
+    path = only_log(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"second", b"sec0nd"))
+
+    with pytest.raises(CorruptLog, match="a valid transaction follows a damaged one"):
+        await open_store(tmp_path)
+
+
+async def test_a_flipped_bit_in_the_last_transaction_is_not_taken_for_a_torn_one(
+    tmp_path: Path,
+) -> None:
+    await put_and_close(tmp_path, "first", "second")
+    path = only_log(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"second", b"sec0nd"))
+
+    with pytest.raises(CorruptLog, match="checksum"):
+        await open_store(tmp_path)
+
+
+async def test_a_flipped_bit_in_a_snapshot_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata_log, "LOG_BYTES_MIN", 100)
+    await put_and_close(tmp_path, "first", "second", "third")
+    path = only_file(tmp_path, "*.snapshot")
+    path.write_bytes(path.read_bytes().replace(b"first", b"f1rst"))
+
+    with pytest.raises(DamagedFile):
+        await open_store(tmp_path)
+
+
+async def test_a_log_of_a_later_release_is_refused_and_left_alone(tmp_path: Path) -> None:
+    await put_and_close(tmp_path, "a")
+    path = only_log(tmp_path)
+    header = json.dumps({"format": 2}).encode()
+    path.write_bytes(struct.pack(">II", len(header), crc32c(header)) + header)
+    before = path.read_bytes()
+
+    with pytest.raises(FormatFromTheFuture, match="later release"):
+        await open_store(tmp_path)
+
+    assert path.read_bytes() == before
+
+
+async def test_a_missing_log_between_others_is_refused(tmp_path: Path) -> None:
+    await put_and_close(tmp_path, "a", "b", "c")
+    data = only_log(tmp_path).read_bytes()
+    second = data.index(b'{"revision":2') - 8
+    third = data.index(b'{"revision":3') - 8
+    only_log(tmp_path).write_bytes(data[:second] + data[third:])
+
+    with pytest.raises(CorruptLog, match="revision 2 is missing"):
+        await open_store(tmp_path)
+
+
+async def test_after_a_failed_sync_nothing_is_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store(tmp_path)
+    await store.txn((), [Put(key="/a", value="1")])
+
+    def fail(_: object) -> None:
+        raise SyncFailed("sync", str(tmp_path), 5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("storage.files.local_files.LocalFile.sync", fail)
+        with pytest.raises(SyncFailed):
+            await store.txn((), [Put(key="/b", value="1")])
+
+    with pytest.raises(StorageError, match="out of service"):
+        await store.txn((), [Put(key="/c", value="1")])
+    assert await contents(store) == {"/a": "1"}
+    await store.close()
+
+
+KEYS = st.sampled_from(["/a", "/b", "/ab", "/c/d", "/c/é"])
+STEPS = st.lists(
+    st.one_of(
+        st.builds(lambda key, value: Put(key=key, value=value), KEYS, st.text(max_size=4)),
+        st.builds(lambda key: Delete(key=key), KEYS),
+        st.just("restart"),
+        st.builds(lambda key: Compare(key=key, mod_revision=0), KEYS),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps=STEPS)
+def test_the_store_agrees_with_a_dictionary_over_restarts_and_snapshots(
+    steps: list[Put | Delete | Compare | str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async def run(directory: Path) -> None:
+        model: dict[str, str] = {}
+        store = await open_store(directory)
+        for step in steps:
+            if isinstance(step, Put):
+                await store.txn((), [step])
+                model[step.key] = step.value
+            elif isinstance(step, Delete):
+                await store.txn((), [step])
+                model.pop(step.key, None)
+            elif isinstance(step, Compare):
+                result = await store.txn([step], [Put(key=step.key, value="new")])
+                assert result.succeeded == (step.key not in model)
+                model.setdefault(step.key, "new")
+            else:
+                await store.close()
+                store = await open_store(directory)
+            assert await contents(store) == dict(sorted(model.items()))
+        await store.close()
+        assert await reopened(directory) == model
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metadata_log, "LOG_BYTES_MIN", 400)
+        asyncio.run(run(tmp_path_factory.mktemp("model")))
+
+
+def test_a_log_cut_at_a_random_byte_holds_a_prefix_of_the_transactions(tmp_path: Path) -> None:
+    """A crash may leave any prefix of the last frame; the frames before it are synced."""
+    asyncio.run(put_and_close(tmp_path / "whole", *"abcdefgh"))
+    data = only_log(tmp_path / "whole").read_bytes()
+    for number, end in enumerate(random.Random(7).sample(range(len(data)), 40)):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        (directory / only_log(tmp_path / "whole").name).write_bytes(data[:end])
+
+        found = asyncio.run(reopened(directory))
+
+        assert list(found) == [f"/{letter}" for letter in "abcdefgh"[: len(found)]]
+        assert data.count(b'{"revision"', 0, end) - len(found) in (0, 1)

@@ -1,0 +1,202 @@
+"""The send queue of a connection: order, partial writes, regions, errors; on a real uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from server.net.limits import AnswerMemory
+from server.net.outbox import Outbox, Part
+
+PATIENCE_SECONDS = 30.0
+
+
+@dataclass
+class FileRegion:
+    """A region of a real file that counts its releases."""
+
+    fileno: int
+    position: int
+    size: int
+    releases: int = 0
+
+    def release(self) -> None:
+        self.releases += 1
+
+
+@dataclass
+class Peer:
+    """Both ends of a TCP connection: ours is a transport with an outbox, the peer's a raw socket."""
+
+    theirs: socket.socket
+    transport: asyncio.Transport
+    outbox: Outbox
+    sent: list[int] = field(default_factory=list)
+    errors: list[Exception] = field(default_factory=list)
+
+    async def receive(self, size: int) -> bytes:
+        loop = asyncio.get_running_loop()
+        received = bytearray()
+        while len(received) < size:
+            chunk = await loop.sock_recv(self.theirs, 1 << 20)
+            if not chunk:
+                break
+            received += chunk
+        return bytes(received)
+
+
+@pytest.fixture
+async def peer() -> AsyncIterator[Peer]:
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        theirs = socket.create_connection(listening.getsockname())
+        ours, _ = listening.accept()
+    theirs.setblocking(False)
+    ours.setblocking(False)
+    transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
+    sent: list[int] = []
+    errors: list[Exception] = []
+    outbox = Outbox(
+        transport,
+        loop=loop,
+        memory=AnswerMemory(bytes_max=1 << 30),
+        bytes_max=1000,
+        on_sent=sent.append,
+        on_error=errors.append,
+    )
+    yield Peer(theirs, transport, outbox, sent, errors)
+    outbox.close()
+    transport.abort()
+    theirs.close()
+    await asyncio.sleep(0)
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Iterator[tuple[int, bytes]]:
+    content = os.urandom(3 << 20)
+    path = tmp_path / "segment.log"
+    path.write_bytes(content)
+    descriptor = os.open(path, os.O_RDONLY)
+    yield descriptor, content
+    os.close(descriptor)
+
+
+async def test_buffers_and_regions_arrive_in_the_order_they_were_written(
+    peer: Peer, segment: tuple[int, bytes]
+) -> None:
+    fileno, content = segment
+    first, second = FileRegion(fileno, 7, 100_000), FileRegion(fileno, 0, 11)
+
+    peer.outbox.write([b"head", memoryview(b"er"), first, b"middle", second])
+    peer.outbox.write([bytearray(b"tail")])
+
+    expected = b"header" + content[7:100_007] + b"middle" + content[:11] + b"tail"
+    assert await peer.receive(len(expected)) == expected
+    assert (first.releases, second.releases) == (1, 1)
+    assert sum(peer.sent) == len(expected)
+
+
+async def test_more_than_the_socket_takes_is_sent_when_the_reader_catches_up(
+    peer: Peer, segment: tuple[int, bytes]
+) -> None:
+    fileno, content = segment
+    regions: list[FileRegion] = [FileRegion(fileno, 0, len(content)) for _ in range(4)]
+    big = os.urandom(5 << 20)
+    parts: list[Part] = [big, *regions, b"end"]
+
+    peer.outbox.write(parts)
+
+    assert peer.outbox.pending_bytes > 0
+    expected = big + content * 4 + b"end"
+    assert await peer.receive(len(expected)) == expected
+    await peer.outbox.drained()
+    assert peer.outbox.pending_bytes == 0
+    assert [region.releases for region in regions] == [1, 1, 1, 1]
+
+
+async def test_more_buffers_than_one_call_takes_are_all_sent(peer: Peer) -> None:
+    buffers: list[Part] = [b"%04d" % i for i in range(3000)]
+
+    peer.outbox.write(buffers)
+
+    assert await peer.receive(12_000) == b"".join(b"%04d" % i for i in range(3000))
+
+
+async def test_room_waits_while_the_peer_does_not_read(peer: Peer) -> None:
+    await asyncio.wait_for(peer.outbox.room(), PATIENCE_SECONDS)
+    peer.outbox.write([bytes(16 << 20)])
+    room = asyncio.ensure_future(peer.outbox.room())
+    await asyncio.sleep(0.02)
+    assert not room.done()
+
+    await peer.receive(16 << 20)
+
+    await asyncio.wait_for(room, PATIENCE_SECONDS)
+
+
+async def test_closing_releases_what_is_unsent_and_ends_the_waits(
+    peer: Peer, segment: tuple[int, bytes]
+) -> None:
+    fileno, content = segment
+    region = FileRegion(fileno, 0, len(content))
+    peer.outbox.write([bytes(16 << 20), region])
+    waits = [
+        asyncio.ensure_future(peer.outbox.room()),
+        asyncio.ensure_future(peer.outbox.drained()),
+    ]
+    await asyncio.sleep(0)
+
+    peer.outbox.close()
+    peer.outbox.close()
+
+    await asyncio.wait_for(asyncio.gather(*waits), PATIENCE_SECONDS)
+    assert region.releases == 1
+    late = FileRegion(fileno, 0, 1)
+    peer.outbox.write([late, b"x"])
+    assert late.releases == 1
+    assert peer.outbox.pending_bytes == 0
+
+
+async def test_a_peer_that_is_gone_is_reported_once(peer: Peer) -> None:
+    peer.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    peer.transport.pause_reading()  # otherwise the transport notices first, and closes by itself
+    peer.outbox.write([bytes(16 << 20)])
+
+    peer.theirs.close()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not peer.errors:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    await asyncio.sleep(0.02)
+
+    assert len(peer.errors) == 1
+    assert isinstance(peer.errors[0], ConnectionError)
+    assert peer.outbox.pending_bytes == 0
+
+
+async def test_a_region_shorter_than_promised_breaks_the_connection(
+    peer: Peer, segment: tuple[int, bytes]
+) -> None:
+    fileno, content = segment
+    region = FileRegion(fileno, len(content) - 10, 20)
+
+    peer.outbox.write([region])
+
+    assert [str(error) for error in peer.errors] == [
+        "segment file ends 10 bytes before the region to send"
+    ]
+    assert region.releases == 1
+
+
+async def test_an_empty_region_is_released_at_once(peer: Peer) -> None:
+    region = FileRegion(-1, 0, 0)
+
+    peer.outbox.write([region, b"", b"x"])
+
+    assert region.releases == 1
+    assert await peer.receive(1) == b"x"

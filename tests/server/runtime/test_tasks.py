@@ -1,0 +1,115 @@
+"""Background work: its exceptions are logged and counted, and one module starts all of it."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from metrics.mistakes import MISTAKES
+from server.runtime.tasks import call_later, call_soon, every, guarded, raising, spawn
+
+ROOT = Path(__file__).resolve().parents[3]
+BEGINNINGS = frozenset(
+    {"create_task", "ensure_future", "call_later", "call_at", "call_soon", "call_soon_threadsafe"}
+)
+ALLOWED = {
+    "server/runtime/tasks.py": "the one place",
+    "server/net/connection.py": "once a request: both tasks and the callback answer for themselves",
+    "server/runtime/turns.py": "once a slice: it only lets a waiting request go on",
+    "server/durability/group_commit.py": "once a sync round: each part of it fails its waiters",
+    "metrics/http_connections.py": "a leaf, which knows no server; its sweep only closes connections",
+    "cleaner/pool/pool.py": "the workers; what one raises is counted, and a dead one is a metric",
+}
+
+
+def beginnings(path: Path) -> Iterator[int]:
+    """Yields the lines on which a module hands work to the event loop."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            function = node.func
+            name = function.attr if isinstance(function, ast.Attribute) else ""
+            is_ours = isinstance(function, ast.Name) or name not in BEGINNINGS
+            if not is_ours:
+                yield node.lineno
+
+
+def test_background_work_begins_nowhere_else() -> None:
+    found = {
+        str(path.relative_to(ROOT)): lines
+        for folder in ("server", "cleaner", "metrics", "storage")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if (lines := list(beginnings(path)))
+    }
+    assert found.keys() <= ALLOWED.keys(), found
+    assert found.keys() == ALLOWED.keys(), "remove from the list what needs no exception"
+
+
+def failures(name: str) -> int:
+    return MISTAKES.by_work().get(name, 0)
+
+
+async def test_what_a_task_raises_is_logged_counted_and_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before, told = failures("task"), list[BaseException]()
+    error = RuntimeError("a mistake")
+    task = spawn(raising(error), "task", failed=told.append)
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+    assert told == [error]
+    assert failures("task") == before + 1
+    assert "task: failed unexpectedly" in caplog.text
+    assert "RuntimeError: a mistake" in caplog.text
+
+
+async def wait_for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_task_that_is_cancelled_has_not_failed() -> None:
+    before, held = failures("task"), set[asyncio.Task[None]]()
+    task = spawn(wait_for_ever(), "task", among=held)
+    assert held == {task}
+    task.cancel()
+    await asyncio.wait([task])
+    await asyncio.sleep(0)
+    assert failures("task") == before
+    assert not held
+
+
+async def test_what_a_callback_raises_is_counted() -> None:
+    before = failures("callback")
+    over = asyncio.Event()
+    call_soon("callback", divmod, 1, 0)
+    call_later(0, "callback", divmod, 1, 0)
+    call_later(0.001, "callback", over.set)
+    await over.wait()
+    assert failures("callback") == before + 2
+
+
+async def test_a_step_that_fails_does_not_end_the_others() -> None:
+    steps = 0
+    over = asyncio.Event()
+
+    async def step() -> None:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            over.set()
+        raise RuntimeError("a mistake")
+
+    before = failures("steps")
+    task = spawn(every(0, step, "steps"), "steps")
+    await over.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert failures("steps") >= before + 2
+
+
+def test_a_guarded_block_does_not_swallow_what_ends_the_process() -> None:
+    with pytest.raises(KeyboardInterrupt), guarded("block"):
+        raise KeyboardInterrupt

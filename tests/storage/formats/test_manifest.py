@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import struct
+import uuid
+from dataclasses import replace
+
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.files.errors import DamagedFile, FormatFromTheFuture
+from storage.formats.manifest import CHECKSUM, FLAG_CLEANED, HEADER, ROW, Manifest, SegmentRow
+from storage.formats.manifest import decode as decode_manifest
+from storage.formats.manifest import encode as encode_manifest
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+
+ROWS = st.builds(
+    SegmentRow,
+    **{name: INT64 for name in SegmentRow.__dataclass_fields__ if name != "flags"},
+    flags=st.integers(0, 3),
+)
+MANIFESTS = st.builds(
+    Manifest,
+    version=INT64,
+    generation=INT64,
+    topic_id=st.uuids(),
+    partition=st.integers(0, (1 << 31) - 1),
+    log_start_offset=INT64,
+    clean_offset=INT64,
+    truncate_to=INT64,
+    segments=st.lists(ROWS, max_size=4).map(tuple),
+)
+
+EXAMPLE = Manifest(
+    version=7,
+    generation=2,
+    topic_id=uuid.UUID(int=5),
+    partition=3,
+    log_start_offset=10,
+    clean_offset=20,
+    segments=(
+        SegmentRow(base_offset=0, file_version=6, flags=FLAG_CLEANED, end_offset=20, size=100),
+        SegmentRow(base_offset=20, file_version=4),
+    ),
+)
+
+
+@given(MANIFESTS)
+def test_every_manifest_is_read_back(manifest: Manifest) -> None:
+    assert decode_manifest(encode_manifest(manifest), "m") == manifest
+
+
+def test_bytes_on_disk_are_these() -> None:
+    """Formats are final: later releases read the bytes in this test."""
+    data = encode_manifest(EXAMPLE)
+    assert len(data) == 76 + 2 * 104 + 8
+    assert data[:12] == b"KMAN" + struct.pack(">HHHH", 1, 76, 104, 0)
+    assert data[12:76] == struct.pack(">qq16siiqqq", 7, 2, uuid.UUID(int=5).bytes, 3, 2, 10, 20, -1)
+    assert data[76:180] == struct.pack(">qqiiqq8q", 0, 6, 1, 0, 20, 100, *[-1] * 8)
+    assert data[-8:] == struct.pack(">Q", xxhash.xxh3_64_intdigest(data[:-8]))
+
+
+def test_any_flipped_bit_and_any_cut_is_damage() -> None:
+    data = encode_manifest(EXAMPLE)
+    for position in range(len(data)):
+        flipped = bytearray(data)
+        flipped[position] ^= 1 << (position % 8)
+        with pytest.raises(DamagedFile):
+            decode_manifest(bytes(flipped), "m")
+        with pytest.raises(DamagedFile):
+            decode_manifest(data[:position], "m")
+
+
+def test_longer_header_and_rows_of_a_later_release_are_read() -> None:
+    known = encode_manifest(EXAMPLE)
+    header = bytearray(known[: HEADER.size])
+    struct.pack_into(">HH", header, 6, HEADER.size + 16, ROW.size + 8)
+    body = bytes(header) + b"h" * 16
+    for start in range(HEADER.size, len(known) - CHECKSUM.size, ROW.size):
+        body += known[start : start + ROW.size] + b"r" * 8
+    data = body + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body))
+    assert decode_manifest(data, "m") == EXAMPLE
+
+
+def test_format_of_a_later_release_is_refused_with_a_sentence() -> None:
+    body = bytearray(encode_manifest(EXAMPLE)[: -CHECKSUM.size])
+    struct.pack_into(">H", body, 4, 2)
+    data = bytes(body) + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body))
+    with pytest.raises(FormatFromTheFuture, match="later release: its format is 2"):
+        decode_manifest(data, "m")
+
+
+def test_row_count_that_the_length_denies_is_damage() -> None:
+    body = bytearray(encode_manifest(EXAMPLE)[: -CHECKSUM.size])
+    struct.pack_into(">i", body, 48, 3)
+    data = bytes(body) + CHECKSUM.pack(xxhash.xxh3_64_intdigest(body))
+    with pytest.raises(DamagedFile, match="do not hold 3 segments"):
+        decode_manifest(data, "m")
+
+
+def test_cleaned_row_says_so() -> None:
+    row = EXAMPLE.segments[0]
+    assert row.is_cleaned
+    assert not replace(row, flags=0).is_cleaned

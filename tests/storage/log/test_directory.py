@@ -1,0 +1,313 @@
+from __future__ import annotations
+
+import dataclasses
+import errno
+import stat
+import uuid
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from storage.files.errors import (
+    DamagedFile,
+    DirectoryLocked,
+    DirectoryOffline,
+    ForeignDirectory,
+    FormatFromTheFuture,
+    LogOffline,
+    SyncFailed,
+)
+from storage.files.files import FileSystem
+from storage.files.local_files import LocalFileSystem
+from storage.formats.meta_properties import MetaProperties
+from storage.formats.topic_partition import TopicPartition
+from storage.log.directory import LogDirectory
+from storage.log.log import Appended, PartitionLog
+from tests.harness.log_builder import batch_of, valid
+from tests.harness.log_home import SMALL, Deferred, read_all
+from tests.harness.memory_fs import Loss, MemoryFileSystem
+
+META = MetaProperties(cluster_id="c" * 22, node_id=1, directory_id="d" * 22)
+ORDERS = TopicPartition("orders", 0)
+TOPIC_ID = uuid.UUID(int=3)
+
+
+def opened(
+    fs: FileSystem, path: str = "/data", *, meta: MetaProperties = META, secret: bytes = b"k" * 16
+) -> LogDirectory:
+    return LogDirectory(
+        fs,
+        path,
+        meta,
+        background=Deferred(),
+        now_ms=lambda: 0,
+        random_bytes=lambda size: secret[:size],
+    )
+
+
+def create_log(directory: LogDirectory, topic_id: uuid.UUID = TOPIC_ID) -> PartitionLog:
+    (log,) = directory.create_logs("orders", topic_id, SMALL, [0])
+    return log
+
+
+def append(log: PartitionLog, count: int = 1) -> None:
+    for _ in range(count):
+        assert isinstance(
+            log.append_as_leader(valid(batch_of([(b"k", bytes(60))])), now_ms=0), Appended
+        )
+
+
+def stop(directory: LogDirectory) -> None:
+    for log in directory.logs():
+        log.close()
+    directory.close()
+
+
+def test_start_counter_is_the_leader_epoch_and_grows_at_each_start() -> None:
+    disk = MemoryFileSystem()
+    epochs = []
+    for _ in range(3):
+        directory = opened(disk)
+        epochs.append(directory.leader_epoch)
+        stop(directory)
+    crashed = opened(disk)
+    disk = disk.after_crash(Loss.EVERYTHING, Random(0))
+    epochs += [crashed.leader_epoch, opened(disk).leader_epoch]
+    assert epochs == sorted(set(epochs))
+
+
+def test_directory_is_clean_only_between_a_stop_and_the_next_start() -> None:
+    disk = MemoryFileSystem()
+    first = opened(disk)
+    assert not first.was_clean
+    stop(first)
+    second = opened(disk.after_crash(Loss.EVERYTHING, Random(0)))
+    assert second.was_clean
+    disk = second._fs.after_crash(Loss.EVERYTHING, Random(0))  # type: ignore[attr-defined]
+    assert not opened(disk).was_clean
+
+
+def test_second_broker_is_refused() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    with pytest.raises(DirectoryLocked):
+        opened(disk)
+    stop(directory)
+    opened(disk)
+
+
+def test_directory_of_another_cluster_or_node_is_refused_and_unlocked() -> None:
+    disk = MemoryFileSystem()
+    stop(opened(disk))
+    for other in (
+        dataclasses.replace(META, cluster_id="x" * 22),
+        dataclasses.replace(META, node_id=2),
+    ):
+        with pytest.raises(ForeignDirectory):
+            opened(disk, meta=other)
+    assert opened(disk).directory_id == META.directory_id
+
+
+def test_directory_keeps_its_id_and_secret() -> None:
+    disk = MemoryFileSystem()
+    stop(opened(disk))
+    again = opened(disk, meta=dataclasses.replace(META, directory_id="e" * 22), secret=b"z" * 16)
+    assert again.directory_id == META.directory_id
+    log = create_log(again)
+    assert log.cleaning_view().hash_key == b"k" * 16
+
+
+def test_secret_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    stop(opened(LocalFileSystem(), str(tmp_path / "data")))
+    mode = (tmp_path / "data" / "hash.key").stat().st_mode
+    assert stat.S_IMODE(mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("kompakt.format=2", FormatFromTheFuture),
+        ("version=1\nnode.id=1\n", DamagedFile),
+        ("kompakt.format=x", DamagedFile),
+    ],
+)
+def test_label_that_cannot_be_ours_is_refused(text: str, kind: type[Exception]) -> None:
+    disk = MemoryFileSystem()
+    stop(opened(disk))
+    disk.write_bytes("/data/meta.properties", text.encode())
+    with pytest.raises(kind):
+        opened(disk)
+
+
+def test_created_log_is_there_after_a_crash_and_after_a_stop() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    append(log, 5)
+    log.sync()
+    disk = disk.after_crash(Loss.EVERYTHING, Random(0))
+    directory = opened(disk)
+    log = directory.open_log(ORDERS, TOPIC_ID, SMALL)
+    assert len(read_all(log)) == 5
+    append(log)
+    stop(directory)
+    directory = opened(disk)
+    assert len(read_all(directory.open_log(ORDERS, TOPIC_ID, SMALL))) == 6
+
+
+def test_log_that_was_never_written_to_is_as_a_clean_stop_leaves_it() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    done: list[str] = []
+    disk.on_operation = lambda action, path: done.append(f"{action} {path}")
+    log.close()
+    assert done == []
+    disk.on_operation = None
+    directory.close()
+    again = opened(disk)
+    log = again.open_log(ORDERS, TOPIC_ID, SMALL)
+    append(log, 100)
+    stop(again)
+    assert len(read_all(opened(disk).open_log(ORDERS, TOPIC_ID, SMALL))) == 100
+
+
+def test_log_that_lost_all_its_files_is_never_created_again() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    with pytest.raises(LogOffline, match="no segment is left"):
+        directory.open_log(ORDERS, TOPIC_ID, SMALL)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_topic_creation_is_whole_or_made_again_after_a_crash_at_any_step(seed: int) -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    states = 0
+
+    def crash(_action: str, _path: str) -> None:
+        nonlocal states
+        for loss in Loss:
+            left = disk.after_crash(loss, Random(seed))
+            again = opened(left)
+            again.delete_topic("orders", TOPIC_ID)
+            log = create_log(again)
+            append(log)
+            log.advance_high_watermark(log.sync())
+            assert [record.offset for record in read_all(log)] == [0]
+            states += 1
+
+    disk.on_operation = crash
+    create_log(directory)
+    assert states > 10
+
+
+def test_deleted_topic_is_gone_after_a_crash_and_never_meets_its_successor() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    append(log)
+    log.sync()
+    log.retire()
+    directory.delete_topic("orders", TOPIC_ID)
+    directory.delete_topic("orders", TOPIC_ID)
+    assert directory.logs() == ()
+    successor = create_log(directory, uuid.UUID(int=4))
+    directory.make_safe([successor])
+    assert successor.log_end_offset == 0
+    disk = disk.after_crash(Loss.EVERYTHING, Random(0))
+    names = opened(disk)._fs.list("/data")
+    assert not any(name.startswith("orders.AAAAAAAAAAAAAAAAAAAAAw") for name in names)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_topic_deletion_is_finished_after_a_crash_at_any_step(seed: int) -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    append(log, 20)
+    log.sync()
+    log.retire()
+
+    def crash(_action: str, _path: str) -> None:
+        for loss in Loss:
+            left = disk.after_crash(loss, Random(seed))
+            again = opened(left)
+            again.delete_topic("orders", TOPIC_ID)
+            assert not [name for name in left.list("/data") if name.startswith("orders")]
+
+    disk.on_operation = crash
+    directory.delete_topic("orders", TOPIC_ID)
+
+
+def test_failing_disk_takes_the_whole_directory_offline() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    first = create_log(directory)
+    (second,) = directory.create_logs("orders", TOPIC_ID, SMALL, [1])
+    append(first)
+    disk.faults.fail("sync", errno.EIO)
+    with pytest.raises(Exception, match="sync"):
+        first.sync()
+    assert directory.offline_reason is not None
+    for log in (first, second):
+        with pytest.raises(LogOffline):
+            append(log)
+    with pytest.raises(DirectoryOffline):
+        directory.create_logs("orders", TOPIC_ID, SMALL, [2])
+    directory.close()
+    assert not disk.exists("/data/.clean-shutdown")
+
+
+def test_after_a_failed_sync_the_next_start_believes_only_the_disk() -> None:
+    """The page cache has the bytes that the failed sync did not write, and treats them as clean."""
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    append(log)
+    log.sync()
+    append(log)
+    disk.faults.fail("sync", errno.EIO)
+    with pytest.raises(SyncFailed):
+        log.sync()
+    assert "Input/output error" in disk.read_bytes("/data/.sync-failed").decode()
+    directory.close()
+
+    again = opened(disk)
+    recovered = again.open_log(log.topic_partition, TOPIC_ID, SMALL)
+
+    assert recovered.log_end_offset == 1
+    assert not disk.exists("/data/.sync-failed")
+    left = opened(disk.after_crash(Loss.EVERYTHING, Random(0)))
+    assert left.open_log(log.topic_partition, TOPIC_ID, SMALL).log_end_offset == 1
+
+
+@pytest.mark.parametrize("path", ["/data", "manifest", "/data/orders"])
+@pytest.mark.parametrize(
+    "is_first_use", [True, False], ids=["by_its_first_sync", "behind_the_answer"]
+)
+def test_sync_of_a_new_log_that_fails_takes_the_directory_offline(
+    path: str, is_first_use: bool
+) -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    append(log)
+    disk.faults.fail("sync", errno.EIO, path=path)
+    make_safe = log.sync if is_first_use else lambda: directory.make_safe([log])
+    with pytest.raises(SyncFailed):
+        make_safe()
+    assert directory.offline_reason is not None
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "start-counter"])
+def test_a_file_that_a_directory_with_topics_must_have_is_not_created_again(name: str) -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    create_log(directory)
+    directory.close()
+    disk.unlink(f"/data/{name}")
+
+    with pytest.raises(DamagedFile, match=f"/data/{name} is damaged: it is missing, although"):
+        opened(disk)
