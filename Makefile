@@ -26,10 +26,10 @@ test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing a
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # Protocol, storage and server without the tests that start processes or take seconds each.
-NOT_QUICK := protocol/fuzz server/test_broker.py server/test_cli.py server/test_disk_faults.py \
-    server/test_descriptor_bound.py server/test_history_probe.py server/test_dump_log.py \
-    server/test_policy_changes.py server/test_topic_growth.py server/coordination/groups/test_consumer_group_model.py \
-    storage/test_log_threads.py storage/test_recompress.py storage/test_segment_files.py
+NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
+    server/test_descriptor_bound.py server/admin/test_pass_history.py server/test_policy_changes.py \
+    server/topics/test_growth.py server/coordination/groups/test_consumer_group_model.py \
+    storage/log/test_log_threads.py storage/batches/test_recompress.py storage/segment/test_files.py
 QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \
     $(addprefix --ignore=tests/,$(NOT_QUICK))
 

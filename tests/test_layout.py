@@ -61,6 +61,12 @@ def test_generated_c_is_left_out_in_whatever_room_its_module_is(name: str) -> No
     assert {f"{folder}/**/*.c" for folder in compiled} <= set(ignored)
 
 
+def test_every_file_that_the_quick_run_leaves_out_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    (names,) = re.findall(r"^NOT_QUICK := (.*)$", makefile, re.MULTILINE)
+    assert [name for name in names.split() if not (ROOT / "tests" / name).exists()] == []
+
+
 def test_no_source_names_the_place_it_was_written_at() -> None:
     named = re.compile("/work" + r"/(main|shared)|/tmp" + "/brief")
     for path in modules(*PACKAGES, "tests", "bench", "demo"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 
 from storage.files.errors import NotCached
@@ -57,21 +58,37 @@ class ColdFileSystem(LocalFileSystem):
             self.cold.discard(path)
 
 
+EVICTION_SECONDS = 20.0
+"""How long `evict` tries: a page under writeback, or in the journal, stays for a moment."""
+
+
 def evict(folder: Path) -> bool:
     """Evict the files below a folder from the page cache. Returns whether the system did so."""
-    for path in folder.rglob("*.*"):
-        if path.is_file() and path.stat().st_size:
-            descriptor = os.open(path, os.O_RDWR)
-            try:
-                os.fsync(descriptor)
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                os.preadv(descriptor, (bytearray(1),), 0, os.RWF_NOWAIT)
-            except BlockingIOError:
-                continue
-            except OSError:
+    deadline = time.monotonic() + EVICTION_SECONDS
+    files = (path for path in folder.rglob("*.*") if path.is_file() and path.stat().st_size)
+    return all(_evict_file(path, deadline) for path in files)
+
+
+def _evict_file(path: Path, deadline: float) -> bool:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        while not _evicted(descriptor):
+            if time.monotonic() > deadline:
                 return False
-            else:
-                return False
-            finally:
-                os.close(descriptor)
+            time.sleep(0.02)
+    except OSError:  # The file system cannot read without waiting (tmpfs).
+        return False
+    finally:
+        os.close(descriptor)
     return True
+
+
+def _evicted(descriptor: int) -> bool:
+    """Ask the system to drop the file's pages. Returns whether its first page is gone."""
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    try:
+        os.preadv(descriptor, (bytearray(1),), 0, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return True
+    return False
