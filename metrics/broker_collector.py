@@ -5,19 +5,21 @@ all of them whose value it knows, also those that are constant with one broker: 
 like a fault.
 
 Source: Strimzi's examples/metrics (strimzi-kafka.json, strimzi-kafka-exporter.json, kafka-metrics.yaml),
-Kafka's ReplicaManager.scala, KafkaController metrics, LinuxIoMetricsCollector.
+Kafka's ReplicaManager.scala, KafkaController metrics, LinuxIoMetricsCollector; proc(5), /proc/pid/io.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from prometheus_client.core import Metric as Family
 
 from metrics import names
 from metrics.facts import BrokerFacts, LoopFacts
 from metrics.families import counter, gauge
-from metrics.process_io import disk_bytes
+
+PROC_IO = Path("/proc/self/io")
 
 
 def collect_broker(facts: BrokerFacts) -> Iterator[Family]:
@@ -71,3 +73,13 @@ def _collect_disks() -> Iterator[Family]:
     if counts is not None:
         yield gauge(names.DISK_READ, [((), counts[0])])
         yield gauge(names.DISK_WRITTEN, [((), counts[1])])
+
+
+def disk_bytes(path: Path = PROC_IO) -> tuple[int, int] | None:
+    """Returns bytes read from and written to disks; None if the kernel has no counts. Any thread."""
+    try:
+        lines = path.read_text("ascii").splitlines()
+    except OSError:
+        return None
+    counts = dict(line.split(": ", 1) for line in lines)
+    return int(counts["read_bytes"]), int(counts["write_bytes"])

@@ -11,9 +11,9 @@ from cli.base.options import (
     DEFAULT_BOOTSTRAP,
     AsJson,
     Bootstrap,
+    complete_names,
     complete_topic,
 )
-from cli.transactions.complete import complete_transactional_id
 
 app = typer.Typer(
     name="transactions",
@@ -27,6 +27,14 @@ HANGING_AFTER = "15m"
 LongerThan = typer.Option(
     "--longer-than", metavar="SPAN", help="Only those older than this, such as 90s or 15m."
 )
+
+
+def complete_transactional_id(context: typer.Context, incomplete: str) -> list[str]:
+    """Returns the transactional ids that start with `incomplete`: none if no broker answers."""
+    # Imported late: what asks the broker would slow down every command's start.
+    from cli.transactions.facts import transactional_ids
+
+    return complete_names(context, incomplete, transactional_ids)
 
 
 @app.command(name="list")

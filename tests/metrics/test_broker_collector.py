@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from metrics.process_io import disk_bytes
+from metrics.broker_collector import disk_bytes
 from tests.harness.scraped_world import ScrapedWorld, partition
 
 STRIMZI_KAFKA = [
