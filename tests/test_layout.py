@@ -6,6 +6,8 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,26 +22,41 @@ def modules(*folders: str) -> list[Path]:
     return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
 
 
-@pytest.mark.parametrize("path", modules(*PACKAGES), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_says_what_it_is(path: Path) -> None:
-    tree = ast.parse(path.read_text("utf-8"))
-
-    assert ast.get_docstring(tree), "a module begins with what it is"
-    assert path.stem not in BANNED_NAMES
+def parsed(*folders: str) -> Iterator[tuple[str, ast.Module]]:
+    """Yields the path below the checkout, and the tree, of each module."""
+    for path in modules(*folders):
+        yield str(path.relative_to(ROOT)), _tree(path)
 
 
-@pytest.mark.parametrize("path", modules("tests"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_test_says_its_behaviour(path: Path) -> None:
-    tree = ast.parse(path.read_text("utf-8"))
-    tests = [
-        node.name
+@cache
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def test_a_module_says_what_it_is() -> None:
+    assert [name for name, tree in parsed(*PACKAGES) if not ast.get_docstring(tree)] == []
+
+
+def test_a_module_has_a_name_that_says_something() -> None:
+    assert [str(path) for path in modules(*PACKAGES) if path.stem in BANNED_NAMES] == []
+
+
+def test_a_test_says_its_behaviour() -> None:
+    numbered = [
+        f"{name}:{node.lineno} {node.name}"
+        for name, tree in parsed("tests")
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")
+        and NUMBERED.search(node.name)
     ]
 
-    assert not [name for name in tests if NUMBERED.search(name)], "a name says what must hold"
-    assert path.name != "__init__.py", "tests are imported by path, packages of them clash"
+    assert numbered == [], "a name says what must hold"
+
+
+def test_tests_are_no_packages() -> None:
+    """They are imported by path; packages of them would clash."""
+    assert [str(path) for path in modules("tests") if path.name == "__init__.py"] == []
 
 
 def test_every_handler_has_messages_of_the_same_name() -> None:
@@ -76,18 +93,16 @@ def test_no_source_names_the_place_it_was_written_at() -> None:
 def test_one_place_makes_progress_bars() -> None:
     """`progress_bars` chooses the right stream; rich by itself would also capture standard output."""
     makers = [
-        path.relative_to(ROOT).as_posix()
-        for path in modules(*PACKAGES)
-        if any(
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name | ast.Attribute)
-            and (node.func.id if isinstance(node.func, ast.Name) else node.func.attr) == "Progress"
-            and "rich" in path.read_text("utf-8")
-            for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        )
+        name
+        for name, tree in parsed(*PACKAGES)
+        if "rich" in (ROOT / name).read_text("utf-8") and any(map(_makes_progress, ast.walk(tree)))
     ]
 
     assert makers == ["cli/base/output.py"]
+
+
+def _makes_progress(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "Progress"
 
 
 def test_the_imports_point_one_way() -> None:
@@ -106,9 +121,9 @@ def test_the_imports_point_one_way() -> None:
 def test_nothing_uses_the_shared_threads_of_the_loop() -> None:
     """Each pool of threads has a name, a purpose and a bound (`server/runtime/executors.py`)."""
     found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in modules("server", "cleaner", "metrics", "storage")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        f"{name}:{node.lineno}"
+        for name, tree in parsed("server", "cleaner", "metrics", "storage")
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and (
