@@ -10,7 +10,8 @@ from pathlib import Path
 
 from bench.cleaned_log import CONFIG, identity, now_ms, opening
 from bench.figure import Figure, interleaved
-from protocol.records.record_batch import Record, build_batch, read_header
+from protocol.records.batch_header import read_header
+from protocol.records.record_batch import Record, build_batch
 from protocol.wire.error_codes import ErrorCode
 from storage.batches.validate import ValidBatch
 from storage.files.local_files import LocalFileSystem

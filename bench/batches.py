@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-import struct
 from array import array
 from collections.abc import Sequence
 
-from protocol.records.batch_scan import crc32c
+from protocol.records.batch_header import seal
 from protocol.records.record_batch import Codec, Record, build_batch
 
 KEY_BYTES = 16
-CRC_AT, CRC_FROM = 17, 21
 SHORT_DELTAS = 64
 """The first records of a batch have an offset delta of one byte, those up to 8192 of two bytes."""
 
@@ -78,6 +76,5 @@ class NumberedBatch:
                 target = slice(places[0] + byte, places[-1] + byte + 1, stride)
                 self._batch[target] = keys[byte:size:8]
             keys = keys[size:]
-        crc = crc32c(memoryview(self._batch)[CRC_FROM:])
-        struct.pack_into(">I", self._batch, CRC_AT, crc)
+        seal(self._batch)
         return bytes(self._batch)

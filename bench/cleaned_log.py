@@ -19,7 +19,7 @@ from cleaner.passes.index import SegmentIndex
 from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass
 from cleaner.rules.pick import assess
 from cleaner.rules.report import PassReport
-from protocol.records.record_batch import stamp
+from protocol.records.batch_header import stamp
 from server.run import HEAP_BLOCK_BYTES_MAX
 from server.runtime.background import Background
 from storage.batches.validate import Refused, validate_batch

@@ -23,7 +23,8 @@ from cleaner.pacing.probe import Probes
 from cleaner.pool.pool import CleanerPool
 from protocol.internal_topics.coordinator_records import write_key, write_value
 from protocol.internal_topics.group_records import OffsetCommitKey, OffsetCommitValue
-from protocol.records.record_batch import Record, build_batch, read_header
+from protocol.records.batch_header import read_header
+from protocol.records.record_batch import Record, build_batch
 from server.broker import Broker
 from server.config.config import BrokerConfig
 from server.runtime.clock import SystemClock

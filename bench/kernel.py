@@ -13,8 +13,8 @@ from bench.figure import Figure, interleaved
 from bench.processes import resident_bytes
 from cleaner.kernel.kernel import BatchFilter, KeyIndexer, OffsetMap, map_keys, mark_keys
 from cleaner.pacing.settings import MAP_ENTRY_BYTES
+from protocol.records.batch_header import stamp
 from protocol.records.batch_scan import crc32c
-from protocol.records.record_batch import stamp
 
 HASH_KEY = bytes(range(16))
 RECORDS_EACH_BATCH = 1000

@@ -26,15 +26,14 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from bench.raw_protocol import asked_of_fetch, fetch_answer_head
+from protocol.records.batch_header import HEADER_BYTES, read_header
 from protocol.records.batch_scan import crc32c
-from protocol.records.record_batch import read_header
 
 SIZE = struct.Struct(">i")
 PRODUCE_ANSWER = SIZE.pack(60) + bytes(60)
 TOPIC = "null"
 FRAME_BYTES_MAX = 4 << 20
 SYNC_THREADS = 16
-BATCH_HEADER_BYTES = 61
 
 
 def read_exactly(connection: socket.socket, view: memoryview) -> bool:
@@ -122,7 +121,7 @@ def serve_fetch(connection: socket.socket, path: Path) -> None:
     """Serve a file of batches that all have the same size and number of records."""
     frames = Frames(connection)
     with path.open("rb", buffering=0) as source:
-        header = read_header(source.read(BATCH_HEADER_BYTES))
+        header = read_header(source.read(HEADER_BYTES))
         end = os.fstat(source.fileno()).st_size
         while (frame := frames.next()) is not None:
             offset, bytes_max = asked_of_fetch(frame)

@@ -22,7 +22,7 @@ from bench.data_directory import UnsyncedFileSystem, now_ms
 from bench.figure import Figure, interleaved
 from bench.processes import REPOSITORY, broker_command, free_port
 from bench.startup import milliseconds_to_listen
-from protocol.records.batch_scan import crc32c
+from protocol.records.batch_header import PRODUCER_ID_AT, seal
 from server.durability.directories import abandon
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.runtime.executors import Executor
@@ -36,7 +36,6 @@ from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
 
 LOG_BYTES = 768 << 20
-CRC_AT, ATTRIBUTES_AT, PRODUCER_AT = 17, 21, 43
 PRODUCER = struct.Struct(">qhi")
 """Layout of producer id, epoch and base sequence in a batch's header."""
 
@@ -142,8 +141,8 @@ async def write_killed(path: Path, batch: bytes, *, is_idempotent: bool) -> None
 def _append(log: PartitionLog, batch: bytes, sequence: int | None) -> None:
     own = bytearray(batch)
     if sequence is not None:
-        PRODUCER.pack_into(own, PRODUCER_AT, 7, 0, sequence)
-        struct.pack_into(">I", own, CRC_AT, crc32c(memoryview(own)[ATTRIBUTES_AT:]))
+        PRODUCER.pack_into(own, PRODUCER_ID_AT, 7, 0, sequence)
+        seal(own)
     valid = validate_batch(memoryview(own), log.validation_rules(now_ms=now_ms()))
     assert not isinstance(valid, Refused), valid.message
     log.append_as_leader(valid, now_ms=now_ms())

@@ -30,7 +30,7 @@ from bench.raw_protocol import (
     produce_errors,
     produce_request,
 )
-from protocol.records.record_batch import read_header, stamp
+from protocol.records.batch_header import read_header, stamp
 
 MEGABYTE = 1e6
 IN_FLIGHT = 8

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from cleaner.pacing.quarantine import Quarantined
 from cleaner.pool.status import PoolStatus
 from cleaner.rules.pick import Assessment
-from protocol.records.record_batch import read_header
+from protocol.records.batch_header import read_header
 from protocol.wire.error_codes import ErrorCode
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from protocol.records.batch_header import HEADER_BYTES
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import UNKNOWN, SegmentRow
 
@@ -28,9 +29,6 @@ OFFSET_SPAN_MAX = (1 << 31) - 1
 
 INDEX_ENTRY_BYTES_MAX = 12
 """Size of a time index entry; those of the offset index are smaller."""
-
-BATCH_BYTES_MIN = 61
-"""No batch is smaller, so two index entries are at least this far apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +93,8 @@ class GroupBounds:
 
     def index_bytes(self, segment_bytes: int) -> int:
         """Returns the maximum size of an index over `segment_bytes` bytes of batches."""
-        distance = max(self.index_interval_bytes, BATCH_BYTES_MIN)
+        # No batch is smaller than its header, so index entries are at least that far apart.
+        distance = max(self.index_interval_bytes, HEADER_BYTES)
         return -(-segment_bytes // distance) * INDEX_ENTRY_BYTES_MAX
 
     def admit(self, segment: Work, run: Sequence[Work], run_bytes: int) -> bool:

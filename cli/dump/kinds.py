@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 
+from protocol.records.batch_header import MAGIC_AT
 from server.metadata import files as metadata_files
 from storage.files.files import FileSystem
 from storage.files.paths import (
@@ -29,7 +30,6 @@ from storage.formats import key_sidecar, manifest
 from storage.state import aborted_transactions, producer_state
 
 BASE_OFFSET = re.compile(r"\d{20}(?=\.)")
-MAGIC_AT = 16
 PREFIX_BYTES = 17
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from cli.base.text import bytes_members
 from cli.dump.files import Row, Section
 from cli.dump.kinds import Kind
-from protocol.records.record_batch import BatchHeader, Codec, read_header, read_records
+from protocol.records.batch_header import BatchHeader, read_header
+from protocol.records.record_batch import Codec, read_records
 from protocol.wire.errors import ProtocolError
 from storage.batches.chunks import Unsound, read_chunks
 from storage.files.files import FileSystem

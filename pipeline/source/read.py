@@ -14,9 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from protocol.records.batch_header import HEADER_BYTES
 from protocol.records.record_columns import BinaryColumn, ColumnBuffer, Columns, RecordColumns
 from protocol.wire.errors import CorruptBatch
-from storage.batches.walk import HEADER_BYTES, PLACE
+from storage.batches.walk import PLACE
 from storage.files.errors import CorruptLog, MissingFile
 from storage.files.files import File, FileSystem
 from storage.files.paths import MANIFEST, OFFSET_INDEX, TIME_INDEX, join, segment_file

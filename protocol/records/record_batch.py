@@ -1,37 +1,33 @@
 """Record batches of message format 2: the unit that clients produce and fetch and that logs store.
 
-    base offset             int64   0   stamped by the broker, outside the CRC
-    batch length            int32   8   of everything after this field
-    partition leader epoch  int32  12   stamped by the broker, outside the CRC
-    magic                   int8   16   2
-    crc                     uint32 17   CRC-32C of everything from attributes to the end
-    attributes              int16  21   bits 0-2 codec, 3 log append time, 4 transactional,
-                                        5 control, 6 base timestamp is the delete horizon
-    last offset delta       int32  23   kept by compaction: a batch always covers its offsets
-    base timestamp          int64  27   of the first record, or the delete horizon (KIP-534)
-    max timestamp           int64  35
-    producer id             int64  43   -1: the producer is not idempotent
-    producer epoch          int16  51
-    base sequence           int32  53
-    record count            int32  57
-    records                        61   compressed as one unit
-
-Integers are big-endian; `record.py` draws a record. On its hot paths the broker only reads headers
-here and leaves records to compiled code (`batch_scan`, the cleaner's kernel); control batches, tools
-and tests read and build whole batches in Python.
+`batch_header.py` draws a batch and reads its header, `record.py` draws a record. On its hot paths the
+broker only reads headers and leaves records to compiled code (`batch_scan`, the cleaner's kernel);
+control batches, tools and tests read and build whole batches here.
 
 Source: Apache Kafka, DefaultRecordBatch.java; KIP-98, KIP-534.
 """
 
 from __future__ import annotations
 
-import enum
 import itertools
-import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from protocol.records.batch_scan import crc32c
+from protocol.records.batch_header import (
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+    TimestampType,
+    is_intact,
+    read_header,
+    seal,
+)
 from protocol.records.compression import Buffer, Codec, compress, decompress
 from protocol.records.control_record import (
     ControlType,
@@ -41,193 +37,20 @@ from protocol.records.control_record import (
     write_transaction_marker,
 )
 from protocol.records.record import Record, read_record, write_record
-from protocol.wire.errors import CorruptBatch, UnsupportedCodec, UnsupportedMagic
+from protocol.wire.errors import CorruptBatch
 
 __all__ = [
-    "BatchHeader",
     "Codec",
     "Record",
-    "TimestampType",
     "build_batch",
     "build_batch_around",
     "build_control_batch",
     "build_empty_batch",
-    "read_header",
     "read_marker",
     "read_records",
-    "stamp",
 ]
 
-HEADER = struct.Struct(
-    ">"
-    "q"  # base offset
-    "i"  # batch length
-    "i"  # partition leader epoch
-    "b"  # magic
-    "I"  # crc
-    "h"  # attributes
-    "i"  # last offset delta
-    "q"  # base timestamp
-    "q"  # max timestamp
-    "q"  # producer id
-    "h"  # producer epoch
-    "i"  # base sequence
-    "i"  # record count
-)
-assert HEADER.size == 61
-
-MAGIC = 2
-LENGTH_OVERHEAD = 12
-"""Bytes of a batch that its length field does not count."""
-
-_BASE_OFFSET = struct.Struct(">q")
-_LEADER_EPOCH = struct.Struct(">i")
-_LEADER_EPOCH_AT = 12
-_MAGIC_AT = 16
-_CRC = struct.Struct(">I")
-_CRC_AT = 17
-_ATTRIBUTES_AT = 21
-
-_CODEC_MASK = 0x07
-_LOG_APPEND_TIME = 0x08
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
-_DELETE_HORIZON = 0x40
-
-_CODECS = tuple(Codec)  # Calling an enum takes several times as long.
 _CONTROL_BYTES_MAX = 1 << 20
-_OFFSET_MAX = (1 << 63) - 1
-_SEQUENCES = 1 << 31  # Sequences run from 0 to 2^31 - 1 and then start at 0 again.
-
-
-class TimestampType(enum.IntEnum):
-    """Who sets a record's timestamp, bit 3 of the attributes. On disk: values never change."""
-
-    CREATE_TIME = 0
-    """The producer, record by record."""
-    LOG_APPEND_TIME = 1
-    """The broker: every record of the batch has the batch's max timestamp."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchHeader:
-    """The first 61 bytes of a batch."""
-
-    size_bytes: int
-    """Size of the whole batch."""
-    base_offset: int
-    last_offset: int
-    """The last offset that the batch covers (inclusive), whether or not that record still exists."""
-    leader_epoch: int
-    crc: int
-    attributes: int
-    base_timestamp: int
-    """Record timestamps are relative to this; it is the delete horizon if there is one."""
-    max_timestamp: int
-    producer_id: int
-    """-1: the producer is not idempotent, and epoch and sequence mean nothing."""
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
-
-    @property
-    def next_offset(self) -> int:
-        """The offset after the batch."""
-        return self.last_offset + 1
-
-    @property
-    def codec(self) -> Codec:
-        """The codec. Raises UnsupportedCodec if the attributes name an unknown one."""
-        number = self.attributes & _CODEC_MASK
-        if number > Codec.ZSTD:
-            raise UnsupportedCodec(number)
-        return _CODECS[number]
-
-    @property
-    def timestamp_type(self) -> TimestampType:
-        """Whether the broker or the producer sets the records' timestamps."""
-        is_brokers = self.attributes & _LOG_APPEND_TIME
-        return TimestampType.LOG_APPEND_TIME if is_brokers else TimestampType.CREATE_TIME
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether it holds records of a transaction, or the marker that ends it."""
-        return bool(self.attributes & _TRANSACTIONAL)
-
-    @property
-    def is_control(self) -> bool:
-        """Whether it holds a control record, which no consumer sees."""
-        return bool(self.attributes & _CONTROL)
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """Wall time from which the cleaner may drop its tombstones or its marker; None if unset."""
-        return self.base_timestamp if self.attributes & _DELETE_HORIZON else None
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of the last offset, -1 without sequences. Compaction does not change it."""
-        if self.base_sequence < 0:
-            return -1
-        return (self.base_sequence + self.last_offset - self.base_offset) % _SEQUENCES
-
-
-def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header of the batch at `position`; the buffer need not hold the rest of the batch.
-
-    The CRC is not checked, because it covers the records too.
-
-    Raises:
-        CorruptBatch: fewer bytes than a header, a length smaller than that, negative counts, or
-            more records than offsets.
-        UnsupportedMagic: an older message format.
-    """
-    if len(buffer) - position < HEADER.size:
-        raise _too_short(buffer, position)
-    (
-        base_offset,
-        length,
-        leader_epoch,
-        magic,
-        crc,
-        attributes,
-        last_offset_delta,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
-    ) = HEADER.unpack_from(buffer, position)
-    if magic != MAGIC:
-        raise UnsupportedMagic(magic)
-    if length < HEADER.size - LENGTH_OVERHEAD:
-        raise CorruptBatch(f"batch length {length} is smaller than a header")
-    if not 0 <= record_count <= last_offset_delta + 1 or last_offset_delta < 0:
-        raise CorruptBatch(f"{record_count} records in {last_offset_delta + 1} offsets")
-    if base_offset + last_offset_delta > _OFFSET_MAX:
-        raise CorruptBatch(f"base offset {base_offset} leaves no room for its records")
-    return BatchHeader(
-        size_bytes=length + LENGTH_OVERHEAD,
-        base_offset=base_offset,
-        last_offset=base_offset + last_offset_delta,
-        leader_epoch=leader_epoch,
-        crc=crc,
-        attributes=attributes,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=record_count,
-    )
-
-
-def _too_short(buffer: Buffer, position: int) -> CorruptBatch | UnsupportedMagic:
-    """A whole message of format 0 or 1 may be shorter than our header; it is not damaged."""
-    if len(buffer) - position > _MAGIC_AT and buffer[position + _MAGIC_AT] in (0, 1):
-        return UnsupportedMagic(buffer[position + _MAGIC_AT])
-    return CorruptBatch(f"{len(buffer) - position} bytes are too few for a batch header")
 
 
 def read_records(buffer: Buffer, position: int = 0, *, decompressed_bytes_max: int) -> list[Record]:
@@ -245,9 +68,9 @@ def read_records(buffer: Buffer, position: int = 0, *, decompressed_bytes_max: i
     batch = memoryview(buffer)[position : position + header.size_bytes]
     if len(batch) < header.size_bytes:
         raise CorruptBatch(f"batch of {header.size_bytes} bytes, {len(batch)} are there")
-    if crc32c(batch[_ATTRIBUTES_AT:]) != header.crc:
+    if not is_intact(batch):
         raise CorruptBatch(f"batch at offset {header.base_offset} fails its CRC")
-    packed = batch[HEADER.size :]
+    packed = batch[HEADER_BYTES:]
     # A batch without records has nothing to inflate, whatever its attributes say.
     if header.record_count == 0 and not packed:
         return []
@@ -325,14 +148,14 @@ def build_batch(
         write_record(plain, record, base_offset=base_offset, base_timestamp=base_timestamp)
     attributes = (
         codec
-        | (_LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
-        | (_TRANSACTIONAL if is_transactional else 0)
-        | (_CONTROL if is_control else 0)
-        | (_DELETE_HORIZON if delete_horizon_ms is not None else 0)
+        | (LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL if is_transactional else 0)
+        | (CONTROL if is_control else 0)
+        | (DELETE_HORIZON if delete_horizon_ms is not None else 0)
     )
     packed = compress(codec, plain)
     header = BatchHeader(
-        size_bytes=HEADER.size + len(packed),
+        size_bytes=HEADER_BYTES + len(packed),
         base_offset=base_offset,
         last_offset=last_offset,
         leader_epoch=leader_epoch,
@@ -364,12 +187,12 @@ def build_batch_around(
         timestamp: the timestamp of every record, and the base of their deltas.
     """
     header = BatchHeader(
-        size_bytes=HEADER.size + len(encoded),
+        size_bytes=HEADER_BYTES + len(encoded),
         base_offset=0,
         last_offset=record_count - 1,
         leader_epoch=-1,
         crc=0,
-        attributes=_TRANSACTIONAL if is_transactional else 0,
+        attributes=TRANSACTIONAL if is_transactional else 0,
         base_timestamp=timestamp,
         max_timestamp=timestamp,
         producer_id=producer_id,
@@ -409,9 +232,9 @@ def build_empty_batch(header: BatchHeader) -> bytearray:
     transactional and control bits; it has no codec and no delete horizon, and base timestamp -1.
     Source: DefaultRecordBatch.writeEmptyHeader.
     """
-    kept_bits = _LOG_APPEND_TIME | _TRANSACTIONAL | _CONTROL
+    kept_bits = LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
     empty = BatchHeader(
-        size_bytes=HEADER.size,
+        size_bytes=HEADER_BYTES,
         base_offset=header.base_offset,
         last_offset=header.last_offset,
         leader_epoch=header.leader_epoch,
@@ -425,12 +248,6 @@ def build_empty_batch(header: BatchHeader) -> bytearray:
         record_count=0,
     )
     return _sealed(empty, b"")
-
-
-def stamp(batch: bytearray | memoryview, *, base_offset: int, leader_epoch: int) -> None:
-    """Write a batch's base offset and leader epoch, in place. Both fields lie outside the CRC."""
-    _BASE_OFFSET.pack_into(batch, 0, base_offset)
-    _LEADER_EPOCH.pack_into(batch, _LEADER_EPOCH_AT, leader_epoch)
 
 
 def _sealed(header: BatchHeader, packed: Buffer) -> bytearray:
@@ -453,7 +270,5 @@ def _sealed(header: BatchHeader, packed: Buffer) -> bytearray:
         )
     )
     batch += packed
-    with memoryview(batch) as view:
-        crc = crc32c(view[_ATTRIBUTES_AT:])
-    _CRC.pack_into(batch, _CRC_AT, crc)
+    seal(batch)
     return batch

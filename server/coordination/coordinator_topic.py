@@ -29,8 +29,9 @@ from protocol.internal_topics.coordinator_records import (
     write_key,
     write_value,
 )
+from protocol.records.batch_header import HEADER, read_header
 from protocol.records.record import write_record
-from protocol.records.record_batch import HEADER, Record, build_batch_around, read_header
+from protocol.records.record_batch import Record, build_batch_around
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import DecodeError, EncodeError
 from server.coordination.producer import NO_PRODUCER, Producer

@@ -29,7 +29,7 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.records.record_batch import BatchHeader
+from protocol.records.batch_header import BatchHeader
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from server.coordination.transactions.metadata import TransactionPartition

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.records.record_batch import BatchHeader, build_empty_batch
+from protocol.records.batch_header import BatchHeader
+from protocol.records.record_batch import build_empty_batch
 
 
 def gap_batch(base_offset: int, last_offset: int, leader_epoch: int) -> bytearray:

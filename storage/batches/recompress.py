@@ -9,32 +9,26 @@ from __future__ import annotations
 
 import struct
 
-from protocol.records.batch_scan import crc32c
+from protocol.records.batch_header import (
+    CODEC_MASK,
+    FLAGS_AT,
+    HEADER_BYTES,
+    LENGTH_AT,
+    LENGTH_OVERHEAD,
+    seal,
+)
 from protocol.records.compression import Buffer, compress
 from storage.formats.stored_codec import StoredCodec
 
-HEADER_BYTES = 61
-CRC_FROM = 21
 _LENGTH = struct.Struct(">i")
-_LENGTH_AT = 8
-_LENGTH_OVERHEAD = 12
-_CRC = struct.Struct(">I")
-_CRC_AT = 17
-_CODEC_AT, _CODEC_MASK = 22, 0x07  # The low byte of the attributes.
 
 
 def recompress(batch: memoryview, records: Buffer, wanted: StoredCodec) -> bytearray:
     """Returns a copy of `batch` with `records`, its decompressed records, compressed with `wanted`."""
     packed = compress(wanted.codec, records, level=wanted.level)
     copy = bytearray(batch[:HEADER_BYTES])
-    copy[_CODEC_AT] = copy[_CODEC_AT] & ~_CODEC_MASK | wanted.codec
+    copy[FLAGS_AT] = copy[FLAGS_AT] & ~CODEC_MASK | wanted.codec
     copy += packed
-    _LENGTH.pack_into(copy, _LENGTH_AT, len(copy) - _LENGTH_OVERHEAD)
+    _LENGTH.pack_into(copy, LENGTH_AT, len(copy) - LENGTH_OVERHEAD)
     seal(copy)
     return copy
-
-
-def seal(batch: bytearray | memoryview) -> None:
-    """Update the CRC of a changed batch, in place."""
-    with memoryview(batch) as view:
-        _CRC.pack_into(batch, _CRC_AT, crc32c(view[CRC_FROM:]))

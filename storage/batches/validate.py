@@ -24,17 +24,22 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from protocol.records.batch_scan import crc32c
+from protocol.records.batch_header import (
+    CODEC_MASK,
+    FLAGS_AT,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    MAX_TIMESTAMP_AT,
+    BatchHeader,
+    TimestampType,
+    is_intact,
+    read_header,
+    seal,
+)
 from protocol.records.compression import Buffer
 from protocol.records.control_record import TransactionMarker
 from protocol.records.inflate import inflated
-from protocol.records.record_batch import (
-    BatchHeader,
-    Codec,
-    TimestampType,
-    read_header,
-    read_marker,
-)
+from protocol.records.record_batch import Codec, read_marker
 from protocol.records.record_walk import (
     TIMESTAMP_MAX,
     TIMESTAMP_MIN,
@@ -50,15 +55,9 @@ from protocol.wire.errors import (
     UnsupportedCodec,
     UnsupportedMagic,
 )
-from storage.batches.recompress import CRC_FROM, HEADER_BYTES, recompress, seal
+from storage.batches.recompress import recompress
 from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
-
-CRC_POSITION = 17
-MAX_TIMESTAMP_POSITION = 35
-ATTRIBUTES_POSITION = 22
-CODEC_MASK = 0x07
-TIMESTAMP_TYPE_BIT = 0x08
 
 DECOMPRESSED_BYTES_MAX = 128 << 20
 """No batch may decompress to more; the cleaner must be able to handle everything accepted here."""
@@ -90,7 +89,7 @@ class ValidationRules:
         stored = self.config.stored_codec
         if stored is None or len(batch) < HEADER_BYTES:
             return False
-        return batch[ATTRIBUTES_POSITION] & CODEC_MASK != stored.codec
+        return batch[FLAGS_AT] & CODEC_MASK != stored.codec
 
     @property
     def timestamp_bounds(self) -> tuple[int, int]:
@@ -157,7 +156,7 @@ def validate_at_once(view: memoryview, rules: ValidationRules) -> ValidBatch | R
     """
     if rules.recompresses(view):
         return None  # At a high level even a small batch takes milliseconds.
-    is_compressed = len(view) > ATTRIBUTES_POSITION and view[ATTRIBUTES_POSITION] & CODEC_MASK
+    is_compressed = len(view) > FLAGS_AT and view[FLAGS_AT] & CODEC_MASK
     if len(view) > (AT_ONCE_PACKED_BYTES_MAX if is_compressed else AT_ONCE_BYTES_MAX):
         return None
     try:
@@ -276,15 +275,10 @@ def _too_large(header: BatchHeader, size: int, rules: ValidationRules) -> Refuse
 
 
 def _refuse_damage(header: BatchHeader, view: memoryview) -> Refused | None:
-    if not _is_intact(view):
+    if not is_intact(view):
         text = "The batch's CRC differs from its bytes."
         return _refuse(header, ErrorCode.CORRUPT_MESSAGE, text)
     return None
-
-
-def _is_intact(view: memoryview) -> bool:
-    """Returns whether the CRC matches the bytes. The batch is longer than a header."""
-    return bool(crc32c(view[CRC_FROM:]) == struct.unpack_from(">I", view, CRC_POSITION)[0])
 
 
 def _code_of_contradiction(view: memoryview) -> ErrorCode:
@@ -293,7 +287,7 @@ def _code_of_contradiction(view: memoryview) -> ErrorCode:
     Clients resend a batch after CORRUPT_MESSAGE. So that is only for bytes damaged on their way, not for
     a batch that the client has built wrong.
     """
-    is_as_made = len(view) >= HEADER_BYTES and _is_intact(view)
+    is_as_made = len(view) >= HEADER_BYTES and is_intact(view)
     return ErrorCode.INVALID_RECORD if is_as_made else ErrorCode.CORRUPT_MESSAGE
 
 
@@ -361,11 +355,11 @@ def _untimely_text(timestamp: int, rules: ValidationRules) -> str:
 
 def _stamped(view: memoryview, rules: ValidationRules) -> ValidBatch:
     """Set the batch's timestamp type and largest timestamp to the broker's time, in place."""
-    view[ATTRIBUTES_POSITION] |= TIMESTAMP_TYPE_BIT
+    view[FLAGS_AT] |= LOG_APPEND_TIME
     _set_max_timestamp(view, rules.now_ms)
     return ValidBatch(read_header(view), view, rules.now_ms)
 
 
 def _set_max_timestamp(view: memoryview, timestamp: int) -> None:
-    struct.pack_into(">q", view, MAX_TIMESTAMP_POSITION, timestamp)
+    struct.pack_into(">q", view, MAX_TIMESTAMP_AT, timestamp)
     seal(view)

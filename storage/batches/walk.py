@@ -10,14 +10,12 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from protocol.records.batch_header import HEADER_BYTES, LENGTH_AT, LENGTH_OVERHEAD
 from storage.batches.cached_reads import Reads
 from storage.files.errors import CorruptLog
 from storage.files.files import File
 
 WINDOW_BYTES = 8 << 10
-LENGTH_AT = 8
-HEADER_BYTES = 61
-LENGTH_OVERHEAD = 12
 
 PLACE = struct.Struct(
     ">"

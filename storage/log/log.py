@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from protocol.records.batch_header import read_header, stamp
 from protocol.records.control_record import ControlType, TransactionMarker
-from protocol.records.record_batch import build_control_batch, read_header, stamp
+from protocol.records.record_batch import build_control_batch
 from protocol.wire.error_codes import ErrorCode
 from storage.batches.gap_batch import gap_batch
 from storage.batches.validate import Refused, ValidationRules, ValidBatch

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeAlias
 
+from protocol.records.batch_header import HEADER_BYTES
 from protocol.records.batch_tally import BatchTally
 from storage.batches.cached_reads import CachedReads, Reads, WaitingReads
-from storage.batches.walk import HEADER_BYTES, PLACE, walk_batches
+from storage.batches.walk import PLACE, walk_batches
 from storage.files.errors import DiskError, MissingFile, NotCached
 from storage.files.files import Buffer, File, FileSystem
 from storage.files.paths import KEYS, LOG, OFFSET_INDEX, TIME_INDEX

@@ -30,8 +30,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from protocol.records.batch_header import BatchHeader
 from protocol.records.control_record import TransactionMarker
-from protocol.records.record_batch import BatchHeader
 from protocol.wire.error_codes import ErrorCode
 from storage.formats.row_file import RowFile
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from protocol.records.batch_header import HEADER_BYTES
 from protocol.records.batch_scan import ScannedBatch
 from protocol.records.compression import Codec, decompress
 from protocol.records.record_walk import scan_records
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 from storage.batches.chunks import Unsound, read_chunks
-from storage.batches.walk import HEADER_BYTES
 from storage.files.files import File
 from storage.formats.manifest import UNKNOWN, SegmentRow
 from storage.log.roll import OFFSET_SPAN_MAX

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from protocol.records.batch_header import BatchHeader
 from protocol.records.batch_scan import ScannedBatch
-from protocol.records.record_batch import BatchHeader
 from storage.files.errors import DamagedFile, FormatFromTheFuture, MissingFile
 from storage.files.files import FileSystem
 from storage.files.paths import LEADER_EPOCH_CHECKPOINT, join, snapshot_file

@@ -13,13 +13,8 @@ from aiokafka.record import MemoryRecords
 
 from cleaner.kernel.kernel import BatchFilter
 from cleaner.rules.step import FilterStep
-from protocol.records.record_batch import (
-    BatchHeader,
-    Codec,
-    TimestampType,
-    read_header,
-    read_records,
-)
+from protocol.records.batch_header import BatchHeader, TimestampType, read_header
+from protocol.records.record_batch import Codec, read_records
 from tests.cleaner.kernel_log import HASH_KEY, INFLATED_BYTES_MAX, LogBatch, encode, log_batch
 from tests.cleaner.kernel_steps import index_log, mark_log
 

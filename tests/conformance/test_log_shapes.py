@@ -20,7 +20,8 @@ from confluent_kafka import Consumer, TopicPartition
 
 from metrics import names
 from metrics.collector import CACHE_SECONDS
-from protocol.records.record_batch import Record, build_batch, build_empty_batch, read_header
+from protocol.records.batch_header import read_header
+from protocol.records.record_batch import Record, build_batch, build_empty_batch
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.client_record import ConsumedRecord
 from tests.harness.clients import CLIENT_NAMES, Client, create_topic

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from protocol.records.record_batch import read_header
+from protocol.records.batch_header import read_header
 from storage.files.paths import KEYS, LOG, parse_segment_file
 from storage.formats.manifest import decode
 from storage.log.log import PartitionLog

@@ -14,7 +14,8 @@ from random import Random
 
 import pytest
 
-from protocol.records.record_batch import Record, build_batch, read_header
+from protocol.records.batch_header import read_header
+from protocol.records.record_batch import Record, build_batch
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.producer import Producer
 from server.coordination.transactions.coordinator import TransactionCoordinator

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from protocol.records.batch_header import BatchHeader, read_header
 from protocol.records.control_record import ControlType, TransactionMarker, write_transaction_marker
-from protocol.records.record_batch import BatchHeader, read_header
 from storage.files.errors import SwapRefused
 from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import SegmentRow

@@ -13,14 +13,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
 
+from protocol.records.batch_header import TimestampType
 from protocol.records.control_record import ControlType, TransactionMarker
-from protocol.records.record_batch import (
-    Codec,
-    Record,
-    TimestampType,
-    build_batch,
-    build_control_batch,
-)
+from protocol.records.record_batch import Codec, Record, build_batch, build_control_batch
 
 START_MS = 1_700_000_000_000
 DELETE_RETENTION_MS = 10_000

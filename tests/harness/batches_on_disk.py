@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from protocol.records.record_batch import BatchHeader, Record
+from protocol.records.batch_header import BatchHeader
+from protocol.records.record_batch import Record
 from tests.harness.log_builder import headers_in, records_in
 
 Batch = tuple[BatchHeader, tuple[Record, ...]]

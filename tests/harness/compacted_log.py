@@ -20,7 +20,8 @@ from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass
 from cleaner.rules.pick import Assessment, Remainder, assess
 from cleaner.rules.report import PassReport
-from protocol.records.record_batch import BatchHeader, Codec, Record
+from protocol.records.batch_header import BatchHeader
+from protocol.records.record_batch import Codec, Record
 from protocol.wire.error_codes import ErrorCode
 from storage.batches.validate import ValidBatch
 from storage.files.errors import MissingFile

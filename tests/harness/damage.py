@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from protocol.records.record_batch import build_batch, read_header, read_records
+from protocol.records.batch_header import read_header
+from protocol.records.record_batch import build_batch, read_records
 from storage.files.paths import LOG, MANIFEST, join
 from storage.formats.manifest import Manifest, SegmentRow, decode, encode
 from tests.harness.log_builder import PLENTY

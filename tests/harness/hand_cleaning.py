@@ -5,14 +5,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 
-from protocol.records.record_batch import (
-    BatchHeader,
-    Record,
-    build_batch,
-    build_empty_batch,
-    read_header,
-    read_records,
-)
+from protocol.records.batch_header import BatchHeader, read_header
+from protocol.records.record_batch import Record, build_batch, build_empty_batch, read_records
 from storage.formats.manifest import SegmentRow
 from storage.log.cleaning_view import CleanableSegment
 from storage.log.log import PartitionLog

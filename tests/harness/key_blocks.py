@@ -15,9 +15,9 @@ from functools import lru_cache
 
 import xxhash
 
+from protocol.records.batch_header import BatchHeader, read_header
 from protocol.records.compression import decompress
 from protocol.records.record import Record, read_record
-from protocol.records.record_batch import BatchHeader, read_header
 from storage.files.errors import DamagedSidecar
 from storage.formats.key_totals import KeyTotals
 from storage.log.cleaning_view import CleanableSegment

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from protocol.records.batch_header import BatchHeader, read_header
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import (
-    BatchHeader,
     Codec,
     Record,
     build_batch,
     build_control_batch,
-    read_header,
     read_records,
 )
 from storage.batches.validate import ValidBatch

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from protocol.records.batch_header import read_header
 from protocol.records.control_record import ControlType
-from protocol.records.record_batch import read_header, read_marker
+from protocol.records.record_batch import read_marker
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation
 from tests.harness.log_builder import records_in

@@ -14,9 +14,9 @@ from protocol.records.batch_scan import crc32c
 from protocol.records.compression import Codec, compress
 from protocol.records.record import Record, write_record
 from protocol.records.record_batch import build_batch
-from storage.batches.recompress import HEADER_BYTES
 
 GARBAGE = bytes(range(7, 250, 3)) * 3
+HEADER_BYTES = 61
 LENGTH_AT, CRC_AT, CRC_FROM = 8, 17, 21
 LAST_OFFSET_DELTA_AT, RECORD_COUNT_AT = 23, 57
 COUNT_MAX = 2**31 - 1

@@ -24,7 +24,8 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.record_batch import Record, build_batch, read_header, read_records
+from protocol.records.batch_header import read_header
+from protocol.records.record_batch import Record, build_batch, read_records
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.primitives import ZERO_UUID
 from protocol.wire.schema import Message

@@ -13,14 +13,9 @@ from typing import Any
 
 import pytest
 
+from protocol.records.batch_header import read_header
 from protocol.records.control_record import ControlType, TransactionMarker
-from protocol.records.record_batch import (
-    Codec,
-    Record,
-    build_batch,
-    build_control_batch,
-    read_header,
-)
+from protocol.records.record_batch import Codec, Record, build_batch, build_control_batch
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import topic_id_text
 from storage.log.log import Appended, PartitionLog

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from protocol.records.batch_header import read_header
 from protocol.records.control_record import ControlType, TransactionMarker
-from protocol.records.record_batch import read_header, read_marker
+from protocol.records.record_batch import read_marker
 from protocol.wire.error_codes import ErrorCode
 from storage.batches.validate import Refused
 from storage.log.log import Appended, PartitionLog

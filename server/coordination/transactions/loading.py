@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from protocol.internal_topics.transaction_records import read_record
-from protocol.records.record_batch import read_header, read_records
+from protocol.records.batch_header import read_header
+from protocol.records.record_batch import read_records
 from protocol.wire.errors import ProtocolError
 from server.coordination.coordinator_topic import (
     CoordinatorTopic,

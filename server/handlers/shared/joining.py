@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from protocol.messages.produce import ProduceRequest
-from protocol.records.record_batch import read_header
+from protocol.records.batch_header import read_header
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
 from server.coordination.coordinator_topic import OFFSETS_TOPIC

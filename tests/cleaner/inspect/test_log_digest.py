@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from protocol.records.record_batch import Record, TimestampType, build_batch
+from protocol.records.batch_header import TimestampType
+from protocol.records.record_batch import Record, build_batch
 from protocol.wire.errors import CorruptBatch
 from storage.files.paths import LOG
 from tests.harness.compacted_log import CONFIG, DIRECTORY, CompactedLog

@@ -9,7 +9,8 @@ import pytest
 
 from cleaner.kernel.kernel import siphash128
 from cleaner.pacing.settings import CHUNK_BYTES_MIN
-from protocol.records.record_batch import Codec, Record, TimestampType, build_batch
+from protocol.records.batch_header import TimestampType
+from protocol.records.record_batch import Codec, Record, build_batch
 from protocol.wire.errors import CorruptBatch
 from storage.files.paths import LOG
 from tests.cleaner.invariants.scenes import EACH_SEGMENT_ITS_GROUP, RETENTION_MS

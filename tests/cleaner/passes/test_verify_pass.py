@@ -15,7 +15,8 @@ from cleaner.passes.mark import Marked
 from cleaner.passes.verify_pass import VerificationFailed, check_account, check_part
 from cleaner.rules.retain import Verdict
 from cleaner.rules.step import MapStep, MapTally
-from protocol.records.record_batch import Codec, Record, build_batch, read_header, read_records
+from protocol.records.batch_header import read_header
+from protocol.records.record_batch import Codec, Record, build_batch, read_records
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import SegmentRow
 from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter

@@ -9,8 +9,8 @@ import pytest
 
 from cli.dump.command import DumpOptions, dump_log
 from cli.dump.segment import Selection
+from protocol.records.batch_header import stamp
 from protocol.records.control_record import ControlType
-from protocol.records.record_batch import stamp
 from tests.harness.key_blocks import hash_of, keys_of, sidecar_of
 from tests.harness.log_builder import batch_of, marker_of
 

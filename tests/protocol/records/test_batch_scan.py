@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.records.batch_header import BatchHeader, read_header
 from protocol.records.batch_scan import (
     ScannedBatch,
     StopReason,
@@ -18,14 +19,7 @@ from protocol.records.batch_scan import (
     crc32c,
     scan_batches,
 )
-from protocol.records.record_batch import (
-    BatchHeader,
-    Codec,
-    Record,
-    build_batch,
-    build_empty_batch,
-    read_header,
-)
+from protocol.records.record_batch import Codec, Record, build_batch, build_empty_batch
 
 HEADER_BYTES = 61
 NOISE = b"".join(crc32c_oracle.crc32c(bytes([n % 251]) * 9, n).to_bytes(4) for n in range(20_000))

@@ -14,19 +14,16 @@ from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.records.batch_header import BatchHeader, TimestampType, read_header, stamp
 from protocol.records.compression import compress
 from protocol.records.control_record import ControlType, TransactionMarker, read_transaction_marker
 from protocol.records.record_batch import (
-    BatchHeader,
     Codec,
     Record,
-    TimestampType,
     build_batch,
     build_control_batch,
     build_empty_batch,
-    read_header,
     read_records,
-    stamp,
 )
 from protocol.wire.errors import (
     CorruptBatch,
@@ -313,27 +310,6 @@ def test_log_append_time_gives_every_record_the_max_timestamp() -> None:
     assert read_by(KafkaPythonRecords, batch)[1] == seen(read)
 
 
-def test_a_stamp_changes_offset_and_epoch_and_keeps_the_crc_right() -> None:
-    batch = build_batch([Record(offset=n, timestamp=n, key=b"k", value=b"v") for n in range(3)])
-    before = bytes(batch)
-
-    stamp(memoryview(batch), base_offset=2**40, leader_epoch=17)
-
-    header = read_header(batch)
-    assert (header.base_offset, header.last_offset) == (2**40, 2**40 + 2)
-    assert header.leader_epoch == 17
-    assert batch[8:12] == before[8:12]
-    assert batch[16:] == before[16:]
-    offsets = [record.offset for record in read_records(batch, decompressed_bytes_max=0)]
-    assert offsets == [2**40, 2**40 + 1, 2**40 + 2]
-
-
-def test_sequences_wrap_after_the_largest_int32() -> None:
-    records = [Record(offset=n, timestamp=0, key=b"k", value=b"v") for n in range(4)]
-    batch = build_batch(records, producer_id=1, producer_epoch=0, base_sequence=2**31 - 2)
-    assert read_header(batch).last_sequence == 1
-
-
 def test_header_names_that_are_no_utf8_survive() -> None:
     record = Record(
         offset=0, timestamp=0, key=None, value=None,
@@ -342,11 +318,6 @@ def test_header_names_that_are_no_utf8_survive() -> None:
     batch = build_batch([record])
     assert b"\xff\xfeh" in batch
     assert read_records(batch, decompressed_bytes_max=0) == [record]
-
-
-def test_the_header_can_be_read_without_its_records() -> None:
-    batch = build_batch([Record(offset=0, timestamp=0, key=b"k", value=b"v" * 100)])
-    assert read_header(batch[:61]) == read_header(batch)
 
 
 # ---------------------------------------------------------------------- damage

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.source.read import arrow_batch
+from protocol.records.batch_header import read_header
 from protocol.records.batch_scan import crc32c
 from protocol.records.control_record import ControlType
 from protocol.records.record_batch import (
@@ -18,7 +19,6 @@ from protocol.records.record_batch import (
     Record,
     build_batch,
     build_empty_batch,
-    read_header,
     read_records,
 )
 from protocol.records.record_columns import RecordColumns

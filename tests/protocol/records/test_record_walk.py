@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.records.batch_header import read_header
 from protocol.records.compression import Buffer
 from protocol.records.record import read_record
-from protocol.records.record_batch import Record, build_batch, read_header
+from protocol.records.record_batch import Record, build_batch
 from protocol.records.record_walk import UNFIT_MAX, RecordWalk, scan_records
 from protocol.wire.errors import CorruptBatch
 

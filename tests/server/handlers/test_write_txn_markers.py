@@ -10,7 +10,8 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.records.record_batch import Record, build_batch, read_header
+from protocol.records.batch_header import read_header
+from protocol.records.record_batch import Record, build_batch
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.producer import Producer
 from storage.batches.validate import ValidBatch

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.records.batch_header import HEADER_BYTES, read_header
 from protocol.records.batch_scan import StopReason, scan_batches
 from protocol.records.compression import Codec, decompress
-from protocol.records.record_batch import Record, build_batch, read_header, read_records
-from storage.batches.recompress import HEADER_BYTES, recompress
+from protocol.records.record_batch import Record, build_batch, read_records
+from storage.batches.recompress import recompress
 from storage.formats.stored_codec import StoredCodec
 
 PLENTY = 1 << 24

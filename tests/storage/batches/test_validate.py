@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.records.batch_header import TimestampType, read_header
 from protocol.records.batch_scan import crc32c
 from protocol.records.compression import compress
-from protocol.records.record_batch import Codec, Record, TimestampType, build_batch, read_header
+from protocol.records.record_batch import Codec, Record, build_batch
 from protocol.records.record_walk import UNFIT_MAX
 from protocol.wire.error_codes import ErrorCode
 from storage.batches.validate import (

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.records.batch_header import read_header, stamp
 from protocol.records.control_record import ControlType
-from protocol.records.record_batch import build_empty_batch, read_header, stamp
+from protocol.records.record_batch import build_empty_batch
 from storage.files.errors import DamagedSidecar, DiskError, MissingFile, NoSpace
 from storage.files.files import FileSystem
 from storage.formats.key_sidecar import KeySidecar

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from protocol.records.record_batch import Codec, TimestampType, read_header
+from protocol.records.batch_header import TimestampType, read_header
+from protocol.records.record_batch import Codec
 from protocol.wire.error_codes import ErrorCode
 from storage.batches.validate import Refused, ValidBatch, validate_batch
 from storage.files.errors import NoSpace

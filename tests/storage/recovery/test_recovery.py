@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from protocol.records.record_batch import read_header
+from protocol.records.batch_header import read_header
 from storage.files.errors import (
     CorruptLog,
     DamagedFile,

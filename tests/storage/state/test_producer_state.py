@@ -7,8 +7,9 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.records.batch_header import BatchHeader
 from protocol.records.control_record import ControlType, TransactionMarker
-from protocol.records.record_batch import BatchHeader, build_control_batch
+from protocol.records.record_batch import build_control_batch
 from protocol.wire.error_codes import ErrorCode
 from storage.files.errors import DamagedFile, FormatFromTheFuture
 from storage.state.producer_state import (

@@ -8,7 +8,8 @@ import pytest
 
 from protocol.internal_topics.coordinator_records import write_key
 from protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
-from protocol.records.record_batch import Record, build_batch, read_header
+from protocol.records.batch_header import read_header
+from protocol.records.record_batch import Record, build_batch
 from server.coordination import coordinator_topic
 from server.coordination.coordinator_topic import CoordinatorTopic, LoadFailed
 from server.coordination.groups.loading import load_partition
