@@ -11,9 +11,9 @@ import hashlib
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 import xxhash
+from nacl.bindings import crypto_shorthash_siphashx24
 
 from protocol.records.batch_header import BatchHeader, read_header
 from protocol.records.compression import decompress
@@ -23,9 +23,13 @@ from storage.formats.key_totals import KeyTotals
 from storage.log.cleaning_view import CleanableSegment
 from storage.segment.key_sidecar_writer import KeySidecarWriter
 from tests.harness.log_builder import PLENTY
-from tests.harness.siphash import siphash128_by_the_paper
 
-hash_of = lru_cache(maxsize=4096)(siphash128_by_the_paper)
+
+def hash_of(hash_key: bytes, key: bytes) -> bytes:
+    """Returns the hash of a key, SipHash-2-4-128."""
+    found: bytes = crypto_shorthash_siphashx24(key, hash_key)
+    return found
+
 
 Sized = tuple[Record, int]
 """A record and its size, including its length field."""

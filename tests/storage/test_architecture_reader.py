@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from nacl.bindings import crypto_shorthash_siphashx24
 
 from protocol.records.batch_header import read_header
 from protocol.records.control_record import ControlType, TransactionMarker
@@ -44,7 +45,6 @@ from tests.harness.key_blocks import index
 from tests.harness.log_builder import batch_of, marker_of, records_in, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome, read_all
 from tests.harness.served_broker import NOW_MS, ServedBroker, serving_broker
-from tests.harness.siphash import siphash128_by_the_paper
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD)
 INTERVAL_BYTES = 300
@@ -369,7 +369,9 @@ def _check_sidecar(segment: Segment, hash_key: bytes) -> list[SpecialRow]:
     assert sidecar.file_version == segment.row["file_version"]
     ends = list(itertools.accumulate(block.data_bytes for block in sidecar.blocks))
     assert ends[-1] == sidecar.totals["segment_size"] == segment.row["size"]
-    expected = expected_blocks(segment, lambda key: siphash128_by_the_paper(hash_key, key), ends)
+    expected = expected_blocks(
+        segment, lambda key: crypto_shorthash_siphashx24(key, hash_key), ends
+    )
     assert sidecar.blocks == expected
     assert sidecar.totals == expected_totals(segment, expected)
     return [row for block in sidecar.blocks for row in block.special_rows]
