@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -203,27 +204,23 @@ def test_other_threads_run_while_the_kernel_works(step: str) -> None:
         "mark": lambda: mark_block(block, offset_map, bytearray(2_500)),
         "filter": lambda: filter_of(marks=bytes(2_500)).feed(log, block),
     }
-    entered, done = threading.Event(), list[bool]()
+    entered, noticed = threading.Event(), threading.Event()
+    deadline = time.monotonic() + 10
 
     def work() -> None:
         entered.set()
-        runs[step]()
-        done.append(True)
-
-    def other_thread_ran_meanwhile() -> bool:
-        entered.clear()
-        done.clear()
-        worker = threading.Thread(target=work)
-        worker.start()
-        entered.wait()
-        ran_meanwhile = not done
-        worker.join()
-        return ran_meanwhile
+        while not noticed.is_set() and time.monotonic() < deadline:
+            runs[step]()
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(100)
     try:
-        # On a busy machine this thread may wake up late; if the kernel kept the GIL, it would never run.
-        assert any(other_thread_ran_meanwhile() for _ in range(10))
+        worker = threading.Thread(target=work)
+        worker.start()
+        entered.wait()
+        # If the kernel kept the GIL, this thread would run only once the worker has ended.
+        noticed.set()
+        assert time.monotonic() < deadline
+        worker.join()
     finally:
         sys.setswitchinterval(interval)
