@@ -8,14 +8,17 @@ import pytest
 
 from cleaner.rules.retain import (
     INT64_MAX,
+    AbortedTransaction,
     Fate,
     PassBounds,
     Remains,
     Verdict,
     judge,
     retain_batch,
+    retain_log,
 )
-from tests.cleaner.kernel_log import LogBatch, LogRecord, PlainOffsetMap, log_batch
+from protocol.records.control_record import ControlType
+from tests.cleaner.kernel_log import LogBatch, LogRecord, PlainOffsetMap, log_batch, marker_batch
 
 NOW_MS = 10_000
 
@@ -51,12 +54,15 @@ def with_fields(batch: LogBatch, **fields: object) -> LogBatch:
         pytest.param(b"k", True, 5, None, Verdict.KEPT_LATEST, id="newest_of_its_key"),
         pytest.param(b"k", True, 4, None, Verdict.DROPPED_SUPERSEDED, id="older_than_the_newest"),
         pytest.param(b"clean", True, 4, None, Verdict.KEPT_LATEST, id="key_not_in_the_map"),
-        pytest.param(b"k", True, 10, None, Verdict.KEPT_UNMAPPED, id="beyond_the_map"),
+        pytest.param(b"k", True, 6, None, Verdict.KEPT_LATEST, id="newer_than_the_map_knows"),
+        pytest.param(b"k", True, 10, None, Verdict.KEPT_UNMAPPED, id="at_the_maps_end"),
+        pytest.param(b"k", True, 11, None, Verdict.KEPT_UNMAPPED, id="beyond_the_map"),
         pytest.param(None, True, 4, None, Verdict.DROPPED_UNKEYED, id="without_a_key"),
         pytest.param(None, True, 10, None, Verdict.KEPT_UNMAPPED, id="unkeyed_beyond_the_map"),
         pytest.param(b"k", False, 5, None, Verdict.KEPT_LATEST, id="tombstone_without_horizon"),
         pytest.param(b"k", False, 5, NOW_MS + 1, Verdict.KEPT_LATEST, id="before_its_horizon"),
         pytest.param(b"k", False, 5, NOW_MS, Verdict.DROPPED_TOMBSTONE, id="at_its_horizon"),
+        pytest.param(b"k", False, 5, NOW_MS - 1, Verdict.DROPPED_TOMBSTONE, id="after_its_horizon"),
         pytest.param(b"k", True, 5, NOW_MS, Verdict.KEPT_LATEST, id="value_after_a_horizon"),
         pytest.param(b"k", False, 4, NOW_MS, Verdict.DROPPED_SUPERSEDED, id="superseded_tombstone"),
     ],
@@ -81,6 +87,10 @@ def test_a_record_without_a_key_stays_where_its_topic_keeps_such_records() -> No
 
     assert remains.verdicts == (Verdict.KEPT_UNKEYED, Verdict.DROPPED_SUPERSEDED)
     assert remains.survivors == batch.records[:1]
+
+
+def test_a_record_without_a_key_goes_where_its_topic_says_nothing_of_such_records() -> None:
+    assert retain(log_batch(0, (None, b"1")), {}).verdicts == (Verdict.DROPPED_UNKEYED,)
 
 
 def test_a_batch_of_which_nothing_dies_stays_as_it_is() -> None:
@@ -137,6 +147,12 @@ def test_the_last_batch_of_an_active_producer_stays_as_a_header() -> None:
     assert retain(batch, {b"a": 9}, bounds(producers=frozenset({7}))).fate is Fate.DROPPED
 
 
+def test_producer_0_is_a_producer() -> None:
+    batch = with_fields(log_batch(0, (b"a", b"1")), producer_id=0)
+
+    assert retain(batch, {b"a": 9}, bounds(producers=frozenset({0}))).fate is Fate.EMPTIED
+
+
 def test_a_batch_without_producer_is_no_producers_last() -> None:
     a_pass = bounds(producers=frozenset({0}))
 
@@ -163,7 +179,188 @@ def test_the_batch_at_the_passs_upper_bound_keeps_its_last_record() -> None:
     assert retain(expired, latest, bounds(tail_offset=8)).fate is Fate.DROPPED
 
 
+def test_only_the_last_record_at_the_passs_upper_bound_is_kept_for_that() -> None:
+    expired = with_fields(
+        log_batch(0, (b"a", None), (b"b", None), (b"c", None)), delete_horizon_ms=NOW_MS
+    )
+
+    remains = retain(expired, {}, bounds(tail_offset=2))
+
+    assert remains.verdicts == (*[Verdict.DROPPED_TOMBSTONE] * 2, Verdict.KEPT_TAIL)
+
+
+def test_a_last_record_that_stays_anyway_has_its_own_reason() -> None:
+    remains = retain(log_batch(0, (b"a", b"1"), (b"b", b"2")), {b"a": 7}, bounds(tail_offset=1))
+
+    assert remains.verdicts == (Verdict.DROPPED_SUPERSEDED, Verdict.KEPT_LATEST)
+
+
 def test_a_delete_retention_of_for_ever_does_not_overflow() -> None:
     a_pass = PassBounds(end_offset=1, tail_offset=-1, now_ms=1, delete_retention_ms=INT64_MAX)
 
     assert a_pass.new_delete_horizon_ms == INT64_MAX
+
+
+# ---------------------------------------------------------------------- transactions
+
+PRODUCER = 4
+ABORTED = AbortedTransaction(producer_id=PRODUCER, first_offset=10, marker_offset=20)
+
+
+def data_batch(offset: int, **fields: object) -> LogBatch:
+    """Returns a transactional batch of two records."""
+    batch = log_batch(offset, (b"a", b"1"), (b"b", b"2"))
+    return with_fields(batch, **{"is_transactional": True, "producer_id": PRODUCER} | fields)
+
+
+def due_marker(offset: int, *, due_ms: int | None = NOW_MS) -> LogBatch:
+    batch = marker_batch(offset, PRODUCER, ControlType.COMMIT)
+    return with_fields(batch, delete_horizon_ms=due_ms)
+
+
+@pytest.mark.parametrize(
+    ("batch", "is_held"),
+    [
+        pytest.param(data_batch(9), False, id="before_the_first"),
+        pytest.param(data_batch(10), True, id="the_first"),
+        pytest.param(data_batch(11), True, id="between"),
+        pytest.param(data_batch(19), True, id="before_the_marker"),
+        pytest.param(data_batch(20), False, id="at_the_marker"),
+        pytest.param(data_batch(21), False, id="after_the_marker"),
+        pytest.param(data_batch(11, producer_id=PRODUCER - 1), False, id="of_a_smaller_producer"),
+        pytest.param(data_batch(11, producer_id=PRODUCER + 1), False, id="of_a_larger_producer"),
+        pytest.param(data_batch(11, is_transactional=False), False, id="outside_of_transactions"),
+        pytest.param(data_batch(11, is_control=True), False, id="control"),
+    ],
+)
+def test_an_aborted_transaction_has_its_producers_data_up_to_the_marker(
+    batch: LogBatch, is_held: bool
+) -> None:
+    assert ABORTED.holds(batch) is is_held
+
+
+@pytest.mark.parametrize("tail_offset", [-1, 11])
+def test_aborted_records_go_even_at_the_passs_upper_bound(tail_offset: int) -> None:
+    a_pass = replace(bounds(tail_offset=tail_offset), aborted=[ABORTED])
+
+    remains = retain(data_batch(10), {}, a_pass)
+
+    assert remains.verdicts == (Verdict.DROPPED_ABORTED,) * 2
+    assert remains.fate is Fate.DROPPED
+
+
+@pytest.mark.parametrize(
+    ("due_ms", "verdict"),
+    [
+        pytest.param(None, Verdict.KEPT_MARKER, id="no_horizon"),
+        pytest.param(NOW_MS + 1, Verdict.KEPT_MARKER, id="before"),
+        pytest.param(NOW_MS, Verdict.DROPPED_MARKER, id="at"),
+        pytest.param(NOW_MS - 1, Verdict.DROPPED_MARKER, id="after"),
+    ],
+)
+def test_a_marker_goes_at_its_delete_horizon(due_ms: int | None, verdict: Verdict) -> None:
+    assert retain(due_marker(5, due_ms=due_ms), {}).verdicts == (verdict,)
+
+
+def test_a_due_marker_stays_while_data_of_its_transaction_is_left() -> None:
+    batch = due_marker(5)
+    offset_map = PlainOffsetMap({}, 100)
+
+    remains = retain_batch(
+        batch, batch.records, offset_map=offset_map, bounds=bounds(), remaining={PRODUCER}
+    )
+
+    assert remains.verdicts == (Verdict.KEPT_MARKER,)
+
+
+@pytest.mark.parametrize("key", [b"a", b"\0\0\0\2", b""], ids=["no_type", "another_type", "empty"])
+def test_what_is_no_marker_stays_whatever_its_horizon(key: bytes) -> None:
+    batch = with_fields(log_batch(0, (key, b"1")), is_control=True, delete_horizon_ms=NOW_MS)
+
+    assert retain(batch, {}, replace(bounds(), stamps_markers=True)).fate is Fate.VERBATIM
+
+
+@pytest.mark.parametrize(
+    ("stamps", "remaining", "stamped_ms"),
+    [
+        pytest.param(True, frozenset[int](), NOW_MS + 500, id="nothing_is_left"),
+        pytest.param(True, frozenset({PRODUCER}), None, id="data_is_left"),
+        pytest.param(True, frozenset({PRODUCER + 1}), NOW_MS + 500, id="data_of_others_is_left"),
+        pytest.param(False, frozenset[int](), None, id="the_pass_does_not_see_all"),
+    ],
+)
+def test_a_marker_gets_its_horizon_once_its_transaction_is_gone(
+    stamps: bool, remaining: frozenset[int], stamped_ms: int | None
+) -> None:
+    marker = marker_batch(5, PRODUCER, ControlType.ABORT)
+
+    remains = retain_batch(
+        marker,
+        marker.records,
+        offset_map=PlainOffsetMap({}, 100),
+        bounds=replace(bounds(), stamps_markers=stamps),
+        remaining=remaining,
+    )
+
+    assert remains.stamped_horizon_ms == stamped_ms
+    assert remains.fate is (Fate.VERBATIM if stamped_ms is None else Fate.REBUILT)
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "fate"),
+    [
+        pytest.param(PRODUCER, 0, Fate.EMPTIED, id="its_last_epoch"),
+        pytest.param(PRODUCER, 1, Fate.DROPPED, id="another_epoch"),
+        pytest.param(PRODUCER + 1, 0, Fate.DROPPED, id="another_producer"),
+    ],
+)
+def test_a_marker_stays_as_a_header_while_it_has_its_producers_epoch(
+    producer_id: int, epoch: int, fate: Fate
+) -> None:
+    a_pass = replace(bounds(), producer_marker_epochs={producer_id: epoch})
+
+    assert retain(due_marker(5), {}, a_pass).fate is fate
+
+
+MARKER_FATES = [
+    pytest.param([data_batch(0)], {}, Fate.VERBATIM, id="data_stays"),
+    pytest.param([data_batch(0)], {b"a": 50, b"b": 50}, Fate.DROPPED, id="data_goes"),
+    pytest.param([data_batch(0)], {b"a": 50}, Fate.VERBATIM, id="a_part_stays"),
+    pytest.param([data_batch(0, producer_id=5)], {}, Fate.DROPPED, id="data_of_another"),
+    pytest.param([data_batch(0, is_transactional=False)], {}, Fate.DROPPED, id="not_in_it"),
+    pytest.param([data_batch(0), due_marker(2, due_ms=None)], {}, Fate.DROPPED, id="ended_before"),
+    pytest.param(
+        [data_batch(0), with_fields(log_batch(2, (b"\0\0\0\2", b"")), is_control=True,
+         is_transactional=True, producer_id=PRODUCER)],
+        {}, Fate.VERBATIM, id="another_control_record_ends_nothing",
+    ),
+    pytest.param(
+        [with_fields(log_batch(2, (b"\0\0\0\2", b"")), is_control=True, is_transactional=True,
+         producer_id=PRODUCER)],
+        {}, Fate.DROPPED, id="a_control_record_is_no_data",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "latest", "fate"), MARKER_FATES)
+def test_a_due_marker_goes_with_the_last_data_before_it(
+    before: list[LogBatch], latest: dict[bytes, int], fate: Fate
+) -> None:
+    log = [(batch, batch.records) for batch in [*before, due_marker(9)]]
+
+    *_, marker = retain_log(log, offset_map=PlainOffsetMap(latest, 100), bounds=bounds())
+
+    assert marker.fate is fate
+
+
+@pytest.mark.parametrize(("end_offset", "fate"), [(3, Fate.REBUILT), (2, Fate.VERBATIM)])
+def test_a_marker_beyond_the_map_is_left_alone(end_offset: int, fate: Fate) -> None:
+    log = [data_batch(0), due_marker(2, due_ms=None)]
+    a_pass = replace(bounds(end_offset=end_offset), stamps_markers=True)
+    offset_map = PlainOffsetMap({b"a": 50, b"b": 50}, end_offset)
+
+    *_, marker = retain_log(
+        [(batch, batch.records) for batch in log], offset_map=offset_map, bounds=a_pass
+    )
+
+    assert marker.fate is fate
