@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from cleaner.rules.retain import (
-    INT64_MAX,
     AbortedTransaction,
     Fate,
     PassBounds,
@@ -124,11 +123,12 @@ def test_a_superseded_tombstone_starts_no_horizon() -> None:
     assert retain(log_batch(0, (b"a", None)), {b"a": 9}).fate is Fate.DROPPED
 
 
-def test_a_batch_beyond_the_map_is_left_alone() -> None:
+@pytest.mark.parametrize("end_offset", [2, 1, 0])
+def test_a_batch_that_reaches_beyond_the_map_is_left_alone(end_offset: int) -> None:
     """Older values of its tombstones may still be in the log: no delete horizon must be set yet."""
     batch = log_batch(0, (b"a", None), (b"a", b"1"), (None, b"2"))
 
-    remains = retain(batch, {b"a": 50}, bounds(end_offset=2))
+    remains = retain(batch, {b"a": 50}, bounds(end_offset=end_offset))
 
     assert remains.fate is Fate.VERBATIM
     assert remains.verdicts == (Verdict.KEPT_UNMAPPED,) * 3
@@ -164,6 +164,7 @@ def test_an_emptied_batch_goes_when_its_producer_needs_it_no_more() -> None:
 
     assert retain(batch, {}, bounds(producers=frozenset({3}))).fate is Fate.VERBATIM
     assert retain(batch, {}, bounds(tail_offset=3)).fate is Fate.VERBATIM
+    assert retain(batch, {}, bounds(tail_offset=4)).fate is Fate.DROPPED
     assert retain(batch, {}).fate is Fate.DROPPED
 
 
@@ -196,9 +197,10 @@ def test_a_last_record_that_stays_anyway_has_its_own_reason() -> None:
 
 
 def test_a_delete_retention_of_for_ever_does_not_overflow() -> None:
-    a_pass = PassBounds(end_offset=1, tail_offset=-1, now_ms=1, delete_retention_ms=INT64_MAX)
+    largest_int64 = 9_223_372_036_854_775_807
+    a_pass = PassBounds(end_offset=1, tail_offset=-1, now_ms=1, delete_retention_ms=largest_int64)
 
-    assert a_pass.new_delete_horizon_ms == INT64_MAX
+    assert a_pass.new_delete_horizon_ms == largest_int64
 
 
 # ---------------------------------------------------------------------- transactions
@@ -320,6 +322,10 @@ def test_a_marker_stays_as_a_header_while_it_has_its_producers_epoch(
     a_pass = replace(bounds(), producer_marker_epochs={producer_id: epoch})
 
     assert retain(due_marker(5), {}, a_pass).fate is fate
+
+
+def test_a_pass_stamps_no_marker_unless_it_says_so() -> None:
+    assert retain(marker_batch(5, PRODUCER, ControlType.ABORT), {}).fate is Fate.VERBATIM
 
 
 MARKER_FATES = [
