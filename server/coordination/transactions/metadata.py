@@ -17,6 +17,7 @@ from protocol.internal_topics.transaction_records import (
     TransactionPartitions,
     TransactionRecord,
 )
+from server.coordination.producer import Producer
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
@@ -88,6 +89,16 @@ class TransactionMetadata:
     start_ms: int = NOT_STARTED
     last_update_ms: int
     client_transaction_version: int = 0
+
+    @property
+    def producer(self) -> Producer:
+        """The producer that has the id."""
+        return Producer(self.producer_id, self.producer_epoch)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a producer has got the id."""
+        return self.producer_epoch != NO_EPOCH
 
     @property
     def is_epoch_exhausted(self) -> bool:
