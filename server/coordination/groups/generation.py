@@ -9,11 +9,15 @@ from server.coordination.groups.member import NO_MEMBER, Member
 from server.coordination.groups.outcome import Joined, JoinedMember, Synced
 
 if TYPE_CHECKING:
-    from server.coordination.groups.group import Group
+    from server.coordination.groups.group_cycle import GroupCycle
 
 
 def joined(
-    group: Group, member: Member, *, leader_id: str | None = None, skip_assignment: bool = False
+    group: GroupCycle,
+    member: Member,
+    *,
+    leader_id: str | None = None,
+    skip_assignment: bool = False,
 ) -> Joined:
     """Returns a member's answer to JoinGroup; the leader's answer lists all members.
 
@@ -33,7 +37,7 @@ def joined(
     )
 
 
-def _members(group: Group) -> tuple[JoinedMember, ...]:
+def _members(group: GroupCycle) -> tuple[JoinedMember, ...]:
     return tuple(
         JoinedMember(
             member_id=member.member_id,
@@ -44,7 +48,7 @@ def _members(group: Group) -> tuple[JoinedMember, ...]:
     )
 
 
-def synced(group: Group, member: Member) -> Synced:
+def synced(group: GroupCycle, member: Member) -> Synced:
     """Returns a member's answer to SyncGroup."""
     return Synced(
         protocol_type=group.roster.protocol_type,
@@ -53,7 +57,7 @@ def synced(group: Group, member: Member) -> Synced:
     )
 
 
-def record_of(group: Group) -> GroupRecord:
+def record_of(group: GroupCycle) -> GroupRecord:
     """Returns the record from which a restarted broker restores the group."""
     value = GroupMetadataValue(
         protocol_type=group.roster.protocol_type or "",

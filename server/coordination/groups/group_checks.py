@@ -17,7 +17,9 @@ from server.coordination.groups.consumer_group import ConsumerGroup
 from server.coordination.groups.consumer_member import ConsumerMember
 from server.coordination.groups.group import Group, GroupState
 from server.coordination.groups.group_entry import AnyGroup
+from server.coordination.groups.guards import member_guard
 from server.coordination.groups.member import NO_MEMBER
+from server.coordination.groups.state_table import GROUP_STATES, Event, Guard
 
 CONSUMER = "consumer"
 """The protocol type of consumers, whose metadata the broker can decode."""
@@ -100,13 +102,18 @@ def _has_owned_since(
     return True
 
 
-def _classic_commit_error(group: Group, claim: Claim) -> ErrorCode:
-    if claim.is_outside and group.state is not GroupState.EMPTY:
-        return ErrorCode.UNKNOWN_MEMBER_ID
-    refused = _classic_transactional_error(group, claim)
-    if refused is ErrorCode.NONE and group.state is GroupState.COMPLETING_REBALANCE:
-        return ErrorCode.REBALANCE_IN_PROGRESS
-    return refused
+def _classic_commit_error(group: Group, claim: Claim, event: Event = Event.COMMIT) -> ErrorCode:
+    return GROUP_STATES.step(group.state, event, _claim_guard(group, claim)).error_code
+
+
+def _claim_guard(group: Group, claim: Claim) -> Guard:
+    """Returns the guard of a commit in a classic group."""
+    if claim.is_outside:
+        return Guard.OUTSIDE
+    if claim.generation < 0 and group.state is GroupState.EMPTY:
+        return Guard.NO_GENERATION
+    member = group.roster.find(claim.member_id, claim.instance_id)
+    return member_guard(group, claim.generation, member)
 
 
 def transactional_commit_error(
@@ -117,17 +124,7 @@ def transactional_commit_error(
     refuse (KIP-447)."""
     if isinstance(group, ConsumerGroup):
         return ErrorCode.NONE if claim.is_outside else _consumer_commit_error(group, claim, parts)
-    return _classic_transactional_error(group, claim)
-
-
-def _classic_transactional_error(group: Group, claim: Claim) -> ErrorCode:
-    if claim.is_outside or (claim.generation < 0 and group.state is GroupState.EMPTY):
-        return ErrorCode.NONE
-    member = group.roster.find(claim.member_id, claim.instance_id)
-    if isinstance(member, ErrorCode):
-        return member
-    is_current = claim.generation == group.generation
-    return ErrorCode.NONE if is_current else ErrorCode.ILLEGAL_GENERATION
+    return _classic_commit_error(group, claim, Event.COMMIT_IN_TRANSACTION)
 
 
 def is_empty(group: AnyGroup) -> bool:
@@ -139,7 +136,9 @@ def is_empty(group: AnyGroup) -> bool:
 
 def delete_error(group: AnyGroup) -> ErrorCode:
     """Returns whether the group may be deleted."""
-    return ErrorCode.NONE if is_empty(group) else ErrorCode.NON_EMPTY_GROUP
+    if isinstance(group, ConsumerGroup):
+        return ErrorCode.NON_EMPTY_GROUP if group.data.members else ErrorCode.NONE
+    return GROUP_STATES.step(group.state, Event.DELETE, Guard.ALWAYS).error_code
 
 
 def offset_delete_error(group: AnyGroup) -> ErrorCode:
@@ -147,8 +146,9 @@ def offset_delete_error(group: AnyGroup) -> ErrorCode:
     (`is_subscribed`)."""
     if isinstance(group, ConsumerGroup):
         return ErrorCode.NONE
-    is_known = group.state is GroupState.EMPTY or group.roster.protocol_type == CONSUMER
-    return ErrorCode.NONE if is_known else ErrorCode.NON_EMPTY_GROUP
+    is_consumers = group.roster.protocol_type == CONSUMER
+    guard = Guard.CONSUMERS if is_consumers else Guard.OTHER_TYPE
+    return GROUP_STATES.step(group.state, Event.DELETE_OFFSETS, guard).error_code
 
 
 def offset_expiry(group: AnyGroup) -> OffsetExpiry | None:
