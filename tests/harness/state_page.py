@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from server.coordination.groups.consumer_member import MemberState
+from server.coordination.groups.member_state_table import MEMBER_STATES
 from server.coordination.groups.state_table import GROUP_STATES, GroupState
 from server.coordination.transactions.metadata import TransactionState
 from server.coordination.transactions.state_table import TRANSACTION_STATES
@@ -27,6 +29,7 @@ def updated(page: str) -> str:
             TRANSACTION_STATES, first=TransactionState.EMPTY, last=TransactionState.DEAD
         ),
         "groups": described(GROUP_STATES, first=GroupState.EMPTY),
+        "members": described(MEMBER_STATES, first=MemberState.STABLE),
     }
     for name, lines in parts.items():
         before, begin, rest = page.partition(f"<!-- {name}: begin -->\n")
@@ -52,13 +55,23 @@ def diagram(table: Table, *, first: enum.Enum, last: enum.Enum | None) -> Iterat
         for state in row.states:
             if row.next_state is not None:
                 arrow = arrows.setdefault((title(state), title(row.next_state)), {})
-                arrow[str(row.event)] = None
+                arrow[_label(table, state, row)] = None
     yield from ("```mermaid", "stateDiagram-v2", f"    [*] --> {title(first)}")
     for (before, after), events in arrows.items():
         yield f"    {before} --> {after} : {'<br/>'.join(events)}"
     if last is not None:
         yield f"    {title(last)} --> [*]"
     yield "```"
+
+
+def _label(table: Table, state: enum.Enum, row: AnyRow) -> str:
+    """Returns the event, with the guards if these decide between several states."""
+    nexts = {
+        each.next_state
+        for each in table.rows
+        if each.event is row.event and state in each.states and each.next_state is not None
+    }
+    return f"{row.event} ({' or '.join(row.guards)})" if len(nexts) > 1 else str(row.event)
 
 
 def _line(table: Table, row: AnyRow) -> str:
@@ -84,7 +97,8 @@ def _joined(cells: list[str]) -> str:
 
 def title(state: enum.Enum) -> str:
     """Returns the name that clients see."""
-    return state.title if isinstance(state, TransactionState) else str(state.value)
+    is_named = isinstance(state, GroupState)
+    return state.value if is_named else state.name.title().replace("_", "")
 
 
 if __name__ == "__main__":

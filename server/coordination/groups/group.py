@@ -181,8 +181,8 @@ class Group(GroupCycle):
         """Renew a member's session. This changes nothing else, so there is no outcome."""
         member = self.roster.find(member_id, instance_id)
         step = self._on(Event.HEARTBEAT, member_guard(self, generation, member))
-        if step.action is Action.RENEW:
-            self._member(member_id).renew_session(now_ms)
+        if step.action is Action.RENEW and isinstance(member, Member):
+            member.renew_session(now_ms)
         return step.error_code
 
     def renew_session(self, member_id: str, *, now_ms: int) -> None:

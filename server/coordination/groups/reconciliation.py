@@ -9,7 +9,8 @@
     UNRELEASED_PARTITIONS <-------------------------+
 
 While it has partitions to revoke, it stays at its epoch. Then it goes to the target's epoch, and gets
-the free partitions of its target. So no partition ever belongs to two members. Pure.
+the free partitions of its target. So no partition ever belongs to two members.
+`member_state_table.py` has all steps. Pure.
 
 Source: Apache Kafka, CurrentAssignmentBuilder.java; KIP-848.
 """
@@ -28,6 +29,7 @@ from server.coordination.groups.consumer_member import (
     MemberState,
     overlaps,
 )
+from server.coordination.groups.member_state_table import MEMBER_STATES, Action, Event, Guard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +53,26 @@ def reconciled(
         owned: the partitions that it claims to have; None if the heartbeat does not say.
         has_resubscribed: its subscription has changed.
     """
+    guard = _heartbeat_guard(member, target, owned, has_resubscribed=has_resubscribed)
+    match MEMBER_STATES.step(member.state, Event.HEARTBEAT, guard).action:
+        case Action.DROP:
+            return _without_unwanted(member, target, owned)
+        case Action.MOVE:
+            return _next(member, target, owned)
+        case _:
+            return member
+
+
+def _heartbeat_guard(
+    member: ConsumerMember, target: Target, owned: Assignment | None, *, has_resubscribed: bool
+) -> Guard:
     match member.state:
         case MemberState.UNREVOKED_PARTITIONS if _still_has(member.revoking, owned):
-            return _without_unwanted(member, target, owned) if has_resubscribed else member
+            return Guard.REVOKING_OTHER_TOPICS if has_resubscribed else Guard.REVOKING
         case MemberState.STABLE if member.epoch == target.epoch:
-            return _without_unwanted(member, target, owned) if has_resubscribed else member
+            return Guard.ARRIVED_OTHER_TOPICS if has_resubscribed else Guard.ARRIVED
         case _:
-            return _next(member, target, owned)
+            return Guard.OTHERWISE
 
 
 def _still_has(revoking: Holding, owned: Assignment | None) -> bool:
@@ -71,17 +86,27 @@ def _without_unwanted(
     unwanted = {
         topic: has for topic, has in member.assigned.items() if topic not in target.subscribed
     }
-    if not unwanted:
-        return member
     kept = {topic: has for topic, has in member.assigned.items() if topic not in unwanted}
     revoking = {
         topic: {**member.revoking.get(topic, {}), **unwanted.get(topic, {})}
         for topic in member.revoking.keys() | unwanted.keys()
     }
-    if _still_has(revoking, owned):
-        state = MemberState.UNREVOKED_PARTITIONS
-        return replace(member.at(member.epoch), state=state, assigned=kept, revoking=revoking)
-    return replace(member.at(member.epoch), assigned=kept)
+    guard = Guard.TO_REVOKE if _still_has(revoking, owned) else Guard.REVOKED
+    step = MEMBER_STATES.step(member.state, Event.DROP, guard if unwanted else Guard.NONE_TO_DROP)
+    match step.action:
+        case Action.REVOKE:
+            return _revoking(member, step.next_state, kept, revoking)
+        case Action.KEEP:
+            return replace(member.at(member.epoch), assigned=kept)
+        case _:
+            return member
+
+
+def _revoking(
+    member: ConsumerMember, state: MemberState, kept: Holding, revoking: Holding
+) -> ConsumerMember:
+    """Returns the member with partitions to revoke; it stays at its epoch."""
+    return replace(member.at(member.epoch), state=state, assigned=kept, revoking=revoking)
 
 
 def _next(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
@@ -91,17 +116,27 @@ def _next(member: ConsumerMember, target: Target, owned: Assignment | None) -> C
     kept = _split(member.assigned, wanted, keep=True)
     revoking = _split(member.assigned, wanted, keep=False)
     if _still_has(revoking, owned):
-        state = MemberState.UNREVOKED_PARTITIONS
-        return replace(member.at(member.epoch), state=state, assigned=kept, revoking=revoking)
-    waits, assigned = False, {topic: dict(has) for topic, has in kept.items()}
+        step = MEMBER_STATES.step(member.state, Event.MOVE, Guard.TO_REVOKE)
+        return _revoking(member, step.next_state, kept, revoking)
+    assigned, is_released = _taken(member, target, wanted, kept)
+    guard = Guard.RELEASED if is_released else Guard.NOT_RELEASED
+    step = MEMBER_STATES.step(member.state, Event.MOVE, guard)
+    moved = member.at(target.epoch)
+    return replace(moved, state=step.next_state, assigned=assigned, revoking={})
+
+
+def _taken(
+    member: ConsumerMember, target: Target, wanted: Assignment, kept: Holding
+) -> tuple[Holding, bool]:
+    """Returns the kept partitions with the free ones of the target, and whether all were free."""
+    is_released, taken = True, {topic: dict(has) for topic, has in kept.items()}
     for topic, numbers in wanted.items():
         for number in numbers - kept.get(topic, {}).keys():
             if target.owner(topic, number) in (None, member.member_id):
-                assigned.setdefault(topic, {})[number] = target.epoch
+                taken.setdefault(topic, {})[number] = target.epoch
             else:
-                waits = True
-    state = MemberState.UNRELEASED_PARTITIONS if waits else MemberState.STABLE
-    return replace(member.at(target.epoch), state=state, assigned=assigned, revoking={})
+                is_released = False
+    return taken, is_released
 
 
 def _split(holding: Holding, wanted: Assignment, *, keep: bool) -> Holding:

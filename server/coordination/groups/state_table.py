@@ -18,7 +18,7 @@ from protocol.wire.error_codes import ErrorCode
 from server.coordination.transitions import Impossible, Row, Step, TransitionTable
 
 
-class GroupState(enum.Enum):
+class GroupState(enum.StrEnum):
     """The states of a group; the values are the names that clients see."""
 
     EMPTY = "Empty"
