@@ -68,7 +68,9 @@ def _rank(group: GroupCycle, member: Member) -> Guard:
 
 def return_guard(group: GroupCycle) -> Guard:
     """Returns the guard of a static member's return, once its protocols are known."""
-    is_same = group.roster.select_protocol() == group.protocol_name
+    # In a large group the votes take long to count, and only a stable one continues its generation.
+    is_stable = group.state is GroupState.STABLE
+    is_same = is_stable and group.roster.select_protocol() == group.protocol_name
     return Guard.SAME_PROTOCOL if is_same else Guard.OTHER_PROTOCOL
 
 
