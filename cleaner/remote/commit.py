@@ -68,7 +68,7 @@ def commit(
         folder: the lease's folder.
 
     Raises:
-        ResultRefused: see there.
+        ResultRefused: the outputs are not what the plan requires, or cannot be read.
         CleaningAborted: the commit was asked to stop, or the log's generation changed.
         SwapRefused: a source is no longer listed; groups that were swapped before it stay.
         StorageError: the disk failed.
@@ -168,7 +168,7 @@ class _TakenOutputs:
         self._unlisted.append(segment)
         return segment
 
-    def mark_listed(self, cleaned: Sequence[CleanedSegment]) -> None:
+    def leave_to_the_manifest(self, cleaned: Sequence[CleanedSegment]) -> None:
         """Forget outputs that a swap has listed, or may have listed: then the next recovery decides."""
         self._unlisted = [each for each in self._unlisted if each not in cleaned]
 
@@ -194,9 +194,9 @@ def _swap(
         except SwapRefused:
             raise
         except BaseException:
-            taken.mark_listed(cleaned)
+            taken.leave_to_the_manifest(cleaned)
             raise
-        taken.mark_listed(cleaned)
+        taken.leave_to_the_manifest(cleaned)
     if not result.groups and result.end_offset > plan.view.clean_offset:
         log.commit_clean_offset(result.end_offset, generation=generation)
 
@@ -275,14 +275,14 @@ def _check_outputs(group: GroupResult) -> None:
     )
 
 
-def _broker_rows(group: GroupResult, now_ms: int) -> list[SegmentRow]:
+def _broker_rows(group: GroupResult, stamp_ms: int) -> list[SegmentRow]:
     """Returns the outputs' rows with flags and times set by the broker, which knows them better."""
     firsts = [row.first_append_ms for row in group.sources if row.first_append_ms != UNKNOWN]
     return [
         replace(
             row,
             flags=FLAG_CLEANED,
-            created_ms=now_ms,
+            created_ms=stamp_ms,
             first_append_ms=min(firsts, default=UNKNOWN),
             last_append_ms=max(source.last_append_ms for source in group.sources),
         )

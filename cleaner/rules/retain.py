@@ -1,7 +1,7 @@
 """The retention rule of log compaction: which records a cleaning pass keeps, and in which form.
 
-This is the specification of `cleaner/kernel/kernel.pyx` and, in the tests, its oracle: simple, slow,
-pure.
+This is the specification of the compiled rule, `cleaner/kernel/judge.pxi` and `filter.pxi` (parts of
+`kernel.pyx`), and in the tests their oracle: simple, slow, pure.
 
 A record is kept while no later record has its key. A tombstone (a key without a value) is dropped after
 its batch's delete horizon, so that a consumer that reads from the start until then sees the deletion.

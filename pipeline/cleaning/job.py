@@ -17,7 +17,7 @@ from cli.base.output import print_json
 from cli.compact.client import CallFailed, CompactionClient, connected
 from cli.compact.output import name_of, print_reports
 from pipeline.cleaning.execute import LogPass, execute
-from pipeline.cleaning.leases import CleaningLeases, Lease, partitions_of
+from pipeline.cleaning.leases import HeldLeases, Lease, partitions_of
 from pipeline.spark.thread import Sessions, SparkThread, Stopped
 
 Json = dict[str, Any]
@@ -65,7 +65,7 @@ async def clean(
     started = time.monotonic()
     async with (
         connected(url, headers={"Authorization": f"Bearer {token}"}) as client,
-        CleaningLeases(client) as leases,
+        HeldLeases(client) as leases,
     ):
         parts = await _leased(client, leases, targets)
         await _execute_and_commit(leases, parts, sessions, log_dirs)
@@ -76,7 +76,7 @@ async def clean(
 
 
 async def _leased(
-    client: CompactionClient, leases: CleaningLeases, targets: Sequence[str]
+    client: CompactionClient, leases: HeldLeases, targets: Sequence[str]
 ) -> list[Part]:
     parts = [Part(*each) for each in await partitions_of(client, targets)]
     for part in parts:
@@ -90,7 +90,7 @@ async def _leased(
 
 
 async def _execute_and_commit(
-    leases: CleaningLeases,
+    leases: HeldLeases,
     parts: Sequence[Part],
     sessions: Sessions,
     log_dirs: Mapping[str, str],
@@ -113,7 +113,7 @@ async def _execute_and_commit(
         await _commit(leases, part, lease, done)
 
 
-async def _commit(leases: CleaningLeases, part: Part, lease: Lease, done: LogPass) -> None:
+async def _commit(leases: HeldLeases, part: Part, lease: Lease, done: LogPass) -> None:
     if done.error is not None:
         part.error = lease.lost or done.error
         return

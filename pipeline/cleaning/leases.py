@@ -41,7 +41,7 @@ class Lease:
         return f"{_where(self.plan.topic, self.plan.partition)}/lease/{self.plan.lease}"
 
 
-class CleaningLeases:
+class HeldLeases:
     """The leases of one job; a context manager that gives the remaining ones up at the end."""
 
     __slots__ = ("_client", "_held", "_renewing", "all_lost")

@@ -1,7 +1,7 @@
 """Deadlines of groups or transactions: one heap and one timer for all of them.
 
-A deadline may be earlier than the next actual event; its owner then sets the next one. So a heartbeat,
-which moves a deadline back, costs nothing here.
+When a deadline passes, nothing may be due yet; the owner then sets a new one. So a heartbeat, which only
+delays what is due, costs nothing here.
 """
 
 from __future__ import annotations

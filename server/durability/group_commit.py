@@ -38,7 +38,8 @@ class GroupCommit:
     """Starts rounds of syncs and advances high watermarks. Used from the loop's thread; the rounds
     run in other threads.
 
-    While a log is appended to, only this class advances its high watermark.
+    Only this class advances the high watermark of a log in service. Opening a log sets it, and a
+    truncation lowers it.
     """
 
     __slots__ = (
@@ -117,8 +118,8 @@ class GroupCommit:
         """Start the scheduled round now, because a request waits for it.
 
         The loop then receives and appends the next requests of the connection while the disk works;
-        otherwise the two would take turns. For the same reason this ends a round that is over,
-        instead of waiting until the loop has run its ready callbacks.
+        otherwise the two would take turns. A round that is over is ended first, without waiting until
+        the loop has run its ready callbacks.
         """
         loop = asyncio.get_running_loop()
         if self._wal.is_round_over:

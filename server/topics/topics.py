@@ -420,8 +420,8 @@ class Topics:
         for log in altered.logs():
             log.update_config(altered.config)
         altered = self._publish_by(defaults, altered)
-        # After the answer, no thread may still use the old configuration.
-        await self._administration.run(_settle, altered.logs())
+        # Once the request is answered, no commit may still follow the old configuration.
+        await self._administration.run(_wait_for_commits, altered.logs())
         _log.info("%s: configured with %s", altered.name, altered.overrides)
         return altered
 
@@ -453,8 +453,8 @@ class Topics:
                 for log in altered.logs():
                     log.update_config(its_config)
                 followed += altered.logs()
-        # After the answer, no thread may still use the old configuration.
-        await self._administration.run(_settle, followed)
+        # Once the request is answered, no commit may still follow the old configuration.
+        await self._administration.run(_wait_for_commits, followed)
 
     # Deleting.
 
@@ -512,7 +512,7 @@ class Topics:
         self.revision += 1
 
     def _publish_by(self, defaults: TopicDefaults, topic: Topic) -> Topic:
-        """Publish a topic that was created with these defaults, which may have changed meanwhile."""
+        """Publish a topic whose configuration was computed with `defaults`, which may be old."""
         if self._defaults is not defaults:
             config = TopicConfigs(self._defaults.config).of(topic.name, topic.overrides)
             topic = replace(topic, config=config)
@@ -522,6 +522,6 @@ class Topics:
         return topic
 
 
-def _settle(logs: Sequence[PartitionLog]) -> None:
+def _wait_for_commits(logs: Sequence[PartitionLog]) -> None:
     for log in logs:
-        log.settle()
+        log.wait_for_commit()

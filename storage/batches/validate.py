@@ -3,13 +3,16 @@
 The checks run in this order. The first that fails refuses the whole batch, and nothing is written:
     whole       exactly one batch, of message format 2, no larger than max.message.bytes
     intact      its CRC-32C is right
-    sound       record count, offsets and codec make sense; no control bit
+    sound       record count, offsets, codec and producer fields make sense; no control bit, delete
+                horizon or LogAppendTime
     readable    its records decompress, each is well formed, their offset deltas are 0, 1, 2, ... and
-                they are as many as the header says. Kafka accepts uncompressed records whose offset
-                deltas are wrong; here such a batch is refused whatever its codec
+                they are as many as the header says
     keyed       on a compacted topic every record has a key
     timely      with CreateTime, each record's timestamp lies within the topic's bounds
     storable    recompressed (compression.type), it still is no larger than max.message.bytes
+
+Kafka accepts uncompressed records whose offset deltas are wrong; here such a batch is refused, whatever
+its codec.
 
 Compressed records are walked while they decompress; only a batch that is recompressed is in memory as a
 whole. The header's largest timestamp is set to that of the records, as in Kafka: some clients get it
@@ -68,11 +71,12 @@ topics accept by default: 0.1 ms with records of 100 bytes, 0.7 ms with the smal
 Handing it to a thread would cost a quarter of such a request's processor time."""
 
 AT_ONCE_PACKED_BYTES_MAX = 64 << 10
-"""The loop also validates a compressed batch up to this size,"""
+"""The loop itself validates a compressed batch up to this size, unless one of the next two bounds is
+exceeded; then validation starts over in a thread."""
 AT_ONCE_INFLATED_BYTES_MAX = 512 << 10
-"""if it decompresses to no more than this (1 ms of gzip),"""
+"""The largest size to which the loop decompresses a batch: 1 ms of gzip."""
 AT_ONCE_WINDOWS_MAX = 32
-"""in no more windows than this. Otherwise validation starts over in a thread."""
+"""The most windows in which the loop decompresses a batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -274,7 +274,7 @@ class PartitionLog(ReadableLog):
     def advance_high_watermark(self, offset: int) -> None:
         """Advance the high watermark to `offset` (durable end or log end: see flush.on.acks.all)."""
         self.high_watermark = max(self.high_watermark, min(offset, self.log_end_offset))
-        self._states.advance_high_watermark(self.high_watermark)
+        self._states.forget_transactions_below(self.high_watermark)
 
     # ---------------------------------------------------------------- retention
 
@@ -406,9 +406,10 @@ class PartitionLog(ReadableLog):
     # ---------------------------------------------------------------- changing and ending
 
     def update_config(self, config: LogConfig) -> None:
-        """Use another configuration. If it changes which records are kept, passes planned before fail.
+        """Use another configuration. If it changes which records cleaning keeps (`_kept_records_rules`),
+        passes planned before fail.
 
-        A commit that is running may still follow the old configuration; `settle` waits for it.
+        A commit that is running may still follow the old configuration; `wait_for_commit` waits for it.
         """
         if _kept_records_rules(config) != _kept_records_rules(self.config):
             self._list.raise_generation()
@@ -418,7 +419,7 @@ class PartitionLog(ReadableLog):
         """Set the idle time after which producers are forgotten (producer.id.expiration.ms)."""
         self._states.expire_producers_after(expiration_ms)
 
-    def settle(self) -> None:
+    def wait_for_commit(self) -> None:
         """Wait for the running commit, if any. A worker thread."""
         with self._list.commit_lock:
             return

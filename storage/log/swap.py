@@ -1,4 +1,4 @@
-"""Replaces source segments with cleaned ones, and checks whether that is still allowed.
+"""The checks and the renames of a swap; `SegmentList.swap` (`segment_list.py`) carries it out.
 
     cleaned files written, synced, named *.cleaned
     manifest committed            <- from here on the cleaned segments are the log

@@ -213,7 +213,7 @@ class LogStates:
             self.aborted.extend([(producer_id, first_offset, marker_offset)])
             self._aborted_are_dirty = True
 
-    def advance_high_watermark(self, offset: int) -> None:
+    def forget_transactions_below(self, offset: int) -> None:
         """Forget ended transactions whose markers are below `offset`, which is now readable."""
         if self._transactions is not None:
             self._transactions.advance(offset)

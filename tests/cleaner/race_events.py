@@ -44,7 +44,7 @@ def _start_anew(scene: Scene) -> None:
 
 def _change_policy(scene: Scene) -> None:
     scene.log.update_config(replace(RACE_CONFIG, cleanup_policy=("delete",)))
-    scene.log.settle()
+    scene.log.wait_for_commit()
 
 
 def delete_topic(scene: Scene) -> None:

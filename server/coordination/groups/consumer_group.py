@@ -307,11 +307,11 @@ class ConsumerGroup:
         after = reconciled(member, target, beat.owned, has_resubscribed=has_resubscribed)
         if after is not member and after != member:
             self._write(current_record(self.group_id, after))
-            self._update_revocation_timeout(after, now_ms)
+            self._update_rebalance_timeout(after, now_ms)
         return after
 
-    def _update_revocation_timeout(self, member: ConsumerMember, now_ms: int) -> None:
-        """Start the revocation timeout if the member has partitions to revoke; otherwise cancel it."""
+    def _update_rebalance_timeout(self, member: ConsumerMember, now_ms: int) -> None:
+        """Start the rebalance timeout if the member has partitions to revoke; otherwise cancel it."""
         self._rebalance_deadlines.pop(member.member_id, None)
         # A classic member revokes by joining again; that has a timeout of its own.
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
@@ -381,7 +381,7 @@ class ConsumerGroup:
         for member in self.data.members.values():
             if member.member_id not in self._session_deadlines:
                 self._session_deadlines[member.member_id] = now_ms + self._session_ms(member)
-                self._update_revocation_timeout(member, now_ms)
+                self._update_rebalance_timeout(member, now_ms)
         self._fence_late(self._session_deadlines, "fell silent", now_ms)
         self._fence_late(self._rebalance_deadlines, "took too long to rebalance", now_ms)
         for due_ms in (*self._session_deadlines.values(), *self._rebalance_deadlines.values()):

@@ -242,7 +242,7 @@ class GroupCoordinator:
             self._carry_out(entry, entry.group.expire(self.table.now_ms()))
 
     def _start_sessions(self, entry: GroupEntry) -> None:
-        """Start the sessions of the members of a loaded group."""
+        """Start the sessions of a loaded group: `expire` gives one to each member that has none."""
         self._carry_out(entry, entry.group.expire(self.table.now_ms()))
 
     def _carry_out(self, entry: GroupEntry, outcome: Outcome) -> None:

@@ -110,7 +110,7 @@ def test_invariant_19_truncation_deletion_and_another_policy_end_a_pass_and_no_o
             log.log.retire()
         case _:
             log.log.update_config(replace(CONFIG, cleanup_policy=("delete",)))
-            log.log.settle()
+            log.log.wait_for_commit()
 
     with pytest.raises(CleaningAborted):
         log.execute(plan)

@@ -70,7 +70,7 @@ def test_invariant_23_the_throttle_counts_both_ways_and_its_sleep_holds_no_lock(
             seconds += nap
             log.append((b"new", b"1"))
             log.roll()
-            log.log.settle()
+            log.log.wait_for_commit()
             log.log.cleaning_view()
         return False
 

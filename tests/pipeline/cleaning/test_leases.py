@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 
 from cleaner.remote.plan import RemotePlan, RemoteResult
 from cli.compact.client import CallFailed, CompactionClient
-from pipeline.cleaning.leases import CleaningLeases
+from pipeline.cleaning.leases import HeldLeases
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.remote_cleaning import plan_for_others
 
@@ -61,7 +61,7 @@ class Broker(CompactionClient):
 
 async def test_a_lease_is_renewed_as_long_as_it_is_held_and_given_up_at_the_end() -> None:
     broker = Broker()
-    async with CleaningLeases(broker) as leases:
+    async with HeldLeases(broker) as leases:
         await leases.take("orders", 0)
         await broker.renewed.wait()
 
@@ -75,7 +75,7 @@ async def test_a_lease_is_renewed_as_long_as_it_is_held_and_given_up_at_the_end(
 async def test_a_lease_that_the_broker_does_not_know_any_more_is_lost_with_its_words() -> None:
     broker = Broker()
     broker.refused["renew"] = CallFailed(1, "lease 7 has ended: the log has changed", status=409)
-    async with CleaningLeases(broker) as leases:
+    async with HeldLeases(broker) as leases:
         lease = await leases.take("orders", 0)
         await leases.all_lost.wait()
 
@@ -87,7 +87,7 @@ async def test_a_lease_that_the_broker_does_not_know_any_more_is_lost_with_its_w
 async def test_a_broker_that_is_away_for_a_moment_loses_no_lease() -> None:
     broker = Broker()
     broker.refused["renew"] = CallFailed(3, "no broker answers")
-    async with CleaningLeases(broker) as leases:
+    async with HeldLeases(broker) as leases:
         lease = await leases.take("orders", 0)
         await broker.refused_twice.wait()
         del broker.refused["renew"]
@@ -98,7 +98,7 @@ async def test_a_broker_that_is_away_for_a_moment_loses_no_lease() -> None:
 
 async def test_a_committed_lease_is_not_given_up() -> None:
     broker = Broker()
-    async with CleaningLeases(broker) as leases:
+    async with HeldLeases(broker) as leases:
         lease = await leases.take("orders", 0)
         result = RemoteResult(lease=lease.plan.lease, end_offset=0, groups=())
 

@@ -141,7 +141,7 @@ def test_settling_waits_for_a_commit_from_before_the_change() -> None:
     starts: list[int] = []
 
     def settle() -> None:
-        log.settle()
+        log.wait_for_commit()
         starts.append(log.log_start_offset)
 
     settling = threading.Thread(target=settle)
