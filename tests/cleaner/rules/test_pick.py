@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from cleaner.rules.pick import Assessment, Blocker, Reason, Remainder, assess
+from cleaner.rules.pick import Assessment, Blocker, Reason, Remainder, assess, horizon_is_due
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import UNKNOWN, SegmentRow
@@ -476,3 +476,163 @@ def test_a_horizon_of_another_clock_is_told_in_wall_time() -> None:
     log = log_of(row(0, horizon_ms=NOW_MS + 7), clean_offset=10, active_records=0)
 
     assert assess(log, COMPACT, NOW_MS, horizon_now_ms=NOW_MS - 100).wake_ms == NOW_MS + 107
+
+
+@pytest.mark.parametrize(
+    ("horizon_ms", "is_due"),
+    [
+        pytest.param(UNKNOWN, False, id="none"),
+        pytest.param(0, True, id="the_first_moment"),
+        pytest.param(NOW_MS - 1, True, id="passed"),
+        pytest.param(NOW_MS, True, id="now"),
+        pytest.param(NOW_MS + 1, False, id="in_the_future"),
+    ],
+)
+def test_a_segments_horizon_is_due_from_its_moment_on(horizon_ms: int, is_due: bool) -> None:
+    assert horizon_is_due(row(0, horizon_ms=horizon_ms), NOW_MS) is is_due
+
+
+@pytest.mark.parametrize("first_append_ms", [0, NOW_MS - 501, NOW_MS - 500])
+def test_a_deadline_stays_passed(first_append_ms: int) -> None:
+    config = replace(COMPACT, max_compaction_lag_ms=500, min_cleanable_dirty_ratio=1.0)
+
+    assessment = assess(log_of(row(0, appended_ms=first_append_ms)), config, NOW_MS)
+
+    assert assessment.reason is Reason.DEADLINE
+
+
+def test_a_maximum_lag_of_for_ever_has_no_deadline() -> None:
+    """The largest value means never, also for a record of the year 1970."""
+    config = replace(COMPACT, max_compaction_lag_ms=LONG_MAX, min_cleanable_dirty_ratio=1.0)
+    log = replace(log_of(row(0)), active_row=replace(row(1), first_append_ms=-2))
+
+    assert assess(log, config, NOW_MS).deadline_ms == LONG_MAX
+
+
+@pytest.mark.parametrize("past_ms", [300, 500])
+def test_a_head_by_size_yields_to_a_deadline_that_passed_long_ago(past_ms: int) -> None:
+    config = replace(
+        COMPACT, min_compaction_lag_bytes=1 << 20, max_compaction_lag_ms=NOW_MS - past_ms
+    )
+
+    assert bounds_of(assess(log_of(row(0), row(1)), config, NOW_MS)) == (0, 20)
+
+
+def test_a_head_of_one_byte_keeps_a_segment_only_while_nothing_follows_it() -> None:
+    config = replace(COMPACT, min_compaction_lag_bytes=1)
+
+    assert bounds_of(assess(log_of(row(0), row(1), active_records=0), config, NOW_MS)) == (0, 10)
+    assert bounds_of(assess(log_of(row(0), row(1)), config, NOW_MS)) == (0, 20)
+
+
+def test_a_minimum_lag_of_a_millisecond_counts() -> None:
+    config = replace(COMPACT, min_compaction_lag_ms=1)
+
+    assert bounds_of(assess(log_of(row(0, appended_ms=NOW_MS)), config, NOW_MS)) == (0, 0)
+    assert bounds_of(assess(log_of(row(0, appended_ms=NOW_MS)), config, NOW_MS + 1)) == (0, 10)
+
+
+def test_a_segment_without_append_times_is_as_old_as_its_file() -> None:
+    """So a manifest that was rebuilt from the segments has it."""
+    config = replace(COMPACT, min_compaction_lag_ms=100)
+    rebuilt = replace(row(0), created_ms=NOW_MS, first_append_ms=UNKNOWN, last_append_ms=UNKNOWN)
+    older = replace(row(0), created_ms=NOW_MS, first_append_ms=0, last_append_ms=0)
+
+    assert bounds_of(assess(log_of(rebuilt), config, NOW_MS)) == (0, 0)
+    assert bounds_of(assess(log_of(older), config, NOW_MS)) == (0, 10)
+
+
+def stuck(at: int) -> Remainder:
+    return Remainder(first_uncleanable_offset=at, now_ms=NOW_MS, is_stuck=True)
+
+
+@pytest.mark.parametrize(
+    ("remainder", "cleanable_bytes"),
+    [
+        pytest.param(None, 200, id="first_pass"),
+        pytest.param(stuck(20), 0, id="stuck_at_the_same_bound"),
+        pytest.param(stuck(10), 200, id="the_bound_moved_up"),
+        pytest.param(stuck(30), 200, id="the_bound_moved_down"),
+        pytest.param(replace(stuck(20), is_stuck=False), 200, id="not_stuck"),
+        pytest.param(
+            Remainder(first_uncleanable_offset=20, now_ms=NOW_MS), 200, id="not_stuck_by_default"
+        ),
+    ],
+)
+def test_a_pass_that_an_open_transaction_stopped_waits_for_the_bound_to_move(
+    remainder: Remainder | None, cleanable_bytes: int
+) -> None:
+    assessment = assess(log_of(row(0), row(1)), COMPACT, NOW_MS, remainder=remainder)
+
+    assert assessment.cleanable_bytes == cleanable_bytes
+    assert assessment.blocker is (None if cleanable_bytes else Blocker.LAST_STABLE_OFFSET)
+    assert bounds_of(assessment) == (0, 20 if cleanable_bytes else 0)
+
+
+def test_a_request_is_not_held_by_what_stopped_the_last_pass() -> None:
+    assessment = assess(
+        log_of(row(0), row(1)), COMPACT, NOW_MS, remainder=stuck(20), requested=True
+    )
+
+    assert assessment.cleanable_bytes == 200
+
+
+def test_a_horizon_in_the_segment_at_the_upper_bound_is_not_due() -> None:
+    log = replace(log_of(row(0), row(1, horizon_ms=1), clean_offset=10), high_watermark=10)
+
+    assert assess(replace(log, last_stable_offset=10), COMPACT, NOW_MS).horizon_ms == LONG_MAX
+    assert assess(replace(log, high_watermark=11), COMPACT, NOW_MS).horizon_ms == 1
+
+
+def test_the_stable_offset_is_named_only_where_a_transaction_is_open() -> None:
+    log = replace(log_of(row(0), row(1)), high_watermark=12, last_stable_offset=12)
+
+    assert assess(log, COMPACT, NOW_MS).bounds.limited_by is Blocker.HIGH_WATERMARK
+    log = replace(log, last_stable_offset=11)
+    assert assess(log, COMPACT, NOW_MS).bounds.limited_by is Blocker.LAST_STABLE_OFFSET
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_an_active_segment_without_bytes_or_times_never_rolls_for_its_age(size: int) -> None:
+    config = replace(COMPACT, max_compaction_lag_ms=500)
+    log = log_of(row(0))
+    timeless = replace(log.active_row, size=size, last_append_ms=UNKNOWN)
+    empty = replace(log.active_row, size=0)
+
+    assert assess(replace(log, active_row=timeless), config, NOW_MS).roll_ms == LONG_MAX
+    assert assess(replace(log, active_row=empty), config, NOW_MS).roll_ms == LONG_MAX
+    one_byte = replace(log.active_row, size=1)
+    assert assess(replace(log, active_row=one_byte), config, NOW_MS).roll_ms == NOW_MS + 500
+
+
+def test_an_active_segment_may_roll_at_once() -> None:
+    config = replace(COMPACT, compaction_idle_roll_ms=0, min_cleanable_dirty_ratio=0.5)
+
+    assert assess(log_of(row(0), clean_offset=0), config, NOW_MS).roll_ms == NOW_MS
+
+
+def test_dirty_and_active_bytes_are_added_for_the_ratio_of_a_roll() -> None:
+    """64 clean bytes, 96 dirty and 96 active ones: 0.75, but 0.6 if a bit in both counted once."""
+    rows = (row(0, size=64), row(1, size=96))
+    log = log_of(*rows, clean_offset=10)
+    log = replace(log, active_row=replace(log.active_row, size=96))
+    config = replace(COMPACT, compaction_idle_roll_ms=0, min_cleanable_dirty_ratio=0.7)
+
+    assert assess(log, config, NOW_MS).roll_ms == NOW_MS
+
+
+def test_an_active_segment_does_not_roll_where_nothing_in_it_may_be_read() -> None:
+    config = replace(COMPACT, compaction_idle_roll_ms=0)
+    log = log_of(row(0))
+
+    assert assess(replace(log, high_watermark=10), config, NOW_MS).roll_ms == LONG_MAX
+    assert assess(replace(log, last_stable_offset=9), config, NOW_MS).roll_ms == LONG_MAX
+    assert assess(replace(log, high_watermark=11), config, NOW_MS).roll_ms == NOW_MS
+
+
+def test_a_log_without_bytes_has_a_dirty_ratio_of_zero() -> None:
+    assert assess(log_of(active_records=0), COMPACT, NOW_MS).dirty_ratio == 0.0
+
+
+def test_one_dirty_byte_makes_a_log_dirty() -> None:
+    assert assess(log_of(row(0, size=1)), COMPACT, NOW_MS).reason is Reason.DIRTY
