@@ -20,7 +20,7 @@ from server.admin.compaction_pauses import CompactionPauses
 from server.admin.latency_watch import LatencyWatch
 from server.config.broker_configs import BrokerConfigs
 from server.config.config import BrokerConfig
-from server.config.group_overrides import GroupConfigs
+from server.config.group_overrides import GroupOverrides
 from server.coordination.groups.consumer_commands import ConsumerCommands
 from server.coordination.groups.coordinator import GroupCoordinator, coordinator_of
 from server.coordination.groups.offset_commands import OffsetCommands
@@ -111,7 +111,7 @@ class Broker:
         "fetch_waiters",
         "files",
         "group_commit",
-        "group_configs",
+        "group_overrides",
         "groups",
         "has_storage",
         "http_port",
@@ -324,14 +324,14 @@ class Broker:
         )
         self._pauses = CompactionPauses(self._store, clock_ms=self.clock.now_ms)
         await self._pauses.open({topic.id for topic in self.topics.all()})
-        self.group_configs = GroupConfigs(self._store, self.config)
-        await self.group_configs.open()
+        self.group_overrides = GroupOverrides(self._store, self.config)
+        await self.group_overrides.open()
         self.groups = coordinator_of(
             self.topics,
             self.group_commit,
             self.configs.config,
             clock=self.clock,
-            own_times=self.group_configs.times,
+            own_times=self.group_overrides.times,
             loading=self.executors.loading,
         )
         self.groups.start()

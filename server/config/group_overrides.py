@@ -1,8 +1,8 @@
-"""The configurations of single groups, by group id; they override the broker's.
+"""What single groups override of the broker's configuration, by group id.
 
     /group_configs/<group id>    {"<name>": "<value>", ...}
 
-A group need not exist to have one. A change applies from each member's next heartbeat on.
+A group need not exist to have overrides. A change applies from each member's next heartbeat on.
 
 Source: KIP-848; Apache Kafka, GroupConfig.java, GroupConfigManager.java.
 """
@@ -84,8 +84,8 @@ class GroupProperties:
 GROUP_PROPERTIES = frozenset(each.name for each in properties_of(GroupProperties).values())
 
 
-class GroupConfigs:
-    """Sole owner of the groups' configurations. Lives on the event loop."""
+class GroupOverrides:
+    """Sole owner of the groups' overrides. Lives on the event loop."""
 
     __slots__ = ("_bounds", "_lock", "_overrides", "_store", "defaults", "times")
 
@@ -97,11 +97,11 @@ class GroupConfigs:
         self.defaults = GroupProperties.of_broker(config)
         # State
         self._overrides: dict[str, Mapping[str, str]] = {}
-        # Derived for the coordinator: the times of groups with their own configuration.
+        # Derived for the coordinator: the times of groups that have overrides.
         self.times: dict[str, GroupTimes] = {}
 
     async def open(self) -> None:
-        """Read the stored configurations. Invalid ones are skipped with a warning."""
+        """Read the stored overrides. Invalid ones are skipped with a warning."""
         for entry in (await self._store.range(PREFIX)).entries:
             name = entry.key.removeprefix(PREFIX)
             try:
@@ -110,17 +110,17 @@ class GroupConfigs:
                 _log.warning("group %s: ignoring its invalid configuration: %s", name, error)
 
     def names(self) -> list[str]:
-        """Returns the groups that have a configuration."""
+        """Returns the groups that have overrides."""
         return sorted(self._overrides)
 
-    def overrides(self, name: str) -> Mapping[str, str]:
+    def of(self, name: str) -> Mapping[str, str]:
         """Returns the overrides of one group."""
         return self._overrides.get(name, {})
 
     async def alter(
         self, name: str, changes: Sequence[ConfigChange], *, replaces: bool, validate_only: bool
     ) -> TopicRefused | None:
-        """Change a group's configuration. The change is durable and effective when this returns.
+        """Change a group's overrides. The change is durable and effective when this returns.
 
         Args:
             replaces: whether overrides that are not among the changes are removed.
@@ -128,7 +128,7 @@ class GroupConfigs:
             Why nothing was changed, or None.
         """
         async with self._lock:
-            before = self.overrides(name)
+            before = self.of(name)
             try:
                 altered = overrides_after({} if replaces else before, changes, self.defaults)
                 self._check(altered)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from server.config.broker_configs import BrokerConfigs
 from server.config.broker_loggers import logger_levels
-from server.config.group_overrides import GroupConfigs
+from server.config.group_overrides import GroupOverrides
 from storage.formats.config_property import ConfigProperty, Value, properties_of
 from storage.formats.log_config import LogConfig
 
@@ -68,9 +68,9 @@ def topic_rows(
         yield _row(declared, getattr(config, field), synonyms, read_only=False)
 
 
-def group_rows(name: str, groups: GroupConfigs, broker: BrokerConfigs) -> Iterable[ConfigRow]:
+def group_rows(name: str, groups: GroupOverrides, broker: BrokerConfigs) -> Iterable[ConfigRow]:
     """Yields the configuration of a group, even if no such group exists."""
-    overrides = groups.overrides(name)
+    overrides = groups.of(name)
     for declared, default in groups.defaults.rows():
         value = declared.parse(overrides[declared.name]) if declared.name in overrides else default
         synonyms = _synonyms(declared, overrides, broker, own=ConfigSource.GROUP)

@@ -39,7 +39,7 @@ Configs = tuple[CreatableTopicConfigs, ...]
 
 async def handle(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create all valid topics together."""
-    wishes: dict[str, NewTopic] = {}
+    new_topics: dict[str, NewTopic] = {}
     refused: dict[str, TopicRefused] = {}
     times = Counter(topic.name for topic in request.topics)
     once = [topic for topic in request.topics if times[topic.name] == 1]
@@ -47,16 +47,16 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     async for asked in context.pace.paced(request.topics):
         refusal = too_many or (DUPLICATE if times[asked.name] > 1 else _fault_of(asked, context))
         if refusal is None:
-            wishes[asked.name] = _wish(asked)
+            new_topics[asked.name] = _new_topic(asked)
         else:
             refused[asked.name] = refusal
     created = await context.broker.topics.create_all(
-        list(wishes.values()),
+        list(new_topics.values()),
         validate_only=request.validate_only,
         pace=context.pace,
         until_s=context.deadline_s(request.timeout_ms),
     )
-    answers = refused | dict(zip(wishes, created, strict=True))
+    answers = refused | dict(zip(new_topics, created, strict=True))
     return CreateTopicsResponse(topics=await _results(answers, times, request, context))
 
 
@@ -80,7 +80,7 @@ def _fault_of(asked: CreatableTopic, context: RequestContext) -> TopicRefused | 
     return _refuse_assignments(asked, context.broker.node.node_id) or _refuse_nulls(asked)
 
 
-def _wish(asked: CreatableTopic) -> NewTopic:
+def _new_topic(asked: CreatableTopic) -> NewTopic:
     return NewTopic(
         name=asked.name,
         partitions_count=len(asked.assignments) or asked.num_partitions,

@@ -129,7 +129,7 @@ def _describe_group(
     if not asked.resource_name:
         return _refused(asked, ErrorCode.INVALID_REQUEST, "Group name must not be empty")
     broker = context.broker
-    rows = group_rows(asked.resource_name, broker.group_configs, broker.configs)
+    rows = group_rows(asked.resource_name, broker.group_overrides, broker.configs)
     return _result(asked, request, rows)
 
 

@@ -62,4 +62,4 @@ def _names(type_: int, context: RequestContext) -> Iterator[str]:
     elif type_ in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         yield str(context.broker.node.node_id)
     elif type_ == ResourceType.GROUP:
-        yield from context.broker.group_configs.names()
+        yield from context.broker.group_overrides.names()

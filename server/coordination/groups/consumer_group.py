@@ -151,12 +151,12 @@ class ConsumerGroup:
     @property
     def assignor(self) -> str:
         """The assignor that most members ask for."""
-        wishes = Counter(
+        asked_for = Counter(
             member.server_assignor
             for member in self.data.members.values()
             if member.server_assignor in self._settings.assignors
         )
-        return wishes.most_common(1)[0][0] or "" if wishes else self._settings.assignors[0]
+        return asked_for.most_common(1)[0][0] or "" if asked_for else self._settings.assignors[0]
 
     # Heartbeats.
 

@@ -170,7 +170,7 @@ async def _alter_group(
     if found.unknown:
         text = f"Unknown group config name: {found.unknown[0]}"
         return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=text)
-    return await context.broker.group_configs.alter(
+    return await context.broker.group_overrides.alter(
         name,
         found.changes,
         replaces=alteration.replaces,

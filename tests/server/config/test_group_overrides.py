@@ -201,4 +201,4 @@ async def test_alter_configs_replaces_what_a_group_has(tmp_path: Path) -> None:
         request = AlterConfigsRequest(resources=(resource,), validate_only=False)
         (answer,) = (await served.call(request, 2, AlterConfigsResponse)).responses
         assert (answer.error_code, answer.error_message) == DONE
-        assert served.broker.group_configs.overrides("g") == {INTERVAL: "6000"}
+        assert served.broker.group_overrides.of("g") == {INTERVAL: "6000"}

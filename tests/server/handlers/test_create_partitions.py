@@ -19,7 +19,7 @@ from tests.harness.served_broker import ServedBroker, serving_broker
 Assignments = tuple[tuple[int, ...], ...] | None
 
 
-def wish(name: str, count: int, assignments: Assignments = None) -> CreatePartitionsTopic:
+def grown(name: str, count: int, assignments: Assignments = None) -> CreatePartitionsTopic:
     assigned = None
     if assignments is not None:
         assigned = tuple(CreatePartitionsAssignment(broker_ids=each) for each in assignments)
@@ -28,13 +28,13 @@ def wish(name: str, count: int, assignments: Assignments = None) -> CreatePartit
 
 async def ask(
     served: ServedBroker,
-    *wishes: CreatePartitionsTopic,
+    *topics: CreatePartitionsTopic,
     version: int = 3,
     validate_only: bool = False,
     timeout_ms: int = 60_000,
 ) -> list[CreatePartitionsTopicResult]:
     request = CreatePartitionsRequest(
-        topics=wishes, timeout_ms=timeout_ms, validate_only=validate_only
+        topics=topics, timeout_ms=timeout_ms, validate_only=validate_only
     )
     return list((await served.call(request, version, CreatePartitionsResponse)).results)
 
@@ -49,7 +49,7 @@ def count_of(served: ServedBroker, name: str = "orders") -> int:
 async def test_new_partitions_take_records_at_once(tmp_path: Path, version: int) -> None:
     async with serving_broker(tmp_path) as served:
         await served.create("orders", partitions=1)
-        (result,) = await ask(served, wish("orders", 3), version=version)
+        (result,) = await ask(served, grown("orders", 3), version=version)
         assert (result.name, result.error_code) == ("orders", ErrorCode.NONE)
         assert result.error_message is None
         assert count_of(served) == 3
@@ -62,39 +62,39 @@ async def test_new_partitions_take_records_at_once(tmp_path: Path, version: int)
 @pytest.mark.parametrize(
     ("asked", "code", "message"),
     [
-        (wish("orders", 2), 37, "Topic already has 2 partition(s)."),
+        (grown("orders", 2), 37, "Topic already has 2 partition(s)."),
         (
-            wish("orders", 1),
+            grown("orders", 1),
             37,
             "The topic orders currently has 2 partition(s); 1 would not be an increase.",
         ),
-        (wish("nowhere", 3), 3, "The topic 'nowhere' does not exist."),
+        (grown("nowhere", 3), 3, "The topic 'nowhere' does not exist."),
         (
-            wish("orders", 2**31 - 1),
+            grown("orders", 2**31 - 1),
             44,
             "Excessively large number of partitions per request.",
         ),
         (
-            wish("orders", 4, ((1,),)),
+            grown("orders", 4, ((1,),)),
             39,
             "Attempted to add 2 additional partition(s), but only 1 assignment(s) were specified.",
         ),
         (
-            wish("orders", 3, ((2,),)),
+            grown("orders", 3, ((2,),)),
             39,
             "The manual partition assignment includes broker 2, but no such broker is registered.",
         ),
         (
-            wish("orders", 3, ((),)),
+            grown("orders", 3, ((),)),
             39,
             "The manual partition assignment includes an empty replica list.",
         ),
         (
-            wish("orders", 3, ((1, 1),)),
+            grown("orders", 3, ((1, 1),)),
             39,
             "The manual partition assignment includes the broker 1 more than once.",
         ),
-        (wish("orders", 1, ((2,),)), 37, None),
+        (grown("orders", 1, ((2,),)), 37, None),
     ],
     ids=[
         "as_many", "fewer", "unknown", "too_many", "assignments_missing", "other_broker",
@@ -115,7 +115,7 @@ async def test_what_cannot_be_done_is_refused_and_nothing_is_changed(
 async def test_assignments_to_this_broker_are_taken(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await served.create("orders")
-        (result,) = await ask(served, wish("orders", 3, ((1,), (1,))))
+        (result,) = await ask(served, grown("orders", 3, ((1,), (1,))))
         assert (result.error_code, count_of(served)) == (ErrorCode.NONE, 3)
 
 
@@ -123,7 +123,7 @@ async def test_a_topic_named_twice_is_refused_and_the_others_grow(tmp_path: Path
     async with serving_broker(tmp_path) as served:
         for name in ("once", "twice"):
             await served.create(name)
-        results = await ask(served, wish("twice", 2), wish("once", 2), wish("twice", 3))
+        results = await ask(served, grown("twice", 2), grown("once", 2), grown("twice", 3))
         assert [(r.name, r.error_code, r.error_message) for r in results] == [
             ("twice", ErrorCode.INVALID_REQUEST, "Duplicate topic name."),
             ("once", ErrorCode.NONE, None),
@@ -134,7 +134,7 @@ async def test_a_topic_named_twice_is_refused_and_the_others_grow(tmp_path: Path
 async def test_validate_only_says_what_would_happen_and_changes_nothing(tmp_path: Path) -> None:
     async with serving_broker(tmp_path) as served:
         await served.create("orders", partitions=2)
-        fine, wrong = await ask(served, wish("orders", 9), wish("nowhere", 1), validate_only=True)
+        fine, wrong = await ask(served, grown("orders", 9), grown("nowhere", 1), validate_only=True)
         assert fine.error_code == ErrorCode.NONE
         assert wrong.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert count_of(served) == 2
@@ -144,7 +144,7 @@ async def test_groups_keep_their_places_in_the_topic_of_their_offsets(tmp_path: 
     """A group lives in the partition that its id and their number say."""
     async with serving_broker(tmp_path) as served:
         await served.create("__consumer_offsets", partitions=2)
-        (result,) = await ask(served, wish("__consumer_offsets", 3))
+        (result,) = await ask(served, grown("__consumer_offsets", 3))
         assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
         assert count_of(served, "__consumer_offsets") == 2
 
@@ -157,18 +157,18 @@ async def test_more_than_ten_thousand_new_partitions_in_a_request_are_refused_as
     async with serving_broker(tmp_path) as served:
         for name in ("one", "two"):
             await served.create(name)
-        for wishes in (
-            [wish("one", 10_002)],
-            [wish("one", 6_001), wish("two", 4_002)],
-            [wish("one", 2**31 - 1), wish("two", 2**31 - 1)],
+        for topics in (
+            [grown("one", 10_002)],
+            [grown("one", 6_001), grown("two", 4_002)],
+            [grown("one", 2**31 - 1), grown("two", 2**31 - 1)],
         ):
             for validate_only in (True, False):
-                results = await ask(served, *wishes, validate_only=validate_only)
+                results = await ask(served, *topics, validate_only=validate_only)
                 answers = {(r.error_code, r.error_message) for r in results}
                 assert answers == {too_many}
                 assert (count_of(served, "one"), count_of(served, "two")) == (1, 1)
         results = await ask(
-            served, wish("nope", 20_000), wish("one", 10_001), wish("two", 0), validate_only=True
+            served, grown("nope", 20_000), grown("one", 10_001), grown("two", 0), validate_only=True
         )
         assert [r.error_code for r in results] == [3, 0, 37]
 
@@ -180,6 +180,6 @@ async def test_a_growth_whose_time_is_over_is_not_begun(
     """What Kafka 4.3.1 answers, without a message."""
     async with serving_broker(tmp_path) as served:
         await served.create("orders")
-        (result,) = await ask(served, wish("orders", 3), timeout_ms=timeout_ms)
+        (result,) = await ask(served, grown("orders", 3), timeout_ms=timeout_ms)
         assert (result.error_code, result.error_message) == (code, None)
         assert count_of(served) == (1 if code else 3)

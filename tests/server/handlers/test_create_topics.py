@@ -216,7 +216,7 @@ TWICE = (42, "Duplicate topic name.")
 
 @pytest.mark.parametrize("validate_only", [True, False])
 @pytest.mark.parametrize(
-    ("wishes", "answers"),
+    ("topics", "answers"),
     [
         pytest.param([topic("a", 10_001)], {"a": TOO_MANY}, id="one"),
         pytest.param(
@@ -252,14 +252,14 @@ TWICE = (42, "Duplicate topic name.")
 )
 async def test_more_than_ten_thousand_partitions_in_a_request_are_refused_as_a_whole(
     tmp_path: Path,
-    wishes: list[CreatableTopic],
+    topics: list[CreatableTopic],
     answers: dict[str, tuple[int, str | None]],
     validate_only: bool,
 ) -> None:
     """What Kafka 4.3.1 answers to the same requests."""
     async with serving_broker(tmp_path) as served:
         await served.create("taken")
-        results = await create(served, *wishes, validate_only=validate_only)
+        results = await create(served, *topics, validate_only=validate_only)
         assert {r.name: (r.error_code, r.error_message) for r in results} == answers
         there = {each.name for each in served.broker.topics.all()}
         made = {name for name, answer in answers.items() if answer == FINE}
