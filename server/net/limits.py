@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class ConnectionLimits:
@@ -121,6 +123,50 @@ class RequestMemory:
             first.resume_reading()
 
 
+class _Waiters(Generic[T]):
+    """Coroutines that wait for room, in the order of arrival, each with what it asks for."""
+
+    __slots__ = ("_admit", "_release", "_waiting")
+
+    def __init__(
+        self, *, admit: Callable[[T], bool], release: Callable[[T], None] = lambda _: None
+    ) -> None:
+        """
+        Args:
+            admit: takes what a coroutine asks for. Counts it and returns True if there is room.
+            release: undoes `admit` for a coroutine that is cancelled before it runs again.
+        """
+        self._admit = admit
+        self._release = release
+        self._waiting: deque[tuple[T, asyncio.Future[None]]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    async def wait(self, asked: T) -> None:
+        """Return once `asked` is admitted."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((asked, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._release(asked)
+            # Smaller ones may have waited behind this one.
+            self.advance()
+            raise
+
+    def advance(self) -> None:
+        """Admit from the head of the queue until there is no room. Call it when there is more room."""
+        while self._waiting:
+            asked, turn = self._waiting[0]
+            if not turn.done() and not self._admit(asked):
+                return
+            self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+
+
 class AnswerMemory:
     """Counts the bytes of encoded, unsent answers over all connections
     (`queued.max.response.bytes`). File regions do not count.
@@ -129,12 +175,12 @@ class AnswerMemory:
     may exceed the bound: so even the largest answer is encoded, and none waits for ever.
     """
 
-    __slots__ = ("_bytes_max", "_exempt", "_waiting", "held_bytes")
+    __slots__ = ("_bytes_max", "_exempt", "_waiters", "held_bytes")
 
     def __init__(self, *, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.held_bytes = 0
-        self._waiting: deque[tuple[object, asyncio.Future[None]]] = deque()
+        self._waiters = _Waiters(admit=self._may_grow)
         self._exempt: object = None
 
     @property
@@ -145,7 +191,7 @@ class AnswerMemory:
     @property
     def is_short(self) -> bool:
         """Whether an answer waits for room."""
-        return bool(self._waiting)
+        return bool(self._waiters)
 
     def hold(self, size: int) -> None:
         """Count the bytes of a complete answer."""
@@ -154,16 +200,13 @@ class AnswerMemory:
     def give_back(self, size: int) -> None:
         """Stop counting bytes that were sent or dropped."""
         self.held_bytes -= size
-        self._advance()
+        self._waiters.advance()
 
     async def grow(self, answer: object, size: int) -> None:
         """Count the bytes by which an answer has grown; return when it may grow further."""
         self.held_bytes += size
-        if self._may_grow(answer):
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((answer, turn))
-        await turn
+        if not self._may_grow(answer):
+            await self._waiters.wait(answer)
 
     def complete(self, answer: object, size: int) -> None:
         """Stop counting the growth of an answer; `hold` then counts the part that is to be sent."""
@@ -179,15 +222,6 @@ class AnswerMemory:
             return True
         return False
 
-    def _advance(self) -> None:
-        while self._waiting:
-            answer, turn = self._waiting[0]
-            if not turn.done() and not self._may_grow(answer):
-                return
-            self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-
 
 class DecodedMemory:
     """Bounds the estimated memory of decoded large requests over all connections.
@@ -195,45 +229,29 @@ class DecodedMemory:
     Requests wait for room in the order of arrival. One that is larger than the bound runs alone.
     """
 
-    __slots__ = ("_bytes_max", "_waiting", "held_bytes")
+    __slots__ = ("_bytes_max", "_waiters", "held_bytes")
 
     def __init__(self, *, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self.held_bytes = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiters = _Waiters(admit=self._hold_if_it_fits, release=self._release)
 
     @asynccontextmanager
     async def held(self, size: int) -> AsyncIterator[None]:
         """Wait for room, then hold `size` bytes until the `with` block ends."""
-        await self._acquire(size)
+        if self._waiters or not self._hold_if_it_fits(size):
+            await self._waiters.wait(size)
         try:
             yield
         finally:
             self._release(size)
 
-    async def _acquire(self, size: int) -> None:
-        if not self._waiting and self._fits(size):
+    def _hold_if_it_fits(self, size: int) -> bool:
+        fits = not self.held_bytes or self.held_bytes + size <= self._bytes_max
+        if fits:
             self.held_bytes += size
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._release(size)
-            raise
+        return fits
 
     def _release(self, size: int) -> None:
         self.held_bytes -= size
-        self._advance()
-
-    def _fits(self, size: int) -> bool:
-        return not self.held_bytes or self.held_bytes + size <= self._bytes_max
-
-    def _advance(self) -> None:
-        while self._waiting and self._fits(self._waiting[0][0]):
-            size, turn = self._waiting.popleft()
-            if not turn.done():
-                self.held_bytes += size
-                turn.set_result(None)
+        self._waiters.advance()

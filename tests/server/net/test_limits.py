@@ -148,3 +148,34 @@ async def test_a_request_that_gave_up_waiting_holds_nothing() -> None:
     assert memory.held_bytes == 0
     async with memory.held(100):
         pass
+
+
+async def test_requests_that_fit_do_not_wait_behind_a_larger_one_that_gave_up() -> None:
+    memory = DecodedMemory(bytes_max=100)
+    runs, huge, small = (Request(memory, size) for size in (60, 1000, 10))
+    tasks = [asyncio.ensure_future(each.run()) for each in (runs, huge, small)]
+    await asyncio.sleep(0)
+    assert not small.has_begun
+    tasks[1].cancel()
+    await asyncio.wait([tasks[1]])
+    await asyncio.sleep(0)
+    assert small.has_begun
+
+    for each in (runs, small):
+        each.may_end.set()
+    await asyncio.gather(tasks[0], tasks[2])
+    assert memory.held_bytes == 0
+
+
+async def test_a_request_cancelled_just_as_it_is_admitted_holds_nothing() -> None:
+    memory = DecodedMemory(bytes_max=100)
+    admitted = Request(memory, 50)
+    async with memory.held(100):
+        task = asyncio.ensure_future(admitted.run())
+        await asyncio.sleep(0)
+    assert memory.held_bytes == 50
+    task.cancel()
+    await asyncio.wait([task])
+
+    assert not admitted.has_begun
+    assert memory.held_bytes == 0
