@@ -43,14 +43,8 @@ from protocol.wire.errors import (
 from protocol.wire.request import Request, RequestHeader, parse_request, parse_request_in_steps
 from protocol.wire.response import encode_response, encode_response_in_steps
 from protocol.wire.schema import Message
-from server.net.connection import (
-    DECODED_FACTOR,
-    LARGE_FRAME_BYTES,
-    CloseConnection,
-    Connection,
-    Reply,
-    api_key_of,
-)
+from server.net.connection import CloseConnection, Connection, Reply
+from server.net.decoded_size import decoded_memory_bytes
 from server.net.outbox import Part
 from server.runtime.turns import Pace
 from storage.files.errors import StorageError
@@ -65,13 +59,6 @@ _log = logging.getLogger("server.dispatch")
 
 INLINE_FRAME_BYTES_MAX = 4 << 10
 """Requests up to this size are decoded in one go: they have a few hundred elements at most."""
-
-EXEMPT_FROM_DECODED_LIMIT = frozenset(
-    {ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
-)
-"""Large requests of all other APIs wait for a share of the memory for decoded requests. A decoded
-Produce is no larger than its frame. The others may wait for other clients, and must not hold memory
-that those clients need; a Fetch is counted with its decoded size in the memory of its connection."""
 
 INLINE_ANSWERS = frozenset({ApiKey.PRODUCE, ApiKey.HEARTBEAT, ApiKey.API_VERSIONS})
 """APIs whose answer to a small request is encoded in one go. Other answers may be much larger than
@@ -178,10 +165,10 @@ class Dispatcher:
             ProtocolError: the broker does not serve this request; nothing was done.
             CloseConnection: the connection must be closed instead of a reply.
         """
-        size = len(frame)
-        if size <= LARGE_FRAME_BYTES or api_key_of(frame) in EXEMPT_FROM_DECODED_LIMIT:
+        decoded_bytes = decoded_memory_bytes(frame)
+        if not decoded_bytes:
             return await self._run(frame, connection)
-        async with self._broker.decoded.held(size * DECODED_FACTOR):
+        async with self._broker.decoded.held(decoded_bytes):
             reply = await self._run(frame, connection)
             return await reply if isinstance(reply, Awaitable) else reply
 

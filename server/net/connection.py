@@ -27,10 +27,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from metrics.server_probe import ServerProbe
-from protocol.wire.api_keys import ApiKey
 from protocol.wire.errors import ProtocolError
 from protocol.wire.frame import FrameBuffer
 from server.config.addresses import Address
+from server.net.decoded_size import request_memory_bytes
 from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
 from server.net.outbox import Outbox, Part, buffered_size
 from server.net.sparing_log import SparingLog
@@ -50,13 +50,6 @@ OUTBOX_BYTES_MAX = 1 << 20
 SMALL_HELD_BYTES = 16 << 10
 """A connection whose requests hold no more memory than this is read from even while memory is short,
 so that clients with small requests do not wait for those with large ones."""
-
-LARGE_FRAME_BYTES = 64 << 10
-"""A larger request may have so many elements that its decoded form takes far more than the frame."""
-
-DECODED_FACTOR = 24
-"""Estimated memory per byte of a large request, decoded and answered: 3 to 20 bytes become an element
-of 100 to 300 bytes, and another one in the answer."""
 
 Reply = list[Part] | Awaitable[list[Part] | None] | None
 """What dispatch returns: the response's parts, an awaitable of them, or None for no response."""
@@ -88,20 +81,6 @@ class Shared:
 
 class CloseConnection(Exception):
     """Raised by a handler that can only answer by closing, as for a failed `acks=0` Produce."""
-
-
-def api_key_of(frame: bytearray) -> int:
-    """Returns the API key of a frame, which the broker may not serve."""
-    return int.from_bytes(frame[:2], "big")
-
-
-def memory_bytes(frame: bytearray) -> int:
-    """Returns the bytes of memory that a request holds until it is answered. A Fetch holds its decoded
-    partitions too, because it may wait for records with all of them."""
-    size = len(frame)
-    if size > LARGE_FRAME_BYTES and api_key_of(frame) == ApiKey.FETCH:
-        return size * DECODED_FACTOR
-    return size
 
 
 class _Answer:
@@ -268,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
     def _queue_request(self, frame: bytearray) -> None:
         self._requests.append(frame)
         self._in_flight += 1
-        self._in_flight_bytes += memory_bytes(frame)
+        self._in_flight_bytes += request_memory_bytes(frame)
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
@@ -276,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         """Run requests until the connection ends, then drain its replies and close it."""
         while await self._wait_for_request():
             frame = self._requests.popleft()
-            answer = _Answer(memory_bytes(frame))
+            answer = _Answer(request_memory_bytes(frame))
             self._answers.append(answer)
             await self._run(frame, answer)
             del frame
