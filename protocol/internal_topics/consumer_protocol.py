@@ -16,7 +16,7 @@ from __future__ import annotations
 import struct
 from typing import TypeVar
 
-from protocol.wire.decode import compile_decoder
+from protocol.wire.decode import decoder_of
 from protocol.wire.encode import encode
 from protocol.wire.errors import DecodeError
 from protocol.wire.schema import (
@@ -100,7 +100,7 @@ def _decoded(message_type: type[M], data: bytes | memoryview) -> M:
         (version,) = _VERSION.unpack_from(view)
         if version < 0:
             raise DecodeError(f"{message_type.__name__} of version {version}")
-        decoder = compile_decoder(message_type, min(version, VERSION_MAX))
+        decoder = decoder_of(message_type, min(version, VERSION_MAX))
         message, _ = decoder(view, _VERSION.size)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise DecodeError(f"{message_type.__name__}: {error}") from error

@@ -1,13 +1,15 @@
-"""The common part of the generated sources of decoders and encoders: lines, names, variables, fields."""
+"""The common part of decoders and encoders: how their sources are written, compiled and kept."""
 
 from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from protocol.wire.schema import Message, NamedField, fields_of
+
+F = TypeVar("F")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,3 +89,27 @@ class CodecSource(ABC):
                 found.plain.append(field)
         assert self.flexible or not found.tagged
         return found
+
+
+class CodecCache(dict[tuple[type[Message], int], F], Generic[F]):
+    """Compiled functions of one type, by message class and version.
+
+    A function is compiled when it is first looked up, which takes about a millisecond.
+    """
+
+    __slots__ = ("_function", "_source")
+
+    def __init__(self, source: Callable[[type[Message], int], CodecSource], function: str) -> None:
+        """
+        Args:
+            source: writes the source of the function for a message class and version.
+            function: the name that the source gives it.
+        """
+        super().__init__()
+        self._source = source
+        self._function = function
+
+    def __missing__(self, key: tuple[type[Message], int]) -> F:
+        compiled: F = self._source(*key).compiled(self._function)
+        self[key] = compiled
+        return compiled

@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from protocol.wire.codec_source import CodecSource
+from protocol.wire.codec_source import CodecCache, CodecSource
 from protocol.wire.errors import DecodeError
 from protocol.wire.primitives import (
     ELEMENTS_MAX,
@@ -54,9 +54,6 @@ TUPLE_ELEMENTS_MAX = 1_024
 """A larger array that is decoded in steps stays a list: copying it into a tuple is one call, which
 for the largest array takes a hundred times as long as a step."""
 
-_decoders: dict[tuple[type[Message], int], Decoder] = {}
-_step_decoders: dict[tuple[type[Message], int], StepDecoder] = {}
-
 
 def decode(message_type: type[M], version: int, buffer: memoryview, position: int = 0) -> M:
     """Decode the message that fills `buffer` from `position` to its end.
@@ -81,7 +78,7 @@ def decode_prefix(
     Raises:
         DecodeError: the bytes do not begin with such a message. No bytes raise anything else.
     """
-    decoder = _decoders.get((message_type, version)) or compile_decoder(message_type, version)
+    decoder = _decoders[message_type, version]
     try:
         message, end = decoder(buffer, position)
     except _WRONG_BYTES as error:
@@ -100,11 +97,7 @@ def decode_in_steps(
     Raises:
         DecodeError: as `decode_prefix`.
     """
-    key = (message_type, version)
-    decoder = _step_decoders.get(key)
-    if decoder is None:
-        source = _DecoderSource(message_type, version, in_steps=True)
-        decoder = _step_decoders[key] = source.compiled("decode")
+    decoder = _step_decoders[message_type, version]
     try:
         message, end = yield from decoder(buffer, position)
     except _WRONG_BYTES as error:
@@ -127,12 +120,9 @@ def _as_decode_error(error: Exception, message_type: type[Message], version: int
     return DecodeError(f"{message_type.__name__} v{version}: {reason}")
 
 
-def compile_decoder(message_type: type[Message], version: int) -> Decoder:
-    """Compile, or look up, the decoder of one version. Takes about a millisecond the first time."""
-    key = (message_type, version)
-    if key not in _decoders:
-        _decoders[key] = _DecoderSource(message_type, version).compiled("decode")
-    return _decoders[key]
+def decoder_of(message_type: type[Message], version: int) -> Decoder:
+    """Returns the decoder of one version. Compiling it the first time takes about a millisecond."""
+    return _decoders[message_type, version]
 
 
 def source_of(message_type: type[Message], version: int) -> str:
@@ -416,3 +406,7 @@ class _DecoderSource(CodecSource):
             f"{tag} = -1",
         )
         self._block(f"for _ in range({count}):", one_tag)
+
+
+_decoders = CodecCache[Decoder](_DecoderSource, "decode")
+_step_decoders = CodecCache[StepDecoder](partial(_DecoderSource, in_steps=True), "decode")

@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from protocol.wire.codec_source import CodecSource
+from protocol.wire.codec_source import CodecCache, CodecSource
 from protocol.wire.errors import EncodeError
 from protocol.wire.primitives import STRING_BYTES_MAX, write_unsigned_varint
 from protocol.wire.schema import (
@@ -54,9 +54,6 @@ STEP_PART_BYTES = 64 << 10
 """When encoding in steps, a new part begins after a part has reached this size: the sent parts of a
 large answer can then be freed before the rest."""
 
-_encoders: dict[tuple[type[Message], int], Encoder] = {}
-_step_encoders: dict[tuple[type[Message], int], StepEncoder] = {}
-
 
 def encode(message: Message, version: int, out: bytearray | None = None) -> list[Part]:
     """Encode a message. Returns the parts, which in order are its bytes.
@@ -69,7 +66,7 @@ def encode(message: Message, version: int, out: bytearray | None = None) -> list
             and not ignorable while its field does not exist in this version.
     """
     message_type = type(message)
-    encoder = _encoders.get((message_type, version)) or compile_encoder(message_type, version)
+    encoder = _encoders[message_type, version]
     try:
         return encoder(message, bytearray() if out is None else out)
     except _WRONG_VALUES as error:
@@ -87,11 +84,7 @@ def encode_in_steps(
         EncodeError: as `encode`.
     """
     message_type = type(message)
-    key = (message_type, version)
-    encoder = _step_encoders.get(key)
-    if encoder is None:
-        source = _EncoderSource(message_type, version, in_steps=True)
-        encoder = _step_encoders[key] = source.compiled("encode")
+    encoder = _step_encoders[message_type, version]
     try:
         return (yield from encoder(message, out))
     except _WRONG_VALUES as error:
@@ -104,14 +97,6 @@ _WRONG_VALUES = (struct.error, TypeError, AttributeError, UnicodeEncodeError, En
 def _as_encode_error(error: Exception, message_type: type[Message], version: int) -> EncodeError:
     """Returns the error about one of a message's values, with the message's name."""
     return EncodeError(f"{message_type.__name__} v{version}: {error}")
-
-
-def compile_encoder(message_type: type[Message], version: int) -> Encoder:
-    """Compile, or look up, the encoder of one version. Takes about a millisecond the first time."""
-    key = (message_type, version)
-    if key not in _encoders:
-        _encoders[key] = _EncoderSource(message_type, version).compiled("encode")
-    return _encoders[key]
 
 
 def source_of(message_type: type[Message], version: int) -> str:
@@ -394,3 +379,7 @@ class _EncoderSource(CodecSource):
         assert field.default is not dataclasses.MISSING, field.name
         default = self._refer(field.default, "default")
         self._block(f"if {expression} is not {default} and {expression} != {default}:", body)
+
+
+_encoders = CodecCache[Encoder](_EncoderSource, "encode")
+_step_encoders = CodecCache[StepEncoder](partial(_EncoderSource, in_steps=True), "encode")
