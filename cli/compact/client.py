@@ -14,6 +14,7 @@ from urllib.parse import quote
 import aiohttp
 
 from cli.base.command_end import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, CommandFailed
+from server.admin.refusals import UNKNOWN_TOPIC
 
 POLL_SECONDS = 0.2
 CALL_SECONDS_MAX = 60.0
@@ -26,9 +27,17 @@ Json = dict[str, Any]
 class CallFailed(CommandFailed):
     """The broker refused a request, or did not answer."""
 
-    def __init__(self, exit_code: int, message: str, *, status: int = 0) -> None:
+    def __init__(
+        self, exit_code: int, message: str, *, status: int = 0, code: object = None
+    ) -> None:
+        """
+        Args:
+            status: the HTTP status; 0 if there was no answer.
+            code: the broker's reason for a refusal (`server/admin/refusals.py`), if it gave one.
+        """
         super().__init__(exit_code, message)
         self.status = status
+        self.code = code
 
 
 class CompactionClient:
@@ -86,9 +95,7 @@ class CompactionClient:
             except CallFailed as error:
                 # If `orders` does not exist either, the error about `orders-1`, which the user
                 # typed, is the clearer one.
-                reason = str(error).partition(";")[0]
-                is_topic_unknown = reason == f"there is no topic {match['topic']}"
-                raise unknown if is_topic_unknown else error from None
+                raise unknown if error.code == UNKNOWN_TOPIC else error from None
 
     async def finished(
         self, job: Json, *, on_poll: Callable[[Json], None] = lambda _: None
@@ -130,7 +137,7 @@ def _answer(url: str, status: int, text: str) -> Json:
         )
     if status >= 400:
         message = str(answer.get("error", text))
-        raise CallFailed(EXIT_FAILED, message, status=status)
+        raise CallFailed(EXIT_FAILED, message, status=status, code=answer.get("code"))
     return answer
 
 

@@ -15,6 +15,7 @@ from server.admin.compaction_json import Json, guard_json, status_json
 from server.admin.compaction_pauses import CompactionPauses
 from server.admin.latency_watch import LatencyWatch
 from server.admin.leases import CleaningLeases
+from server.admin.refusals import UNKNOWN_TOPIC, CompactionRefused
 from server.config.near_names import hint
 from server.runtime.executors import Executor
 from server.topics.topic import Topic
@@ -23,14 +24,6 @@ from storage.log.log import PartitionLog
 
 ROWS_MAX = 1000
 """At most this many entries of the queue, and of the last passes, are listed."""
-
-
-class CompactionRefused(Exception):
-    """The request cannot be fulfilled: an HTTP status and one sentence for people."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class Compaction:
@@ -86,7 +79,8 @@ class Compaction:
         topic = self.topics.get(name)
         if topic is None:
             names = [each.name for each in self.topics.all()]
-            raise CompactionRefused(404, f"there is no topic {name}{hint(name, names)}")
+            text = f"there is no topic {name}{hint(name, names)}"
+            raise CompactionRefused(404, text, code=UNKNOWN_TOPIC)
         count = len(topic.partitions)
         if partition is not None and not 0 <= partition < count:
             raise CompactionRefused(

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from server.admin.compaction import CompactionRefused
 from server.admin.compaction_jobs import Job
 from server.admin.compaction_json import Json, job_json
+from server.admin.refusals import CompactionRefused
 from storage.files.errors import StorageError
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -23,7 +23,7 @@ def refusals_as_json(handler: Handler) -> Handler:
         try:
             return await handler(request)
         except CompactionRefused as refused:
-            return _error(refused.status, str(refused))
+            return _error(refused.status, str(refused), refused.code)
         except StorageError as error:
             return _error(500, str(error))
 
@@ -53,5 +53,6 @@ def accepted(job: Job) -> web.Response:
     return web.json_response(body, status=202, headers={"Location": body["url"]})
 
 
-def _error(status: int, message: str) -> web.Response:
-    return web.json_response({"error": message}, status=status)
+def _error(status: int, message: str, code: str | None = None) -> web.Response:
+    body = {"error": message} if code is None else {"error": message, "code": code}
+    return web.json_response(body, status=status)

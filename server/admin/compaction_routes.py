@@ -1,4 +1,5 @@
-"""The HTTP routes that control the cleaner. Answers are JSON; a refusal is {"error": sentence}.
+"""The HTTP routes that control the cleaner. Answers are JSON; a refusal is {"error": sentence}, with
+"code": "unknown_topic" if the topic does not exist.
 
 GET    /v1/compaction                      running, queued and last passes, quarantine and pauses
 GET    /v1/compaction/history?topic=&partition=&limit=   the last passes, across restarts, newest first
@@ -23,7 +24,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from server.admin.compaction import Compaction, CompactionRefused
+from server.admin.compaction import Compaction
 from server.admin.compaction_answers import (
     NUMBER_MAX,
     accepted,
@@ -33,6 +34,7 @@ from server.admin.compaction_answers import (
 )
 from server.admin.compaction_jobs import Job
 from server.admin.compaction_json import explanation_json, job_json
+from server.admin.refusals import CompactionRefused
 from server.runtime.executors import Executor
 from storage.log.pass_history import PassHistory
 

@@ -27,9 +27,10 @@ from cleaner.pacing.paused import CleaningPaused
 from cleaner.pool.pool import LogBusy
 from cleaner.remote.plan import RemoteResult
 from cleaner.remote.strict_json import RefusedJson
-from server.admin.compaction import Compaction, CompactionRefused
+from server.admin.compaction import Compaction
 from server.admin.compaction_answers import Handler, accepted, refusals_as_json, topic_and_partition
 from server.admin.leases import CleaningLeases, LeaseRefused
+from server.admin.refusals import CompactionRefused
 from server.admin.remote_token import shows_token
 from server.runtime.executors import Executor
 from storage.log.log import PartitionLog

@@ -171,12 +171,10 @@ async def test_a_topic_created_again_under_its_name_is_not_paused(broker: Steere
 @pytest.mark.parametrize(
     ("method", "path", "status", "sentence"),
     [
-        ("POST", "/topics/nope/now", 404, "there is no topic nope"),
         ("POST", "/topics/orders/partitions/2/now", 404, "has no partition 2: it has 2"),
         ("POST", "/topics/orders/partitions/x/now", 404, "not the number of a partition"),
         ("POST", "/topics/plain/plan", 409, "plain-0 is not compacted: set cleanup.policy"),
         ("POST", "/topics/orders/now?force=1", 400, "force is true or false, not '1'"),
-        ("POST", "/topics/nope/pause", 404, "there is no topic nope"),
         ("GET", "/jobs/99", 404, "there is no job 99"),
         ("GET", "/jobs/x", 404, "there is no job x"),
     ],
@@ -190,6 +188,17 @@ async def test_an_impossible_request_is_refused_with_a_sentence(
 
     assert answered == status
     assert sentence in answer["error"]
+    assert answer.keys() == {"error"}
+
+
+@pytest.mark.parametrize("path", ["/topics/nope/now", "/topics/nope/partitions/3/pause"])
+async def test_a_topic_that_does_not_exist_is_refused_with_a_code(
+    broker: SteeredBroker, path: str
+) -> None:
+    status, answer = await broker.ask("POST", path)
+
+    assert (status, answer["code"]) == (404, "unknown_topic")
+    assert answer["error"].startswith("there is no topic nope")
 
 
 async def test_a_narrower_resume_than_the_pause_is_refused(broker: SteeredBroker) -> None:
