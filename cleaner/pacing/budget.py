@@ -5,7 +5,7 @@
                            ticket A    ticket B
 
 A worker waits until `earned` has reached its ticket, so tickets are served in the order in which they
-were taken. An idle budget saves nothing, except a burst of `BURST_SECONDS`.
+were taken. An idle budget accumulates at most a burst of `BURST_SECONDS`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 
 BURST_SECONDS = 0.1
-"""How much of a second's budget may be spent at once."""
+"""The longest burst: the budget of this much time may be spent at once."""
 
 
 class Budget:

@@ -31,7 +31,7 @@ class Clock(Protocol):
 
 
 class HorizonClock:
-    """Wall time for delete horizons that distrusts steps. Owned by the cleaner's pool."""
+    """A wall clock for delete horizons that does not trust steps. Owned by the cleaner's pool."""
 
     __slots__ = ("_anchor_ms", "_clock", "_stepped_anchor_ms", "_stepped_at_ms")
 

@@ -27,11 +27,11 @@ CEILING = 1000 * MEGABYTE
 STEP = 10 * MEGABYTE
 
 TOLERANCE = 2.0
-"""How many times the quiet p99 produces may take."""
+"""Produces may take this many times the quiet p99."""
 JUDGED_PRODUCES_MIN = 50
 """With fewer produces the 99th percentile means nothing."""
 LEARNING_SHARE = 0.2
-"""The weight of one quiet window against all before it."""
+"""The weight of one quiet window against all earlier ones."""
 LEARNING_SHARE_AT_FLOOR = 0.02
 """A window at FLOOR has less weight: the cleaner may still cause some of its latency."""
 

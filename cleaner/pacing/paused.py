@@ -1,4 +1,4 @@
-"""Which cleaning an operator has paused: all of it, that of topics, or of partitions. A plain value."""
+"""What an operator has paused: all cleaning, or that of single topics or partitions. A plain value."""
 
 from __future__ import annotations
 

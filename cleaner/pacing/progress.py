@@ -11,7 +11,7 @@ segments are expected to be rewritten. `done` never exceeds `planned`, and both 
 The remaining time assumes that a phase continues at its rate so far, throttle included; the rate of a
 phase that has not begun is estimated from the others.
 
-`PassProgress` is written by the one thread that runs the pass. Any thread reads it without a lock: each
+Only the thread that runs the pass writes to `PassProgress`. Any thread reads it without a lock: each
 number is one object, and a snapshot in which one of them is a chunk old is good enough for display.
 """
 
@@ -33,7 +33,7 @@ class Phase(enum.Enum):
     SEARCH = "search"
     """Not a pass: the search for a key."""
     DIGEST = "digest"
-    """Not a pass: the last records of a log are summed."""
+    """Not a pass: the digest over the last records of a log."""
 
 
 WEIGHTS = {Phase.MARK: 2.0, Phase.RECOPY: 2.0}

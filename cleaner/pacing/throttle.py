@@ -88,7 +88,7 @@ class Throttle:
         self._apply()
 
     def lift(self, is_lifted: bool) -> None:
-        """Lift all budgets, also the guard's, because something matters more; or restore them.
+        """Lift all budgets, the guard's included, while something matters more; or restore them.
 
         Bytes spent meanwhile are not owed afterwards.
         """

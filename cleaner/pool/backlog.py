@@ -1,7 +1,7 @@
-"""How much of each log waits for the cleaner: for metric scrapes and for commands.
+"""Computes how much of each log waits for the cleaner, for metric scrapes and for commands.
 
 The rules are those of `cleaner/rules/pick.py`, so an observer sees what the pool would decide at this
-moment, not what its last look found, which may be old if a long pass runs. A scrape may ask about ten
+moment, not what its last look found, which may be old during a long pass. A scrape may ask about ten
 thousand logs at once, from any thread; so results are cached until the log changes or until time alone
 may change them.
 """

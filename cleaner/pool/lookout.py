@@ -171,7 +171,7 @@ def stable_offset(log: PartitionLog) -> int:
 
 
 def sketch(log: PartitionLog) -> LogSketch:
-    """Returns the log as it is now; outside the loop's thread its fields may be of different moments."""
+    """Returns the log as it is now; in another thread its fields may be from different moments."""
     *sealed, active = log.segments
     return LogSketch(
         sealed_rows=sealed,

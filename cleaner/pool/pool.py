@@ -210,7 +210,8 @@ class CleanerPool:
         *,
         on_start: Callable[[RunningPass], None] = lambda _: None,
     ) -> LogDigest:
-        """Sum the last records of a log's keys below an offset, by default the last stable offset.
+        """Compute the digest over the last record of each key below an offset, by default the last
+        stable offset.
 
         Works for any log, compacted or not. Waits and claims the log as a rehearsal does; only one
         rehearsal or digest runs at a time.
@@ -249,7 +250,7 @@ class CleanerPool:
     ) -> PassReport:
         """Commit the result of a lease, and account for it as for a local pass.
 
-        Errors in the result are the executor's, so the partition does not go into quarantine for them.
+        Errors in the result are the executor's fault, so they do not put the partition into quarantine.
 
         Raises:
             ResultRefused, CleaningAborted, SwapRefused, StorageError: as `cleaner.remote.commit`.

@@ -46,7 +46,7 @@ Meter = TypeVar("Meter", bound=PassMeter)
 T = TypeVar("T")
 
 READ_TRIES = 5
-"""How often a task that only reads is started if a pass or retention removes segments meanwhile."""
+"""How many times a task that only reads is tried if a pass or retention removes segments meanwhile."""
 
 BROKER_STOPS = "the broker is stopping"
 
@@ -221,7 +221,7 @@ class Runner:
         return await asyncio.get_running_loop().run_in_executor(self._search_executor, work)
 
     async def digest(self, running: RunningPass, end_offset: int | None) -> LogDigest:
-        """Sum a claimed log's last records in a thread. Raises as `CleanerPool.digest`."""
+        """Compute the digest of a claimed log in a thread. Raises as `CleanerPool.digest`."""
         return await _retry_if_removed(lambda: self._digest(running, end_offset))
 
     async def _digest(self, running: RunningPass, end_offset: int | None) -> LogDigest:

@@ -24,7 +24,7 @@ WAKES_PER_LOG = 8
 for a log with many."""
 
 LOGS_PER_TURN = 2_000
-"""From how many logs fetches are removed in one turn; this takes about a millisecond."""
+"""Fetches are removed from at most this many logs in one turn, which takes about a millisecond."""
 
 
 class ParkedFetch:
@@ -79,12 +79,12 @@ class ParkedFetch:
             self._future.set_result(None)
 
     def leave(self) -> None:
-        """Stop watching all logs. Every `park` must be followed by it."""
+        """Stop watching all logs. Call it once for every `park`."""
         self._waiters.leave(self)
 
 
 class FetchWaiters:
-    """Knows which parked fetches watch which log. Used from the loop's thread only."""
+    """Tracks which parked fetches watch which log. Used from the loop's thread only."""
 
     __slots__ = ("_by_log", "_changed", "_changed_whole", "_leaving", "_parked", "_wakes_left")
 

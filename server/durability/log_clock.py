@@ -30,7 +30,7 @@ LOGS_PER_TURN = 100
 """How many logs a duty checks before it yields the loop."""
 
 FIRST_DELAY_MS_MAX = 30_000
-"""A duty runs for the first time after this at the latest: a broker may not live for a long interval."""
+"""A duty first runs after this time at the latest: the broker may stop before a long interval ends."""
 
 Work = Callable[[], object]
 

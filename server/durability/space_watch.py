@@ -1,4 +1,4 @@
-"""Checks the free space of the log directories, and reports to the cleaner which are short of it.
+"""Checks the free space of the log directories, and tells the cleaner which of them run short.
 
 A thread reads the free space every `CHECK_SECONDS`, because a disk that hangs must not block the loop.
 """

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger("server.net.connection")
 
 IN_FLIGHT_REQUESTS_MAX = 64
-"""Bound on the received, unanswered requests of one connection; clients use up to 5, some 12."""
+"""Bound on the received, unanswered requests of one connection; clients send up to 5, some 12."""
 
 OUTBOX_BYTES_MAX = 1 << 20
-"""While this much of earlier replies is unsent, the connection's next request waits."""
+"""The connection's next request waits while this many bytes of earlier replies are unsent."""
 
 SMALL_HELD_BYTES = 16 << 10
-"""A connection whose requests hold no more memory than this is read from even while memory is short,
-so that clients with small requests do not wait for those with large ones."""
+"""The broker reads from a connection whose requests hold no more memory than this even while memory is
+short, so that clients with small requests do not wait for those with large ones."""
 
 Reply = list[Part] | Awaitable[list[Part] | None] | None
 """What dispatch returns: the response's parts, an awaitable of them, or None for no response."""

@@ -1,4 +1,4 @@
-"""Bounds what clients may take of the broker: connections, and memory for requests and answers.
+"""Limits how many connections clients may open, and how much memory their requests and answers take.
 
 These classes only count; `server/net/connection.py` and `server/dispatch.py` ask them and act. Each
 bound on memory lets one peer at a time exceed it, so that every legal request is served.
@@ -62,7 +62,7 @@ class RequestMemory:
     (`queued.max.request.bytes`).
 
     At the bound, a connection that holds more than a little (`SMALL_HELD_BYTES`) stops reading after
-    the bytes that it receives next, and waits in a queue. The first of the queue may read beyond the
+    the bytes that it receives next, and waits in a queue. The first in the queue may read beyond the
     bound, alone, until its request is answered: so a request that is larger than the room left is
     served, and no connection waits for ever.
     """

@@ -25,7 +25,7 @@ IDLE_SWEEPS = 4
 """How many sweeps run within the idle time."""
 
 STALL_SECONDS = 5.0
-"""While others wait for memory, a connection that holds some is closed if no bytes move this long."""
+"""While others wait for memory, a connection that holds some and moves no bytes this long is closed."""
 EXEMPT_SECONDS = 30.0
 """How long a connection may read a request beyond the memory bound while others wait."""
 
@@ -107,7 +107,7 @@ class Listeners:
         return advertised[0]
 
     async def stop(self, *, grace_s: float) -> None:
-        """Stop accepting, answer the received requests and close; abort what is left at `grace_s`."""
+        """Stop accepting, answer the received requests and close; after `grace_s`, abort the rest."""
         for timer in (self._sweep, self._stall_sweep):
             if timer is not None:
                 timer.cancel()

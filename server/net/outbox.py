@@ -108,7 +108,7 @@ class Outbox:
         Args:
             memory: gets back the bytes of buffers that are sent or dropped; the caller of `write`
                 has counted them in.
-            bytes_max: `room` waits while this much or more is unsent.
+            bytes_max: `room` waits while at least this many bytes are unsent.
             on_sent: called with the number of bytes sent in a turn.
             on_error: called once, after the outbox was closed, if sending failed.
         """

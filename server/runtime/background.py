@@ -1,4 +1,4 @@
-"""Runs the slow work that an append triggers in threads: sealing, manifest commits, unlinking."""
+"""Runs the slow work that appends trigger, in worker threads: sealing, manifest commits, unlinking."""
 
 from __future__ import annotations
 

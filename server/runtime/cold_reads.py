@@ -1,6 +1,6 @@
 """Runs reads that must wait for the disk in threads of their own.
 
-So they block neither the loop nor other work in threads, such as the validation of produced batches.
+There they block neither the loop nor other work in threads, such as the validation of produced batches.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 A beat on the loop is due every `BEAT_SECONDS`; a late beat measures a stall. A thread regularly checks
 whether a beat is overdue. If so, it reads the stack of the loop's thread, which names the handler and
-the line. Requests therefore pay nothing for being watched. If the stalled code holds the interpreter
+the line. So watching costs the requests nothing. If the stalled code holds the interpreter
 lock, the thread reads the stack when that code releases the lock, while its caller is still on it.
 
 A stall is measured from the moment when the beat was due, so it is at most `BEAT_SECONDS` too short.

@@ -2,7 +2,7 @@
 
 No caller awaits background work, so its failures would go unnoticed. An unexpected exception is logged
 with its traceback, counted (`kompakt_background_failures_total`), and passed to the `failed` callback
-if there is one. The work itself handles the errors that it expects; those never arrive here.
+if there is one. The work itself handles the errors that it expects; they never reach this module.
 
     spawn(work, name)            starts a task and keeps a reference to it until it ends
     call_later, call_soon        schedule a callback on the loop

@@ -57,7 +57,7 @@ class Turns:
             loop.call_soon(self._grant, loop)
 
     def _grant(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run one waiter, of the queue that was not served last; schedule the next for the next turn."""
+        """Run one waiter, from the queue that was not served last, and schedule the next turn's."""
         self._is_scheduled = False
         for number in (self._first, 1 - self._first):
             if self._let_one_run(self._queues[number]):
