@@ -22,9 +22,11 @@ from functools import partial
 from typing import Any
 
 from protocol.wire.codec_source import CodecCache, CodecSource
+from protocol.wire.encoded_strings import EncodedStrings
 from protocol.wire.errors import EncodeError
 from protocol.wire.primitives import STRING_BYTES_MAX, write_unsigned_varint
 from protocol.wire.schema import (
+    STRING,
     UUID,
     Kind,
     Message,
@@ -143,6 +145,7 @@ class _EncoderSource(CodecSource):
     ) -> None:
         names = {
             "EncodeError": EncodeError,
+            "EncodedStrings": EncodedStrings,
             "append_payload": append_payload,
             "joined": joined,
             "null": null,
@@ -269,9 +272,18 @@ class _EncoderSource(CodecSource):
             elif element.kind is Kind.FIXED and element is not UUID:
                 layout = f"f'>{{{count}}}{element.format}'"
                 self._emit(f"{self._out} += pack({layout}, *{value})")
+            elif element is STRING and self.flexible:
+                self._emit(
+                    f"if {value}.__class__ is EncodedStrings:",
+                    f"    {self._out} += {value}.compact",
+                )
+                self._block("else:", each)
             else:
-                item = self._variable("m")
-                self._block(f"for {item} in {value}:", partial(one, item))
+                each()
+
+        def each() -> None:
+            item = self._variable("m")
+            self._block(f"for {item} in {value}:", partial(one, item))
 
         def one(item: str) -> None:
             self._value(element, item, what, nullable=False)

@@ -11,7 +11,7 @@ Source: Apache Kafka, GroupCoordinatorService.java `consumerGroupHeartbeat`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -19,7 +19,9 @@ from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from protocol.wire.encoded_strings import encode_strings_in_steps
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.errors import EncodeError
 from server.coordination.groups import assignors
 from server.coordination.groups.consumer_member import AWAY, JOINING, LEAVING
 from server.coordination.groups.events import Beat
@@ -29,6 +31,7 @@ from server.metadata.features import GROUP_VERSION
 from server.runtime.turns import Pace
 
 MEMBER_ID_REQUIRED_SINCE = 1
+NAMES_ENCODED_AT_ONCE = 1_000
 TOO_MANY_NAMES = (
     "The names of the subscribed topics do not fit into one record: subscribe to fewer."
 )
@@ -97,9 +100,11 @@ def _fault_of_joining(request: ConsumerGroupHeartbeatRequest) -> str | None:
 
 async def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Beat | None:
     """Returns the heartbeat for the group; None if its topic names do not fit into one record."""
-    names, size = await _names(request.subscribed_topic_names, context.pace)
+    distinct, size = await _distinct(request.subscribed_topic_names or (), context.pace)
     if not await context.broker.groups.has_room(request.group_id, size):
         return None
+    is_named = request.subscribed_topic_names is not None
+    names = await _set_of(distinct, context.pace) if is_named else None
     return Beat(
         member_id=request.member_id or str(uuid.uuid4()),
         member_epoch=request.member_epoch,
@@ -116,17 +121,26 @@ async def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext)
     )
 
 
-async def _names(names: tuple[str, ...] | None, pace: Pace) -> tuple[frozenset[str] | None, int]:
-    """Returns the distinct names of the subscribed topics, and their total length."""
-    if names is None:
-        return None, 0
-    distinct: set[str] = set()
+async def _distinct(names: Sequence[str], pace: Pace) -> tuple[dict[str, None], int]:
+    """Returns the distinct names of the subscribed topics, in their order, and their total length."""
+    distinct: dict[str, None] = {}
     size = 0
     async for name in pace.paced(names):
         if name not in distinct:
-            distinct.add(name)
+            distinct[name] = None
             size += len(name)
-    return frozenset(distinct), size
+    return distinct, size
+
+
+async def _set_of(names: dict[str, None], pace: Pace) -> frozenset[str]:
+    """Returns the names as a set; if they are many, with the encoding for the member's record."""
+    if len(names) <= NAMES_ENCODED_AT_ONCE:
+        return frozenset(names)
+    try:
+        return await pace.run(encode_strings_in_steps(names))
+    except EncodeError:
+        # A record cannot carry a name of this length: the write fails, and the member is refused.
+        return frozenset(names)
 
 
 async def _owned(

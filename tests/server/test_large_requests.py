@@ -11,7 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from protocol.wire.api_keys import APIS, ApiKey
+from tests.harness.consumer_requests import join_request
 from tests.harness.large_requests import ATTACKED, LargeRequest, array_paths, large_request
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import ServedBroker
@@ -71,5 +73,28 @@ async def test_no_turn_of_the_loop_is_long(
         turns.append(longest())
         if turns[-1] <= TURN_SECONDS_MAX:
             break
+
+    assert min(turns) <= TURN_SECONDS_MAX
+
+
+NAMES = 100_000
+"""With so few characters each, they just fit into one record."""
+
+
+async def test_a_member_with_as_many_topic_names_as_fit_joins_in_slices(
+    broker: WatchedBroker,
+) -> None:
+    """The generated requests are refused before the group sees them: they own partitions."""
+    names = tuple(f"{number:x}" for number in range(NAMES))
+    async with await RawClient.connect(broker.host, broker.port) as client:
+        turns = []
+        for number in range(TRIES):
+            small = join_request("large", f"small-{number}")
+            assert (await client.call(small, 1, ConsumerGroupHeartbeatResponse)).error_code == 0
+            large = join_request("large", f"large-{number}", subscribed_topic_names=names)
+            with broker.longest_turn() as longest:
+                joined = await client.call(large, 1, ConsumerGroupHeartbeatResponse)
+            assert joined.error_code == 0
+            turns.append(longest())
 
     assert min(turns) <= TURN_SECONDS_MAX

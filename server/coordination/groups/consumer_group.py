@@ -257,7 +257,7 @@ class ConsumerGroup:
             self._write(regex_tombstone(self.group_id, regex))
 
     def _hash(self) -> int:
-        return metadata_hash(self.data.topics, self.topics)
+        return metadata_hash(self.data.subscriptions, self.topics)
 
     def _begin_epoch(self) -> None:
         self._write(epoch_record(self.group_id, self.data.epoch + 1, self._hash()))
@@ -266,9 +266,8 @@ class ConsumerGroup:
 
     def _assign(self, now_ms: int) -> None:
         """Compute the target assignment for the group's epoch."""
-        counts = {
-            topic.id: len(topic.partitions) for topic in existing(self.data.topics, self.topics)
-        }
+        topics = existing(self.data.subscriptions, self.topics)
+        counts = {topic.id: len(topic.partitions) for topic in topics}
         shares = ASSIGNORS[self.assignor](
             [self._subscriber(member) for member in self.data.members.values()], counts
         )
@@ -283,7 +282,7 @@ class ConsumerGroup:
         return Subscriber(
             member_id=member.member_id,
             instance_id=member.instance_id,
-            topics=ids_of(self.data.subscribed(member), self.topics),
+            topics=ids_of(self.data.subscriptions_of(member), self.topics),
             has=self.data.targets.get(member.member_id, {}),
         )
 
@@ -301,7 +300,7 @@ class ConsumerGroup:
         target = Target(
             epoch=self.data.assignment_epoch,
             assignment=self.data.targets.get(member.member_id, {}),
-            subscribed=ids_of(self.data.subscribed(member), self.topics),
+            subscribed=ids_of(self.data.subscriptions_of(member), self.topics),
             owner=self.data.owner,
         )
         after = reconciled(member, target, beat.owned, has_resubscribed=has_resubscribed)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from protocol.wire.encoded_strings import EncodedStrings
 from server.coordination.groups.assignors import Assignment
 from server.coordination.groups.events import Beat
 from server.coordination.groups.member import ClassicMember
@@ -74,7 +75,7 @@ class ConsumerMember:
             rack_id=self.rack_id if beat.rack_id is None else beat.rack_id,
             client_id=beat.client_id,
             client_host=beat.client_host,
-            topics=self.topics if names is None else frozenset(names),
+            topics=self.topics if names is None else _renewed(self.topics, names),
             regex=self.regex if regex is None else regex,
             rebalance_timeout_ms=beat.rebalance_timeout_ms
             if says_timeout
@@ -93,6 +94,22 @@ class ConsumerMember:
     @property
     def assignment(self) -> Assignment:
         return {topic: frozenset(numbers) for topic, numbers in self.assigned.items()}
+
+
+def as_frozenset(names: Collection[str]) -> frozenset[str]:
+    """Returns the names as a set; a set stays the object that it is, with its encoding if it has one."""
+    return names if isinstance(names, frozenset) else frozenset(names)
+
+
+def _renewed(old: frozenset[str], names: Collection[str]) -> frozenset[str]:
+    """Returns the names as a set; the old set if it has the same names, so that comparing the member
+    with its old self takes no time."""
+    both_encoded = isinstance(old, EncodedStrings) and isinstance(names, EncodedStrings)
+    # The same request again has the same order. Comparing the sets would take much longer.
+    if both_encoded and old.compact == names.compact:
+        return old
+    new = as_frozenset(names)
+    return old if new == old else new
 
 
 def covers(holding: Holding, owned: Assignment) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import zip_longest
+from typing import cast
 
 from protocol.internal_topics.consumer_group_records import (
     AssignedTopic,
@@ -34,7 +35,12 @@ from protocol.internal_topics.consumer_group_records import (
 from protocol.internal_topics.group_records import GroupRecord
 from protocol.wire.schema import copied
 from server.coordination.groups.assignors import Assignment
-from server.coordination.groups.consumer_member import ConsumerMember, Holding, MemberState
+from server.coordination.groups.consumer_member import (
+    ConsumerMember,
+    Holding,
+    MemberState,
+    as_frozenset,
+)
 from server.coordination.groups.member import ClassicMember, MemberProtocol
 
 NAMES_SORTED_MAX = 1_000
@@ -73,7 +79,7 @@ def subscription_record(group_id: str, member: ConsumerMember) -> GroupRecord:
         rack_id=member.rack_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=_sorted_if_few(member.topics),
+        subscribed_topic_names=_as_array(member.topics),
         subscribed_topic_regex=member.regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.server_assignor,
@@ -130,7 +136,7 @@ def with_subscription(
         rack_id=value.rack_id,
         client_id=value.client_id,
         client_host=value.client_host,
-        topics=frozenset(value.subscribed_topic_names),
+        topics=as_frozenset(value.subscribed_topic_names),
         regex=value.subscribed_topic_regex or "",
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         server_assignor=value.server_assignor,
@@ -156,10 +162,14 @@ def target_of(value: ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
     return {each.topic_id: frozenset(each.partitions) for each in value.topic_partitions}
 
 
-def _sorted_if_few(names: frozenset[str]) -> tuple[str, ...]:
-    """Returns the names sorted, for readers of a dump; more than NAMES_SORTED_MAX are not worth
-    the time."""
-    return tuple(sorted(names) if len(names) <= NAMES_SORTED_MAX else names)
+def _as_array(names: frozenset[str]) -> tuple[str, ...]:
+    """Returns the names for a record's field: sorted, for readers of a dump, unless they are too many.
+
+    Many names stay the set that they are: copying it would take long, and it may be encoded already.
+    """
+    if len(names) > NAMES_SORTED_MAX:
+        return cast("tuple[str, ...]", names)
+    return tuple(sorted(names))
 
 
 def _metadata(classic: ClassicMember) -> ClassicMemberMetadata:

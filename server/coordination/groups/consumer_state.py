@@ -71,15 +71,22 @@ class ConsumerState:
         """Returns the member that has a partition, or has not revoked it yet."""
         return self._owners.get((topic, number))
 
-    def subscribed(self, member: ConsumerMember) -> frozenset[str]:
-        """Returns the topic names that a member is subscribed to; some of these topics may not exist."""
+    def subscriptions_of(self, member: ConsumerMember) -> tuple[frozenset[str], ...]:
+        """Returns sets of the topic names that a member is subscribed to. Some of these topics may not
+        exist."""
         matches = self.regexes.get(member.regex)
-        return member.topics | matches if matches else member.topics
+        return (member.topics, matches) if matches else (member.topics,)
+
+    @property
+    def subscriptions(self) -> frozenset[frozenset[str]]:
+        """Sets of the topic names that any member is subscribed to."""
+        members = self.members.values()
+        return frozenset(names for each in members for names in self.subscriptions_of(each))
 
     @property
     def topics(self) -> frozenset[str]:
         """The topic names that any member is subscribed to."""
-        return frozenset[str]().union(*map(self.subscribed, self.members.values()))
+        return frozenset[str]().union(*self.subscriptions)
 
     # Changes.
 

@@ -168,7 +168,7 @@ def offset_expiry(group: AnyGroup) -> OffsetExpiry | None:
 def is_subscribed(group: AnyGroup, topic: str) -> bool:
     """Returns whether a member is subscribed to the topic, or may be (unreadable metadata)."""
     if isinstance(group, ConsumerGroup):
-        return topic in group.data.topics
+        return any(topic in names for names in group.data.subscriptions)
     subscribed = subscribed_topics(group)
     if subscribed is None:
         return group.roster.protocol_type == CONSUMER
