@@ -19,6 +19,7 @@ snappy-java, SnappyInputStream.java.
 from __future__ import annotations
 
 import enum
+import zlib
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
@@ -39,7 +40,12 @@ class Codec(enum.IntEnum):
 
 GZIP_LEVEL = 6
 LZ4_LEVEL = 9
+LZ4_FAST = 0
+"""The library's level for `LZ4_LEVEL`."""
 ZSTD_LEVEL = 3
+
+GZIP_WBITS = 31
+"""Selects the format of RFC 1952 with the largest window."""
 
 
 def compress(codec: Codec, data: Buffer, *, level: int | None = None) -> Buffer:
@@ -72,9 +78,7 @@ def _compress_none(data: Buffer, level: int | None) -> Buffer:
 
 
 def _compress_gzip(data: Buffer, level: int | None) -> Buffer:
-    from cramjam import gzip
-
-    return memoryview(gzip.compress(data, level=GZIP_LEVEL if level is None else level))
+    return zlib.compress(data, GZIP_LEVEL if level is None else level, wbits=GZIP_WBITS)
 
 
 def _compress_snappy(data: Buffer, level: int | None) -> Buffer:
@@ -90,46 +94,23 @@ def _compress_snappy(data: Buffer, level: int | None) -> Buffer:
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> Buffer:
-    """Write the frame ourselves: the blocks of the library's own frames depend on each other.
+    """Kafka's default level selects the fast compressor."""
+    from lz4.frame import BLOCKSIZE_MAX64KB, compress
 
-    Kafka's default level selects the fast compressor, every other level the slower one.
-    """
-    view = memoryview(data)
-    frame = bytearray(_LZ4_HEADER)
-    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
-        plain = view[start : start + _LZ4_BLOCK_BYTES]
-        frame += _lz4_block(plain) if level in (None, LZ4_LEVEL) else _lz4_block_at(plain, level)
-    frame += _LZ4_END
-    return frame
-
-
-def _lz4_block(plain: memoryview) -> bytearray:
-    """Returns a block of a frame, size and bytes, from the fast compressor."""
-    from cramjam import lz4
-
-    block = memoryview(lz4.compress_block(plain, store_size=False))
-    if len(block) >= len(plain):
-        return bytearray((len(plain) | _LZ4_STORED).to_bytes(4, "little")) + plain
-    return bytearray(len(block).to_bytes(4, "little")) + block
-
-
-def _lz4_block_at(plain: memoryview, level: int) -> memoryview:
-    """Returns the same at a level: the first block of a frame by cramjam (2.14).
-
-    cramjam uses the level only in its frames. A first block has no predecessor to depend on.
-    """
-    from cramjam import lz4
-
-    frame = memoryview(lz4.compress(plain, level=level))
-    start = len(_LZ4_HEADER) + (8 if frame[4] & _LZ4_HAS_CONTENT_SIZE else 0)
-    size = int.from_bytes(frame[start : start + 4], "little") & ~_LZ4_STORED
-    return frame[start : start + 4 + size]
+    packed: bytes = compress(
+        data,
+        compression_level=LZ4_FAST if level in (None, LZ4_LEVEL) else level,
+        block_size=BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+    return packed
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> Buffer:
-    from cramjam import zstd
+    from zstandard import ZstdCompressor
 
-    return memoryview(zstd.compress(data, level=ZSTD_LEVEL if level is None else level))
+    return ZstdCompressor(level=ZSTD_LEVEL if level is None else level).compress(data)
 
 
 def _decompress_none(data: Buffer, bytes_max: int) -> Buffer:
@@ -153,14 +134,6 @@ def _decompress_zstd(data: Buffer, bytes_max: int) -> Buffer:
 
     return _inflate(zstd.decompress_into, data, bytes_max)
 
-
-# Magic, flags (version 1, independent blocks, no checksums, no content size), blocks of at most
-# 64 KiB, and the checksum of flags and block size.
-_LZ4_HEADER = bytes.fromhex("04224d18 60 40 82")
-_LZ4_BLOCK_BYTES = 64 * 1024
-_LZ4_STORED = 1 << 31  # In a block's size: it is not compressed.
-_LZ4_END = bytes(4)
-_LZ4_HAS_CONTENT_SIZE = 0x08  # In a frame's flags: eight more bytes of header.
 
 _FIRST_GUESS_BYTES_MIN = 1 << 16
 _FIRST_GUESS_RATIO = 8  # Kafka's records mostly compress to a third or a fifth.

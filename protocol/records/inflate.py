@@ -21,7 +21,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
-from protocol.records.compression import Buffer, Codec, snappy_block_size, snappy_blocks
+from protocol.records.compression import (
+    GZIP_WBITS,
+    Buffer,
+    Codec,
+    snappy_block_size,
+    snappy_blocks,
+)
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 
 if TYPE_CHECKING:
@@ -30,7 +36,6 @@ if TYPE_CHECKING:
 WINDOW_BYTES = 64 << 10
 
 _INPUT_BYTES = 64 << 10  # The codecs copy the unused rest of a piece.
-_GZIP_WBITS = 31
 _PARTS_FREE = 2048  # More zstd blocks than 128 MiB of zeros compress to.
 _BYTES_PER_PART = 256
 _ROOM_ZEROED_BYTES_MAX = 1 << 20
@@ -62,7 +67,7 @@ def _inflate_none(data: memoryview, bytes_max: int) -> _Windows:
 def _inflate_gzip(data: memoryview, bytes_max: int) -> _Windows:
     position = 0
     for _ in _parts(data):
-        member = zlib.decompressobj(_GZIP_WBITS)
+        member = zlib.decompressobj(GZIP_WBITS)
         while not member.eof:
             piece: Buffer = data[position : position + _INPUT_BYTES]
             position += len(piece)
