@@ -75,7 +75,8 @@ def _inflate_gzip(data: memoryview, bytes_max: int) -> _Windows:
                 window = member.decompress(piece, WINDOW_BYTES)
                 is_stuck = not piece and not window
                 yield window
-                while member.unconsumed_tail:
+                # At a member's end, zlib leaves what follows it in `unconsumed_tail` too.
+                while member.unconsumed_tail and not member.eof:
                     yield member.decompress(member.unconsumed_tail, WINDOW_BYTES)
             except zlib.error as error:
                 raise _damaged(error) from error

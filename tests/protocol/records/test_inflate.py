@@ -138,6 +138,24 @@ def test_the_bound_is_exact(codec: Codec, size: int) -> None:
     assert raised.value.size_max == size - 1
 
 
+@EACH_CODEC
+@pytest.mark.parametrize(
+    "size", [WINDOW_BYTES - 1, WINDOW_BYTES, WINDOW_BYTES + 1, 2 * WINDOW_BYTES]
+)
+@pytest.mark.parametrize("unit", [b"\0", NOISE], ids=["zeros", "noise"])
+def test_windows_that_end_with_a_frame_do_not_hide_the_next_one(
+    codec: Codec, size: int, unit: bytes
+) -> None:
+    first = (unit * (size // len(unit) + 1))[:size]
+    packed = bytes(compress(codec, first)) + bytes(compress(codec, b"next"))
+
+    windows = []
+    for window in inflated(codec, packed, bytes_max=PLENTY):
+        windows.append(bytes(window))
+        assert len(windows) < 100, "it does not end"
+    assert b"".join(windows) == first + b"next"
+
+
 def cut_to_pieces(codec: Codec, count: int) -> bytes:
     """So many members, frames or blocks of next to nothing."""
     packed = bytes(compress(codec, b"x"))
