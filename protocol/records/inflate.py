@@ -5,10 +5,9 @@
                       framing (librdkafka). A block may refer to any earlier byte of it, so it cannot
                       be cut; its inflated size precedes it and is at most 32 times the block's
 
-It accepts and refuses the same bytes as `compression.decompress`, with one exception: it refuses data
-cut into far more parts (members, frames, blocks) than any client makes, because each part costs time
-with the interpreter lock held. Within a part the codecs release it. They are imported when a batch
-first needs them.
+Data from a client may not be cut into far more parts (members, frames, blocks) than any client makes,
+because each part costs time with the interpreter lock held. Within a part the codecs release it. They
+are imported when a batch first needs them.
 
 Source: RFC 1952, RFC 8878; `protocol/records/compression.py` for the rest.
 """
@@ -19,15 +18,10 @@ import mmap
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING, TypeAlias
 
-from protocol.records.compression import (
-    GZIP_WBITS,
-    Buffer,
-    Codec,
-    snappy_block_size,
-    snappy_blocks,
-)
+from protocol.records.codec import GZIP_WBITS, SNAPPY_HEADER, SNAPPY_MAGIC, Buffer, Codec
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
 
 if TYPE_CHECKING:
@@ -39,12 +33,17 @@ _INPUT_BYTES = 64 << 10  # The codecs copy the unused rest of a piece.
 _PARTS_FREE = 2048  # More zstd blocks than 128 MiB of zeros compress to.
 _BYTES_PER_PART = 256
 _ROOM_ZEROED_BYTES_MAX = 1 << 20
+_SNAPPY_RATIO_MAX = 32  # A copy of at most 64 bytes takes two bytes or more.
 
 _Windows: TypeAlias = Iterator[Buffer]
+_Parts: TypeAlias = Iterator[int]
 
 
-def inflated(codec: Codec, data: Buffer, *, bytes_max: int) -> _Windows:
+def inflated(codec: Codec, data: Buffer, *, bytes_max: int, has_parts_max: bool = True) -> _Windows:
     """Inflate records; each window is valid until the next one is requested.
+
+    Args:
+        has_parts_max: False also accepts any number of parts, for data that is in the log already.
 
     Raises, during the iteration:
         CorruptBatch: `data` is not valid for the codec, is cut off, has surplus bytes or too many
@@ -52,21 +51,23 @@ def inflated(codec: Codec, data: Buffer, *, bytes_max: int) -> _Windows:
         DecompressionTooLarge: the records are larger than `bytes_max`.
     """
     size = 0
-    for window in _INFLATE[codec](memoryview(data), bytes_max):
+    view = memoryview(data)
+    parts = _bounded_parts(view) if has_parts_max else count()
+    for window in _INFLATE[codec](view, bytes_max, parts):
         size += len(window)
         if size > bytes_max:
             raise DecompressionTooLarge(bytes_max)
         yield window
 
 
-def _inflate_none(data: memoryview, bytes_max: int) -> _Windows:
+def _inflate_none(data: memoryview, bytes_max: int, parts: _Parts) -> _Windows:
     for start in range(0, len(data), WINDOW_BYTES):
         yield data[start : start + WINDOW_BYTES]
 
 
-def _inflate_gzip(data: memoryview, bytes_max: int) -> _Windows:
+def _inflate_gzip(data: memoryview, bytes_max: int, parts: _Parts) -> _Windows:
     position = 0
-    for _ in _parts(data):
+    for _ in parts:
         member = zlib.decompressobj(GZIP_WBITS)
         while not member.eof:
             piece: Buffer = data[position : position + _INPUT_BYTES]
@@ -87,11 +88,11 @@ def _inflate_gzip(data: memoryview, bytes_max: int) -> _Windows:
             return
 
 
-def _inflate_lz4(data: memoryview, bytes_max: int) -> _Windows:
+def _inflate_lz4(data: memoryview, bytes_max: int, parts: _Parts) -> _Windows:
     from lz4.frame import LZ4FrameDecompressor
 
     position = 0
-    for _ in _parts(data):
+    for _ in parts:
         frame = LZ4FrameDecompressor()
         while not frame.eof:
             piece: Buffer = b""
@@ -109,11 +110,11 @@ def _inflate_lz4(data: memoryview, bytes_max: int) -> _Windows:
             return
 
 
-def _inflate_zstd(data: memoryview, bytes_max: int) -> _Windows:
+def _inflate_zstd(data: memoryview, bytes_max: int, parts: _Parts) -> _Windows:
     from zstandard import ZstdError
 
     try:
-        window_bytes = _check_zstd_frames(data)
+        window_bytes = _check_zstd_frames(data, parts)
     except ZstdError as error:
         raise _damaged(error) from error
     window = bytearray(WINDOW_BYTES)
@@ -132,13 +133,13 @@ def _inflate_zstd(data: memoryview, bytes_max: int) -> _Windows:
             yield view[:size]
 
 
-def _inflate_snappy(data: memoryview, bytes_max: int) -> _Windows:
+def _inflate_snappy(data: memoryview, bytes_max: int, parts: _Parts) -> _Windows:
     import cramjam
     from cramjam import snappy
 
-    for _, block in zip(_parts(data), snappy_blocks(data), strict=False):
+    for _, block in zip(parts, _snappy_blocks(data), strict=False):
         try:
-            size = snappy_block_size(block)
+            size = _snappy_block_size(block)
             if size > bytes_max:
                 raise DecompressionTooLarge(bytes_max)
             room = _room(size)
@@ -149,6 +150,35 @@ def _inflate_snappy(data: memoryview, bytes_max: int) -> _Windows:
         yield room
 
 
+def _snappy_block_size(block: memoryview) -> int:
+    from cramjam import snappy
+
+    size = snappy.decompress_raw_len(block)
+    if size > _SNAPPY_RATIO_MAX * len(block):
+        raise CorruptBatch(f"snappy block of {len(block)} bytes announces {size} bytes")
+    return size
+
+
+def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
+    """Cut the Java framing into its raw blocks; without framing everything is one block."""
+    if view[: len(SNAPPY_MAGIC)] != SNAPPY_MAGIC:
+        yield view
+        return
+    position = 0
+    while position < len(view):
+        # Streams may be concatenated: a header may appear wherever a block may.
+        if view[position : position + len(SNAPPY_MAGIC)] == SNAPPY_MAGIC:
+            position += len(SNAPPY_HEADER)
+            if position > len(view):
+                raise CorruptBatch("snappy framing is cut off in its header")
+            continue
+        start = position + 4
+        position = start + int.from_bytes(view[position:start])
+        if start > len(view) or position > len(view):
+            raise CorruptBatch("snappy framing is cut off in a block")
+        yield view[start:position]
+
+
 def _room(size: int) -> Buffer:
     """Returns memory for `size` bytes. Zeroing much memory would hold the interpreter lock."""
     if size <= _ROOM_ZEROED_BYTES_MAX:
@@ -156,7 +186,7 @@ def _room(size: int) -> Buffer:
     return memoryview(mmap.mmap(-1, size))
 
 
-def _parts(data: memoryview) -> Iterator[int]:
+def _bounded_parts(data: memoryview) -> _Parts:
     """Count parts up to a bound, which is far more than any client makes of that many bytes."""
     yield from range(_PARTS_FREE + len(data) // _BYTES_PER_PART)
     raise CorruptBatch(f"compressed records of {len(data)} bytes are cut into too many parts")
@@ -171,7 +201,7 @@ _ZSTD_RLE = 1
 _ZSTD_KEPT_WINDOW_BYTES_MAX = 8 << 20
 
 
-def _check_zstd_frames(data: memoryview) -> int:
+def _check_zstd_frames(data: memoryview, parts: _Parts) -> int:
     """Check that `data` is one or more whole frames. Returns the largest window that a frame needs.
 
     At the end of its input the library does not report whether the last frame was complete.
@@ -181,7 +211,6 @@ def _check_zstd_frames(data: memoryview) -> int:
     """
     from zstandard import frame_header_size, get_frame_parameters
 
-    parts = _parts(data)
     position = window_bytes = 0
     while position < len(data) or position == 0:
         next(parts)
@@ -198,7 +227,7 @@ def _check_zstd_frames(data: memoryview) -> int:
     return window_bytes
 
 
-def _end_of_zstd_blocks(data: memoryview, position: int, parts: Iterator[int]) -> int:
+def _end_of_zstd_blocks(data: memoryview, position: int, parts: _Parts) -> int:
     """Returns the end of the frame's blocks at `position`; beyond the data if they are cut off."""
     is_last = False
     while not is_last:
@@ -237,7 +266,7 @@ def _zstd_decompressor(window_bytes: int) -> Iterator[ZstdDecompressor]:
         _idle_decompressors.append(decompressor)
 
 
-_INFLATE: dict[Codec, Callable[[memoryview, int], _Windows]] = {
+_INFLATE: dict[Codec, Callable[[memoryview, int, _Parts], _Windows]] = {
     Codec.NONE: _inflate_none,
     Codec.GZIP: _inflate_gzip,
     Codec.SNAPPY: _inflate_snappy,
