@@ -104,12 +104,13 @@ def as_frozenset(names: Collection[str]) -> frozenset[str]:
 def _renewed(old: frozenset[str], names: Collection[str]) -> frozenset[str]:
     """Returns the names as a set; the old set if it has the same names, so that comparing the member
     with its old self takes no time."""
-    both_encoded = isinstance(old, EncodedStrings) and isinstance(names, EncodedStrings)
-    # The same request again has the same order. Comparing the sets would take much longer.
-    if both_encoded and old.compact == names.compact:
-        return old
     new = as_frozenset(names)
-    return old if new == old else new
+    if isinstance(old, EncodedStrings) and isinstance(new, EncodedStrings):
+        # The same request again has the same order. Comparing the sets would take much longer.
+        is_same = old.compact == new.compact or old == new
+    else:
+        is_same = old == new
+    return old if is_same else new
 
 
 def covers(holding: Holding, owned: Assignment) -> bool:
