@@ -10,7 +10,7 @@ Source: java.util.Properties (load), apache/kafka docker/resources/common-script
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from storage.formats.config_property import ConfigError
@@ -23,9 +23,7 @@ NOT_PROPERTIES = re.compile(
 )
 UNDERSCORES = re.compile(r"_{1,3}")
 MEANING = {"_": ".", "__": "_", "___": "-"}
-ESCAPE = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
-ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-KEY_END = re.compile(r"(?<!\\)(?:\\\\)*(?P<separator>[ \t\f]*[=: \t\f][ \t\f]*)")
+LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def read_sources(
@@ -58,10 +56,21 @@ def parse_properties(text: str) -> dict[str, str]:
     """Parse Java's .properties syntax. If a name occurs twice, the last value wins.
 
     Raises:
-        ConfigError: a `\\u` escape without four hexadecimal digits.
+        ConfigError: a `\\u` escape without four hexadecimal digits. The text names the line.
     """
-    pairs = (_parse_line(line) for line in _logical_lines(text))
-    return dict(pairs)
+    # Not imported at the top, because most brokers start without a file.
+    from javaproperties import InvalidUEscapeError, KeyValue, parse
+
+    texts: dict[str, str] = {}
+    line = 1
+    try:
+        for element in parse(text):
+            if isinstance(element, KeyValue):
+                texts[element.key] = element.value
+            line += len(LINE_END.findall(element.source))
+    except InvalidUEscapeError as error:
+        raise ConfigError(f"line {line}: malformed \\u escape {error.escape}") from None
+    return texts
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -90,41 +99,3 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
             raise ConfigError(f"--override {override}: write it as name=value")
         texts[name.strip()] = value.strip()
     return texts
-
-
-def _logical_lines(text: str) -> Iterator[str]:
-    """Yields the lines without comments and blank ones; continued lines are joined."""
-    natural = iter(re.split(r"\r\n|\r|\n", text))
-    for line in natural:
-        line = line.lstrip(" \t\f")
-        if not line or line[0] in "#!":
-            continue
-        while _is_continued(line):
-            line = line[:-1] + next(natural, "").lstrip(" \t\f")
-        yield line
-
-
-def _is_continued(line: str) -> bool:
-    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
-
-
-def _parse_line(line: str) -> tuple[str, str]:
-    end = KEY_END.search(line)
-    if end is None:
-        return _unescape(line), ""
-    # Spaces may surround the = or :, but only one = or : separates.
-    key, rest = line[: end.start("separator")], line[end.start("separator") :]
-    value = re.sub(r"^[ \t\f]*[=:]?[ \t\f]*", "", rest, count=1)
-    return _unescape(key), _unescape(value)
-
-
-def _unescape(text: str) -> str:
-    def meaning(found: re.Match[str]) -> str:
-        letter = found[1]
-        if len(letter) == 5:
-            return chr(int(letter[1:], 16))
-        if letter == "u":
-            raise ConfigError(f"malformed \\u escape in {text}")
-        return ESCAPED.get(letter, letter)
-
-    return ESCAPE.sub(meaning, text)

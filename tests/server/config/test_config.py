@@ -273,6 +273,7 @@ def test_the_command_line_wins_over_the_environment_over_the_file(tmp_path: Path
         (r"a\:b:c", "a:b", "c"),
         (r"a\\=b", "a\\", "b"),
         (r"a=\u00e4\t\n\q", "a", "ä\t\nq"),
+        (r"a=\ud83d\ude00", "a", "\N{GRINNING FACE}"),
         ("a=b\\\n    c", "a", "bc"),
         ("a=b\\\r\n  c", "a", "bc"),
         ("a=b\\\\\nx=y", "a", "b\\"),
@@ -286,12 +287,19 @@ def test_properties_are_parsed_as_java_parses_them(line: str, name: str, value: 
     assert parse_properties(line)[name] == value
 
 
-def test_a_malformed_escape_names_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["# c\n\na=b\\\n  c\nx=\\u12", "#\r\n\r\na=\\\r\nb\r\nx\\u12=y"])
+def test_a_malformed_escape_names_the_file_and_the_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "server.properties"
-    path.write_text("a=\\u12")
+    path.write_bytes(text.encode())
 
-    with pytest.raises(ConfigError, match=r"server\.properties: malformed"):
+    with pytest.raises(
+        ConfigError, match=r"server\.properties: line 5: malformed \\u escape \\u12"
+    ):
         read_sources(file=path, environment={}, overrides=[])
+
+
+def test_a_line_of_nothing_but_a_continuation_is_no_property() -> None:
+    assert parse_properties("\\\n\na=b\n  \\") == {"a": "b"}
 
 
 def test_a_missing_file_is_reported_in_one_line(tmp_path: Path) -> None:
