@@ -46,6 +46,9 @@ def encode_strings_in_steps(strings: Mapping[str, None]) -> Generator[None, None
         if left <= 0:
             yield
             left = STEP_ELEMENTS
+    # The set itself is built in one go: 2 ms for 100,000 strings.
+    yield
     encoded = EncodedStrings(strings)
     encoded.compact = out
+    yield
     return encoded

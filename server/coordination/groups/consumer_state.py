@@ -78,10 +78,11 @@ class ConsumerState:
         return (member.topics, matches) if matches else (member.topics,)
 
     @property
-    def subscriptions(self) -> frozenset[frozenset[str]]:
-        """Sets of the topic names that any member is subscribed to."""
+    def subscriptions(self) -> list[frozenset[str]]:
+        """Sets of the topic names that the members are subscribed to. They are not compared with each
+        other: that takes long for large ones."""
         members = self.members.values()
-        return frozenset(names for each in members for names in self.subscriptions_of(each))
+        return [names for each in members for names in self.subscriptions_of(each)]
 
     @property
     def topics(self) -> frozenset[str]:

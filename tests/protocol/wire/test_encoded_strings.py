@@ -48,7 +48,7 @@ def test_it_encodes_as_a_tuple_does(count: int) -> None:
     message = replace(HEARTBEAT, subscribed_topic_names=strings)  # type: ignore[arg-type]
 
     assert joined(encode(message, 1)) == expected
-    assert pauses == count // STEP_ELEMENTS
+    assert pauses >= count // STEP_ELEMENTS
 
     steps, parts = encode_in_steps(message, 1, bytearray()), None
     while parts is None:

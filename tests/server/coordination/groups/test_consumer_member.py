@@ -8,12 +8,13 @@ from server.coordination.groups.events import Beat
 
 
 def encoded(*names: str) -> EncodedStrings:
-    try:
-        next(encode_strings_in_steps(dict.fromkeys(names)))
-    except StopIteration as ended:
-        strings: EncodedStrings = ended.value
-        return strings
-    raise AssertionError("there are too many names for one step")
+    steps = encode_strings_in_steps(dict.fromkeys(names))
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            strings: EncodedStrings = ended.value
+            return strings
 
 
 def beat(names: frozenset[str] | tuple[str, ...] | None) -> Beat:
