@@ -17,24 +17,20 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from cleaner.remote.strict_json import (
-    Json,
+    Int64,
+    Natural,
     RefusedJson,
-    binary,
     binary_text,
-    boolean,
-    integer,
-    mapping,
-    natural,
-    parsed,
-    several,
-    text,
-    unsigned,
+    decode,
+    form_of,
+    hexadecimal,
     value_of,
 )
 from cleaner.rules.retain import Verdict
@@ -45,7 +41,7 @@ from storage.formats.manifest import SegmentRow
 FORMAT = 1
 """Increased when older readers would misread the value."""
 
-_ID = re.compile(r"[0-9a-f]{32}")
+_ID_DIGITS = 32
 _DIGEST_DIGITS = 32
 _SUM_DIGITS = 16
 
@@ -112,8 +108,9 @@ class RemotePlan:
     @staticmethod
     def from_json(data: str | bytes) -> RemotePlan:
         """Parse a plan. Raises RefusedJson."""
-        plan: RemotePlan = _read_plan(_unversioned(parsed(data), "plan"), "plan")
-        return plan
+        _check_format(data, "plan")
+        plan: Any = decode(data, _PlanForm, "plan")
+        return value_of(RemotePlan, plan, sealed_rows=_rows(plan.sealed_rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +169,11 @@ class RemoteResult:
     @staticmethod
     def from_json(data: str | bytes) -> RemoteResult:
         """Parse a result. Raises RefusedJson."""
-        result: RemoteResult = _read_result(_unversioned(parsed(data), "result"), "result")
-        return result
+        _check_format(data, "result")
+        result: Any = decode(data, _ResultForm, "result")
+        keys = (value_of(BuiltSidecar, each, row=_row(each.row)) for each in result.keys)
+        groups = tuple(map(_group, result.groups))
+        return value_of(RemoteResult, result, groups=groups, keys=tuple(keys))
 
 
 def group_json(group: GroupResult) -> str:
@@ -191,75 +191,77 @@ def group_json(group: GroupResult) -> str:
 
 def group_from_json(data: str | bytes) -> GroupResult:
     """Parse a group's result. Raises RefusedJson."""
-    group: GroupResult = _read_group(parsed(data), "group")
-    return group
+    return _group(decode(data, _GroupForm, "group"))
 
 
-def _unversioned(raw: Json, what: str) -> dict[str, Any]:
-    """Returns the value without its format version. Raises RefusedJson if the version is unknown."""
-    if type(raw) is not dict:
-        raise RefusedJson(f"the {what} is not an object")
-    if raw.get("format") != FORMAT:
-        raise RefusedJson(
-            f"the {what} has format {raw.get('format')!r}, this release reads format {FORMAT}"
-        )
-    return {name: value for name, value in raw.items() if name != "format"}
+class _Format(Struct):
+    format: Any = None
 
 
-def _id(raw: Json, where: str) -> str:
-    if not _ID.fullmatch(text(raw, where)):
-        raise RefusedJson(f"{where} is not 32 hexadecimal digits")
-    return str(raw)
+def _check_format(data: str | bytes, what: str) -> None:
+    """Raises RefusedJson if the format version is unknown; the rest is not looked at."""
+    found = decode(data, _Format, what).format
+    if found != FORMAT:
+        raise RefusedJson(f"the {what} has format {found!r}, this release reads format {FORMAT}")
 
 
-def _producer(name: str, where: str) -> int:
-    if not re.fullmatch(r"-?\d{1,19}", name, re.ASCII):
-        raise RefusedJson(f"{where}: {name[:40]!r} is not a producer id")
-    return integer(int(name), where)
+def _row(decoded: Struct) -> SegmentRow:
+    return value_of(SegmentRow, decoded)
 
 
-def _verdict(name: str, where: str) -> Verdict:
-    try:
-        return Verdict(name)
-    except ValueError:
-        raise RefusedJson(f"{where}: {name[:40]!r} is not a verdict") from None
+def _rows(decoded: Iterable[Struct]) -> tuple[SegmentRow, ...]:
+    return tuple(map(_row, decoded))
 
 
-_read_row = value_of(SegmentRow, {"base_offset": natural, "file_version": natural})
-_read_account = value_of(
+def _group(decoded: Any) -> GroupResult:
+    account = decoded.account
+    return value_of(
+        GroupResult,
+        decoded,
+        sources=_rows(decoded.sources),
+        outputs=_rows(decoded.outputs),
+        account=value_of(
+            GroupAccount,
+            account,
+            digest=int(account.digest, 16),
+            rebuilt_offset_sum=int(account.rebuilt_offset_sum, 16),
+        ),
+    )
+
+
+_Id = hexadecimal(_ID_DIGITS)
+_RowForm = form_of(SegmentRow, base_offset=Natural, file_version=Natural)
+_RowsForm = tuple[_RowForm, ...]  # type: ignore[valid-type]
+_SomeRowsForm = Annotated[_RowsForm, Meta(min_length=1)]
+_AccountForm = form_of(
     GroupAccount,
-    {
-        "digest": unsigned(_DIGEST_DIGITS),
-        "batches": natural,
-        "rebuilt": binary,
-        "rebuilt_offset_sum": unsigned(_SUM_DIGITS),
-        "records_by_verdict": mapping(_verdict, natural),
-    },
+    digest=hexadecimal(_DIGEST_DIGITS),
+    batches=Natural,
+    rebuilt=bytes,
+    rebuilt_offset_sum=hexadecimal(_SUM_DIGITS),
+    records_by_verdict=dict[Verdict, Natural],
 )
-_read_group = value_of(
-    GroupResult,
-    {
-        "attempt": _id,
-        "sources": several(_read_row),
-        "outputs": several(_read_row),
-        "account": _read_account,
-    },
+_GroupForm = form_of(
+    GroupResult, attempt=_Id, sources=_SomeRowsForm, outputs=_SomeRowsForm, account=_AccountForm
 )
-_read_keys = value_of(BuiltSidecar, {"attempt": _id, "row": _read_row})
-_read_result = value_of(
-    RemoteResult, {"lease": _id, "groups": several(_read_group), "keys": several(_read_keys)}
+_KeysForm = form_of(BuiltSidecar, attempt=_Id, row=_RowForm)
+_ResultForm = form_of(
+    RemoteResult,
+    format=Int64,
+    lease=_Id,
+    groups=tuple[_GroupForm, ...],  # type: ignore[valid-type]
+    keys=tuple[_KeysForm, ...],  # type: ignore[valid-type]
 )
-_read_plan = value_of(
+_PlanForm = form_of(
     RemotePlan,
-    {
-        "lease": _id,
-        "topic": text,
-        "log_dir": text,
-        "directory": text,
-        "hash_key_check": text,
-        "keeps_unkeyed": boolean,
-        "producer_last_offsets": several(integer),
-        "producer_marker_epochs": mapping(_producer, integer),
-        "sealed_rows": several(_read_row),
-    },
+    format=Int64,
+    lease=_Id,
+    topic=str,
+    log_dir=str,
+    directory=str,
+    hash_key_check=str,
+    keeps_unkeyed=bool,
+    producer_last_offsets=tuple[Int64, ...],
+    producer_marker_epochs=dict[Int64, Int64],
+    sealed_rows=_RowsForm,
 )

@@ -100,6 +100,32 @@ RESULT = RemoteResult(
 )
 
 
+PLAN = RemotePlan(
+    lease="1" * 32,
+    topic="t",
+    partition=0,
+    log_dir="/d",
+    directory="t.x/0",
+    hash_key_check="00",
+    generation=1,
+    log_start_offset=0,
+    clean_offset=0,
+    start_offset=0,
+    end_offset=2,
+    now_ms=1,
+    stamp_ms=1,
+    delete_retention_ms=1,
+    segment_bytes=1,
+    segment_index_bytes=1,
+    index_interval_bytes=1,
+    keeps_unkeyed=False,
+    decompressed_bytes_max=1,
+    producer_last_offsets=(1,),
+    producer_marker_epochs={1: 2},
+    sealed_rows=(ROW,),
+)
+
+
 def changed(change: Callable[[Any], Any]) -> str:
     raw = json.loads(RESULT.to_json())
     change(raw)
@@ -111,24 +137,43 @@ def changed(change: Callable[[Any], Any]) -> str:
     [
         (lambda raw: raw.update(format=2), "format 2, this release reads format 1"),
         (lambda raw: raw.pop("format"), "format None"),
-        (lambda raw: raw.pop("end_offset"), "lacks or should not have end_offset"),
-        (lambda raw: raw.update(path="/etc/passwd"), "lacks or should not have path"),
-        (lambda raw: raw.update(end_offset="2"), "result.end_offset is not a whole number"),
-        (lambda raw: raw.update(end_offset=True), "result.end_offset is not a whole number"),
-        (lambda raw: raw.update(end_offset=1 << 63), "result.end_offset is not a whole number"),
-        (lambda raw: raw.update(groups={}), "result.groups is not a list"),
-        (lambda raw: raw["groups"][0].update(attempt="../../x"), r"attempt is not 32 hexadecimal"),
-        (lambda raw: raw["groups"][0].update(attempt="a" * 32 + "\n"), "attempt is not 32"),
-        (lambda raw: raw["groups"][0].update(outputs=[]), "a group has no outputs"),
-        (lambda raw: raw["groups"][0]["sources"][0].update(base_offset=-1), "is negative"),
+        (lambda raw: raw.pop("end_offset"), "missing required field `end_offset`"),
+        (lambda raw: raw.update(path="/etc/passwd"), "unknown field `path`"),
+        (lambda raw: raw.update(end_offset="2"), r"Expected `int`, got `str` - at `\$.end_offset`"),
         (
-            lambda raw: raw["groups"][0]["account"].update(digest="1"),
-            "is not a hexadecimal number of length 32",
+            lambda raw: raw.update(end_offset=True),
+            r"Expected `int`, got `bool` - at `\$.end_offset`",
         ),
-        (lambda raw: raw["groups"][0]["account"].update(rebuilt="%"), "rebuilt is not base64"),
+        (
+            lambda raw: raw.update(end_offset=2.0),
+            r"Expected `int`, got `float` - at `\$.end_offset`",
+        ),
+        (lambda raw: raw.update(end_offset=1 << 63), r"9223372036854775807 - at `\$.end_offset`"),
+        (lambda raw: raw.update(end_offset=10**30), r"9223372036854775807 - at `\$.end_offset`"),
+        (lambda raw: raw.update(end_offset=None), r"got `null` - at `\$.end_offset`"),
+        (lambda raw: raw.update(groups={}), r"Expected `array`, got `object` - at `\$.groups`"),
+        (lambda raw: raw["groups"][0].update(attempt="../../x"), r"at `\$.groups\[0\].attempt`"),
+        (lambda raw: raw["groups"][0].update(attempt="a" * 32 + "\n"), r"\{32\}.*attempt`"),
+        (lambda raw: raw["groups"][0].update(outputs=[]), r">= 1 - at `\$.groups\[0\].outputs`"),
+        (lambda raw: raw["groups"][0].update(sources=[]), r">= 1 - at `\$.groups\[0\].sources`"),
+        (
+            lambda raw: raw["groups"][0]["sources"][0].update(base_offset=-1),
+            r"Expected `int` >= 0 - at `\$.groups\[0\].sources\[0\].base_offset`",
+        ),
+        (
+            lambda raw: raw["groups"][0]["sources"][0].pop("size"),
+            r"missing required field `size` - at `\$.groups\[0\].sources\[0\]`",
+        ),
+        (lambda raw: raw["groups"][0]["account"].update(digest="1"), r"\{32\}.*account.digest`"),
+        (
+            lambda raw: raw["groups"][0]["account"].update(rebuilt="%"),
+            r"Invalid base64 encoded string - at `\$.groups\[0\].account.rebuilt`",
+        ),
+        (lambda raw: raw["groups"][0]["account"].update(rebuilt="AA\n=="), "Invalid base64"),
+        (lambda raw: raw["groups"][0]["account"].update(rebuilt="-_-_"), "Invalid base64"),
         (
             lambda raw: raw["groups"][0]["account"].update(records_by_verdict={"kept": 1}),
-            "'kept' is not a verdict",
+            "Invalid enum value 'kept' - at `key` in",
         ),
     ],
 )
@@ -139,9 +184,40 @@ def test_what_is_not_exactly_a_result_is_refused_and_says_where(
         RemoteResult.from_json(changed(change))
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"{", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b'{"\xff": 1}',
+        b'{"format": 1, "a": ' + b"[" * 100_000, b'{"format": 1} {}', b'{"format": NaN}',
+        b'{"format": ' + b"9" * 10_000 + b"}", b'{"format": true}', b'{"format": 1, "lease": "\\ud800"}',
+    ],
+    ids=range(14),
+)  # fmt: skip
 def test_what_is_no_json_object_is_refused(data: bytes) -> None:
     with pytest.raises(RefusedJson):
         RemoteResult.from_json(data)
     with pytest.raises(RefusedJson):
         RemotePlan.from_json(data)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda raw: raw["producer_marker_epochs"].update({"x": 1}), r"producer_marker_epochs`"),
+        (lambda raw: raw["producer_marker_epochs"].update({"1.0": 1}), r"producer_marker_epochs`"),
+        (
+            lambda raw: raw["producer_marker_epochs"].update({str(1 << 63): 1}),
+            r"producer_marker_epochs`",
+        ),
+        (lambda raw: raw.update(producer_last_offsets=[1, "2"]), r"producer_last_offsets\[1\]`"),
+        (lambda raw: raw.update(keeps_unkeyed=1), r"Expected `bool`, got `int`"),
+        (lambda raw: raw.update(topic=None), r"Expected `str`, got `null` - at `\$.topic`"),
+    ],
+)
+def test_what_is_not_exactly_a_plan_is_refused_and_says_where(
+    change: Callable[[Any], Any], says: str
+) -> None:
+    raw = json.loads(PLAN.to_json())
+    change(raw)
+    with pytest.raises(RefusedJson, match=says):
+        RemotePlan.from_json(json.dumps(raw))
