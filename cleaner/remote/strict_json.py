@@ -58,6 +58,6 @@ def binary_text(data: bytes) -> str:
 
 
 def _names(kind: Any) -> Iterable[str]:
-    """Returns the names of a dataclass's fields. `dataclasses.fields` would take longer than the rest."""
+    """Returns the names of a dataclass's fields. `dataclasses.fields` would take most of the time."""
     names: Iterable[str] = kind.__dataclass_fields__
     return names
