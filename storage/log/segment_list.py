@@ -60,7 +60,7 @@ class LogContents:
     has_aborted_file: bool = False
     """Whether the manifest says that the file of aborted transactions exists."""
     postponed: tuple[tuple[Segment, ProducerStates], ...] | None = None
-    """The rolls that no manifest lists, if the disk was too full to commit the recovery; else None."""
+    """The rolls that no manifest lists, if the recovery committed nothing; None if all is committed."""
 
 
 class SegmentList:

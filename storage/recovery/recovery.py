@@ -10,8 +10,9 @@ base offset) was synced before the manifest was written. So recovery
     4. scans the last listed segment from the recovery point, and then every unlisted one that
        continues it, because a crash between a roll and its commit must not lose that segment;
     5. ends the log at the first unsound batch, and keeps the bytes behind it in a `cut` file;
-    6. syncs and commits what it found before anyone may read it. On a full disk it only syncs, and the
-       commit follows once there is space: until then every recovery finds the same again.
+    6. syncs what it found before anyone may read it, and commits it if another recovery might not find
+       the same. Usually it would, so that a start after a crash writes nothing to most logs: their next
+       commit follows a roll, a checkpoint or a stop. On a full disk every commit waits for space.
 It does not read batches below the recovery point, and never cuts anything there.
 """
 
@@ -92,7 +93,7 @@ class Recovery:
         self.is_as_stopped = False
         """Whether the log is as a clean stop leaves it; then epochs and producers were not read."""
         self.is_commit_postponed = False
-        """Whether the disk was too full for the commit: the manifest on disk is the old one."""
+        """Whether the manifest on disk is the old one: a commit was not needed, or found no space."""
         self.rolled: list[tuple[Segment, ProducerStates]] = []
         """If the commit was postponed: the unlisted sealed segments, with the producers at the end of
         the last one."""
@@ -121,12 +122,35 @@ class Recovery:
         self.segments[-1].resume()
         self._finish_cut()
         self._load_states()
-        self._recover_tail(unlisted)
+        is_whole = self._recover_tail(unlisted)
+        needs_commit = not (is_in_order and is_whole and self._will_be_found_again())
         self._reconcile_states()
-        try:
-            self._commit()
-        except NoSpace as error:
-            self._postpone_commit(error)
+        if needs_commit:
+            try:
+                self._commit()
+            except NoSpace as error:
+                self._postpone_commit(error)
+        else:
+            self._keep_manifest()
+
+    def _will_be_found_again(self) -> bool:
+        """Returns whether a recovery that begins at the same manifest, now or after more appends, finds
+        this state, and finds it quickly. The files are those that the manifest lists."""
+        before, tail = self.manifest.segments[-1], self.segments[-1]
+        end_offset = tail.end_offset
+        snapshots = snapshot_offsets(self._fs, self._directory)
+        return (
+            not self._is_rebuilt
+            and bytes_behind(before, tail) < CHECKPOINT_BYTES_MIN
+            and max(snapshots, default=0) <= end_offset
+            and self.manifest.sound_clean_offset(end_offset) == self.manifest.clean_offset
+        )
+
+    def _keep_manifest(self) -> None:
+        """Continue with the manifest that is there; only its name may still have to be synced."""
+        self._fs.sync_directory(self._directory)
+        self.is_commit_postponed = True
+        self._progress.recovered()
 
     def _postpone_commit(self, error: NoSpace) -> None:
         """Continue with the old manifest: another recovery would find the same, and later appends.
@@ -190,8 +214,11 @@ class Recovery:
         self.producers = known
         self.producers.take_segments(self.segments)
 
-    def _recover_tail(self, unlisted: dict[int, SegmentFile]) -> None:
-        """Scan the last listed segment and those that continue it, up to the first unsound batch."""
+    def _recover_tail(self, unlisted: dict[int, SegmentFile]) -> bool:
+        """Scan the last listed segment and those that continue it, up to the first unsound batch.
+
+        Returns whether there was nothing to cut.
+        """
         while True:
             tail = self.segments[-1]
             is_whole = self._recover_segment(tail)
@@ -207,6 +234,7 @@ class Recovery:
             self.segments.append(self._segment_of(row))
         for file in unlisted.values():
             self._cut_files.set_aside(file)
+        return is_whole
 
     def _recover_segment(self, segment: Segment) -> bool:
         """Scan a segment from its recovery point on, and cut it after the last sound batch.

@@ -2,7 +2,7 @@
 
 After each operation the machine "loses power" in two ways: one that tears what was not synced, and one
 that loses all of it, some or nothing. Two states an operation: the more histories, the more
-different ones.
+different ones. In some of them only the process is killed, and the power fails after the recovery.
 """
 
 from __future__ import annotations
@@ -61,7 +61,12 @@ class Sweep:
             if self.states >= self.states_max:
                 raise EnoughStates
             self.states += 1
-            left = work.disk.after_crash(loss, work.crash_random)
+            is_killed = self.states % 8 == 3
+            left = (
+                work.disk.after_kill()
+                if is_killed
+                else work.disk.after_crash(loss, work.crash_random)
+            )
             if self.states % 4 == 0:
                 damage_indexes(left, work.home.identity.directory, work.crash_random)
             try:
@@ -69,8 +74,9 @@ class Sweep:
                     check_verified(LogHome(left))
                 self._check(left, nested=self.states % 32 == 0)
             except Exception as error:
+                how = "killed" if is_killed else f"{loss.name} lost"
                 raise Failed(
-                    f"seed {self.seed}, state {self.states}: {work.what}, {loss.name} lost after"
+                    f"seed {self.seed}, state {self.states}: {work.what}, {how} after"
                     f" {action} {path}: {type(error).__name__}: {error}"
                 ) from error
 

@@ -7,13 +7,14 @@ It guarantees exactly the durability that `storage/files/files.py` promises:
     from there on, in each directory independently.
 
 `on_operation` is called after every operation that changes the disk, so that a sweep can create a
-crash state there with `after_crash` and recover it. `faults` makes operations raise like the system
-would. After a failed sync its bytes can still be read, as from Linux's page cache, but no
+crash state there with `after_crash` or `after_kill` and recover it. `faults` makes operations raise like
+the system would. After a failed sync its bytes can still be read, as from Linux's page cache, but no
 later sync makes them durable.
 """
 
 from __future__ import annotations
 
+import copy
 import enum
 import errno
 import os
@@ -153,6 +154,15 @@ class Directory:
         if self.changes:
             self.durable = dict(self.entries)
             self.changes = []
+
+    def sync_all(self) -> None:
+        """Sync the directory with everything below it."""
+        self.sync()
+        for node in self.entries.values():
+            if isinstance(node, Directory):
+                node.sync_all()
+            else:
+                node.sync()
 
     def forget_cached(self) -> None:
         """Drop the cached pages of all files below."""
@@ -308,6 +318,11 @@ class MemoryFileSystem:
         """Returns the disk as a machine finds it after losing power now. This one does not change."""
         return MemoryFileSystem(self._root.after_crash(loss, random))
 
+    def after_kill(self) -> MemoryFileSystem:
+        """Returns the disk as another process finds it when this one is killed: the machine goes on, so
+        everything can be read, but what was not synced may still get lost."""
+        return MemoryFileSystem(copy.deepcopy(self._root))
+
     def changed(self, action: str, path: str) -> None:
         """Count an operation and call the observer."""
         self.operations += 1
@@ -428,6 +443,12 @@ class MemoryFileSystem:
     def sync_directory(self, path: str) -> None:
         self.faults.check("sync", path)
         self._directory("sync", path).sync()
+        self.changed("sync", path)
+
+    def sync_all(self, path: str) -> None:
+        self.faults.check("sync all of", path)
+        self._directory("sync all of", path)
+        self._root.sync_all()
         self.changed("sync", path)
 
     def exists(self, path: str) -> bool:
