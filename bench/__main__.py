@@ -27,6 +27,7 @@ from bench.groups import group_figures
 from bench.kernel import kernel_figures
 from bench.latency_guard import latency_guard_figures
 from bench.many_keys import many_keys_figures
+from bench.many_topics import many_topics_figures
 from bench.mostly_clean import mostly_clean_figures
 from bench.recovery import unclean_start_figures
 from bench.startup import many_segments_figures, memory_figures, start_figure
@@ -69,6 +70,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "groups": group_figures,
     "aborted": aborted_figures,
     "topics": topic_figures,
+    "many_topics": many_topics_figures,
     "segment_source": _segment_source_figures,
     "distributed": _distributed_figures,
 }

@@ -30,6 +30,9 @@ class UnsyncedFileSystem(LocalFileSystem):
     def sync_directory(self, path: str) -> None:
         pass
 
+    def sync_all(self, path: str) -> None:
+        pass
+
 
 def build_data_directory(
     path: Path, *, topics_count: int, partitions_each: int, segments_each: int

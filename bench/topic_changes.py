@@ -5,15 +5,16 @@ A new log is a directory with two files. The limit makes them without a broker a
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from bench.connection import Connection, connected
 from bench.figure import Figure, of_pairs
+from bench.messages import answer_in, frame_of
 from bench.processes import broker_command, free_port, running
-from cli.base.broker_client import BrokerClient, connected
 from protocol.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -28,6 +29,8 @@ from protocol.wire.error_codes import ErrorCode
 
 SHAPES = ((100, 4), (1_000, 1))
 """Topics in one request, and partitions of each."""
+CREATE_VERSION, DELETE_VERSION = 7, 6
+"""The newest, as of Kafka's own clients: the answer has each topic's configuration."""
 TIMEOUT_MS = 60_000
 MANIFEST_BYTES = 200
 SETTLE_SECONDS = 1.5
@@ -47,7 +50,7 @@ def shape_figures(topics: int, partitions: int, *, pairs: int) -> list[Figure]:
         with running(broker_command(port, Path(folder) / "data"), port):
             taken = [
                 (
-                    asyncio.run(milliseconds_of_changes(port, topics, partitions)),
+                    milliseconds_of_changes(port, topics, partitions),
                     milliseconds_of_files(Path(folder) / "bare", topics, partitions),
                 )
                 for _ in range(pairs)
@@ -65,39 +68,45 @@ def shape_figures(topics: int, partitions: int, *, pairs: int) -> list[Figure]:
     ]
 
 
-async def milliseconds_of_changes(port: int, topics: int, partitions: int) -> tuple[float, float]:
+def milliseconds_of_changes(port: int, topics: int, partitions: int) -> tuple[float, float]:
     """Returns the milliseconds of one creation and one deletion."""
     run = next(_numbers)
     names = [f"many-{run}-{number}" for number in range(topics)]
-    async with connected(f"127.0.0.1:{port}") as client:
-        created = await _create(client, names, partitions)
-        await asyncio.sleep(SETTLE_SECONDS)
-        deleted = await _delete(client, names)
-        await asyncio.sleep(SETTLE_SECONDS)
+    with connected(port) as connection:
+        created = milliseconds_to_create(connection, names, partitions)
+        time.sleep(SETTLE_SECONDS)
+        deleted = milliseconds_to_delete(connection, names)
+        time.sleep(SETTLE_SECONDS)
     return created, deleted
 
 
-async def _create(client: BrokerClient, names: list[str], partitions: int) -> float:
+def milliseconds_to_create(connection: Connection, names: Sequence[str], partitions: int) -> float:
+    """Create topics with one request. Returns the milliseconds until its answer is there."""
     wanted = tuple(
         CreatableTopic(
             name=name, num_partitions=partitions, replication_factor=1, assignments=(), configs=()
         )
         for name in names
     )
+    frame = frame_of(CreateTopicsRequest(topics=wanted, timeout_ms=TIMEOUT_MS), CREATE_VERSION)
     started = time.perf_counter()
-    request = CreateTopicsRequest(topics=wanted, timeout_ms=TIMEOUT_MS)
-    response = await client.call(request, CreateTopicsResponse)
-    assert {each.error_code for each in response.topics} == {ErrorCode.NONE}
-    return 1e3 * (time.perf_counter() - started)
+    answer = connection.ask(frame)
+    milliseconds = 1e3 * (time.perf_counter() - started)
+    response = answer_in(answer, CreateTopicsResponse, CREATE_VERSION)
+    assert {each.error_code for each in response.topics} == {ErrorCode.NONE}, response.topics[0]
+    return milliseconds
 
 
-async def _delete(client: BrokerClient, names: list[str]) -> float:
+def milliseconds_to_delete(connection: Connection, names: Sequence[str]) -> float:
+    """Delete topics with one request. Returns the milliseconds until its answer is there."""
     wanted = tuple(DeleteTopicState(name=name) for name in names)
+    frame = frame_of(DeleteTopicsRequest(topics=wanted, timeout_ms=TIMEOUT_MS), DELETE_VERSION)
     started = time.perf_counter()
-    request = DeleteTopicsRequest(topics=wanted, timeout_ms=TIMEOUT_MS)
-    response = await client.call(request, DeleteTopicsResponse)
+    answer = connection.ask(frame)
+    milliseconds = 1e3 * (time.perf_counter() - started)
+    response = answer_in(answer, DeleteTopicsResponse, DELETE_VERSION)
     assert {each.error_code for each in response.responses} == {ErrorCode.NONE}
-    return 1e3 * (time.perf_counter() - started)
+    return milliseconds
 
 
 def milliseconds_of_files(folder: Path, topics: int, partitions: int) -> float:

@@ -30,6 +30,9 @@ from storage.log.log import PartitionLog
 
 _log = logging.getLogger("server.topics.topics")
 
+TOGETHER_MIN = 16
+"""From this many logs of a directory on, one sync of the whole disk replaces two for each log. It waits
+for the unwritten bytes of all programs, so it is not for a few logs."""
 LOGS_AT_ONCE = 64
 """The logs in one job, with two syncs each. A stop waits for the jobs that have started."""
 JOBS_AT_ONCE = 2
@@ -127,7 +130,10 @@ class TopicSettling:
             _log.warning("%s may not survive a crash yet: %s", count_text(count, "new log"), error)
 
     async def _make_safe(self, directory: LogDirectory, logs: Sequence[PartitionLog]) -> bool:
-        """Sync the files of the logs, a few at a time. Returns False if a stop interrupted it."""
+        """Sync the files of the logs. Returns False if a stop interrupted it."""
+        together = len(logs) >= TOGETHER_MIN and not self._is_stopping
+        if together and await self._administration.run(directory.make_all_safe, logs):
+            return True
         step = LOGS_AT_ONCE * JOBS_AT_ONCE
         for start in range(0, len(logs), step):
             if self._is_stopping:

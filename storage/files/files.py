@@ -7,6 +7,7 @@ and power cuts under it (`tests/harness/memory_fs.py`); `local_files.py` has the
 What survives a crash:
   - bytes of a file after `File.sync`; until then any 512-byte sector of them may be lost;
   - a created, renamed or removed name after `sync_directory` of the directory that holds it;
+  - all of that after `sync_all`;
   - the effect of `replace_durably`, which is atomic, when it returns.
 """
 
@@ -144,6 +145,13 @@ class FileSystem(Protocol):
 
     def sync_directory(self, path: str) -> None:
         """Return when the names in a directory are durable. Raises SyncFailed."""
+
+    def sync_all(self, path: str) -> None:
+        """Return when all bytes and names on the disk that has `path` are durable, with one sync.
+
+        Raises DiskError if a write has failed, perhaps that of another program: unlike a SyncFailed it
+        says nothing about a particular file, and the files' own syncs report their failures.
+        """
 
     def exists(self, path: str) -> bool:
         """Returns whether the name exists."""

@@ -273,6 +273,13 @@ class LocalFileSystem:
         with disk_errors("sync", path), _open_directory(path) as directory:
             os.fsync(directory)
 
+    def sync_all(self, path: str) -> None:
+        with disk_errors("sync all of", path), _open_directory(path) as directory:
+            # Imported on demand: it loads ctypes, which a start does not need.
+            from storage.files.sync_all import sync_all
+
+            sync_all(directory)
+
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 

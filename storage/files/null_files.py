@@ -91,6 +91,8 @@ class NullFileSystem:
 
     def sync_directory(self, path: str) -> None: ...
 
+    def sync_all(self, path: str) -> None: ...
+
     def exists(self, path: str) -> bool:
         return False
 

@@ -185,6 +185,24 @@ class LogDirectory:
         for log in made:
             log.mark_directories_synced()
 
+    def make_all_safe(self, logs: Iterable[PartitionLog]) -> bool:
+        """Do the work of `make_safe` with a single sync of the whole disk.
+
+        Returns False if that failed, perhaps because of another program's file: use `make_safe`.
+
+        Raises:
+            DirectoryOffline: the directory is out of service.
+        """
+        self._check_online()
+        try:
+            self._fs.sync_all(self.path)
+        except DiskError as error:
+            _log.warning("%s: syncing new logs one by one: %s", self.path, error)
+            return False
+        for log in logs:
+            log.mark_directories_synced()
+        return True
+
     def _sync_files(self, log: PartitionLog) -> bool:
         try:
             if not log.is_retired:
@@ -246,13 +264,22 @@ class LogDirectory:
         )
         if self._fs.exists(path):
             try:
-                return self.open_log(topic_partition, topic_id, config, is_new=True)
+                return self._open_new_log(topic_partition, topic_id, config)
             except StorageError:
                 if was_used(self._fs, path):
                     raise
         self._check_online()
         self._fs.remove_tree(path)
         return self._create_log(topic_partition, topic_id, config)
+
+    def _open_new_log(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
+    ) -> PartitionLog:
+        log = self.open_log(topic_partition, topic_id, config, is_new=True)
+        if log.log_end_offset:
+            # From now on readers see these records, so the log's names must survive, too.
+            log.sync()
+        return log
 
     def _take(self, log: PartitionLog) -> PartitionLog:
         self._logs[log] = None

@@ -476,7 +476,7 @@ class PartitionLog(ReadableLog):
             self._list.syncs.new_names.sync_files()
 
     def mark_directories_synced(self) -> None:
-        """Record that the directories above a new log were synced after `sync_new_files`."""
+        """Record a sync of the directories above a new log after `sync_new_files`, or of its disk."""
         self._list.syncs.new_names.mark_directories_synced()
 
     def go_offline(self, reason: str) -> None:

@@ -53,7 +53,7 @@ class NewNames:
                 self._sync(self._files)
 
     def mark_directories_synced(self) -> None:
-        """Record a sync of the directories above, after the log was created and `sync_files` ran."""
+        """Record a sync of the directories above after `sync_files`, or of the whole disk."""
         with self._lock:
             self.are_safe = self._failure is None
 

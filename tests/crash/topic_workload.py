@@ -27,6 +27,8 @@ from tests.harness.topics_world import World, open_world
 DIRECTORIES = ("/a", "/b")
 NAMES = ("one", "two", "three")
 STEPS = 40
+KILLED = 0.25
+"""The share of operations after which the process is killed, too."""
 
 
 @dataclass(slots=True)
@@ -58,6 +60,8 @@ class CrashState:
     disk: MemoryFileSystem
     expected: Expected
     what: str
+    is_kill: bool = False
+    """Whether only the process was killed, so that the disk shows more than is durable."""
 
 
 class TopicWorkload:
@@ -99,6 +103,10 @@ class TopicWorkload:
             left = self.disk.after_crash(loss, self.crash_random)
             what = f"{self.what}, {loss.name} lost after {action} {path}"
             self.states.append(CrashState(left, copy.deepcopy(self.expected), what))
+        if self.crash_random.random() < KILLED:
+            what = f"{self.what}, killed after {action} {path}"
+            expected = copy.deepcopy(self.expected)
+            self.states.append(CrashState(self.disk.after_kill(), expected, what, is_kill=True))
 
     # ---------------------------------------------------------------- steps
 
@@ -201,12 +209,18 @@ async def at_rest(world: World) -> None:
 
 
 async def check_state(state: CrashState) -> None:
-    """Start on what a crash has left, twice: everything that was told is so."""
-    world = await open_world(state.disk, ",".join(DIRECTORIES))
-    await check_world(world, state.disk, state.expected)
+    """Start on what a crash has left, twice: everything that was told is so.
+
+    After a kill the power fails as soon as the start is over, before new logs are made durable.
+    """
+    world = await open_world(state.disk, ",".join(DIRECTORIES), may_settle=not state.is_kill)
     there = contents(world)
-    await world.store.close()
     again = state.disk.after_crash(Loss.EVERYTHING, Random(0))
+    await check_world(world, state.disk, state.expected)
+    assert contents(world) == there
+    await world.store.close()
+    if not state.is_kill:
+        again = state.disk.after_crash(Loss.EVERYTHING, Random(0))
     world = await open_world(again, ",".join(DIRECTORIES))
     await check_world(world, again, state.expected)
     assert contents(world) == there

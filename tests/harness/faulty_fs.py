@@ -92,3 +92,7 @@ class FaultyFileSystem(LocalFileSystem):
     def sync_directory(self, path: str) -> None:
         self.faults.check("sync", path)
         super().sync_directory(path)
+
+    def sync_all(self, path: str) -> None:
+        self.faults.check("sync all of", path)
+        super().sync_all(path)

@@ -22,6 +22,8 @@ from storage.log.log import Appended, PartitionLog
 from storage.recovery.progress import RecoveryProgress
 from tests.harness.served_broker import NOW_MS, batch_of
 
+SYNCS_OF_NEW_LOGS = {LogDirectory.make_safe.__name__, LogDirectory.make_all_safe.__name__}
+
 
 class FixedClock:
     """A clock that stands still."""
@@ -40,13 +42,14 @@ def run_inline(job: Callable[[], None]) -> None:
 class SteeredExecutor(Executor):
     """An executor with which a test can hold back the syncs of new logs."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_settle: bool) -> None:
         super().__init__("administration", threads=4)
         self.may_settle = asyncio.Event()
-        self.may_settle.set()
+        if may_settle:
+            self.may_settle.set()
 
     async def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        if getattr(work, "__name__", "") == LogDirectory.make_safe.__name__:
+        if getattr(work, "__name__", "") in SYNCS_OF_NEW_LOGS:
             await self.may_settle.wait()
         return await super().run(work, *args, **kwargs)
 
@@ -88,7 +91,9 @@ class World:
         return topic
 
 
-async def open_world(files: FileSystem, paths: str, **texts: str) -> World:
+async def open_world(
+    files: FileSystem, paths: str, *, may_settle: bool = True, **texts: str
+) -> World:
     config = BrokerConfig.from_texts({"log.dirs": paths} | texts)
     progress = RecoveryProgress()
     opened = open_directories(
@@ -101,7 +106,7 @@ async def open_world(files: FileSystem, paths: str, **texts: str) -> World:
         any_topic=lambda: any_topic_in(directories),
     )
     removed: list[PartitionLog] = []
-    administration = SteeredExecutor()
+    administration = SteeredExecutor(may_settle=may_settle)
     topics = Topics(
         store,
         directories,

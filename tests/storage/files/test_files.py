@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import tempfile
@@ -321,6 +322,47 @@ def test_crash_keeps_what_was_synced_and_loses_names_that_were_not() -> None:
     assert left.list("/d") == ["kept"]
     assert left.read_bytes("/d/kept") == b"safe"
     assert disk.read_bytes("/d/kept") == b"safegone"
+
+
+def test_one_sync_of_the_disk_keeps_all_bytes_and_names() -> None:
+    disk = MemoryFileSystem()
+    disk.make_directory("/d/e")
+    disk.open("/d/e/f", create=True).append([b"bytes"])
+
+    disk.sync_all("/d")
+
+    assert disk.after_crash(Loss.EVERYTHING, Random(0)).read_bytes("/d/e/f") == b"bytes"
+
+
+def test_disk_of_a_missing_directory_cannot_be_synced(place: tuple[FileSystem, str]) -> None:
+    fs, home = place
+    fs.sync_all(home)
+    with pytest.raises(MissingFile):
+        fs.sync_all(f"{home}/none")
+
+
+def test_a_sync_of_the_disk_that_fails_names_its_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def failed(_: int) -> int:
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    monkeypatch.setattr("storage.files.sync_all._syncfs", lambda: failed)
+    with pytest.raises(DiskError) as caught:
+        LocalFileSystem().sync_all("/")
+    assert (caught.value.path, caught.value.errno) == ("/", errno.EIO)
+    assert not isinstance(caught.value, SyncFailed)
+
+
+def test_what_a_killed_process_has_written_is_there_but_not_durable() -> None:
+    disk = MemoryFileSystem()
+    disk.open("/f", create=True).append([b"bytes"])
+
+    left = disk.after_kill()
+
+    assert left.read_bytes("/f") == b"bytes"
+    assert left.after_crash(Loss.EVERYTHING, Random(0)).list("/") == []
 
 
 def test_torn_crash_never_touches_synced_bytes_and_does_tear_the_others() -> None:

@@ -301,6 +301,35 @@ def test_sync_of_a_new_log_that_fails_takes_the_directory_offline(
     assert directory.offline_reason is not None
 
 
+def test_one_sync_of_the_disk_makes_all_new_logs_safe() -> None:
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    logs = directory.create_logs("orders", TOPIC_ID, SMALL, range(3))
+    assert directory.make_all_safe(logs)
+    for log in logs:
+        append(log)
+        log.sync()
+
+    again = opened(disk.after_crash(Loss.EVERYTHING, Random(0)))
+    for log in logs:
+        assert again.open_log(log.topic_partition, TOPIC_ID, SMALL).log_end_offset == 1
+
+
+def test_new_logs_are_not_safe_after_a_sync_of_the_disk_that_failed() -> None:
+    """It may have been another program's file, so the directory stays in service."""
+    disk = MemoryFileSystem()
+    directory = opened(disk)
+    log = create_log(directory)
+    disk.faults.fail("sync all of", errno.EIO)
+    assert not directory.make_all_safe([log])
+    assert directory.offline_reason is None
+    append(log)
+    log.sync()
+
+    again = opened(disk.after_crash(Loss.EVERYTHING, Random(0)))
+    assert again.open_log(log.topic_partition, TOPIC_ID, SMALL).log_end_offset == 1
+
+
 @pytest.mark.parametrize("name", ["meta.properties", "start-counter"])
 def test_a_file_that_a_directory_with_topics_must_have_is_not_created_again(name: str) -> None:
     disk = MemoryFileSystem()
