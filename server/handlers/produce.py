@@ -6,6 +6,8 @@ then closes the connection. The connection's next request starts after the appen
 Batches that take long to validate, mainly those that inflate to many bytes, and those that are
 recompressed (compression.type) are validated in a worker thread.
 Clients cannot write to internal topics: INVALID_TOPIC_EXCEPTION.
+A partition that a request names again gets every batch, in order, with an answer for each. Kafka appends
+only the batch that is named last and answers once, so a client would take the others for stored.
 Every transactional batch is checked against its transaction right before the append, in the same turn
 of the loop, so no batch can follow the marker of its transaction.
 `server/handlers/shared/transaction_errors.py` translates the coordinator's errors for each version.
@@ -149,11 +151,16 @@ async def _append(
     if not data.records:
         text = "A partition's records must be exactly one record batch."
         return _refused(data.index, ErrorCode.INVALID_RECORD, text)
+    try:
+        if not log.has_files:
+            await context.broker.executors.administration.run(log.make_files)
+    except StorageError as error:
+        return _refused(data.index, context.log_failure(error), str(error))
     batch = await _validate(data.records, log, context)
     if isinstance(batch, Refused):
         return _refused_batch(batch, topic_name, data.index, log, context)
     if context.log_of(topic_name, data.index) is not log:
-        # The topic was deleted while a thread validated the batch.
+        # The topic was deleted while a thread created the log's files or validated the batch.
         return _refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     place = TransactionPartition(topic_name, data.index)
     refused = _check_transaction(batch.header, place, request, context, not_joined)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from server.topics.topic import Topic
 from storage.files.errors import StorageError
+from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
@@ -43,37 +45,48 @@ class OperationInterrupted(StorageError):
         super().__init__("the broker is stopping")
 
 
-def create_each(
+def plan_each(
     planned: Sequence[Topic],
     directories: Sequence[Sequence[LogDirectory]],
     *,
     is_stopping: Callable[[], bool],
 ) -> list[Topic | StorageError]:
-    """Create the logs of each topic. Returns each topic with all its logs, or why they are missing.
+    """Returns each topic with all its logs, which have no files yet, or why they are missing.
 
     Args:
         directories: for each topic, the directory of each partition.
         is_stopping: whether the broker is stopping.
     """
-    created: list[Topic | StorageError] = []
+    made: list[Topic | StorageError] = []
     for topic, its_directories in zip(planned, directories, strict=True):
         try:
-            created.append(create_logs(topic, its_directories, is_stopping=is_stopping))
+            made.append(_with_logs(topic, its_directories, LogDirectory.plan_logs, is_stopping))
         except StorageError as error:
             _log.error("%s: could not create the topic: %s", topic.name, error)
-            created.append(error)
-    return created
+            made.append(error)
+    return made
 
 
 def create_logs(
     planned: Topic, directories: Sequence[LogDirectory], *, is_stopping: Callable[[], bool]
 ) -> Topic:
-    """Create the logs of a topic's planned partitions, each in its directory.
+    """Create the logs of a topic's planned partitions with their files, each in its directory.
 
     Raises:
         OperationInterrupted: the broker is stopping; some logs may exist.
         StorageError: a disk failed; some logs may exist.
     """
+    return _with_logs(planned, directories, LogDirectory.create_logs, is_stopping)
+
+
+def _with_logs(
+    planned: Topic,
+    directories: Sequence[LogDirectory],
+    logs_in: Callable[
+        [LogDirectory, str, uuid.UUID, LogConfig, Iterable[int]], Sequence[PartitionLog]
+    ],
+    is_stopping: Callable[[], bool],
+) -> Topic:
     first = len(planned.created_partitions)
     numbers: dict[LogDirectory, list[int]] = {}
     for number, directory in enumerate(directories, start=first):
@@ -81,8 +94,8 @@ def create_logs(
     logs = [
         log
         for directory, held in numbers.items()
-        for log in directory.create_logs(
-            planned.name, planned.id, planned.config, _until_stop(is_stopping, held)
+        for log in logs_in(
+            directory, planned.name, planned.id, planned.config, _until_stop(is_stopping, held)
         )
     ]
     logs.sort(key=lambda log: log.topic_partition.partition)

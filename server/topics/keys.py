@@ -1,10 +1,10 @@
 """The keys and values of topics in the metadata store.
 
 /topics/<name>     {"id": "...", "partitions": ["<directory id>", ...], "configs": {...}}
-/creating/<id>     its creation was not acknowledged, as not all its logs exist yet; with a number,
-                   that of the partitions from this one on
-/unsettled/<id>/<n>  its logs from partition <n> on were never synced: if nothing was written to one,
-                   it may be missing after a crash, and is created again
+/creating/<id>     <n>: the addition of its partitions from <n> on was not acknowledged, as not all
+                   their logs exist yet. Without a number, which earlier releases wrote: its creation
+/unsettled/<id>/<n>  its logs from partition <n> on may have no files yet, and these were never synced:
+                   if nothing was written to one, it may be missing at a start, and is created
 /deleted/<id>      {"name": "..."}: its files are still to be removed
 """
 

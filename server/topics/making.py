@@ -1,12 +1,12 @@
-"""Creates the logs of new topics, many topics at a time.
+"""Creates topics, many at a time.
 
-    1  the store: the topics and where their logs will be, and that they are not acknowledged yet
-    2  the logs, unsynced
-    3  the store: the topics exist, but their logs may not survive a crash until they are settled
+    1  the store: the topics exist, in these directories, but their logs may be missing until they are
+       settled; one transaction for a whole batch
+    2  the logs in memory, without files
 
-Steps 1 and 3 are one transaction each for a whole batch; `settling.py` does the syncs later. After
-a crash before step 3, the next start creates the logs again. A topic whose logs cannot be created is
-deleted.
+`settling.py` creates the files later, or each log's first write does. After a crash, the next start
+creates the missing ones. A topic whose logs cannot be planned, because a directory is out of service or
+the broker stops, is deleted.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from protocol.wire.error_codes import ErrorCode
 from server.metadata.store import Compare, Delete, MetadataStore, Put
 from server.runtime.executors import Executor
 from server.topics.deletion import TopicDeletion
-from server.topics.files import OperationInterrupted, create_each, spread
-from server.topics.keys import CREATING, TOPICS, topic_json, unsettled_key
+from server.topics.files import OperationInterrupted, plan_each, spread
+from server.topics.keys import TOPICS, topic_json, unsettled_key
 from server.topics.settling import TopicSettling, Unsettled
 from server.topics.topic import Topic, TopicRefused
 from storage.files.errors import StorageError
-from storage.files.paths import topic_id_text
 from storage.log.directory import LogDirectory
 
 _log = logging.getLogger("server.topics.topics")
@@ -50,7 +49,7 @@ def batches(planned: Sequence[Topic]) -> Iterator[list[Topic]]:
 
 
 class TopicMaking:
-    """Creates topics in the store and the directories; only `Topics` calls it."""
+    """Creates topics in the store and in memory; only `Topics` calls it."""
 
     __slots__ = (
         "_administration", "_deletion", "_directories", "_is_stopping", "_settling", "_store",
@@ -74,7 +73,7 @@ class TopicMaking:
         self._is_stopping = is_stopping
 
     async def make(self, planned: Sequence[Topic]) -> list[Topic | TopicRefused]:
-        """Create the logs of planned topics. Returns each topic with its logs, or why it is refused.
+        """Create planned topics. Returns each topic with its logs, or why it is refused.
 
         Raises:
             StorageError: the store failed; the next start finds out which steps took effect.
@@ -90,10 +89,9 @@ class TopicMaking:
                 return [(await self.make([topic]))[0] for topic in planned]
             return [_exists(planned[0].name)]
         made = await self._administration.run(
-            create_each, planned, places, is_stopping=self._is_stopping
+            plan_each, planned, places, is_stopping=self._is_stopping
         )
-        topics = [topic for topic in made if isinstance(topic, Topic)]
-        await self._acknowledge(topics)
+        self._settle_later([topic for topic in made if isinstance(topic, Topic)])
         failed = {
             topic.name: error
             for topic, error in zip(planned, made, strict=True)
@@ -110,23 +108,17 @@ class TopicMaking:
     async def _write_planned(
         self, planned: Sequence[Topic], places: Sequence[list[LogDirectory]]
     ) -> bool:
-        """Write the topics, and that they are not acknowledged yet. Returns False if one exists."""
+        """Write the topics, and that their logs may be missing. Returns False if one exists."""
         operations: list[Put | Delete] = []
         for topic, its_places in zip(planned, places, strict=True):
             operations.append(Put(key=TOPICS + topic.name, value=topic_json(topic, its_places)))
-            operations.append(Put(key=CREATING + topic_id_text(topic.id), value=""))
+            operations.append(Put(key=unsettled_key(topic, 0), value=""))
         compares = [Compare(key=TOPICS + topic.name, mod_revision=0) for topic in planned]
         return (await self._store.txn(compares, operations)).succeeded
 
-    async def _acknowledge(self, topics: Sequence[Topic]) -> None:
-        """Write that the topics exist, and start to settle their logs."""
+    def _settle_later(self, topics: Sequence[Topic]) -> None:
         if not topics:
             return
-        operations: list[Put | Delete] = []
-        for topic in topics:
-            operations.append(Delete(key=CREATING + topic_id_text(topic.id)))
-            operations.append(Put(key=unsettled_key(topic, 0), value=""))
-        await self._store.txn((), operations)
         self._settling.settle_later(
             [Unsettled(unsettled_key(topic, 0), tuple(topic.logs())) for topic in topics]
         )
@@ -138,7 +130,7 @@ class TopicMaking:
             _log.info("%s created: %s", count_text(len(topics), "topic"), names)
 
     async def _undo(self, failed: Sequence[Topic]) -> None:
-        """Delete topics whose logs could not all be created."""
+        """Delete topics whose logs could not all be planned."""
         if failed:
             await self._deletion.mark(failed)
             self._deletion.remove_later([(topic.name, topic.id) for topic in failed])

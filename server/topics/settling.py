@@ -1,14 +1,14 @@
 """Settles new logs: makes them durable after the requests that created them were answered.
 
-    1  the store: the topic, and that its logs are being created   (`making.py`, `growth.py`)
-    2  the logs' files, unsynced
-    3  the store: the topic exists, its new logs may not survive a crash   <- the request is answered
-    4  syncs of the files, here
-    5  the store forgets step 3
+    1  the store: the topic exists, its new logs may be missing   (`making.py`, `growth.py`)
+       <- the request is answered
+    2  the logs' files, and their syncs, here
+    3  the store forgets that logs may be missing
 
-An acknowledged record is durable before step 5, too: the first sync of a log also syncs its directory
-entries (`storage/log/new_names.py`). A start that finds step 3 creates those logs again that a crash has
-removed; nothing was ever written to them.
+An acknowledged record is durable before step 3, too: the first write to a log creates its files
+(`storage/log/new_files.py`), and its first sync also syncs its directory entries
+(`storage/log/new_names.py`). A start that finds step 1 creates the logs that are missing; nothing was
+ever acknowledged in them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOGETHER_MIN = 16
 """From this many logs of a directory on, one sync of the whole disk replaces two for each log. It waits
 for the unwritten bytes of all programs, so it is not for a few logs."""
 LOGS_AT_ONCE = 64
-"""The logs in one job, with two syncs each. A stop waits for the jobs that have started."""
+"""The logs in one job, with three new files or two syncs each. A stop waits for the started jobs."""
 JOBS_AT_ONCE = 2
 """Half the threads of the pool; the others are left to requests."""
 STOPPING_SECONDS = 2.0
@@ -50,7 +50,7 @@ class Unsettled:
 
 
 class TopicSettling:
-    """Syncs the files of new logs, then updates the store. Lives on the event loop."""
+    """Creates and syncs the files of new logs, then updates the store. Lives on the event loop."""
 
     __slots__ = ("_administration", "_directories", "_is_stopping", "_store", "_task", "_waiting")
 
@@ -130,7 +130,12 @@ class TopicSettling:
             _log.warning("%s may not survive a crash yet: %s", count_text(count, "new log"), error)
 
     async def _make_safe(self, directory: LogDirectory, logs: Sequence[PartitionLog]) -> bool:
-        """Sync the files of the logs. Returns False if a stop interrupted it."""
+        """Create and sync the files of the logs. Returns False if a stop interrupted it."""
+        for start in range(0, len(logs), LOGS_AT_ONCE):
+            if self._is_stopping:
+                return False
+            some = logs[start : start + LOGS_AT_ONCE]
+            await self._administration.run(directory.make_files, some)
         together = len(logs) >= TOGETHER_MIN and not self._is_stopping
         if together and await self._administration.run(directory.make_all_safe, logs):
             return True

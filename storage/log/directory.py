@@ -43,7 +43,7 @@ from storage.formats.log_identity import LogIdentity
 from storage.formats.meta_properties import MetaProperties, read_meta_properties
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
-from storage.log.opening import LogOpening, create_log, open_log
+from storage.log.opening import LogOpening, open_log, plan_log
 from storage.log.readable_log import PRODUCER_EXPIRATION_MS
 from storage.log.start_reserve import keep_reserve, release_reserve
 from storage.log.use import was_used
@@ -169,6 +169,29 @@ class LogDirectory:
             for number in partitions
         ]
 
+    def plan_logs(
+        self, topic: str, topic_id: uuid.UUID, config: LogConfig, partitions: Iterable[int]
+    ) -> list[PartitionLog]:
+        """Returns empty logs without files, which `make_files` creates, or each log's first write.
+
+        Raises like `create_logs`.
+        """
+        self._check_present()
+        return [
+            self._plan_log(TopicPartition(topic, number), topic_id, config) for number in partitions
+        ]
+
+    def make_files(self, logs: Iterable[PartitionLog]) -> None:
+        """Create the files of planned logs, without a sync; skips deleted logs.
+
+        Raises:
+            DirectoryOffline: the directory is out of service.
+            DiskError: the disk failed; a later call or each log's first write tries again.
+        """
+        for log in logs:
+            self._check_online()
+            _unless_retired(log, log.make_files)
+
     def make_safe(self, logs: Sequence[PartitionLog]) -> None:
         """Sync new logs of this directory, so that they survive a crash; skips deleted ones.
 
@@ -177,7 +200,7 @@ class LogDirectory:
             DiskError: the disk failed.
         """
         self._check_online()
-        made = [log for log in logs if self._sync_files(log)]
+        made = [log for log in logs if _unless_retired(log, log.sync_new_files)]
         with self._failed_syncs_are_final():
             for path in {log.directory.rpartition("/")[0] for log in made}:
                 self._sync_if_there(path)
@@ -186,7 +209,7 @@ class LogDirectory:
             log.mark_directories_synced()
 
     def make_all_safe(self, logs: Iterable[PartitionLog]) -> bool:
-        """Do the work of `make_safe` with a single sync of the whole disk.
+        """Do the work of `make_safe` for logs with files, with a single sync of the whole disk.
 
         Returns False if that failed, perhaps because of another program's file: use `make_safe`.
 
@@ -200,17 +223,9 @@ class LogDirectory:
             _log.warning("%s: syncing new logs one by one: %s", self.path, error)
             return False
         for log in logs:
+            # Does nothing for a log that was deleted before it had files.
             log.mark_directories_synced()
         return True
-
-    def _sync_files(self, log: PartitionLog) -> bool:
-        try:
-            if not log.is_retired:
-                log.sync_new_files()
-        except StorageError:
-            if not log.is_retired:
-                raise
-        return not log.is_retired
 
     def _sync_if_there(self, path: str) -> None:
         # The topic may be deleted at this moment, with its directory.
@@ -220,9 +235,19 @@ class LogDirectory:
     def _create_log(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
     ) -> PartitionLog:
+        log = self._plan_log(topic_partition, topic_id, config)
+        log.make_files()
+        return log
+
+    def _plan_log(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
+    ) -> PartitionLog:
         self._check_online()
         identity = self._identity(topic_partition, topic_id)
-        return self._take(create_log(self._fs, identity, config, self._opening(), self._jitter()))
+        opening, jitter, check = self._opening(), self._jitter(), self._check_present
+        return self._take(
+            plan_log(self._fs, identity, config, opening, jitter, check_directory=check)
+        )
 
     def open_log(
         self,
@@ -316,6 +341,7 @@ class LogDirectory:
                 if not log.is_retired:
                     # No client knows the log, because its creation failed.
                     log.retire()
+                log.give_up_files()
 
     def expire_producers_after(self, expiration_ms: int) -> None:
         """Set the time after which all logs, including those opened later, forget idle producers."""
@@ -405,8 +431,9 @@ class LogDirectory:
 
     def keep_reserve(self) -> None:
         """Reserve space for the next start, unless that is done or the disk has no space."""
-        if self.offline_reason is None:
-            keep_reserve(self._fs, self.path)
+        if self.offline_reason is None and keep_reserve(self._fs, self.path):
+            with contextlib.suppress(SyncFailed), self._failed_syncs_are_final():
+                self._fs.sync_directory(self.path)
 
     def go_offline(self, reason: str) -> None:
         """Take the directory's logs out of service until the next start."""
@@ -535,6 +562,17 @@ class LogDirectory:
         self._fs.unlink(path)
         self._fs.sync_directory(self.path)
         return True
+
+
+def _unless_retired(log: PartitionLog, work: Callable[[], None]) -> bool:
+    """Do work on the files of a log that may be deleted at this moment. Returns whether it was not."""
+    try:
+        if not log.is_retired:
+            work()
+    except StorageError:
+        if not log.is_retired:
+            raise
+    return not log.is_retired
 
 
 def _make_durably(fs: FileSystem, path: str) -> None:

@@ -463,7 +463,26 @@ class PartitionLog(ReadableLog):
             self.high_watermark = max(start_offset, min(self.high_watermark, end_offset))
 
         with self._service.failing_with_the_disk():
+            self.make_files()
             self._list.truncate(cut, start_offset=start_offset, forget=forget)
+
+    @property
+    def has_files(self) -> bool:
+        """Whether a new log's files exist; if not, the first write creates them."""
+        return self._list.syncs.new_names.are_made
+
+    def make_files(self) -> None:
+        """Create the files of a new log unless they exist. A worker thread.
+
+        Raises:
+            LogOffline: the topic was deleted.
+            DiskError: the files cannot be created; a later call or the first write tries again.
+        """
+        self._list.syncs.new_names.make_files()
+
+    def give_up_files(self) -> None:
+        """Return when no thread creates files of this log, whose topic was deleted. A worker thread."""
+        self._list.syncs.new_names.give_up_files()
 
     def sync_new_files(self) -> None:
         """Sync the files of a new log, but not the directories above. A worker thread.

@@ -2,8 +2,9 @@
 
     <log directory>/<topic>/<partition>/manifest
 
-A new log is created without a sync, so that one sync can cover many new logs. Until then the broker has
-promised nothing about it. The first promise, a synced batch or a new manifest, syncs the names first.
+A new log is created without a sync, so that one sync can cover many new logs, and even without files
+(`new_files.py`). Until then the broker has promised nothing about it. The first promise, a synced batch
+or a new manifest, creates the files and syncs the names first.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ from collections.abc import Callable
 from storage.files.errors import SyncFailed
 from storage.files.files import FileSystem
 from storage.files.paths import MANIFEST, join
+from storage.log.new_files import NewFiles
 
 
 class NewNames:
     """The names of one new log. Any thread may call it."""
 
-    __slots__ = ("_directory", "_failure", "_fs", "_lock", "are_safe")
+    __slots__ = ("_directory", "_failure", "_fs", "_lock", "_new_files", "are_safe")
 
-    def __init__(self, fs: FileSystem, directory: str, *, are_safe: bool) -> None:
+    def __init__(
+        self, fs: FileSystem, directory: str, *, are_safe: bool, files: NewFiles | None
+    ) -> None:
+        """Take the log's `files` if these may not exist yet."""
         # Constant after construction
         self._fs = fs
         self._directory = directory
@@ -30,11 +35,33 @@ class NewNames:
         self.are_safe = are_safe
         """Whether the log exists after a crash."""
         self._failure: SyncFailed | None = None
+        # Until they are made.
+        self._new_files = files
+
+    @property
+    def are_made(self) -> bool:
+        """Whether the log's files exist."""
+        new_files = self._new_files
+        return new_files is None or new_files.are_made
+
+    def make_files(self) -> None:
+        """Create the log's files unless they exist. Raises like `NewFiles.make`."""
+        new_files = self._new_files
+        if new_files is not None:
+            new_files.make()
+            self._new_files = None
+
+    def give_up_files(self) -> None:
+        """Return when no thread creates a file of the log any more: its topic was deleted."""
+        new_files = self._new_files
+        if new_files is not None:
+            new_files.give_up()
 
     def make_safe(self) -> None:
         """Sync the manifest, the log's directory and those above it, unless that was already done.
 
         Raises:
+            LogOffline: the topic was deleted.
             SyncFailed: a sync failed, now or earlier, which is final.
             DiskError: a file or directory cannot be opened.
         """
@@ -53,9 +80,12 @@ class NewNames:
                 self._sync(self._files)
 
     def mark_directories_synced(self) -> None:
-        """Record a sync of the directories above after `sync_files`, or of the whole disk."""
+        """Record a sync of the directories above after `sync_files`, or of the whole disk.
+
+        Does nothing for a log without files.
+        """
         with self._lock:
-            self.are_safe = self._failure is None
+            self.are_safe = self._failure is None and self.are_made
 
     def _sync(self, sync: Callable[[], None]) -> None:
         if self._failure is not None:
@@ -74,6 +104,7 @@ class NewNames:
         self._fs.sync_directory(topic.rpartition("/")[0])
 
     def _files(self) -> None:
+        self.make_files()
         manifest = self._fs.open(join(self._directory, MANIFEST))
         try:
             manifest.sync()

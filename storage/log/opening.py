@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 
 from storage.files.errors import DamagedFile, MissingFile, StorageError
 from storage.files.files import FileSystem
-from storage.files.paths import MANIFEST, join
+from storage.files.paths import LOG, MANIFEST, join
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN, Manifest, SegmentRow, decode, encode
 from storage.log.log import PartitionLog
+from storage.log.new_files import NewFiles
 from storage.log.readable_log import PRODUCER_EXPIRATION_MS
 from storage.log.segment_list import LogContents
 from storage.recovery.progress import RecoveryProgress
@@ -54,26 +55,63 @@ def create_log(
     opening: LogOpening,
     jitter: float = 0.0,
 ) -> PartitionLog:
-    """Create an empty log that starts at offset 0, without a sync.
-
-    Its files look as after a clean stop. The log's first sync makes its names durable.
+    """Create an empty log that starts at offset 0, with its files, but without a sync.
 
     Raises:
         DiskError: the disk failed, or the directory already has a log.
     """
-    fs.make_directory(identity.directory)
+    log = plan_log(fs, identity, config, opening, jitter)
+    log.make_files()
+    return log
+
+
+def plan_log(
+    fs: FileSystem,
+    identity: LogIdentity,
+    config: LogConfig,
+    opening: LogOpening,
+    jitter: float = 0.0,
+    *,
+    check_directory: Callable[[], None] = lambda: None,
+) -> PartitionLog:
+    """Returns an empty log that starts at offset 0 and has no files yet; its first write creates them.
+
+    Its files look as after a clean stop. The log's first sync makes its names durable.
+
+    Args:
+        check_directory: called before the files are created; raises StorageError if they must not be.
+    """
     row = SegmentRow(base_offset=0, file_version=1, end_offset=0, size=0, created_ms=opening.now_ms)
     segment = Segment(fs, identity.directory, row, background=opening.background)
     segment.reopen()
-    segment.files.create(reserved_bytes=config.reserved_segment_bytes)
     manifest = _manifest(identity, (row,), version=1)
-    file = fs.open(join(identity.directory, MANIFEST), create=True)
+    reserved_bytes = config.reserved_segment_bytes
+
+    def create() -> None:
+        check_directory()
+        _create_files(fs, segment.path(LOG), manifest, reserved_bytes)
+
+    new_files = NewFiles(fs, identity.directory, create)
+    segment.files.make = new_files.make
+    contents = _contents(manifest, (segment,), is_as_stopped=True, is_new=True, new_files=new_files)
+    return _open(fs, identity, config, opening, jitter, contents)
+
+
+def _create_files(fs: FileSystem, path: str, manifest: Manifest, reserved_bytes: int) -> None:
+    """Create the first segment's file and then the manifest, in a new directory."""
+    directory = path.rpartition("/")[0]
+    fs.make_directory(directory)
+    file = fs.open(path, create=True)
+    try:
+        if reserved_bytes:
+            file.reserve(reserved_bytes)
+    finally:
+        file.close()
+    file = fs.open(join(directory, MANIFEST), create=True)
     try:
         file.append((encode(manifest),))
     finally:
         file.close()
-    contents = _contents(manifest, (segment,), is_as_stopped=True, is_new=True)
-    return _open(fs, identity, config, opening, jitter, contents)
 
 
 def open_log(
@@ -185,6 +223,7 @@ def _contents(
     is_as_stopped: bool = False,
     postponed: tuple[tuple[Segment, ProducerStates], ...] | None = None,
     is_new: bool = False,
+    new_files: NewFiles | None = None,
 ) -> LogContents:
     return LogContents(
         segments=segments,
@@ -195,6 +234,7 @@ def _contents(
         recovery_point=manifest.segments[-1],
         is_as_stopped=is_as_stopped,
         is_new=is_new,
+        new_files=new_files,
         epochs=epochs,
         producers=producers,
         aborted=aborted,

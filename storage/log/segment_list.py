@@ -24,6 +24,7 @@ from storage.files.files import FileSystem, unlink_if_there
 from storage.files.paths import MANIFEST, join, parse_segment_file
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN, Manifest, SegmentRow, encode
+from storage.log.new_files import NewFiles
 from storage.log.service import LogService
 from storage.log.swap import check_swap, place_files, swapped
 from storage.log.syncs import LogSyncs
@@ -53,6 +54,8 @@ class LogContents:
     """Whether all files are as after a clean stop."""
     is_new: bool
     """Whether a crash may still lose the whole log, because its names were never synced."""
+    new_files: NewFiles | None
+    """The files of a log that was just planned; None if they exist."""
     epochs: LeaderEpochs | None
     producers: ProducerStates | None
     aborted: AbortedTransactions | None
@@ -108,6 +111,7 @@ class SegmentList:
             contents.segments[-1],
             self.state_lock,
             is_new=contents.is_new,
+            new_files=contents.new_files,
         )
         # State, changed under `state_lock`. `segments` is in offset order, the last one active.
         self.segments: tuple[Segment, ...] = contents.segments

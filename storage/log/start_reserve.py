@@ -28,12 +28,15 @@ def release_reserve(fs: FileSystem, directory: str) -> None:
         fs.unlink(path)
 
 
-def keep_reserve(fs: FileSystem, directory: str) -> None:
-    """Create the reserve if it is missing and the disk has space. Failing to do so is only logged."""
+def keep_reserve(fs: FileSystem, directory: str) -> bool:
+    """Create the reserve if it is missing and the disk has space. Failing to do so is only logged.
+
+    Returns whether there is a new name in the directory, which should be synced.
+    """
     path = join(directory, RESERVE)
     try:
         if fs.exists(path) or fs.free_bytes(directory) < FREE_BYTES_MIN:
-            return
+            return False
         file = fs.open(path, create=True)
         try:
             file.reserve(RESERVE_BYTES)
@@ -41,3 +44,5 @@ def keep_reserve(fs: FileSystem, directory: str) -> None:
             file.close()
     except DiskError as error:
         _log.warning("%s: cannot reserve space for the next start: %s", directory, error)
+        return False
+    return True

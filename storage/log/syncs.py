@@ -8,6 +8,7 @@ from collections.abc import Callable
 from storage.files.begun_sync import BegunSync
 from storage.files.errors import SegmentRemoved
 from storage.files.files import FileSystem
+from storage.log.new_files import NewFiles
 from storage.log.new_names import NewNames
 from storage.segment.segment import Segment
 
@@ -33,12 +34,13 @@ class LogSyncs:
         state_lock: threading.Lock,
         *,
         is_new: bool,
+        new_files: NewFiles | None,
     ) -> None:
         # Constant after construction
         self._fs = fs
         self._directory = directory
         self._state_lock = state_lock
-        self.new_names = NewNames(fs, directory, are_safe=not is_new)
+        self.new_names = NewNames(fs, directory, are_safe=not is_new, files=new_files)
         # State, changed under `state_lock`: segments with unsynced bytes; the last one is active.
         self._unsynced = [active]
         # The number of names made in the directory, and how many of them are synced.

@@ -51,6 +51,7 @@ class SegmentFiles:
         "_writes_done",
         "_writes_synced",
         "background",
+        "make",
     )
 
     def __init__(
@@ -70,6 +71,8 @@ class SegmentFiles:
         self._file_version = file_version
         self.background = background
         """Runs removals and syncs; the log that takes the segment over sets its own."""
+        self.make: Callable[[], None] | None = None
+        """Creates the files of the log if it is new and has none; None if it surely has."""
         # State, changed under `_guard`: synced <= done <= begun.
         self._file: File | None = None
         self._closings = 0
@@ -127,6 +130,10 @@ class SegmentFiles:
         return file
 
     def _reopened(self) -> File:
+        make = self.make
+        if make is not None:
+            make()
+            self.make = None
         try:
             return self._fs.open(self.path(LOG))
         except MissingFile:

@@ -40,6 +40,8 @@ class Known:
     partitions: list[list[bytes]]
     acknowledged: list[int]
     """How many records of each partition were synced."""
+    grown_to: int = 0
+    """How many partitions it has once the growth under way is done; 0: none is."""
     retention_ms: str = ""
     """The last configuration that was acknowledged."""
 
@@ -84,6 +86,7 @@ class TopicWorkload:
             (self.create, 8),
             (self.append, 10),
             (self.sync, 6),
+            (self.grow, 3),
             (self.alter, 2),
             (self.delete, 4),
             (self.restart, 1),
@@ -117,9 +120,12 @@ class TopicWorkload:
             count = self.random.randrange(1, 4)
             self.expected.topics[name] = Known(None, [[] for _ in range(count)], [0] * count)
         self.expected.under_way = set(new)
-        if self.random.random() < 0.5:
-            # Until the history comes to rest: what happens meanwhile finds logs that are not safe.
+        if self.random.random() < 0.6:
+            # Until the history comes to rest: what happens meanwhile finds logs that are not safe,
+            # or that have no files.
             self.world.administration.may_settle.clear()
+        if self.random.random() < 0.3:
+            self.world.administration.may_make_files.clear()
         counts = {name: len(self.expected.topics[name].partitions) for name in new}
         new_topics = [NewTopic(name=name, partitions_count=count) for name, count in counts.items()]
         for topic in await self.world.topics.create_all(new_topics):
@@ -128,6 +134,18 @@ class TopicWorkload:
         self.expected.under_way = set()
         if self.random.random() < 0.3:
             await at_rest(self.world)
+
+    async def grow(self) -> None:
+        topic = self._any_topic()
+        if topic is None or len(topic.partitions) > 3:
+            return
+        known, added = self.expected.topics[topic.name], self.random.randrange(1, 3)
+        known.grown_to = len(topic.partitions) + added
+        grown = await self.world.topics.add_partitions(topic.name, known.grown_to)
+        assert isinstance(grown, Topic), grown
+        known.partitions += [[] for _ in range(added)]
+        known.acknowledged += [0] * added
+        known.grown_to = 0
 
     async def delete(self) -> None:
         topics = self.world.topics.all()
@@ -203,7 +221,7 @@ class TopicWorkload:
 
 async def at_rest(world: World) -> None:
     """Wait until new logs are durable and the files of deleted topics are gone."""
-    world.administration.may_settle.set()
+    world.administration.release()
     await world.topics._settling.finish()
     await world.topics._deletion.finish()
 
@@ -213,7 +231,7 @@ async def check_state(state: CrashState) -> None:
 
     After a kill the power fails as soon as the start is over, before new logs are made durable.
     """
-    world = await open_world(state.disk, ",".join(DIRECTORIES), may_settle=not state.is_kill)
+    world = await open_world(state.disk, ",".join(DIRECTORIES), not state.is_kill)
     there = contents(world)
     again = state.disk.after_crash(Loss.EVERYTHING, Random(0))
     await check_world(world, state.disk, state.expected)
@@ -246,10 +264,13 @@ async def check_world(world: World, disk: MemoryFileSystem, expected: Expected) 
 def check_topic(topic: Topic, known: Known) -> None:
     """Every partition is there with all that was acknowledged, and with nothing else."""
     assert known.id in (None, topic.id)
-    assert len(topic.partitions) == len(known.partitions)
+    count = len(known.partitions)
+    assert len(topic.partitions) in (count, known.grown_to or count)
     assert topic.overrides.get("retention.ms", "") in known.retention_ms.split("|")
+    added = len(topic.partitions) - count
+    values_of = [*known.partitions, *([] for _ in range(added))]
     for log, values, acknowledged in zip(
-        topic.partitions, known.partitions, known.acknowledged, strict=True
+        topic.partitions, values_of, [*known.acknowledged, *[0] * added], strict=True
     ):
         assert not isinstance(log, OfflineLog), log.offline_reason
         there = [record.value for record in read_all(log)]

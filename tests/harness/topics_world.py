@@ -23,6 +23,7 @@ from storage.recovery.progress import RecoveryProgress
 from tests.harness.served_broker import NOW_MS, batch_of
 
 SYNCS_OF_NEW_LOGS = {LogDirectory.make_safe.__name__, LogDirectory.make_all_safe.__name__}
+FILES_OF_NEW_LOGS = {LogDirectory.make_files.__name__}
 
 
 class FixedClock:
@@ -40,16 +41,25 @@ def run_inline(job: Callable[[], None]) -> None:
 
 
 class SteeredExecutor(Executor):
-    """An executor with which a test can hold back the syncs of new logs."""
+    """An executor with which a test can hold back the files of new logs, and their syncs."""
 
     def __init__(self, *, may_settle: bool) -> None:
         super().__init__("administration", threads=4)
+        self.may_make_files = asyncio.Event()
         self.may_settle = asyncio.Event()
         if may_settle:
-            self.may_settle.set()
+            self.release()
+
+    def release(self) -> None:
+        """Hold nothing back any more."""
+        self.may_make_files.set()
+        self.may_settle.set()
 
     async def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        if getattr(work, "__name__", "") in SYNCS_OF_NEW_LOGS:
+        name = getattr(work, "__name__", "")
+        if name in FILES_OF_NEW_LOGS:
+            await self.may_make_files.wait()
+        if name in SYNCS_OF_NEW_LOGS:
             await self.may_settle.wait()
         return await super().run(work, *args, **kwargs)
 
@@ -74,7 +84,7 @@ class World:
         self.administration = administration
 
     async def close(self) -> None:
-        self.administration.may_settle.set()
+        self.administration.release()
         unclean = await self.topics.close()
         self.administration.close()
         await self.store.close()
@@ -92,7 +102,7 @@ class World:
 
 
 async def open_world(
-    files: FileSystem, paths: str, *, may_settle: bool = True, **texts: str
+    files: FileSystem, paths: str, may_settle: bool = True, /, **texts: str
 ) -> World:
     config = BrokerConfig.from_texts({"log.dirs": paths} | texts)
     progress = RecoveryProgress()

@@ -21,6 +21,7 @@ from protocol.records.batch_scan import scan_batches
 from protocol.records.record_batch import Codec, Record, build_batch
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.transactions.coordinator import TransactionCoordinator
+from storage.log.directory import LogDirectory
 from tests.harness.served_broker import (
     NOW_MS,
     ServedBroker,
@@ -45,6 +46,74 @@ async def refused(
     assert answer.base_offset == -1
     assert served.log("orders").log_end_offset == end
     return ErrorCode(answer.error_code), answer.error_message
+
+
+KAFKA_ON_A_PARTITION_NAMED_TWICE = {
+    "good, good": ([(0, 0)], 2),
+    "good, bad": ([(2, -1)], 0),
+    "bad, good": ([(0, 0)], 2),
+}
+"""Kafka 4.3.1's answers (error code, base offset) and the log's end after them. The first batch has one
+record, the second has two; a bad one has a wrong CRC. It answers the same for a topic named twice, with
+acks 1 and -1, in versions 3, 8, 9, 12 and 13: the batch that is named first is dropped."""
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("is_topic_twice", [False, True], ids=["partition twice", "topic twice"])
+@pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
+@pytest.mark.parametrize("batches", KAFKA_ON_A_PARTITION_NAMED_TWICE)
+async def test_every_batch_for_a_partition_that_is_named_twice_is_appended_and_answered(
+    tmp_path: Path, batches: str, version: int, is_topic_twice: bool, acks: int
+) -> None:
+    """Kafka answers NONE for a batch that it drops; here every record under a NONE is in the log."""
+    _, kafka_end = KAFKA_ON_A_PARTITION_NAMED_TWICE[batches]
+    wanted: list[tuple[int, int]] = []
+    end = 0
+    data = []
+    for count, word in enumerate(batches.split(", "), start=1):
+        batch = batch_of(count)
+        if word == "bad":
+            batch[-1] ^= 1
+        wanted.append((0, end) if word == "good" else (2, -1))
+        end += count if word == "good" else 0
+        data.append(PartitionProduceData(index=0, records=memoryview(batch)))
+    async with serving_broker(tmp_path) as served:
+        topic_id = (await served.create("orders")).id
+        parts = [(each,) for each in data] if is_topic_twice else [tuple(data)]
+        topics = tuple(
+            TopicProduceData(name="orders", topic_id=topic_id, partition_data=part)
+            for part in parts
+        )
+        request = ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
+        response = await served.call(request, version, ProduceResponse)
+        answers = [
+            (part.error_code, part.base_offset)
+            for topic in response.responses
+            for part in topic.partition_responses
+        ]
+        assert answers == wanted
+        assert served.log("orders").log_end_offset == end >= kafka_end
+
+
+async def test_the_first_write_creates_the_files_of_a_new_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not wait until the broker has created them in the background."""
+    monkeypatch.setattr(LogDirectory, "make_files", lambda *_: None)
+    monkeypatch.setattr(LogDirectory, "make_safe", lambda *_: None)
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders")
+        assert files_of_orders(tmp_path) == set()
+        request = produce_request("orders", batch_of(2))
+        answer = only_produced(await served.call(request, 9, ProduceResponse))
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+        assert served.log("orders").has_files
+        assert {"manifest", f"{0:020}.v1.log"} <= files_of_orders(tmp_path)
+
+
+def files_of_orders(path: Path) -> set[str]:
+    """Returns the names of the files of partition 0."""
+    return {found.name for found in path.glob("orders.*/0/*")}
 
 
 @pytest.mark.parametrize("version", range(3, 14))

@@ -12,6 +12,7 @@ async def test_the_next_start_removes_files_that_a_deletion_could_not(tmp_path: 
     async with opened(tmp_path, "a", "b") as world:
         topic = await world.create("orders", 2)
         append(topic)
+        await world.topics._settling.finish()
         world.directories[1].go_offline("for this test")
         assert await world.topics.delete(topic) is None
         await world.topics._deletion.finish()

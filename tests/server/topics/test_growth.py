@@ -117,6 +117,7 @@ async def test_partitions_can_be_added_to_a_topic_with_a_lost_partition(tmp_path
 async def test_unknown_files_are_left_alone(tmp_path: Path) -> None:
     async with opened(tmp_path) as world:
         topic = await world.create("orders", 1)
+        await world.topics._settling.finish()
         stray = tmp_path / "data" / topic_directory("orders", topic.id) / "2"
         make(stray / "kept")
 

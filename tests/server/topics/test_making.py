@@ -1,9 +1,10 @@
-"""Creating many topics at once: few syncs before the answer, no delay of others, and fast stops."""
+"""Creating many topics at once: one sync before the answer, no delay of others, and fast stops."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +18,10 @@ from server.topics.deletion import TopicDeletion
 from server.topics.keys import CREATING, DELETED, TOPICS, UNSETTLED
 from server.topics.making import batches
 from server.topics.topic import Topic, TopicRefused
-from storage.files.errors import StorageError
+from storage.files.errors import LogOffline, StorageError
 from storage.files.local_files import LocalFileSystem
 from storage.log.directory import LogDirectory
-from tests.harness.faults import FOR_EVER
+from tests.crash.topic_workload import at_rest
 from tests.harness.held_files import open_descriptors
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.topics_world import World, append, open_world, opened
@@ -43,15 +44,15 @@ class Gate:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
         self.is_reached = threading.Event()
         self._is_open = threading.Event()
-        create_log = LogDirectory._create_log
+        plan_log = LogDirectory._plan_log
 
         def held(directory: LogDirectory, partition: object, *rest: object) -> object:
             if str(partition).startswith(f"{topic}-"):
                 self.is_reached.set()
                 assert self._is_open.wait(20)
-            return create_log(directory, partition, *rest)  # type: ignore[arg-type]
+            return plan_log(directory, partition, *rest)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(LogDirectory, "_create_log", held)
+        monkeypatch.setattr(LogDirectory, "_plan_log", held)
 
     async def reached(self) -> None:
         assert await asyncio.to_thread(self.is_reached.wait, 20)
@@ -72,21 +73,20 @@ def syncs_of(disk: MemoryFileSystem) -> Callable[[], int]:
     return lambda: count
 
 
-async def test_a_hundred_topics_are_created_and_deleted_with_three_syncs_before_the_answers() -> (
-    None
-):
+async def test_a_hundred_topics_are_created_and_deleted_with_two_syncs_before_the_answers() -> None:
     """Before, a topic took 4 syncs, and 2 for each of its partitions, one after the other."""
     disk = MemoryFileSystem()
     world = await open_world(disk, "/data")
     syncs = syncs_of(disk)
-    world.administration.may_settle.clear()
+    world.administration.may_make_files.clear()
     topics = await create(world, new_topics(100, 4))
-    assert syncs() == 2
+    assert syncs() == 1
     assert len((await world.store.range(UNSETTLED)).entries) == 100
-    world.administration.may_settle.set()
+    assert not [name for name in disk.list("/data") if name.startswith("t")]
+    world.administration.release()
     await world.topics._settling.finish()
     # One of the disk, and one of the store.
-    assert syncs() == 4
+    assert syncs() == 3
     assert not (await world.store.range(UNSETTLED)).entries
     before = syncs()
     with pytest.MonkeyPatch.context() as patch:
@@ -110,16 +110,23 @@ async def test_each_of_many_topics_is_created_or_refused_by_itself(tmp_path: Pat
         assert [topic.name for topic in world.topics.all()] == ["a.b", "t0", "t1", "t2", "taken"]
 
 
-async def test_a_topic_whose_logs_cannot_be_created_is_undone_and_the_others_exist(
-    tmp_path: Path,
+async def test_a_topic_whose_logs_cannot_be_planned_is_undone_and_the_others_exist(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    plan_log = LogDirectory._plan_log
+
+    def failing(directory: LogDirectory, partition: object, *rest: object) -> object:
+        if str(partition) == "t1-1":
+            raise StorageError("no")
+        return plan_log(directory, partition, *rest)  # type: ignore[arg-type]
+
     disk = MemoryFileSystem()
     world = await open_world(disk, "/data")
-    disk.faults.fail("open", 5, path="/data/t1.", times=FOR_EVER)
+    monkeypatch.setattr(LogDirectory, "_plan_log", failing)
     answers = await world.topics.create_all(new_topics(3, 2))
     assert [isinstance(answer, Topic) for answer in answers] == [True, False, True]
-    disk.faults.heal()
-    await world.topics._deletion.finish()
+    monkeypatch.undo()
+    await at_rest(world)
     assert {name.partition(".")[0] for name in disk.list("/data") if name.startswith("t")} == {
         "t0", "t2",
     }  # fmt: skip
@@ -127,19 +134,74 @@ async def test_a_topic_whose_logs_cannot_be_created_is_undone_and_the_others_exi
     await world.close()
 
 
+async def test_files_that_cannot_be_created_yet_are_created_by_the_first_write() -> None:
+    disk = MemoryFileSystem()
+    world = await open_world(disk, "/data")
+    disk.faults.fail("append to", errno.ENOSPC, path="manifest")
+    (topic,) = await create(world, new_topics(1))
+    await at_rest(world)
+    assert world.directories[0].offline_reason is None
+    assert len((await world.store.range(UNSETTLED)).entries) == 1
+    append(topic)
+    (log,) = topic.logs()
+    log.advance_high_watermark(log.sync())
+
+    left = disk.after_crash(Loss.EVERYTHING, Random(0))
+    await world.close()
+    world = await open_world(left, "/data")
+    assert [log.log_end_offset for log in world.topics.logs()] == [1]
+    await world.close()
+
+
+async def test_a_topic_that_is_deleted_before_it_has_files_never_gets_any() -> None:
+    disk = MemoryFileSystem()
+    world = await open_world(disk, "/data")
+    world.administration.may_make_files.clear()
+    (topic,) = await create(world, new_topics(1, 3))
+    assert not any(log.has_files for log in topic.logs())
+    assert await world.topics.delete(topic) is None
+    await at_rest(world)
+    for log in topic.logs():
+        with pytest.raises(LogOffline):
+            log.make_files()
+    assert not [name for name in disk.list("/data") if name.startswith("t0")]
+    await world.close()
+
+
+async def test_a_stop_leaves_files_that_do_not_exist_yet_to_the_next_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.topics.settling.STOPPING_SECONDS", 0.0)
+    monkeypatch.setattr("server.topics.settling.LOGS_AT_ONCE", 1)
+    disk = MemoryFileSystem()
+    world = await open_world(disk, "/data")
+    world.administration.may_make_files.clear()
+    await create(world, new_topics(1, 3))
+    await world.close()
+    assert len([name for name in disk.list("/data") if name.startswith("t0")]) <= 1
+
+    world = await open_world(disk, "/data")
+    assert world.directories[0].was_clean
+    (topic,) = world.topics.all()
+    assert all(log.has_files for log in topic.logs())
+    await at_rest(world)
+    assert not (await world.store.range(UNSETTLED)).entries
+    await world.close()
+
+
 async def test_logs_of_an_undone_topic_keep_no_descriptors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create_log = LogDirectory._create_log
+    plan_log = LogDirectory._plan_log
 
     def failing(directory: LogDirectory, partition: object, *rest: object) -> object:
         if str(partition) == "t0-7":
             raise StorageError("no")
-        return create_log(directory, partition, *rest)  # type: ignore[arg-type]
+        return plan_log(directory, partition, *rest)  # type: ignore[arg-type]
 
     async with opened(tmp_path) as world:
         before = open_descriptors(tmp_path)
-        monkeypatch.setattr(LogDirectory, "_create_log", failing)
+        monkeypatch.setattr(LogDirectory, "_plan_log", failing)
         (answer,) = await world.topics.create_all(new_topics(1, 8))
         assert isinstance(answer, TopicRefused)
         await world.topics._deletion.finish()
