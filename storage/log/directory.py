@@ -395,6 +395,7 @@ class LogDirectory:
         for log in self.logs():
             if log.topic_id == topic_id and log.topic_partition.partition >= first:
                 log.retire()
+                log.give_up_files()
                 self._logs.pop(log, None)
         numbers = [n for n in self.partitions_on_disk(topic, topic_id) if n >= first]
         with self._failed_syncs_are_final():

@@ -462,8 +462,8 @@ class PartitionLog(ReadableLog):
             self._unsynced.truncated(end_offset)
             self.high_watermark = max(start_offset, min(self.high_watermark, end_offset))
 
+        self.make_files()
         with self._service.failing_with_the_disk():
-            self.make_files()
             self._list.truncate(cut, start_offset=start_offset, forget=forget)
 
     @property
