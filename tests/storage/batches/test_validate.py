@@ -134,9 +134,51 @@ def test_more_records_than_offsets_are_refused() -> None:
     assert refusal(batch).error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
 
 
-def test_producer_id_needs_epoch_and_sequence() -> None:
-    batch = batch_of([(b"k", b"v")], producer_id=5, producer_epoch=0, base_sequence=-1)
-    assert refusal(batch).error_code is ErrorCode.INVALID_RECORD
+@pytest.mark.parametrize(
+    ("producer_id", "epoch", "sequence", "is_taken"),
+    [
+        pytest.param(0, 0, 0, True, id="the_first_of_everything"),
+        pytest.param(0, -1, 0, False, id="no_epoch"),
+        pytest.param(0, 0, -1, False, id="no_sequence"),
+        pytest.param(1, -1, -1, False, id="neither"),
+        pytest.param(-1, -1, -1, True, id="no_producer"),
+    ],
+)
+def test_a_producer_has_an_epoch_and_a_sequence(
+    producer_id: int, epoch: int, sequence: int, is_taken: bool
+) -> None:
+    record = Record(offset=0, timestamp=NOW_MS, key=b"k", value=b"v")
+    batch = build_batch(
+        [record], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+    )
+
+    assert isinstance(validate_batch(memoryview(batch), RULES), ValidBatch) is is_taken
+
+
+def test_producer_0_may_write_transactions() -> None:
+    record = Record(offset=0, timestamp=NOW_MS, key=b"k", value=b"v")
+    batch = build_batch(
+        [record], producer_id=0, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+
+    assert isinstance(validate_batch(memoryview(batch), RULES), ValidBatch)
+
+
+def test_a_base_offset_that_a_client_has_set_is_no_fault() -> None:
+    records = [Record(offset=n, timestamp=NOW_MS, key=b"k", value=b"v") for n in (7, 8)]
+
+    assert isinstance(
+        validate_batch(memoryview(build_batch(records, base_offset=7)), RULES), ValidBatch
+    )
+
+
+@pytest.mark.parametrize(("keyless", "is_counted"), [(1, False), (2, True)])
+def test_a_refusal_counts_the_records_from_the_second_on(keyless: int, is_counted: bool) -> None:
+    pairs: list[tuple[bytes | None, bytes | None]] = [(None, b"v")] * keyless + [(b"k", b"v")]
+
+    message = refusal(batch_of(pairs), COMPACTED).message
+
+    assert (f"{keyless} of {keyless + 1} records are refused" in message) is is_counted
 
 
 @pytest.mark.parametrize(
