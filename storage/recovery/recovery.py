@@ -90,6 +90,8 @@ class Recovery:
         self.epochs = LeaderEpochs()
         self.producers = ProducerReplay(0, ProducerStates())
         self.aborted = AbortedTransactions()
+        self._last_epoch_start = -1
+        """Of the epochs in the checkpoint, also of one whose records are lost."""
         self.is_as_stopped = False
         """Whether the log is as a clean stop leaves it; then epochs and producers were not read."""
         self.is_commit_postponed = False
@@ -143,6 +145,9 @@ class Recovery:
             not self._is_rebuilt
             and bytes_behind(before, tail) < CHECKPOINT_BYTES_MIN
             and max(snapshots, default=0) <= end_offset
+            # An epoch whose records are lost must not stay in the checkpoint: the same epoch may begin
+            # again, at another offset.
+            and self._last_epoch_start < end_offset
             and self.manifest.sound_clean_offset(end_offset) == self.manifest.clean_offset
         )
 
@@ -194,6 +199,7 @@ class Recovery:
         """Load epochs and producers up to the recovery point, where the scan continues."""
         tail = self.segments[-1]
         self.epochs = load_epochs(self._fs, self._directory, self.segments)
+        self._last_epoch_start = self.epochs.last_start
         self.epochs.truncate_from_end(tail.end_offset, is_empty=False)
         self.epochs.truncate_from_start(self.manifest.log_start_offset)
         is_cut = self.manifest.truncate_to != UNKNOWN

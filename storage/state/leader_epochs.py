@@ -33,6 +33,11 @@ class LeaderEpochs:
         return self._entries[-1][0] if self._entries else -1
 
     @property
+    def last_start(self) -> int:
+        """Where the newest epoch begins; -1 if there is none."""
+        return self._entries[-1][1] if self._entries else -1
+
+    @property
     def entries(self) -> tuple[tuple[int, int], ...]:
         return tuple(self._entries)
 

@@ -16,6 +16,7 @@ from storage.files.errors import (
 from storage.files.paths import LOG, OFFSET_INDEX, SEGMENT_KINDS
 from storage.formats.manifest import CHECKSUM, decode, encode
 from storage.log.log import Appended, PartitionLog
+from storage.state.leader_epochs import decode_leader_epochs
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import Deferred, LogHome, read_all
@@ -348,3 +349,19 @@ def test_lost_epoch_checkpoint_is_found_out_from_the_batches() -> None:
     machine.disk.unlink(f"{DIRECTORY}/leader-epoch-checkpoint")
     machine.log = machine.home.open(is_clean=True, epoch=7)
     assert machine.log.epochs.entries == ((1, 0), (5, 6))
+
+
+@pytest.mark.parametrize("lost_at", [2, 5])
+def test_an_epoch_whose_records_are_lost_does_not_stay_in_the_checkpoint(lost_at: int) -> None:
+    """The same epoch may begin again at another offset, and the checkpoint would say where it was."""
+    machine = Machine()
+    machine.append()
+    machine.append()
+    machine.sync()
+    checkpoint = f"{DIRECTORY}/leader-epoch-checkpoint"
+    machine.disk.write_bytes(checkpoint, b"0\n2\n1 0\n2 %d\n" % lost_at)
+
+    machine.crash(Loss.NOTHING)
+
+    assert decode_leader_epochs(machine.disk.read_bytes(checkpoint), "").entries[0] == (1, 0)
+    assert b"2 %d\n" % lost_at not in machine.disk.read_bytes(checkpoint)

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from protocol.records.batch_header import LEADER_EPOCH_AT
 from protocol.records.batch_scan import crc32c
 from protocol.records.record_batch import Record, build_batch
 from storage.files.paths import LEADER_EPOCH_CHECKPOINT, MANIFEST, OFFSET_INDEX, TIME_INDEX, join
@@ -351,6 +352,17 @@ def test_an_offset_out_of_place_in_the_tail_is_where_recovery_will_cut(base_offs
 
     assert found(report) == [(Severity.WARNING, Check.BATCH)]
     assert report.log_end_offset == 10
+
+
+def test_a_batch_that_recovery_will_cut_says_nothing_about_leader_epochs() -> None:
+    """Offset and epoch lie before the CRC, so a batch with a torn offset may have a new epoch."""
+    home = Home()
+    home.append(sequence=10)
+    middle = home.fs.size(home.path(-1)) // 2
+    home.fs.overwrite(home.path(-1), middle, (0).to_bytes(8))
+    home.fs.overwrite(home.path(-1), middle + LEADER_EPOCH_AT, (99).to_bytes(4))
+
+    assert found(home.look()) == [(Severity.WARNING, Check.BATCH)]
 
 
 def test_a_clean_stop_makes_damage_of_the_active_segment_an_error() -> None:
