@@ -18,7 +18,7 @@ from prometheus_client.core import Metric as Family
 from metrics import names
 from metrics.cleaner_probe import CleanerCounts
 from metrics.facts import BrokerFacts, PartitionFacts
-from metrics.families import counter, gauge, histogram
+from metrics.families import counter, gauge, histogram, in_order
 
 
 def collect_cleaner(
@@ -33,7 +33,7 @@ def collect_cleaner(
 
 
 def _collect_passes(cleaner: CleanerCounts) -> Iterator[Family]:
-    verdicts = sorted(cleaner.records_by_verdict.items())
+    verdicts = in_order(cleaner.records_by_verdict)
     results = cleaner.passes_by_result.items()
     yield counter(names.PASSES, [((result,), count) for result, count in results])
     yield histogram(names.PASS_SECONDS, [((), cleaner.pass_seconds)])
@@ -52,7 +52,7 @@ def _collect_passes(cleaner: CleanerCounts) -> Iterator[Family]:
 
 
 def _collect_budgets(cleaner: CleanerCounts) -> Iterator[Family]:
-    free = sorted(cleaner.free_bytes_by_directory.items())
+    free = in_order(cleaner.free_bytes_by_directory)
     yield counter(names.CLEANER_THROTTLED, [((), cleaner.throttled_seconds)])
     yield gauge(names.CLEANER_GUARD_RATE, [((), cleaner.guard_bytes_per_second)])
     yield gauge(names.CLEANER_GUARD_QUIET, [((), cleaner.guard_quiet_p99)])

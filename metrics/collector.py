@@ -29,7 +29,7 @@ from metrics.facts import (
     RecoveryFacts,
     TransactionFacts,
 )
-from metrics.families import counter, gauge, histogram
+from metrics.families import counter, gauge, histogram, in_order
 from metrics.group_collector import collect_groups
 from metrics.mistakes import MISTAKES
 from metrics.partition_collector import collect_partitions
@@ -106,7 +106,7 @@ class BrokerCollector(Collector):
 
     def _collect_traffic(self) -> Iterator[Family]:
         probe = self._server
-        topics = sorted(probe.topics.items())
+        topics = in_order(probe.topics)
         yield counter(names.RECORDS_IN, [((topic,), c.records_in) for topic, c in topics])
         yield counter(names.BYTES_IN, [((topic,), c.bytes_in) for topic, c in topics])
         yield counter(names.BYTES_OUT, [((topic,), c.bytes_out) for topic, c in topics])
@@ -116,14 +116,14 @@ class BrokerCollector(Collector):
         yield counter(names.FETCHES_FAILED, [((topic,), c.fetches_failed) for topic, c in topics])
         yield counter(
             names.RECORDS_REFUSED,
-            [((t, why), n) for t, c in topics for why, n in sorted(c.refused_by_reason.items())],
+            [((t, why), n) for t, c in topics for why, n in in_order(c.refused_by_reason)],
         )
         yield counter(
             names.SEGMENTS_DELETED,
             [
                 ((topic, why), count)
                 for topic, c in topics
-                for why, count in sorted(c.deleted_segments_by_reason.items())
+                for why, count in in_order(c.deleted_segments_by_reason)
             ],
         )
         yield counter(
@@ -131,7 +131,7 @@ class BrokerCollector(Collector):
             [
                 ((topic, why), count)
                 for topic, c in topics
-                for why, count in sorted(c.deleted_bytes_by_reason.items())
+                for why, count in in_order(c.deleted_bytes_by_reason)
             ],
         )
         yield from self._collect_requests()
@@ -144,7 +144,7 @@ class BrokerCollector(Collector):
         yield counter(names.COLD_READS, [((), probe.cold_reads)])
 
     def _collect_requests(self) -> Iterator[Family]:
-        requests = dict(sorted(self._server.requests.items()))
+        requests = dict(in_order(self._server.requests))
         yield histogram(names.REQUEST_SECONDS, [((api,), each) for api, each in requests.items()])
         yield counter(
             names.REQUESTS, [((api,), sum(each.counts)) for api, each in requests.items()]
@@ -153,7 +153,7 @@ class BrokerCollector(Collector):
         yield gauge(names.REQUEST_TIME, [((api, share), ms) for api, share, ms in quantiles])
 
     def _collect_connections(self) -> Iterator[Family]:
-        listeners = sorted(self._server.listeners.items())
+        listeners = in_order(self._server.listeners)
         yield gauge(names.CONNECTIONS, [((name,), c.unclosed) for name, c in listeners])
         yield gauge(names.CONNECTION_COUNT, [((name, "0"), c.unclosed) for name, c in listeners])
         yield counter(names.CONNECTIONS_OPENED, [((name,), c.opened) for name, c in listeners])

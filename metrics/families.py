@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias, TypeVar
 
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -16,6 +16,8 @@ from prometheus_client.core import (
 
 from metrics.histogram import Histogram
 from metrics.names import Metric
+
+T = TypeVar("T")
 
 Samples: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 """Each sample: the values of the labels, in the order of `Metric.labels`, and the value."""
@@ -43,3 +45,12 @@ def histogram(metric: Metric, samples: Iterable[tuple[tuple[str, ...], Histogram
     for labels, observed in samples:
         family.add_metric(labels, observed.cumulative(), observed.total)
     return family
+
+
+def in_order(counts: Mapping[str, T]) -> list[tuple[str, T]]:
+    """Returns the items of a dictionary that another thread may change meanwhile, by key.
+
+    `dict(counts)` copies in one step of the interpreter. Iterating over `items` does not: it makes a
+    tuple for each item, which may run the garbage collector, and then the other thread.
+    """
+    return sorted(dict(counts).items(), key=lambda item: item[0])

@@ -1,7 +1,8 @@
 """Consumer groups for the metrics. Runs in the scrape's thread, concurrently with the event loop.
 
-It copies each dictionary that the loop may change before it iterates; a copy is atomic in the
-interpreter. The numbers may be from different moments, but each is correct.
+It copies each dictionary that the loop may change before it iterates. `dict` copies in one step of the
+interpreter. A list of the items is no such copy: it makes a tuple for each, which may run the garbage
+collector, and then the loop. The numbers may be from different moments, but each is correct.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def group_facts(table: GroupTable, topics: Topics) -> Iterator[GroupFacts]:
 
 
 def _topics(entry: GroupEntry, topics: Topics) -> Iterator[GroupTopicFacts]:
-    for name, partitions in list(entry.offsets.by_topic().items()):
+    for name, partitions in dict(entry.offsets.by_topic()).items():
         # Release the interpreter lock in case the event loop waits for it.
         time.sleep(0)
         yield GroupTopicFacts(name, _offsets(name, partitions, topics))
@@ -49,5 +50,5 @@ def _offsets(
                 ends[number] = log.high_watermark
     return [
         (number, each.offset, max(ends[number] - each.offset, 0) if number in ends else None)
-        for number, each in list(partitions.items())
+        for number, each in dict(partitions).items()
     ]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from server.coordination.groups.group_checks import Claim
 from server.coordination.groups.group_facts import group_facts
+from tests.harness.garbage import at_every_collection
 from tests.harness.offsets_world import commit
 from tests.harness.served_broker import batch_of, serving_broker
 
@@ -25,3 +26,23 @@ async def test_lag_is_what_stands_between_the_commit_and_the_high_watermark(tmp_
             "t": [(0, 4, 6), (1, 7, 0), (9, 1, None)],
             "gone": [(0, 3, None)],
         }
+
+
+async def test_a_commit_during_a_scrape_does_not_fail_it(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path) as served:
+        await served.create("t", 1)
+        await served.broker.offsets.commit("g", Claim(), [commit(0, 4), commit(1, 7, topic="u")])
+        (entry,) = served.broker.groups.table.entries()
+        committed = entry.offsets.by_topic()
+        one = committed["t"][0]
+
+        def commit_more() -> None:
+            committed[f"topic {len(committed)}"] = {0: one}
+            committed["t"][len(committed["t"])] = one
+
+        with at_every_collection(commit_more):
+            (facts,) = group_facts(served.broker.groups.table, served.broker.topics)
+            names = {topic.topic: len(topic.offsets) for topic in facts.topics}
+
+        assert {"t", "u"} <= names.keys()
+        assert len(committed) > len(names), "a collection ran"
