@@ -149,7 +149,7 @@ class GroupCycle:
             self._end_join(now_ms)
 
     def _on_join_deadline(self, now_ms: int) -> None:
-        """Handle the join deadline: extend the initial wait, or end the join."""
+        """Handle the join deadline (rebalance timeout or initial delay): wait on, or end the join."""
         if self._on(Event.JOIN_DEADLINE, join_deadline_guard(self)).action is Action.EXTEND:
             wait_ms = min(self.settings.initial_rebalance_delay_ms, self.initial_wait_ms)
             self.has_new_joins = False
@@ -159,8 +159,8 @@ class GroupCycle:
             self._end_join(now_ms)
 
     def _end_join(self, now_ms: int) -> None:
-        """Begin the next generation with the members that have joined, and with static members, which
-        may be absent until their session ends."""
+        """Remove the members that have not rejoined in time, and begin the next generation with the
+        others. Static members may be absent until their session ends."""
         for member in self.roster:
             if member.join_ticket is None and not member.is_static:
                 self.roster.remove(member)
