@@ -20,14 +20,36 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, wraps
 from random import Random
+from typing import Concatenate, ParamSpec, TypeVar
 
 from storage.files.errors import DirectoryLocked, DiskError, NotCached, SyncFailed
 from storage.files.files import Buffer, disk_error
 from tests.harness.faults import Faults
 
 SECTOR_SIZES = (512, 4096)
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+
+# Threads share the disk: a crash state is not created in the middle of another thread's change, and of
+# two threads that make the same directory, one makes it and the other finds it.
+_tree = threading.RLock()
+
+
+def whole(
+    method: Callable[Concatenate[S, P], R],
+) -> Callable[Concatenate[S, P], R]:
+    """Run a method without a change by another thread in between."""
+
+    @wraps(method)
+    def locked(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with _tree:
+            return method(self, *args, **kwargs)
+
+    return locked
 
 
 class Loss(enum.Enum):
@@ -54,6 +76,7 @@ class Inode:
         self.reserved = 0
         """Bytes of the disk reserved for this file; they stay reserved after a crash."""
 
+    @whole
     def write(self, position: int, data: bytes) -> None:
         target = self._writable()
         if position > len(target):
@@ -61,6 +84,7 @@ class Inode:
         target[position : position + len(data)] = data
         self.writes.append((position, data))
 
+    @whole
     def truncate(self, size: int) -> None:
         target = self._writable()
         if size < len(target):
@@ -69,6 +93,7 @@ class Inode:
             target.extend(bytes(size - len(target)))
         self.writes.append((size, b""))
 
+    @whole
     def sync(self) -> None:
         if self.has_lost:
             self.durable = self._written()
@@ -76,11 +101,13 @@ class Inode:
             self.durable = self.data = bytes(self.data)
         self.writes = []
 
+    @whole
     def sync_failed(self) -> None:
         """Mark the dirty pages as clean although the disk has none of them."""
         self.has_lost = self.has_lost or bool(self.writes)
         self.writes = []
 
+    @whole
     def forget_cached(self) -> None:
         """Drop the cached pages, so that reads return the disk's content."""
         if self.has_lost:
@@ -146,15 +173,18 @@ class Directory:
         self.changes: list[tuple[str, str, Node | None]] = []
         """Changes since the last sync: (name, old name of a rename or "", node; None for a removal)."""
 
+    @whole
     def put(self, name: str, node: Node | None, *, renamed_from: str = "") -> None:
         _apply(self.entries, (name, renamed_from, node))
         self.changes.append((name, renamed_from, node))
 
+    @whole
     def sync(self) -> None:
         if self.changes:
             self.durable = dict(self.entries)
             self.changes = []
 
+    @whole
     def sync_all(self) -> None:
         """Sync the directory with everything below it."""
         self.sync()
@@ -164,6 +194,7 @@ class Directory:
             else:
                 node.sync()
 
+    @whole
     def forget_cached(self) -> None:
         """Drop the cached pages of all files below."""
         for node in self.entries.values():
@@ -314,13 +345,15 @@ class MemoryFileSystem:
         self._root = root if root is not None else Directory()
         self._locks: set[str] = set()
 
+    @whole
     def after_crash(self, loss: Loss, random: Random) -> MemoryFileSystem:
         """Returns the disk as a machine finds it after losing power now. This one does not change."""
         return MemoryFileSystem(self._root.after_crash(loss, random))
 
+    @whole
     def after_kill(self) -> MemoryFileSystem:
-        """Returns the disk as another process finds it when this one is killed: the machine goes on, so
-        everything can be read, but what was not synced may still get lost."""
+        """Returns the disk as another process finds it when this one is killed: the machine continues,
+        so everything can be read, but what was not synced may still get lost."""
         return MemoryFileSystem(copy.deepcopy(self._root))
 
     def changed(self, action: str, path: str) -> None:
@@ -424,10 +457,13 @@ class MemoryFileSystem:
         self.faults.check("create", path)
         directory = self._root
         for name in path.strip("/").split("/"):
-            child = directory.entries.get(name)
-            if child is None:
-                child = Directory()
-                directory.put(name, child)
+            with _tree:
+                child = directory.entries.get(name)
+                is_new = child is None
+                if child is None:
+                    child = Directory()
+                    directory.put(name, child)
+            if is_new:
                 self.changed("create", path)
             if not isinstance(child, Directory):
                 raise _error("create", path, errno.ENOTDIR)
@@ -476,6 +512,9 @@ class MemoryFileSystem:
             self.open(path, create=True)
         self._locks.add(path)
         return MemoryLock(self._locks, path)
+
+    def restrict(self, path: str) -> None:
+        """This disk has one user."""
 
     def forget_cached(self, path: str) -> None:
         self.faults.check("sync", path)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import sys
 import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -394,3 +397,35 @@ def test_replacement_is_whole_after_any_crash() -> None:
 
     assert seen == {b"old" * 400, b"new" * 400}
     assert disk.after_crash(Loss.EVERYTHING, Random(0)).read_bytes("/m") == b"new" * 400
+
+
+@pytest.fixture
+def threads_that_alternate_often() -> Iterator[None]:
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("threads_that_alternate_often")
+def test_crash_state_in_memory_is_created_between_the_changes_of_other_threads() -> None:
+    disk = MemoryFileSystem()
+    for name in ("/a", "/b"):
+        disk.make_directory(name)
+        for number in range(50):
+            disk.write_bytes(f"{name}/old-{number}", b"x")
+
+    def change(home: str) -> None:
+        for number in range(400):
+            disk.replace_durably(f"{home}/{number}", b"new")
+            disk.unlink(f"{home}/{number}")
+
+    def crash(_: str) -> None:
+        for number in range(400):
+            disk.after_crash(Loss.TORN, Random(number))
+            assert len(disk.after_kill().list("/a")) >= 50
+
+    with ThreadPoolExecutor(3) as executor:
+        work = [executor.submit(*job) for job in ((change, "/a"), (change, "/b"), (crash, ""))]
+    for each in work:
+        each.result()
