@@ -1,0 +1,1 @@
+"""Listeners: addresses, overrides of properties, certificates, logins."""
