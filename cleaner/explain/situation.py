@@ -11,6 +11,7 @@ from cleaner.pool.status import PoolStatus
 from cleaner.rules.pick import Assessment
 from protocol.records.batch_header import read_header
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import UNKNOWN
@@ -154,9 +155,9 @@ def pinning_transactions(log: PartitionLog) -> tuple[PinningTransaction, ...]:
     )
 
 
-def _timestamp_at(log: PartitionLog, offset: int, otherwise_ms: int) -> int:
+def _timestamp_at(log: PartitionLog, offset: Offset, otherwise_ms: int) -> int:
     """Returns the timestamp of the batch at an offset; `otherwise_ms` if it is not readable."""
-    result = log.read(
+    result = log.reader.read(
         offset, max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
     )
     if isinstance(result, ErrorCode) or not result.regions:

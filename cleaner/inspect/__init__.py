@@ -1,1 +1,1 @@
-"""A pass that changes nothing: plan, key search, digest."""
+"""Work over a log that changes nothing: rehearsals, key search, digest, verification."""

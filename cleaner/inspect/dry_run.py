@@ -28,6 +28,7 @@ from cleaner.pacing.throttle import IoRates
 from cleaner.passes.clean import clean
 from cleaner.rules.cleaning_plan import CleaningPlan
 from cleaner.rules.report import GroupReport, PassReport
+from protocol.wire.numbers import Offset
 from storage.files.null_files import NullFileSystem
 from storage.formats.manifest import UNKNOWN, SegmentRow
 from storage.log.log import PartitionLog
@@ -66,7 +67,7 @@ class DryMeter(PassMeter):
             self.check()
 
 
-def null_segments(log: PartitionLog) -> Callable[[int], CleanedSegmentWriter]:
+def null_segments(log: PartitionLog) -> Callable[[Offset], CleanedSegmentWriter]:
     """Returns a factory of output segments that keep only their sizes."""
     fs, versions = NullFileSystem(), count(1)
     directory, hash_key = log.directory, log.identity.hash_key

@@ -38,6 +38,7 @@ from cleaner.passes.mark import (
 from cleaner.passes.scan import read_exactly
 from cleaner.passes.verify_pass import PassVerifier
 from cleaner.rules.step import KeysDiffer
+from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedSidecar
 from storage.files.paths import KEYS
 from storage.formats.topic_partition import TopicPartition
@@ -82,7 +83,9 @@ def log_digest(
     )
 
 
-def stable_end(log_start_offset: int, last_stable_offset: int, end_offset: int | None) -> int:
+def stable_end(
+    log_start_offset: Offset, last_stable_offset: Offset, end_offset: int | None
+) -> Offset:
     """Returns the end offset of a digest. Pure.
 
     Raises:
@@ -95,12 +98,12 @@ def stable_end(log_start_offset: int, last_stable_offset: int, end_offset: int |
             f"end offset {end_offset} is not in [{log_start_offset}, {last_stable_offset}]:"
             " from the log start to the last stable offset"
         )
-    return end_offset
+    return Offset(end_offset)
 
 
 def _execute(
     view: CleaningView,
-    end_offset: int,
+    end_offset: Offset,
     settings: CleanerSettings,
     index: SegmentIndex,
     meter: PassMeter,

@@ -15,6 +15,7 @@ from cleaner.kernel.find_key import KeyFinder
 from cleaner.pacing.meter import PassMeter
 from cleaner.passes.scan import read_exactly
 from cleaner.rules.step import Decision
+from protocol.wire.numbers import Offset, Position
 from storage.batches.walk import walk_batches
 from storage.files.errors import DamagedSidecar
 from storage.formats.key_sidecar import (
@@ -27,6 +28,7 @@ from storage.formats.key_sidecar import (
     KeySidecar,
 )
 from storage.log.cleaning_view import CleanableSegment
+from storage.segment.lookup import position_before
 
 BATCHES_MAX = 16
 """A block with more hits is read completely, which is faster."""
@@ -97,15 +99,15 @@ class SidecarSearch:
             self._feed(block.position, block.data_bytes)
         else:
             for hit in hits:
-                self._search_batch_at(self._segment.row.base_offset + hit, block)
+                self._search_batch_at(Offset(self._segment.row.base_offset + hit), block)
         if self._finder.count - before != len(hits):
             raise SidecarMismatch(self._segment.row.base_offset)
 
-    def _search_batch_at(self, offset: int, block: KeyBlock) -> None:
+    def _search_batch_at(self, offset: Offset, block: KeyBlock) -> None:
         """Read the batch that holds an offset, unless the previous hit was in the same batch."""
         if offset <= self._last_read_offset:
             return
-        start = max(self._segment.segment.position_before(offset), block.position)
+        start = max(position_before(self._segment.segment, offset), Position(block.position))
         with self._segment.segment.pinned() as file:
             for place in walk_batches(file, start, block.position + block.data_bytes):
                 if place.last_offset >= offset:

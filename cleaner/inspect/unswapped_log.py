@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from protocol.wire.numbers import Offset
 from storage.formats.manifest import SegmentRow
 from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 
@@ -15,7 +16,7 @@ class LogNumbers(Protocol):
     @property
     def generation(self) -> int: ...
     @property
-    def log_start_offset(self) -> int: ...
+    def log_start_offset(self) -> Offset: ...
 
 
 class UnswappedLog:
@@ -23,7 +24,9 @@ class UnswappedLog:
 
     __slots__ = ("_log", "_new_segment", "swapped")
 
-    def __init__(self, log: LogNumbers, new_segment: Callable[[int], CleanedSegmentWriter]) -> None:
+    def __init__(
+        self, log: LogNumbers, new_segment: Callable[[Offset], CleanedSegmentWriter]
+    ) -> None:
         """`new_segment` returns the writer of an output, given its base offset."""
         # Constant after construction.
         self._log = log
@@ -37,10 +40,10 @@ class UnswappedLog:
         return self._log.generation
 
     @property
-    def log_start_offset(self) -> int:
+    def log_start_offset(self) -> Offset:
         return self._log.log_start_offset
 
-    def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter:
+    def new_cleaned_segment(self, base_offset: Offset) -> CleanedSegmentWriter:
         return self._new_segment(base_offset)
 
     def swap(
@@ -49,9 +52,9 @@ class UnswappedLog:
         cleaned: Sequence[CleanedSegment],
         *,
         generation: int,
-        clean_offset: int | None,
+        clean_offset: Offset | None,
     ) -> None:
         self.swapped.add(sources[0].base_offset)
 
-    def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None:
+    def commit_clean_offset(self, clean_offset: Offset, *, generation: int) -> None:
         """Does nothing."""

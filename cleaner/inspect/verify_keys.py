@@ -27,7 +27,7 @@ from storage.formats.key_sidecar import KeyBlock, key_block
 from storage.formats.key_totals import KeyTotals
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN, Manifest, SegmentRow, decode
-from storage.log.directory import HASH_KEY_BYTES
+from storage.log.directory_start import HASH_KEY_BYTES
 from storage.verify.findings import Check, Finding, Findings
 from storage.verify.segment import DECOMPRESSED_BYTES_MAX
 

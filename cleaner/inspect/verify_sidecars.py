@@ -26,7 +26,7 @@ from storage.formats.key_sidecar import ENTRY, KeyBlock, KeySidecar
 from storage.formats.key_totals import KeyTotals
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import SegmentRow, decode
-from storage.log.directory import HASH_KEY_BYTES
+from storage.log.directory_start import HASH_KEY_BYTES
 from storage.verify.findings import Check, Finding, Severity
 from storage.verify.segment import DECOMPRESSED_BYTES_MAX
 

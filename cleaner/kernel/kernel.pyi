@@ -22,7 +22,7 @@ and functions that read a block raise
 
     KeysDiffer              the block's counts do not match its size, or it does not match the segment
 
-After any of these errors the object must not be used any more.
+After any of these errors the object must not be used again.
 """
 
 from collections.abc import Collection, Mapping
@@ -41,6 +41,7 @@ from cleaner.rules.step import (
     SegmentSummary,
     VerdictCount,
 )
+from protocol.wire.numbers import Offset
 from storage.formats.key_totals import KeyTotals
 
 SLOT_BYTES: int
@@ -145,8 +146,9 @@ class OffsetMap:
         """Returns the number and sum of the offsets in all slots, by ranges of offsets.
 
         Args:
-            bounds: b0 <= b1 <= ... when sorted. The first tally is of the offsets below b0, the next of
-                [b0, b1), the last of those at or above the last bound.
+            bounds: b0 <= b1 <= ... when sorted. The first tally is that of the
+                offsets below b0, the next that of [b0, b1), the last that of those at or above the
+                last bound.
         """
 
     def __len__(self) -> int: ...
@@ -243,7 +245,7 @@ class Transactions:
         """
 
     @property
-    def end_offset(self) -> int:
+    def end_offset(self) -> Offset:
         """Where a pass over the section may end, so that all transactions below are decided.
 
         This is the section's end or, if transactions have no marker in it, the first batch of the first

@@ -2,7 +2,7 @@
 #
 # A pass must know which segments need a rewrite before it reads any. Superseded records are marked;
 # the remaining changes are to batches of transactions and producers: aborted data, empty batches that
-# no producer needs any more, and markers of transactions without remaining batches. The rule is the
+# no producer still needs, and markers of transactions without remaining batches. The rule is the
 # filter's, applied to rows, entries and marks.
 
 

@@ -14,12 +14,15 @@ import math
 import threading
 from collections.abc import Callable
 
+from storage.threads import any_thread
+
 BURST_SECONDS = 0.1
 """The longest burst: the budget of this much time may be spent at once."""
 
 
+@any_thread
 class Budget:
-    """A token bucket. Any thread may call any method; none sleeps."""
+    """A token bucket. No method sleeps."""
 
     __slots__ = ("_clock", "_earned", "_earned_at", "_lock", "_rate", "_spent")
 
@@ -67,3 +70,7 @@ class Budget:
             self._earned = float(self._spent)
         else:
             self._earned = min(self._earned + elapsed * self._rate, float(self._spent))
+        self._check_earned_within_spent()
+
+    def _check_earned_within_spent(self) -> None:
+        assert self._earned <= float(self._spent)

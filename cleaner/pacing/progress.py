@@ -21,6 +21,8 @@ import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from storage.threads import any_thread
+
 
 class Phase(enum.Enum):
     """The phases of a pass, and of the other tasks."""
@@ -137,8 +139,9 @@ class PassProgress:
         """Count bytes that were read in the current phase."""
         self._done[self.phase] += bytes_count
 
+    @any_thread
     def snapshot(self) -> ProgressSnapshot:
-        """Returns the current progress. Any thread."""
+        """Returns the current progress."""
         ended_at = self._clock() if self._ended_at is None else self._ended_at
         phases = [self._phase(phase, ended_at) for phase in Phase]
         return ProgressSnapshot(

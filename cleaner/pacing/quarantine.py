@@ -12,6 +12,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from storage.formats.topic_partition import TopicPartition
+from storage.threads import loop_thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +32,9 @@ class Quarantined:
     """The length of this rest."""
 
 
+@loop_thread
 class Quarantine:
-    """The quarantined partitions. Owned by the pool, used on the event loop."""
+    """The quarantined partitions. Owned by the pool."""
 
     __slots__ = ("_entries", "_rest_seconds", "_rest_seconds_max")
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from cleaner.pacing.budget import Budget
+from storage.threads import any_thread, loop_thread
 
 NAP_SECONDS_MAX = 0.2
 """The longest single sleep: a new rate takes effect after at most this time."""
@@ -37,8 +38,9 @@ class IoRates:
     write: float = math.inf
 
 
+@any_thread
 class Throttle:
-    """The budgets of all workers. One thread sets the rates; any thread spends."""
+    """The budgets of all workers."""
 
     __slots__ = ("_guard", "_guard_rate", "_is_lifted", "_rates", "_read", "_total", "_write")
 
@@ -77,16 +79,19 @@ class Throttle:
             return IoRates()
         return replace(self._rates, total=min(self._rates.total, self._guard_rate))
 
+    @loop_thread
     def set_rates(self, rates: IoRates) -> None:
         """Change the operator's limits; workers that already wait continue at the new rates."""
         self._rates = rates
         self._apply()
 
+    @loop_thread
     def set_guard_rate(self, bytes_per_second: float) -> None:
         """Change the latency guard's limit on reads and writes together."""
         self._guard_rate = bytes_per_second
         self._apply()
 
+    @loop_thread
     def lift(self, is_lifted: bool) -> None:
         """Lift all budgets, the guard's included, while something matters more; or restore them.
 

@@ -24,6 +24,7 @@ from cleaner.kernel.kernel import OffsetMap, Transactions, map_keys, mark_keys
 from cleaner.pacing.settings import MAP_BYTES_MIN, CleanerSettings
 from cleaner.passes.verify_pass import PassVerifier
 from cleaner.rules.step import MarkStep
+from protocol.wire.numbers import Offset
 from storage.formats.key_sidecar import KeyBlock, blocks_bytes
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import SegmentRow
@@ -75,8 +76,8 @@ class DirtySection:
     """The mapped section: the offsets [start_offset, end_offset), and the segments that hold them."""
 
     sources: Sequence[KeySource]
-    start_offset: int
-    end_offset: int
+    start_offset: Offset
+    end_offset: Offset
     """Where the pass ends: all transactions below it are decided."""
     transactions: Transactions | None
     """The outcomes of its transactions; None if it has none."""
@@ -88,7 +89,7 @@ class DirtySection:
 
 
 def dirty_section(
-    sources: Sequence[KeySource], *, start_offset: int, end_offset: int
+    sources: Sequence[KeySource], *, start_offset: Offset, end_offset: Offset
 ) -> DirtySection:
     """Returns the dirty section; the outcomes of its transactions determine where the pass ends."""
     dirty = [

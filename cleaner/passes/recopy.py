@@ -21,6 +21,7 @@ from cleaner.passes.mark import Marked
 from cleaner.passes.scan import ReadableSegment, read_exactly
 from cleaner.rules.report import Counts, counts_between
 from cleaner.rules.step import FilterStep, SegmentSummary
+from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
 from storage.formats.key_sidecar import KeyBlock
 from storage.formats.key_totals import KeyTotals
@@ -53,7 +54,7 @@ class Recopy:
     def __init__(
         self,
         batch_filter: BatchFilter,
-        new_segment: Callable[[int], CleanedSegmentWriter],
+        new_segment: Callable[[Offset], CleanedSegmentWriter],
         *,
         has_sidecars: bool,
         meter: PassMeter,
@@ -112,7 +113,7 @@ class Recopy:
             with suppress(StorageError):
                 writer.discard()
 
-    def _start_segment(self, base_offset: int) -> None:
+    def _start_segment(self, base_offset: Offset) -> None:
         self._writers.append(self._open(base_offset))
         self._filter.start_segment(base_offset)
 

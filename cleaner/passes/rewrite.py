@@ -24,6 +24,7 @@ from cleaner.rules.cleaning_plan import CleanableLog, CleaningPlan
 from cleaner.rules.group import Findings, GroupBounds, Work, group_segments, has_passed, work_on
 from cleaner.rules.report import GroupReport
 from cleaner.rules.step import KeysDiffer
+from protocol.wire.numbers import Offset
 from storage.files.errors import SwapRefused
 from storage.formats.manifest import SegmentRow
 from storage.segment.cleaned_segment import CleanedSegment
@@ -189,7 +190,7 @@ class Rewriting:
         group: Group,
         recopy: Recopy,
         cleaned: tuple[CleanedSegment, ...],
-        clean_offset: int | None,
+        clean_offset: Offset | None,
     ) -> None:
         sources = [segment.row for segment, _ in group]
         if recopy.is_verbatim and _is_in_manifest(sources, cleaned):

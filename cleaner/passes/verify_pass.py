@@ -1,7 +1,7 @@
 """The checks that must pass before a group of cleaned segments may replace its sources.
 
     the map      its slots hold what was put into it; every offset that it holds in a window occurs as
-                 an entry of a sidecar; no entry has a key that the map should have but has not
+                 an entry of a sidecar; no entry has a key that the map should have and lacks
     the account  the records read are those kept plus those dropped, by verdict; those dropped as
                  superseded are those that were marked
     the output   read again from the synced files: its digest, batches and offsets are those that the

@@ -7,8 +7,9 @@ reads the segments directly and builds no `CleaningView`; only the picked log ge
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Container, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from cleaner.pacing.clock import Clock, HorizonClock
@@ -17,10 +18,18 @@ from cleaner.rules.look import Look
 from cleaner.rules.pick import Assessment, LogState, Reason, Remainder, assess
 from cleaner.rules.report import PassReport
 from cleaner.rules.urgency import Candidate, urgency
+from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
 from storage.segment.segment import Segment
+from storage.threads import loop_thread
+
+SEGMENTS_PER_TURN = 5000
+"""Segments to look at, at 0.2 microseconds each, before yielding to the event loop."""
+
+LOG_COST_IN_SEGMENTS = 100
+"""The fixed cost of looking at a log, in segments."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,15 +38,16 @@ class LogSketch:
 
     sealed_rows: Sequence[Segment]
     active_row: Segment
-    clean_offset: int
-    log_start_offset: int
-    last_stable_offset: int
-    high_watermark: int
-    log_end_offset: int
+    clean_offset: Offset
+    log_start_offset: Offset
+    last_stable_offset: Offset
+    high_watermark: Offset
+    log_end_offset: Offset
 
 
+@loop_thread
 class Lookout:
-    """The pool's knowledge about waiting logs. Owned by the pool, used on the event loop."""
+    """The pool's knowledge about waiting logs. Owned by the pool."""
 
     __slots__ = (
         "_clock",
@@ -60,6 +70,26 @@ class Lookout:
         """The share of a log's dirty bytes that the last pass over it freed."""
         self.short_of_space: frozenset[str] = frozenset()
         """The ids of the log directories whose disks are nearly full."""
+
+    async def look_at_all(
+        self, logs: Iterable[PartitionLog], *, may_run: Callable[[PartitionLog], bool]
+    ) -> Look:
+        """Look at each log that is not offline; `may_run`: as for `look_at`."""
+        look = self.begin()
+        async for log in _yielding(logs):
+            self.look_at(log, look, may_run=may_run(log))
+        return look
+
+    async def queue(
+        self, logs: Iterable[PartitionLog], *, may_run: Callable[[PartitionLog], bool]
+    ) -> list[Candidate]:
+        """Returns the eligible logs over which a pass may run, the most urgent first."""
+        waiting = [
+            candidate
+            async for log in _yielding(logs)
+            if may_run(log) and (candidate := self.candidate(log))
+        ]
+        return sorted(waiting, key=urgency, reverse=True)
 
     def begin(self) -> Look:
         """Start a look at all logs."""
@@ -159,7 +189,19 @@ class Lookout:
                 del known[partition]
 
 
-def stable_offset(log: PartitionLog) -> int:
+async def _yielding(logs: Iterable[PartitionLog]) -> AsyncIterator[PartitionLog]:
+    """Yields the logs that are not offline, and yields to the event loop now and then."""
+    looked_at = 0
+    for log in logs:
+        if log.offline_reason is None:
+            yield log
+        looked_at += LOG_COST_IN_SEGMENTS + len(log.segments)
+        if looked_at >= SEGMENTS_PER_TURN:
+            looked_at = 0
+            await asyncio.sleep(0)
+
+
+def stable_offset(log: PartitionLog) -> Offset:
     """Returns the last stable offset; the log start if the open transactions cannot be read now.
 
     The error is not lost: the next append or read reports what is wrong with the disk.

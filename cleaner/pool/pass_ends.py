@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
 
 from cleaner.pacing.clock import Clock
+from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.probe import CleanerProbe
 from cleaner.pacing.quarantine import Quarantine, Quarantined, kind_of
 from cleaner.pacing.settings import CleanerSettings
+from cleaner.passes.verify_pass import VerificationFailed
+from cleaner.pool.runner import RunningPass
 from cleaner.rules.report import PassReport
-from protocol.wire.errors import DecompressionTooLarge
+from protocol.wire.errors import DecompressionTooLarge, ProtocolError
+from storage.files.errors import LogOffline, SegmentRemoved, StorageError, SwapRefused
 from storage.formats.topic_partition import TopicPartition
+from storage.threads import loop_thread
 
 # The pool's logger: operators know the log lines of passes by that name.
 _log = logging.getLogger("cleaner.pool.pool")
 
 
+@loop_thread
 class PassEnds:
-    """The results of each partition's last pass. Owned by the pool, used on the event loop."""
+    """The results of each partition's last pass. Owned by the pool."""
 
     __slots__ = ("_clock", "_last_reports", "_probe", "_quarantine")
 
@@ -78,6 +85,23 @@ class PassEnds:
         )
         self._probe.pass_failed(partition.topic, partition.partition, reason)
         self._probe.quarantined(entry)
+
+    @contextmanager
+    def recorded(self, running: RunningPass) -> Iterator[None]:
+        """Record how a pass ends that does not complete: stopped, or failed. Its error is raised."""
+        partition = running.log.topic_partition
+        try:
+            yield
+        except (CleaningAborted, SwapRefused, SegmentRemoved, LogOffline) as reason:
+            self.stopped(partition, running.stopped_because or str(reason))
+            raise
+        except (ProtocolError, StorageError, VerificationFailed) as error:
+            self.failed(partition, error, reason_of(error))
+            raise
+        except Exception as error:
+            _log.exception("%s: cleaning failed", partition)
+            self.failed(partition, error, repr(error))
+            raise
 
     def forget_all_but(self, present: Container[TopicPartition]) -> None:
         """Forget partitions that are gone."""

@@ -1,4 +1,4 @@
-"""The pool of cleaning workers: decides which log is cleaned when, and records how passes end.
+"""The pool of cleaning workers: decides which log is cleaned when, in the background and on request.
 
     each worker:   look at all logs -> clean the most urgent one in a thread -> look again at once;
                    if no log is eligible, look again when one may become eligible, at the latest
@@ -6,19 +6,21 @@
 
 A pass runs in a thread of a dedicated executor at low priority, one pass per log at a time. An exception
 ends only the pass that raised it: the partition goes into quarantine, with the reason, and is tried
-again later. An exception in a worker itself is logged and counted, and the worker continues.
+again later.
 
-All state here belongs to the event loop's thread. Only this module, `runner.py`, `running.py` and
-`slots.py` use asyncio; `runner.py` owns the threads.
+    runner.py       owns the threads, the slots for them, and the claims of tasks on logs
+    workers.py      owns the background tasks, and how long they sleep
+    lookout.py      owns what is known about the logs that wait
+    pass_ends.py    owns what is known about past passes: last reports, quarantine
+
+All state belongs to the event loop's thread.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from cleaner.inspect.dry_run import DryRun
@@ -31,54 +33,37 @@ from cleaner.pacing.probe import CleanerProbe
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.pool.lookout import Lookout
-from cleaner.pool.pass_ends import PassEnds, reason_of
-from cleaner.pool.runner import BROKER_STOPS, Runner
-from cleaner.pool.running import RunningPass
+from cleaner.pool.pass_ends import PassEnds
+from cleaner.pool.runner import Runner, RunningPass
 from cleaner.pool.status import PoolStatus, Task
+from cleaner.pool.workers import Workers
 from cleaner.remote.plan import RemoteResult
 from cleaner.rules.cleaning_plan import CleaningPlan
 from cleaner.rules.look import Look
 from cleaner.rules.pick import Assessment, Reason
 from cleaner.rules.report import PassReport
-from cleaner.rules.urgency import Candidate, urgency
+from cleaner.rules.urgency import Candidate
 from protocol.wire.errors import ProtocolError
-from storage.files.errors import LogOffline, SegmentRemoved, StorageError, SwapRefused
+from storage.files.errors import StorageError
 from storage.log.log import PartitionLog
-
-_log = logging.getLogger("cleaner.pool.pool")
+from storage.threads import any_thread, loop_thread
 
 T = TypeVar("T")
 Plan = TypeVar("Plan")
-
-SEGMENTS_PER_TURN = 5000
-"""Segments to look at, at 0.2 microseconds each, before yielding to the event loop."""
-
-LOG_COST_IN_SEGMENTS = 100
-"""The fixed cost of looking at a log, in segments."""
 
 
 class LogBusy(Exception):
     """Another task has claimed the log."""
 
 
+@loop_thread
 class CleanerPool:
-    """Cleans compacted logs in the background, and on request. Used on one event loop."""
+    """Cleans compacted logs in the background, and on request."""
 
     __slots__ = (
-        "_clock",
-        "_ends",
-        "_logs",
-        "_lookout",
-        "_next_look_at",
-        "_paused",
-        "_picking",
-        "_probe",
-        "_rehearsing",
-        "_runner",
-        "_stopping",
-        "_waking",
-        "_workers",
-    )
+        "_clock", "_ends", "_logs", "_lookout", "_paused", "_picking", "_probe", "_rehearsing",
+        "_runner", "_workers",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -94,32 +79,25 @@ class CleanerPool:
         self._clock = clock
         self._probe = probe
         self._runner = Runner(settings, clock=clock, probe=probe)
-        self._picking = asyncio.Lock()
-        self._rehearsing = asyncio.Lock()
-        self._stopping = asyncio.Event()
-        # State.
-        self._waking = asyncio.Event()
-        """Wakes the workers that wait; replaced by a new event each time it is set."""
+        self._workers = Workers(self._clean_most_urgent, self._runner, clock=clock, probe=probe)
         self._ends = PassEnds(settings, clock=clock, probe=probe)
         self._lookout = Lookout(clock)
-        self._next_look_at = math.inf
-        """Monotonic seconds at which a log becomes eligible, according to the last look."""
+        self._picking = asyncio.Lock()
+        self._rehearsing = asyncio.Lock()
+        # State.
         self._paused = NOTHING_PAUSED
-        self._workers: dict[int, asyncio.Task[None]] = {}
 
     # ---------------------------------------------------------------- called by the broker
 
     def start(self) -> None:
         """Start cleaning in the background, with one worker per thread."""
-        assert not self._workers
-        self._start_workers()
+        assert not self._workers.have_started
+        self._workers.start()
 
     async def stop(self) -> None:
         """Stop every pass within a chunk, wait until they have ended, and start no more."""
-        self._stopping.set()
-        self._wake()
         self._runner.request_stop()
-        await asyncio.gather(*self._workers.values(), return_exceptions=True)
+        await self._workers.until_ended()
         await self._runner.drain()
 
     def configure(self, settings: CleanerSettings) -> None:
@@ -128,9 +106,9 @@ class CleanerPool:
         Fewer threads do not stop a pass; surplus workers end once they have no pass to run.
         """
         self._runner.configure(settings)
-        if self._workers:
-            self._start_workers()
-        self._wake()
+        if self._workers.have_started:
+            self._workers.start()
+        self._workers.wake()
 
     def set_guard_rate(self, bytes_per_second: float) -> None:
         """Limit reads and writes together to the rate that the latency guard allows."""
@@ -143,7 +121,7 @@ class CleanerPool:
         """
         self._lookout.short_of_space = directory_ids
         self._runner.throttle.lift(bool(directory_ids))
-        self._wake()
+        self._workers.wake()
 
     def pause(self, paused: Paused) -> None:
         """Set what is paused; passes over newly paused logs stop within a chunk."""
@@ -152,7 +130,7 @@ class CleanerPool:
             "cleaning was paused",
             where=lambda log: _is_paused(paused, log) and not _is_paused(before, log),
         )
-        self._wake()
+        self._workers.wake()
 
     async def clean_now(
         self,
@@ -171,8 +149,8 @@ class CleanerPool:
             CleaningPaused: its cleaning is paused, unless `despite_pause`.
             CleaningAborted: the pool stops, or the log was truncated, deleted or reconfigured.
             SwapRefused, ProtocolError, StorageError, VerificationFailed: as
-            `cleaner.passes.clean.clean`; the
-                partition goes into quarantine, as after a background pass.
+                `cleaner.passes.clean.clean`; the partition goes into quarantine, as after a background
+                pass.
         """
 
         def begin() -> tuple[CleaningPlan, RunningPass]:
@@ -223,8 +201,7 @@ class CleanerPool:
         """
 
         def begin() -> tuple[int | None, RunningPass]:
-            if self._stopping.is_set():
-                raise CleaningAborted(BROKER_STOPS)
+            self._runner.check_not_stopping()
             return end_offset, self._runner.claim(log, Task.DIGEST, Reason.REQUESTED)
 
         async with self._rehearsing:
@@ -253,7 +230,8 @@ class CleanerPool:
         Errors in the result are the executor's fault, so they do not put the partition into quarantine.
 
         Raises:
-            ResultRefused, CleaningAborted, SwapRefused, StorageError: as `cleaner.remote.commit`.
+            ResultRefused, CleaningAborted, SwapRefused, StorageError: as `commit` in
+                `cleaner/remote/commit.py`.
         """
         partition = running.log.topic_partition
         async with self._runner.slots:
@@ -269,8 +247,7 @@ class CleanerPool:
 
     def end_lease(self, running: RunningPass) -> None:
         """Release the log and wake the workers."""
-        self._runner.release(running)
-        self._wake()
+        self._release(running)
 
     async def find_key(
         self,
@@ -315,13 +292,13 @@ class CleanerPool:
         scope = _scope_of(self._paused, log)
         if scope is not None and not despite_pause:
             raise CleaningPaused(f"cleaning of {log.topic_partition} is paused ({scope.value})")
-        if self._stopping.is_set():
-            raise CleaningAborted(BROKER_STOPS)
+        self._runner.check_not_stopping()
 
     @property
+    @any_thread
     def dead_workers(self) -> int:
-        """Workers that ended while the pool is running; above 0 only after a bug. Any thread."""
-        return 0 if self._stopping.is_set() else sum(each.done() for each in self._workers.values())
+        """Workers that ended while the pool is running; above 0 only after a bug."""
+        return self._workers.dead
 
     def status(self) -> PoolStatus:
         """Returns what runs, which partitions rest and why, and each partition's last report."""
@@ -343,87 +320,42 @@ class CleanerPool:
     async def queue(self) -> list[Candidate]:
         """Returns the eligible logs that wait for a worker, the most urgent first."""
         logs = [log for log in self._logs() if log.config.is_compacted]
-        waiting = [
-            candidate
-            async for log in _yielding(logs)
-            if self._may_run(log) and (candidate := self._lookout.candidate(log))
-        ]
-        return sorted(waiting, key=urgency, reverse=True)
+        return await self._lookout.queue(logs, may_run=self._may_run)
 
-    # ---------------------------------------------------------------- a worker
+    # ---------------------------------------------------------------- in the background
 
-    def _start_workers(self) -> None:
-        """Start the missing workers, one per thread; surplus workers end by themselves."""
-        for number in range(self._runner.threads):
-            if number not in self._workers:
-                self._workers[number] = asyncio.get_running_loop().create_task(
-                    self._work(number), name=f"cleaner-{number}"
-                )
-
-    async def _work(self, number: int) -> None:
-        while not self._stopping.is_set():
-            if number >= self._runner.threads:
-                del self._workers[number]
-                return
-            try:
-                has_cleaned = await self._clean_most_urgent()
-            except Exception as error:  # noqa: BLE001 - a worker survives any error
-                _log.exception("a cleaner worker failed; it continues")
-                self._probe.worker_failed(repr(error))
-                has_cleaned = False
-            if not has_cleaned:
-                await self._wait_for_work()
-
-    async def _wait_for_work(self) -> None:
-        """Wait until a log may be eligible, at most for the back-off."""
-        seconds = min(
-            self._runner.settings.backoff_ms / 1000, self._next_look_at - self._clock.monotonic()
-        )
-        if self._stopping.is_set():
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(seconds, 0.0)):
-                await self._waking.wait()
-
-    def _wake(self) -> None:
-        """Let waiting workers look again now."""
-        waking, self._waking = self._waking, asyncio.Event()
-        waking.set()
-
-    async def _clean_most_urgent(self) -> bool:
-        """Pick a log and clean it. Returns False if no log was eligible or the pass did not complete."""
+    async def _clean_most_urgent(self) -> float | None:
+        """Clean the most urgent log. If it did not, returns when to look again, in monotonic seconds."""
         try:
             async with self._runner.slots:
                 async with self._picking:
                     picked = await self._pick()
-                    if picked is None or self._stopping.is_set():
-                        return False
+                    if isinstance(picked, float):
+                        return picked
+                    if self._runner.is_stopping:
+                        return math.inf
                     log, plan = picked
                     running = self._runner.claim(log, Task.CLEAN, plan.reason)
                 await self._run(log, plan, running)
         except (CleaningAborted, ProtocolError, StorageError, VerificationFailed):
             # `_run` has logged and counted it. Whatever ended the pass may persist, so do not look again
             # at once.
-            self._next_look_at = math.inf
-            return False
-        return True
+            return math.inf
+        return None
 
-    # ---------------------------------------------------------------- picking
-
-    async def _pick(self) -> tuple[PartitionLog, CleaningPlan] | None:
-        """Returns the most urgent eligible log that neither runs nor rests, with its plan."""
+    async def _pick(self) -> tuple[PartitionLog, CleaningPlan] | float:
+        """Returns the most urgent log that is eligible and may run, with its plan; if there is none,
+        when to look again."""
         logs = {log.topic_partition: log for log in self._logs() if log.config.is_compacted}
         self._ends.forget_all_but(logs)
         self._lookout.forget_all_but(logs)
-        look = self._lookout.begin()
-        async for log in _yielding(logs.values()):
-            self._lookout.look_at(log, look, may_run=self._may_run(log))
+        look = await self._lookout.look_at_all(logs.values(), may_run=self._may_run)
         self._probe.picked(look)
-        self._next_look_at = self._next_moment(look)
+        next_look_at = self._next_moment(look)
         if look.best is None or not self._may_run(look.best):
-            return None
+            return next_look_at
         plan = self._lookout.plan(look.best)
-        return (look.best, plan) if plan else None
+        return (look.best, plan) if plan else next_look_at
 
     def _may_run(self, log: PartitionLog) -> bool:
         partition = log.topic_partition
@@ -446,18 +378,8 @@ class CleanerPool:
         partition = log.topic_partition
         self._probe.pass_started(partition.topic, partition.partition)
         try:
-            report = await self._runner.clean(running, plan)
-        except (CleaningAborted, SwapRefused, SegmentRemoved, LogOffline) as reason:
-            self._ends.stopped(partition, running.stopped_because or str(reason))
-            raise
-        except (ProtocolError, StorageError, VerificationFailed) as error:
-            self._ends.failed(partition, error, reason_of(error))
-            raise
-        except Exception as error:
-            _log.exception("%s: cleaning failed", partition)
-            self._ends.failed(partition, error, repr(error))
-            raise
-        else:
+            with self._ends.recorded(running):
+                report = await self._runner.clean(running, plan)
             self._lookout.completed(plan, report)
             self._ends.completed(partition, report)
             return report
@@ -472,9 +394,7 @@ class CleanerPool:
             past = tuple(self._ends.last_reports.values())
             return await self._runner.rehearse(running, plan, past=past)
         finally:
-            self._runner.release(running)
-            # Workers have skipped the log meanwhile.
-            self._wake()
+            self._release(running)
 
     async def _digest(
         self, _log: PartitionLog, end_offset: int | None, running: RunningPass
@@ -483,20 +403,12 @@ class CleanerPool:
         try:
             return await self._runner.digest(running, end_offset)
         finally:
-            self._runner.release(running)
-            self._wake()
+            self._release(running)
 
-
-async def _yielding(logs: Iterable[PartitionLog]) -> AsyncIterator[PartitionLog]:
-    """Yields the logs that are not offline, and yields to the event loop now and then."""
-    looked_at = 0
-    for log in logs:
-        if log.offline_reason is None:
-            yield log
-        looked_at += LOG_COST_IN_SEGMENTS + len(log.segments)
-        if looked_at >= SEGMENTS_PER_TURN:
-            looked_at = 0
-            await asyncio.sleep(0)
+    def _release(self, running: RunningPass) -> None:
+        """Release a log that workers have skipped, and let them look again."""
+        self._runner.release(running)
+        self._workers.wake()
 
 
 def _scope_of(paused: Paused, log: PartitionLog) -> PauseScope | None:

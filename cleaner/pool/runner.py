@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -30,9 +31,7 @@ from cleaner.pacing.progress import PassProgress
 from cleaner.pacing.settings import CleanerSettings
 from cleaner.pacing.throttle import Throttle
 from cleaner.passes.clean import clean
-from cleaner.pool.running import RunningPass
-from cleaner.pool.slots import Slots
-from cleaner.pool.status import Task
+from cleaner.pool.status import RunningStatus, Task
 from cleaner.remote.commit import commit
 from cleaner.remote.plan import RemoteResult
 from cleaner.rules.cleaning_plan import CleaningPlan
@@ -41,6 +40,7 @@ from cleaner.rules.report import PassReport
 from storage.files.errors import SegmentRemoved
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
+from storage.threads import any_thread, loop_thread
 
 Meter = TypeVar("Meter", bound=PassMeter)
 T = TypeVar("T")
@@ -51,21 +51,109 @@ READ_TRIES = 5
 BROKER_STOPS = "the broker is stopping"
 
 
+@loop_thread
+class RunningPass:
+    """A running pass or other task: its progress, the way to stop it, and the event of its end."""
+
+    __slots__ = (
+        "ended", "log", "on_halt", "progress", "reason", "stop", "stopped_because", "task",
+    )  # fmt: skip
+
+    def __init__(self, log: PartitionLog, task: Task, reason: str, progress: PassProgress) -> None:
+        # Constant after construction.
+        self.log = log
+        self.task = task
+        self.reason = reason
+        """The name of the `pick.Reason`."""
+        self.progress = progress
+        self.stop = threading.Event()
+        self.ended = asyncio.Event()
+        # State.
+        self.stopped_because: str | None = None
+        self.on_halt: Callable[[], None] = lambda: None
+        """Called on the event loop by `halt`, for tasks without a thread that checks `stop`."""
+
+    def halt(self, because: str) -> None:
+        """Stop the task within a chunk."""
+        self.stopped_because = self.stopped_because or because
+        self.stop.set()
+        self.on_halt()
+
+    def end(self) -> None:
+        """Record that the task has ended, and wake those who wait for that."""
+        self.progress.end()
+        self.ended.set()
+
+    def status(self) -> RunningStatus:
+        """Returns the current status."""
+        return RunningStatus(
+            topic_partition=self.log.topic_partition,
+            task=self.task,
+            reason=self.reason,
+            progress=self.progress.snapshot(),
+        )
+
+
+@loop_thread
+class Slots:
+    """A first-come-first-served semaphore: `async with slots:` waits for a free slot.
+
+    The number of slots can change at any time. If it drops below the slots in use, all holders keep
+    theirs, and no slot is given out until enough are free.
+    """
+
+    __slots__ = ("_count", "_taken", "_waiters")
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._taken = 0
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        """The futures of the waiting tasks, in order."""
+
+    def resize(self, count: int) -> None:
+        """Change the number of slots."""
+        self._count = count
+        self._grant()
+
+    async def __aenter__(self) -> None:
+        turn = asyncio.get_running_loop().create_future()
+        self._waiters.append(turn)
+        self._grant()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._free()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._free()
+
+    def _free(self) -> None:
+        self._taken -= 1
+        self._grant()
+
+    def _grant(self) -> None:
+        while self._waiters and self._taken < self._count:
+            turn = self._waiters.popleft()
+            if not turn.cancelled():
+                self._taken += 1
+                turn.set_result(None)
+        self._check_no_slot_is_idle()
+
+    def _check_no_slot_is_idle(self) -> None:
+        assert self._taken >= 0
+        assert not self._waiters or self._taken >= self._count
+
+
+@loop_thread
 class Runner:
     """Owns the pool's threads and the tasks that run in them."""
 
     __slots__ = (
-        "_clock",
-        "_executor",
-        "_is_stopping",
-        "_probe",
-        "_running",
-        "_search_executor",
-        "_searches",
-        "settings",
-        "slots",
-        "throttle",
-    )
+        "_clock", "_executor", "_probe", "_running", "_search_executor", "_searches", "is_stopping",
+        "settings", "slots", "throttle",
+    )  # fmt: skip
 
     def __init__(self, settings: CleanerSettings, *, clock: Clock, probe: CleanerProbe) -> None:
         # Constant after construction.
@@ -78,7 +166,7 @@ class Runner:
         self._executor = _executor("cleaner", settings.threads, settings.thread_niceness)
         self.settings = settings
         """The settings of the tasks that start next."""
-        self._is_stopping = False
+        self.is_stopping = False
         self._running: dict[TopicPartition, RunningPass] = {}
         self._searches: set[RunningPass] = set()
 
@@ -122,7 +210,7 @@ class Runner:
     def release(self, running: RunningPass) -> None:
         """Release the log of a task."""
         del self._running[running.log.topic_partition]
-        _end(running)
+        running.end()
 
     def halt(self, because: str, *, where: Callable[[PartitionLog], bool]) -> None:
         """Stop the tasks over the logs selected by `where`, within a chunk."""
@@ -132,9 +220,14 @@ class Runner:
 
     def request_stop(self) -> None:
         """Stop all running tasks, and all that start later."""
-        self._is_stopping = True
+        self.is_stopping = True
         for running in (*self._running.values(), *self._searches):
             running.halt(BROKER_STOPS)
+
+    def check_not_stopping(self) -> None:
+        """Raises `CleaningAborted` once the tasks have been stopped."""
+        if self.is_stopping:
+            raise CleaningAborted(BROKER_STOPS)
 
     async def drain(self) -> None:
         """Wait until all tasks have ended, and shut the threads down."""
@@ -145,7 +238,7 @@ class Runner:
 
     def _begin(self, log: PartitionLog, task: Task, reason: Reason) -> RunningPass:
         running = RunningPass(log, task, reason.name, PassProgress(self._clock.monotonic))
-        if self._is_stopping:
+        if self.is_stopping:
             running.halt(BROKER_STOPS)
         return running
 
@@ -157,7 +250,7 @@ class Runner:
 
         def work() -> PassReport:
             meter = self._meter(running, plan.view.generation, PassMeter)
-            return clean(running.log, plan, settings, meter=meter, monotonic=monotonic)
+            return clean(running.log.cleaning, plan, settings, meter=meter, monotonic=monotonic)
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
@@ -206,11 +299,10 @@ class Runner:
             return await _retry_if_removed(lambda: self._find_key(running, key))
         finally:
             self._searches.discard(running)
-            _end(running)
+            running.end()
 
     async def _find_key(self, running: RunningPass, key: bytes) -> KeyHistory:
-        if self._is_stopping:
-            raise CleaningAborted(BROKER_STOPS)
+        self.check_not_stopping()
         view, settings = running.log.cleaning_view(as_if_rolled=True), self.settings
         now_ms = self._clock.now_ms()
 
@@ -235,6 +327,7 @@ class Runner:
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
 
+    @any_thread
     def _meter(self, running: RunningPass, generation: int, kind: type[Meter]) -> Meter:
         """Returns the meter of a task; call it in the task's thread. Raises `CleaningAborted`."""
         running.progress.start()
@@ -256,11 +349,6 @@ async def _retry_if_removed(read: Callable[[], Awaitable[T]]) -> T:
         with suppress(SegmentRemoved):
             return await read()
     return await read()
-
-
-def _end(running: RunningPass) -> None:
-    running.progress.end()
-    running.ended.set()
 
 
 def _executor(name: str, threads: int, niceness: int) -> ThreadPoolExecutor:

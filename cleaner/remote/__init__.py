@@ -1,1 +1,1 @@
-"""A pass that another process carries out."""
+"""A pass that another process executes: its plan, its steps, and the commit of its result."""

@@ -7,8 +7,7 @@ the keys of the outputs are read from the outputs themselves. So a wrong mark or
 remove the last value of a key in that part. Memory: two sums per group, and the marks of one segment.
 
 Cost: each sidecar is read once more, those of the dirty section twice; each output is read and inflated
-    once,
-which also makes its sidecar. Missing sidecars of sources are made first, as in a pass.
+once, which also makes its sidecar. Missing sidecars of sources are made first, as in a pass.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
     take     move every output from the lease's folder to the log's directory; nothing lists it yet
     verify   read each output again with the second reader: rows, account, digest; and compare keys, so
              that only records are gone that the broker itself finds superseded (`check.py`)
-    swap     group by group, oldest first, if the generation holds and every source is still listed
+    swap     group by group, oldest first: `LogCleaning.swap` replaces the sources in one manifest
+             commit, if the generation holds and every source is still listed (`storage/log/cleaning.py`)
 
 All groups are taken and verified before the first swap, so a wrong result leaves the log as it was. A
 crash leaves staged files, which recovery removes, and complete groups, as in a local pass.
@@ -160,7 +161,9 @@ class _TakenOutputs:
 
     def _take(self, group: GroupResult, row: SegmentRow) -> CleanedSegment:
         try:
-            segment = self._log.take_cleaned_segment(join(self._folder, group.attempt), row)
+            segment = self._log.cleaning.take_cleaned_segment(
+                join(self._folder, group.attempt), row
+            )
         except (NoSpace, SyncFailed):
             raise
         except (DiskError, CorruptLog) as error:
@@ -190,7 +193,7 @@ def _swap(
     for group, cleaned in zip(result.groups, outputs, strict=True):
         offset = result.end_offset if group is result.groups[-1] else None
         try:
-            log.swap(group.sources, cleaned, generation=generation, clean_offset=offset)
+            log.cleaning.swap(group.sources, cleaned, generation=generation, clean_offset=offset)
         except SwapRefused:
             raise
         except BaseException:
@@ -198,7 +201,7 @@ def _swap(
             raise
         taken.leave_to_the_manifest(cleaned)
     if not result.groups and result.end_offset > plan.view.clean_offset:
-        log.commit_clean_offset(result.end_offset, generation=generation)
+        log.cleaning.commit_clean_offset(result.end_offset, generation=generation)
 
 
 def _verify(group: GroupResult, cleaned: Sequence[CleanedSegment], verifier: PassVerifier) -> None:

@@ -18,10 +18,8 @@ which one counts. Records are judged, copied and verified by the code of a local
 these steps leaves the same log as `clean`.
 
 `Marked`: bit i & 7 of byte i >> 3 of `marks` says that the segment's entry i is superseded: a later
-    record with
-its key lies below the end of the dirty section and is not aborted. Records that are aborted, or lie at
-or above the end, get no mark themselves; in a section with transactions `aborted_offsets` returns the
-aborted ones.
+record with its key lies below the end of the dirty section and is not aborted. Records that are aborted,
+or lie at or above the end, get no mark themselves.
 """
 
 from __future__ import annotations
@@ -49,6 +47,7 @@ from cleaner.remote.segment import RemoteSegment
 from cleaner.remote.travelling_plan import cleaning_plan_from
 from cleaner.rules.group import Findings, group_segments
 from cleaner.rules.report import GroupReport
+from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedSidecar
 from storage.files.files import FileSystem
 from storage.files.local_files import LocalFileSystem, ReadOnlyFileSystem
@@ -63,7 +62,7 @@ TRANSACTIONAL_FLAG = 1
 
 
 class LeaseGone(Exception):
-    """The lease's folder does not exist: the lease has ended, or the path is of another machine."""
+    """The lease's folder does not exist: the lease has ended, or the path belongs to another machine."""
 
 
 class WrongHashKey(Exception):
@@ -331,7 +330,7 @@ class RemotePass:
     def _verifier(self) -> PassVerifier:
         return PassVerifier(self._settings, meter=self._meter, monotonic=self._monotonic)
 
-    def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter:
+    def new_cleaned_segment(self, base_offset: Offset) -> CleanedSegmentWriter:
         """Returns a writer of an output in this attempt's folder."""
         version = next(self._versions)
         return CleanedSegmentWriter(self._fs, self.folder, base_offset, version, self._hash_key)
@@ -358,7 +357,7 @@ def is_one_task(keys: Sequence[SegmentKeys]) -> bool:
 
 def result_of(
     plan: RemotePlan,
-    end_offset: int,
+    end_offset: Offset,
     groups: Sequence[GroupResult | None],
     keys: Sequence[SegmentKeys] = (),
 ) -> RemoteResult:
@@ -376,20 +375,6 @@ def result_of(
             BuiltSidecar(attempt=each.made_by, row=each.row) for each in keys if each.made_by
         ),
     )
-
-
-def aborted_offsets(block: KeyBlock, row: SegmentRow, section: DirtySection) -> list[range]:
-    """Returns the offsets of a block's aborted batches: their entries are in no map and get no mark."""
-    aborted = section.transactions.aborted if section.transactions else []
-    ranges = [(each.producer_id, each.first_offset, each.marker_offset) for each in aborted]
-    return [
-        range(row.base_offset + each.first_offset, row.base_offset + each.last_offset + 1)
-        for each in block.special_rows()
-        if any(
-            producer == each.producer_id and first <= row.base_offset + each.first_offset < marker
-            for producer, first, marker in ranges
-        )
-    ]
 
 
 def _has_transactions(block: KeyBlock) -> bool:

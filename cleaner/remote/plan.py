@@ -35,6 +35,7 @@ from cleaner.remote.strict_json import (
 )
 from cleaner.rules.retain import Verdict
 from cleaner.rules.step import GroupAccount
+from protocol.wire.numbers import Offset
 from storage.files.paths import LEASES, join
 from storage.formats.manifest import SegmentRow
 
@@ -61,11 +62,11 @@ class RemotePlan:
     hash_key_check: str
     """The check value of the hash key, as in a key sidecar's header, in hexadecimal digits."""
     generation: int
-    log_start_offset: int
-    clean_offset: int
-    start_offset: int
+    log_start_offset: Offset
+    clean_offset: Offset
+    start_offset: Offset
     """The first dirty offset."""
-    end_offset: int
+    end_offset: Offset
     """The first uncleanable offset."""
     now_ms: int
     """Delete horizons up to this wall time have passed."""
@@ -78,7 +79,7 @@ class RemotePlan:
     keeps_unkeyed: bool
     decompressed_bytes_max: int
     """The maximum size of one batch's records after decompression."""
-    producer_last_offsets: tuple[int, ...]
+    producer_last_offsets: tuple[Offset, ...]
     producer_marker_epochs: Mapping[int, int]
     sealed_rows: tuple[SegmentRow, ...] = field(repr=False)
     """All sealed segments of the log, in offset order."""
@@ -146,7 +147,7 @@ class RemoteResult:
     """The result of executing a plan."""
 
     lease: str
-    end_offset: int
+    end_offset: Offset
     """Where the pass ended: below the plan's end if a transaction there is not decided."""
     groups: tuple[GroupResult, ...]
     """In offset order; segments in no group stay as they are."""

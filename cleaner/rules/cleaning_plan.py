@@ -7,28 +7,29 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cleaner.rules.pick import Assessment, Reason
+from protocol.wire.numbers import Offset
 from storage.formats.manifest import SegmentRow
 from storage.log.cleaning_view import CleanableSegment, CleaningView
 from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 
 
 class CleanableLog(Protocol):
-    """The operations that a pass needs of a log; `storage.log.log.PartitionLog` has them."""
+    """The operations that a pass needs of a log; `storage.log.cleaning.LogCleaning` has them."""
 
     @property
     def generation(self) -> int: ...
     @property
-    def log_start_offset(self) -> int: ...
-    def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter: ...
+    def log_start_offset(self) -> Offset: ...
+    def new_cleaned_segment(self, base_offset: Offset) -> CleanedSegmentWriter: ...
     def swap(
         self,
         sources: Sequence[SegmentRow],
         cleaned: Sequence[CleanedSegment],
         *,
         generation: int,
-        clean_offset: int | None,
+        clean_offset: Offset | None,
     ) -> None: ...
-    def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None: ...
+    def commit_clean_offset(self, clean_offset: Offset, *, generation: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +39,9 @@ class CleaningPlan:
     view: CleaningView
     """The log as it was, with its generation and readable segments."""
     reason: Reason
-    start_offset: int
+    start_offset: Offset
     """The first dirty offset."""
-    end_offset: int
+    end_offset: Offset
     """The first uncleanable offset."""
     dirty_ratio: float
     now_ms: int
@@ -53,7 +54,7 @@ class CleaningPlan:
         """The delete horizon of tombstones that are cleaned for the first time."""
         return self.stamp_ms + self.view.config.delete_retention_ms
 
-    def segments_from(self, log_start_offset: int) -> tuple[CleanableSegment, ...]:
+    def segments_from(self, log_start_offset: Offset) -> tuple[CleanableSegment, ...]:
         """Returns the segments that the pass covers: those below its end that retention has left."""
         return tuple(
             segment

@@ -6,10 +6,12 @@ from cleaner.rules.pick import Assessment
 from cleaner.rules.urgency import Urgency
 from storage.formats.config_property import LONG_MAX
 from storage.log.log import PartitionLog
+from storage.threads import loop_thread
 
 
+@loop_thread
 class Look:
-    """The findings of one look so far. Used on the event loop."""
+    """The findings of one look so far."""
 
     __slots__ = (
         "best", "best_urgency", "horizon_now_ms", "now_ms", "wake_ms",

@@ -34,6 +34,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import UNKNOWN
@@ -43,9 +44,9 @@ class SegmentState(Protocol):
     """The properties of a segment that picking reads; manifest rows and segments have them."""
 
     @property
-    def base_offset(self) -> int: ...
+    def base_offset(self) -> Offset: ...
     @property
-    def end_offset(self) -> int: ...
+    def end_offset(self) -> Offset: ...
     @property
     def size(self) -> int: ...
     @property
@@ -70,15 +71,15 @@ class LogState(Protocol):
         """The active segment as it is now."""
 
     @property
-    def clean_offset(self) -> int: ...
+    def clean_offset(self) -> Offset: ...
     @property
-    def log_start_offset(self) -> int: ...
+    def log_start_offset(self) -> Offset: ...
     @property
-    def last_stable_offset(self) -> int: ...
+    def last_stable_offset(self) -> Offset: ...
     @property
-    def high_watermark(self) -> int: ...
+    def high_watermark(self) -> Offset: ...
     @property
-    def log_end_offset(self) -> int: ...
+    def log_end_offset(self) -> Offset: ...
 
 
 class Reason(enum.Enum):
@@ -111,8 +112,8 @@ class Blocker(enum.Enum):
 class Bounds:
     """The section a pass may clean: [first_dirty_offset, first_uncleanable_offset)."""
 
-    first_dirty_offset: int
-    first_uncleanable_offset: int
+    first_dirty_offset: Offset
+    first_uncleanable_offset: Offset
     limited_by: Blocker
     """Which limit sets the first uncleanable offset."""
 
@@ -125,7 +126,7 @@ class Remainder:
     So horizons that had passed by the pass's clock are due again only after the bound has moved.
     """
 
-    first_uncleanable_offset: int
+    first_uncleanable_offset: Offset
     now_ms: int
     """The pass's clock: it dropped what it could of horizons up to this time."""
     is_stuck: bool = False
@@ -240,15 +241,15 @@ def horizon_is_due(row: SegmentState, horizon_now_ms: int) -> bool:
     return UNKNOWN < row.least_delete_horizon_ms <= horizon_now_ms
 
 
-def _first_dirty_offset(log: LogState) -> int:
+def _first_dirty_offset(log: LogState) -> Offset:
     """Returns where the last pass ended; a clean offset outside the log is ignored."""
     first_dirty = max(log.clean_offset, log.log_start_offset)
     return first_dirty if first_dirty <= log.log_end_offset else log.log_start_offset
 
 
-def _bounds(log: LogState, first_dirty: int, lag_bounds: list[tuple[int, Blocker]]) -> Bounds:
+def _bounds(log: LogState, first_dirty: Offset, lag_bounds: list[tuple[Offset, Blocker]]) -> Bounds:
     """Returns the cleanable section of a log; empty, never negative, if there is none."""
-    limits = [
+    limits: list[tuple[Offset, Blocker]] = [
         (log.last_stable_offset, Blocker.LAST_STABLE_OFFSET),
         (log.high_watermark, Blocker.HIGH_WATERMARK),
         (log.active_row.base_offset, Blocker.ACTIVE_SEGMENT),
@@ -271,7 +272,7 @@ def _bounds(log: LogState, first_dirty: int, lag_bounds: list[tuple[int, Blocker
 
 def _lag_bound(
     dirty: Sequence[SegmentState], config: LogConfig, now_ms: int
-) -> tuple[int, Blocker, int]:
+) -> tuple[Offset, Blocker, int]:
     """Returns the base offset of the first dirty segment that is too young, and until when it is."""
     if config.min_compaction_lag_ms > 0:
         for row in dirty:
@@ -280,18 +281,18 @@ def _lag_bound(
             old_enough_ms = appended_ms + config.min_compaction_lag_ms
             if old_enough_ms > now_ms:
                 return row.base_offset, Blocker.MIN_LAG, old_enough_ms
-    return LONG_MAX, Blocker.MIN_LAG, LONG_MAX
+    return OFFSET_MAX, Blocker.MIN_LAG, LONG_MAX
 
 
 def _lag_bytes_bound(
     log: LogState, dirty: Sequence[SegmentState], config: LogConfig, now_ms: int
-) -> tuple[int, Blocker]:
+) -> tuple[Offset, Blocker]:
     """Returns the base offset of the first dirty segment that is partly or wholly near the log end.
 
     In an idle log these segments would never become old enough, so max.compaction.lag.ms overrides the
     limit.
     """
-    bound, behind = LONG_MAX, log.active_row.size
+    bound, behind = OFFSET_MAX, log.active_row.size
     if config.min_compaction_lag_bytes > 0:
         for row in reversed(dirty):
             is_late = _deadline_ms([row], config) <= now_ms

@@ -8,9 +8,9 @@ its batch's delete horizon, so that a consumer that reads from the start until t
 Offsets are never reassigned.
 
 Records of an aborted transaction are dropped at once, whatever their keys. The marker that ended a
-transaction has no key: it stays as long as any batch of the transaction stays, also an empty one, and
-then until a delete horizon of its own, so that a consumer that has read the batches also reads their
-end. A pass ends before the first transaction that is not decided yet.
+transaction has no key. It stays while a batch of the transaction is left, even an empty one, and then
+until its own delete horizon, so that a consumer that has read the batches also reads their end.
+A pass ends before the first transaction that is not decided yet.
 
 What remains of a batch
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from cleaner.rules.retain import Verdict
 from cleaner.rules.text import count_text
+from protocol.wire.numbers import Offset
 
 
 class KeysDiffer(Exception):
@@ -52,7 +53,7 @@ class MarkStep:
     met: MapTally
     """The map entries whose own record was read: the last record of its key."""
     unknown: int
-    """Records whose key the map should have with their offset or a later one, but has not."""
+    """Records whose key the map should have with their offset or a later one, and lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +81,7 @@ class FilterStep:
     segment_full: bool
     """The next batch does not fit in the output segment: write `output`, start a segment at
     `next_base_offset` with `start_segment`, and feed again from `consumed_bytes`."""
-    next_base_offset: int
+    next_base_offset: Offset
     """Base offset of the batch that did not fit; -1 unless `segment_full`."""
     output: memoryview
     """The batches to append to the output segment. The memory is the filter's, which does not reuse it
@@ -107,7 +108,7 @@ class FilterStep:
 class SegmentSummary:
     """The values for the manifest row of an output segment."""
 
-    base_offset: int
+    base_offset: Offset
     size_bytes: int
     end_offset: int
     """Last offset of its last batch + 1; `base_offset` while it is empty."""
@@ -118,7 +119,7 @@ class SegmentSummary:
     """Earliest delete horizon of its batches with a tombstone or a marker; -1 if none has one."""
     max_timestamp: int
     """Largest timestamp of its batches with records; -1 if there are none."""
-    max_timestamp_offset: int
+    max_timestamp_offset: Offset
     """Last offset of the first batch with that timestamp; -1 if there is none."""
 
 

@@ -14,9 +14,10 @@ ConsumerProtocol.java.
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import TypeVar
 
-from protocol.wire.decode import decoder_of
+from protocol.wire.decode import decode_in_steps, decoder_of
 from protocol.wire.encode import encode
 from protocol.wire.errors import DecodeError
 from protocol.wire.schema import (
@@ -83,6 +84,14 @@ def decode_subscription(data: bytes | memoryview) -> Subscription:
     return _decoded(Subscription, data)
 
 
+def decode_subscription_in_steps(data: bytes | memoryview) -> Generator[None, None, Subscription]:
+    """Decode as `decode_subscription` does, with a pause after each step. Raises DecodeError."""
+    view = memoryview(data)
+    version = _version(Subscription, view)
+    subscription, _ = yield from decode_in_steps(Subscription, version, view, _VERSION.size)
+    return subscription
+
+
 def decode_assignment(data: bytes | memoryview) -> Assignment:
     """Decode a member's assignment; empty for no bytes, which a leader may send. Raises DecodeError."""
     return _decoded(Assignment, data) if len(data) else Assignment(assigned_partitions=())
@@ -97,12 +106,19 @@ def write(message: Subscription | Assignment, version: int = VERSION_MAX) -> byt
 def _decoded(message_type: type[M], data: bytes | memoryview) -> M:
     view = memoryview(data)
     try:
-        (version,) = _VERSION.unpack_from(view)
-        if version < 0:
-            raise DecodeError(f"{message_type.__name__} of version {version}")
-        decoder = decoder_of(message_type, min(version, VERSION_MAX))
+        decoder = decoder_of(message_type, _version(message_type, view))
         message, _ = decoder(view, _VERSION.size)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise DecodeError(f"{message_type.__name__}: {error}") from error
     decoded: M = message
     return decoded
+
+
+def _version(message_type: type[Message], view: memoryview) -> int:
+    """Returns the version by which to decode the message. Raises DecodeError."""
+    if len(view) < _VERSION.size:
+        raise DecodeError(f"{message_type.__name__} without a version")
+    (version,) = _VERSION.unpack_from(view)
+    if version < 0:
+        raise DecodeError(f"{message_type.__name__} of version {version}")
+    return min(int(version), VERSION_MAX)

@@ -160,6 +160,10 @@ class GroupMetadataValue(GroupValue):
     def written_version(self) -> int:
         return 3
 
+    @property
+    def payload_bytes(self) -> int:
+        return sum(len(each.subscription) + len(each.assignment) for each in self.members)
+
 
 RECORD_TYPES: dict[int, tuple[type[GroupKey], type[GroupValue]]] = {
     LEGACY_OFFSET_COMMIT: (OffsetCommitKey, OffsetCommitValue),

@@ -1,7 +1,7 @@
 """TxnOffsetCommit (key 28): commit the offsets of a group as part of a transaction.
 
 Versions: v2 committed_leader_epoch · v3 flexible; member, instance and generation (KIP-447) · v4
-TRANSACTION_ABORTABLE · v5 the group's partition joins the transaction by itself (KIP-890).
+TRANSACTION_ABORTABLE · v5 the group's partition joins the transaction automatically (KIP-890).
 Source: TxnOffsetCommitRequest.json, TxnOffsetCommitResponse.json.
 """
 

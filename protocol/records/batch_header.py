@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from protocol.records.batch_scan import crc32c
 from protocol.records.compression import Buffer, Codec
 from protocol.wire.errors import CorruptBatch, UnsupportedCodec, UnsupportedMagic
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 
 HEADER = struct.Struct(
     ">"
@@ -94,25 +95,25 @@ class BatchHeader:
 
     size_bytes: int
     """Size of the whole batch."""
-    base_offset: int
-    last_offset: int
+    base_offset: Offset
+    last_offset: Offset
     """The last offset that the batch covers (inclusive), whether or not that record still exists."""
-    leader_epoch: int
+    leader_epoch: Epoch
     crc: int
     attributes: int
     base_timestamp: int
     """Record timestamps are relative to this; it is the delete horizon if there is one."""
     max_timestamp: int
-    producer_id: int
+    producer_id: ProducerId
     """-1: the producer is not idempotent, and epoch and sequence mean nothing."""
-    producer_epoch: int
+    producer_epoch: Epoch
     base_sequence: int
     record_count: int
 
     @property
-    def next_offset(self) -> int:
+    def next_offset(self) -> Offset:
         """The offset after the batch."""
-        return self.last_offset + 1
+        return Offset(self.last_offset + 1)
 
     @property
     def codec(self) -> Codec:

@@ -9,22 +9,23 @@ them: offsets must grow, and lie within 2^31 of the segment's base.
 from typing_extensions import Buffer
 
 from protocol.records.batch_scan import StopReason
+from protocol.wire.numbers import Epoch, Offset, Position, ProducerId
 
 class ProducerBatch:
     """A batch of an idempotent producer; the names are those of `BatchHeader`."""
 
     @property
-    def producer_id(self) -> int: ...
+    def producer_id(self) -> ProducerId: ...
     @property
-    def producer_epoch(self) -> int: ...
+    def producer_epoch(self) -> Epoch: ...
     @property
     def base_sequence(self) -> int: ...
     @property
     def last_sequence(self) -> int: ...
     @property
-    def base_offset(self) -> int: ...
+    def base_offset(self) -> Offset: ...
     @property
-    def last_offset(self) -> int: ...
+    def last_offset(self) -> Offset: ...
     @property
     def is_marker(self) -> bool:
         """Whether it is a control batch with an epoch that no batch before it has, and no sequence."""
@@ -66,11 +67,11 @@ class BatchTally:
         """
 
     @property
-    def position(self) -> int:
+    def position(self) -> Position:
         """Bytes of the segment consumed so far."""
 
     @property
-    def end_offset(self) -> int:
+    def end_offset(self) -> Offset:
         """The offset after the last batch; the next batch must not begin below it."""
 
     @property
@@ -80,7 +81,7 @@ class BatchTally:
         """The largest timestamp of batches with records; -1 if none is larger."""
 
     @property
-    def offset_of_max_timestamp(self) -> int:
+    def offset_of_max_timestamp(self) -> Offset:
         """The last offset of the first batch that has `max_timestamp`; -1 if none has."""
 
     @property
@@ -95,7 +96,7 @@ class BatchTally:
         """
 
     @property
-    def epochs(self) -> list[tuple[int, int]]:
+    def epochs(self) -> list[tuple[Epoch, Offset]]:
         """Each leader epoch that is larger than all before it, with its start offset."""
 
     def last_batches(self) -> list[ProducerBatch]:
@@ -104,14 +105,14 @@ class BatchTally:
         """
 
     @property
-    def aborted(self) -> list[tuple[int, int, int, bool]]:
+    def aborted(self) -> list[tuple[ProducerId, Offset, Offset, bool]]:
         """Each ABORT that ends a transaction, in order: the producer's id, the transaction's first
         offset in these batches (-1: not in them), the marker's own offset, and whether it is the
         producer's first marker here. Such a first marker may end a transaction that was open before
         these batches.
         """
 
-    def transactions(self) -> list[tuple[int, int, bool, int]]:
+    def transactions(self) -> list[tuple[ProducerId, Offset, bool, Epoch]]:
         """Returns, for each producer with transactions: its id; the first offset of the transaction
         that has no marker in these batches (-1: none); whether there is a marker, which ends a
         transaction that was open before these batches; and the largest coordinator epoch of its

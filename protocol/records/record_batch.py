@@ -38,6 +38,7 @@ from protocol.records.control_record import (
 )
 from protocol.records.record import Record, read_record, write_record
 from protocol.wire.errors import CorruptBatch
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 
 __all__ = [
     "Codec",
@@ -156,15 +157,15 @@ def build_batch(
     packed = compress(codec, plain)
     header = BatchHeader(
         size_bytes=HEADER_BYTES + len(packed),
-        base_offset=base_offset,
-        last_offset=last_offset,
-        leader_epoch=leader_epoch,
+        base_offset=Offset(base_offset),
+        last_offset=Offset(last_offset),
+        leader_epoch=Epoch(leader_epoch),
         crc=0,
         attributes=attributes,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
+        producer_id=ProducerId(producer_id),
+        producer_epoch=Epoch(producer_epoch),
         base_sequence=base_sequence,
         record_count=len(records),
     )
@@ -188,15 +189,15 @@ def build_batch_around(
     """
     header = BatchHeader(
         size_bytes=HEADER_BYTES + len(encoded),
-        base_offset=0,
-        last_offset=record_count - 1,
-        leader_epoch=-1,
+        base_offset=Offset(0),
+        last_offset=Offset(record_count - 1),
+        leader_epoch=Epoch(-1),
         crc=0,
         attributes=TRANSACTIONAL if is_transactional else 0,
         base_timestamp=timestamp,
         max_timestamp=timestamp,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
+        producer_id=ProducerId(producer_id),
+        producer_epoch=Epoch(producer_epoch),
         base_sequence=-1,
         record_count=record_count,
     )

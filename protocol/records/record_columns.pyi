@@ -91,7 +91,7 @@ class RecordColumns:
                 A batch is skipped if its header's largest timestamp is older.
             aborted: producer id, first offset and the marker's offset of each transaction whose
                 records are left out.
-            with_markers: records of control batches become rows, too.
+            with_markers: records of control batches also become rows.
             bytes_target, rows_target: `is_full` is true from these sizes on.
             decompressed_bytes_max: the most that one batch may inflate to.
         """

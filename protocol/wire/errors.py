@@ -26,11 +26,19 @@ class MalformedFrame(ProtocolError):
     """A frame's size is negative: no later byte of the stream can be trusted."""
 
 
+TLS_HANDSHAKE_START = 0x160301
+"""The first bytes of a TLS handshake; as the size of a frame they are 369 million."""
+TLS_ON_PLAINTEXT = (
+    "it looks like a TLS handshake on a listener without TLS: check the client's security.protocol"
+)
+
+
 class FrameTooLarge(ProtocolError):
     """A frame announces more bytes than the listener accepts; raised before they are buffered."""
 
     def __init__(self, size: int, size_max: int) -> None:
-        super().__init__(f"frame of {size} bytes, at most {size_max}")
+        hint = f"; {TLS_ON_PLAINTEXT}" if size >> 8 == TLS_HANDSHAKE_START else ""
+        super().__init__(f"frame of {size} bytes, at most {size_max}{hint}")
         self.size = size
         self.size_max = size_max
 

@@ -9,8 +9,9 @@
 
 Sans-IO, with the interface of asyncio's BufferedProtocol: the caller receives into `get_buffer()`,
 reports the size with `buffer_updated()`, and takes the complete frames. Memory grows with the received
-bytes, not with the announced size: a large frame's own buffer doubles as it fills up, the beginning of
-a small frame takes only its own bytes, and between frames a connection has no buffer at all.
+bytes, not with the announced size: a large frame's own buffer doubles as it fills up, beginning with
+the size of the last large frame, the beginning of a small frame takes only its own bytes, and between
+frames a connection has no buffer at all.
 
 Source: https://kafka.apache.org/protocol#protocol_common
 """
@@ -45,18 +46,18 @@ class FrameBuffer:
 
     __slots__ = (
         "_end",
-        "_frame_bytes_max",
         "_large",
         "_large_end",
         "_large_size",
         "_received",
         "_start",
+        "frame_bytes_max",
     )
 
     def __init__(self, *, frame_bytes_max: int) -> None:
         assert frame_bytes_max > 0
-        # Constant after construction
-        self._frame_bytes_max = frame_bytes_max
+        self.frame_bytes_max = frame_bytes_max
+        """The size of the largest frame; it may change between two frames."""
         # State: _received[_start:_end] was received and not taken. A large frame, if any, follows it
         # in its own buffer, _large[:_large_end]. _large_size keeps the size of the last large frame
         # until a small frame is taken.
@@ -132,8 +133,8 @@ class FrameBuffer:
         (size,) = SIZE.unpack_from(received, start)
         if size < 0:
             raise MalformedFrame(f"frame size {size}")
-        if size > self._frame_bytes_max:
-            raise FrameTooLarge(size, self._frame_bytes_max)
+        if size > self.frame_bytes_max:
+            raise FrameTooLarge(size, self.frame_bytes_max)
         start += SIZE.size
         if start + size <= self._end:
             self._large_size = 0
@@ -154,8 +155,11 @@ class FrameBuffer:
 
     def _begin_large(self, size: int, begun: memoryview) -> None:
         """Move the beginning of a frame, the last received bytes, to its own buffer."""
+        # A peer that has just completed a large frame gets room for as much again: growing step by
+        # step would cost every frame of a steady producer several receive calls more.
+        proven = min(self._large_size, OWN_BYTES_STEP)
         self._large_size, self._large_end = size, len(begun)
-        self._large = bytearray(min(size, max(OWN_BYTES_MIN, 2 * len(begun))))
+        self._large = bytearray(min(size, max(OWN_BYTES_MIN, 2 * len(begun), proven)))
         self._large[: len(begun)] = begun
         self._drop_until(self._end)
 

@@ -28,7 +28,7 @@ STRING_BYTES_MAX = 0x7FFF
 ELEMENTS_MAX = 2_000_000
 """Bound on array elements and tagged fields in one message, over all levels.
 
-The bytes after a count bound the count, too. This constant bounds the memory that one frame can take,
+The bytes after a count also bound the count. This constant bounds the memory that one frame can take,
 because an element of two bytes becomes an object of a hundred or more. It does not bound the time: the
 broker decodes, executes and encodes a message of many elements in steps.
 """

@@ -1,7 +1,7 @@
-"""Reads the batches of a segment file in chunks and continues behind unsound ones.
+"""Reads the batches of a segment file in chunks and continues after unsound ones.
 
 Recovery (`storage/batches/scan.py`) stops at the first unsound batch, because the log ends there. A
-verification continues behind that batch, as long as its length field leads to a place where something
+verification continues after that batch, as long as its length field leads to a place where something
 sound begins.
 """
 
@@ -16,7 +16,7 @@ from storage.files.files import File
 
 CHUNK_BYTES = 4 << 20
 BATCH_BYTES_MAX = 1 << 28
-"""A larger length is not believed, so that a flipped bit does not cost memory."""
+"""A larger length counts as damage, so that a flipped bit cannot make a reader allocate memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def read_chunks(file: File, position: int, end: int) -> Iterator[Chunk | Unsound
 
 
 def _following(file: File, at: int, claimed_end: int, end: int, stop: StopReason) -> int | None:
-    """Returns where a sound batch begins behind an unsound one; None if there is none."""
+    """Returns where a sound batch begins after an unsound one; None if there is none."""
     if stop not in (StopReason.BAD_CRC, StopReason.BAD_HEADER) or claimed_end >= end:
         return None
     data = file.read_at(claimed_end, min(CHUNK_BYTES, end - claimed_end))

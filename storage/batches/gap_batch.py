@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from protocol.records.batch_header import BatchHeader
 from protocol.records.record_batch import build_empty_batch
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 
 
-def gap_batch(base_offset: int, last_offset: int, leader_epoch: int) -> bytearray:
+def gap_batch(base_offset: Offset, last_offset: Offset, leader_epoch: Epoch) -> bytearray:
     """Returns the encoded batch for [base_offset, last_offset]."""
     return build_empty_batch(
         BatchHeader(
@@ -18,8 +19,8 @@ def gap_batch(base_offset: int, last_offset: int, leader_epoch: int) -> bytearra
             attributes=0,
             base_timestamp=-1,
             max_timestamp=-1,
-            producer_id=-1,
-            producer_epoch=-1,
+            producer_id=ProducerId(-1),
+            producer_epoch=Epoch(-1),
             base_sequence=-1,
             record_count=0,
         )

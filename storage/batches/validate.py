@@ -61,6 +61,7 @@ from protocol.wire.errors import (
 from storage.batches.recompress import recompress
 from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
+from storage.threads import any_thread
 
 DECOMPRESSED_BYTES_MAX = 128 << 20
 """No batch may decompress to more; the cleaner must be able to handle everything accepted here."""
@@ -145,8 +146,9 @@ class _TakesLong(Exception):
     """Decompressing the batch would hold the loop too long."""
 
 
+@any_thread
 def validate_batch(view: memoryview, rules: ValidationRules) -> ValidBatch | Refused:
-    """Check a batch against a log's rules. Any thread may call it; the caller owns `view`.
+    """Check a batch against a log's rules. The caller owns `view`.
 
     Decompression takes a few windows of memory, or DECOMPRESSED_BYTES_MAX if the batch is recompressed.
     """

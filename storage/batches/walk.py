@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from protocol.records.batch_header import HEADER_BYTES, LENGTH_AT, LENGTH_OVERHEAD
+from protocol.wire.numbers import Offset, Position
 from storage.batches.cached_reads import Reads
 from storage.files.errors import CorruptLog
 from storage.files.files import File
@@ -37,10 +38,10 @@ class BatchPlace(NamedTuple):
     A tuple, because a walk makes one for each batch, and a frozen dataclass takes three times as long.
     """
 
-    position: int
+    position: Position
     size: int
-    base_offset: int
-    last_offset: int
+    base_offset: Offset
+    last_offset: Offset
     record_count: int
     max_timestamp: int
 
@@ -57,7 +58,7 @@ def claimed_bytes(batch: memoryview) -> int:
     return max(length + LENGTH_OVERHEAD, HEADER_BYTES)
 
 
-def walk_batches(file: File | Reads, position: int, end: int) -> Iterator[BatchPlace]:
+def walk_batches(file: File | Reads, position: Position, end: int) -> Iterator[BatchPlace]:
     """Yield the batches of [position, end); both must be batch boundaries.
 
     Raises:
@@ -74,7 +75,8 @@ def walk_batches(file: File | Reads, position: int, end: int) -> Iterator[BatchP
             raise CorruptLog(file.path, position, "the file ends inside a batch header")
         base_offset, length, last_delta, youngest, count = PLACE.unpack_from(window, at)
         size = length + LENGTH_OVERHEAD
-        if size < HEADER_BYTES or last_delta < 0 or position + size > end:
+        next_position: Position = size + position
+        if size < HEADER_BYTES or last_delta < 0 or next_position > end:
             raise CorruptLog(file.path, position, f"no batch of {size} bytes can be here")
         yield BatchPlace(position, size, base_offset, base_offset + last_delta, count, youngest)
-        position += size
+        position = next_position

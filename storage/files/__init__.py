@@ -1,1 +1,1 @@
-"""What storage asks of a disk; the only place that touches one."""
+"""The file operations that storage uses; the only place that touches a disk."""

@@ -2,7 +2,7 @@
 
     StorageError                  the disk or the data on it is broken; nothing more was acknowledged
     |-- DiskError                 one file operation failed; carries path and errno
-    |   |-- NoSpace               the disk is full, or no descriptor left: refused, the log serves on
+    |   |-- NoSpace               disk full or no descriptor left: refused; the log stays in service
     |   |-- MissingFile           a file that should exist does not
     |   `-- SyncFailed            a failed fsync is final: the log directory goes offline
     |-- DirectoryOffline          a log directory is out of service until the next start
@@ -13,7 +13,7 @@
     |-- DamagedFile               a checksummed file does not match its checksum, or is cut short
     |   `-- DamagedSidecar        a key sidecar is damaged, or of another segment: it is rebuilt
     |-- CorruptLog                bytes of a log that were safe on disk are damaged
-    |-- LogOffline                one log is out of service, with the reason; others serve on
+    |-- LogOffline                one log is out of service, with the reason; others are served
     |-- SegmentRemoved            a segment was truncated or deleted while a reader used it
     `-- SwapRefused               cleaned segments no longer fit the log: the pass is thrown away
 
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 
 class StorageError(Exception):
-    """The disk failed, or the data on it is not as it must be."""
+    """An error of storage: the disk failed, or its data cannot be used."""
 
 
 class DiskError(StorageError):

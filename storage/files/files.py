@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from storage.files.errors import DiskError, MissingFile, NoSpace, SyncFailed
@@ -70,7 +71,7 @@ class File(Protocol):
         """
 
     def free_reserved(self) -> None:
-        """Free the allocated space behind the file's end."""
+        """Free the allocated space after the file's end."""
 
     def begin_write_back(self, position: int, size: int) -> None:
         """Start writing these bytes to the disk, so that a later `sync` is short."""
@@ -101,6 +102,20 @@ class Lock(Protocol):
 
     def release(self) -> None:
         """Release the lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunSync:
+    """A started sync whose fdatasync another thread performs (`storage/files/sync_threads.pyx`).
+
+    Call either `end` or `abandon`, once: until then the file stays open and no other thread can sync it.
+    """
+
+    descriptor: int
+    end: Callable[[int], None]
+    """Takes 0, or the errno of an fdatasync that failed. Raises SyncFailed, which is final."""
+    abandon: Callable[[], None]
+    """Called if the fdatasync never ran."""
 
 
 class FileSystem(Protocol):
@@ -170,6 +185,12 @@ class FileSystem(Protocol):
 
     def lock(self, path: str) -> Lock:
         """Lock the file at `path` for this process. Raises DirectoryLocked."""
+
+    def restrict(self, path: str) -> None:
+        """Let only the broker's own user access a directory and its files.
+
+        A file system that has no modes is left as it is, with a warning.
+        """
 
     def forget_cached(self, path: str) -> None:
         """Drop all files below a directory from the page cache, so that reads go to the disk.

@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import logging
 import os
 import stat
 from collections.abc import Iterator, Sequence
 
 from storage.files.errors import DirectoryLocked, NotCached
 from storage.files.files import Buffer, disk_error, disk_errors
+
+_log = logging.getLogger("storage.files.local_files")
 
 IOV_MAX = os.sysconf("SC_IOV_MAX")
 STAT_BLOCK_BYTES = 512
@@ -314,6 +317,11 @@ class LocalFileSystem:
             raise disk_error("lock", path, error) from error
         return LocalLock(descriptor)
 
+    def restrict(self, path: str) -> None:
+        _restrict(path, 0o700)
+        for name in self.list(path):
+            _restrict(os.path.join(path, name), 0o600)
+
     def forget_cached(self, path: str) -> None:
         for folder, _, names in os.walk(path):
             for name in names:
@@ -341,3 +349,11 @@ class ReadOnlyFileSystem(LocalFileSystem):
         with disk_errors("open", path):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             return LocalFile(path, descriptor, os.fstat(descriptor).st_size)
+
+
+def _restrict(path: str, mode: int) -> None:
+    try:
+        if stat.S_IMODE(os.stat(path).st_mode) != mode:
+            os.chmod(path, mode)
+    except OSError as error:
+        _log.warning("%s: other users may be able to read it: %s", path, error.strerror)

@@ -111,6 +111,8 @@ class NullFileSystem:
     def lock(self, path: str) -> Lock:
         raise _nothing_here(path)
 
+    def restrict(self, path: str) -> None: ...
+
     def forget_cached(self, path: str) -> None: ...
 
 

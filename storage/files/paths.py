@@ -17,6 +17,8 @@ import uuid
 from dataclasses import dataclass
 from functools import lru_cache
 
+from protocol.wire.numbers import Offset
+
 MANIFEST = "manifest"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 ABORTED_TRANSACTIONS = "aborted-transactions"
@@ -32,6 +34,7 @@ LEASES = "leases"
 SHOWN_BY_CLEANERS = "remote-cleaning.token"
 COMPACTION_HISTORY = "compaction-history"
 COMPACTION_HISTORY_OLD = "compaction-history.old"
+AUDIT_LOG = "audit.log"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 
@@ -53,11 +56,11 @@ _TOPIC_DIRECTORY = re.compile(r".+\.([A-Za-z0-9_-]{22})")
 class SegmentFile:
     """The parts of a segment file's name."""
 
-    base_offset: int
+    base_offset: Offset
     version: int
     kind: str
     is_cleaned: bool
-    """Whether it still has the name that it has before a swap."""
+    """Whether it still has its staged name, from before the swap."""
 
 
 def segment_file(base_offset: int, version: int, kind: str, *, cleaned: bool = False) -> str:
@@ -75,7 +78,7 @@ def parse_segment_file(name: str) -> SegmentFile | None:
     if match is None:
         return None
     return SegmentFile(
-        base_offset=int(match[1]),
+        base_offset=Offset(int(match[1])),
         version=int(match[2]),
         kind=match[3],
         is_cleaned=match[4] is not None,

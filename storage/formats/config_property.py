@@ -71,6 +71,17 @@ DOUBLE = PropertyType.DOUBLE
 LIST = PropertyType.LIST
 PASSWORD = PropertyType.PASSWORD
 
+
+class ByListener(enum.Enum):
+    """Whether `listener.name.<name>.<property>` sets a property for one listener (KIP-103)."""
+
+    NO = enum.auto()
+    AT_START = enum.auto()
+    """Such a text is read when the broker starts."""
+    WHILE_RUNNING = enum.auto()
+    """Clients may also set such a text while the broker runs, but not the property itself."""
+
+
 TYPE_BOUNDS: Mapping[PropertyType, tuple[int, int]] = {
     INT: (-INT_MAX - 1, INT_MAX),
     LONG: (-LONG_MAX - 1, LONG_MAX),
@@ -106,6 +117,7 @@ class ConfigProperty:
     synonyms: tuple[Synonym, ...]
     """The broker-wide properties that it falls back to, the strongest first."""
     doc: str
+    by_listener: ByListener = ByListener.NO
 
     @property
     def environment_name(self) -> str:
@@ -207,6 +219,7 @@ def prop(
     dynamic: bool = True,
     internal: bool = False,
     synonyms: tuple[Synonym, ...] = (),
+    by_listener: ByListener = ByListener.NO,
 ) -> Any:
     """Declare a dataclass field that is a configuration property; its annotation gives the type."""
     declared = ConfigProperty(
@@ -221,22 +234,34 @@ def prop(
         internal=internal,
         synonyms=synonyms,
         doc=doc,
+        by_listener=by_listener,
     )
-    return dataclasses.field(default=default, metadata={"property": declared})
+    # A password does not show in the text of a configuration.
+    is_shown = type_ is not PropertyType.PASSWORD
+    return dataclasses.field(default=default, repr=is_shown, metadata={"property": declared})
+
+
+_PROPERTIES: dict[type[Any], Mapping[str, ConfigProperty]] = {}
+_FIELDS: dict[type[Any], Mapping[str, str]] = {}
+"""What configuration classes declare. Each class is looked at once."""
 
 
 def properties_of(config: type[Any]) -> Mapping[str, ConfigProperty]:
     """Returns the properties that a configuration class declares, by field name."""
-    return {
-        field.name: field.metadata["property"]
-        for field in dataclasses.fields(config)
-        if "property" in field.metadata
-    }
+    if config not in _PROPERTIES:
+        _PROPERTIES[config] = {
+            field.name: field.metadata["property"]
+            for field in dataclasses.fields(config)
+            if "property" in field.metadata
+        }
+    return _PROPERTIES[config]
 
 
 def fields_by_property(config: type[Any]) -> Mapping[str, str]:
     """Returns the fields of a configuration class, by property name."""
-    return {declared.name: field for field, declared in properties_of(config).items()}
+    if config not in _FIELDS:
+        _FIELDS[config] = {declared.name: name for name, declared in properties_of(config).items()}
+    return _FIELDS[config]
 
 
 def problems_in(declared: Mapping[str, ConfigProperty], texts: Mapping[str, str]) -> list[str]:

@@ -6,6 +6,7 @@ a crash during a write never harms the entries that a recovery point relies on.
 
 from __future__ import annotations
 
+from protocol.wire.numbers import Position
 from storage.files.errors import MissingFile
 from storage.files.files import FileSystem
 from storage.formats.segment_index import (
@@ -32,7 +33,7 @@ def write_index_files(
 
     Args:
         paths: of the offset index and of the time index.
-        kept: the entries that the files already have; everything behind them is replaced.
+        kept: the entries that the files already have; everything after them is replaced.
 
     Raises:
         DiskError: the disk failed; the kept entries are still there.
@@ -84,7 +85,7 @@ def read_index_files(
     if not may_be_longer:
         return SegmentIndex.from_files(offset_file, time_file, size=size, span=span)
     index = SegmentIndex.from_longer_files(offset_file, time_file, size=size, span=span)
-    last = index.entry_up_to_position(size)
+    last = index.entry_up_to_position(Position(size))
     if size - (last[1] if last is not None else 0) > TAIL_BYTES_MAX:
         raise ValueError(f"{paths[0]} ends at {last}, its segment at {size}")
     if last is not None and not index.mark.time_entries:

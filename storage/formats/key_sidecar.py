@@ -1,4 +1,4 @@
-"""The key sidecar of a sealed segment: the data that the cleaner needs of its records, without values.
+"""The key sidecar of a sealed segment: what the cleaner must know of its records, without their values.
 
     file    := header | block{blocks} | trailer
     header  := magic "KKEY" | format: uint16 = 1 | header size: uint16 = 48
@@ -6,7 +6,7 @@
              | reserved: uint16 | base offset: int64 | file version: int64
              | hash key check: the first 8 bytes of SHA-256 of hash.key
              | checksum: uint64
-    block   := data bytes: uint32 (of the segment: whole batches, right behind the last block's)
+    block   := data bytes: uint32 (of the segment: whole batches, right after the last block's)
              | special rows: uint32 | entries: uint32 | unkeyed records: uint32
              | special row{special rows} | entry{entries} | checksum: uint64
     special := first offset - base offset: uint32 | last offset - base offset: uint32
@@ -204,7 +204,7 @@ class KeySidecar:
         sidecar = KeySidecar.open_any(fs, path)
         name = sidecar.base_offset, sidecar.file_version
         if name != (row.base_offset, row.file_version):
-            raise DamagedSidecar(path, f"it is of segment {name[0]}.v{name[1]}")
+            raise DamagedSidecar(path, f"it belongs to segment {name[0]}.v{name[1]}")
         size = sidecar.sums.data_bytes
         if size != row.size:
             raise DamagedSidecar(path, f"it covers {size} bytes, but its segment has {row.size}")

@@ -1,9 +1,10 @@
 """The settings of a topic, with Kafka's names, defaults and bounds.
 
-A topic stores the overrides that it was created with; all other settings come from the broker's
+A topic stores the settings that it overrides; all other settings come from the broker's
 defaults, which in turn come from broker-wide synonyms such as `log.segment.bytes`. Settings of features
 that are not built (replication throttles, tiered storage) are accepted if Kafka's own tools send them,
-and described; a setting that would promise something untrue is refused.
+and described; a setting that would promise something untrue is refused. `server/topics/topics.py`
+changes the settings of a topic while the broker runs.
 
 Source: Apache Kafka, TopicConfig.java, LogConfig.java, ServerTopicConfigSynonyms.java.
 """

@@ -18,7 +18,7 @@ from the file and skips what it does not know. `format` changes only if an older
 the file. Rows are in offset order; the last one is the active segment. Its end, size and other values
 are those of the last checkpoint or clean stop, or -1 if there was none since the segment was created.
 The recovery point is that end, or else the base offset: everything below it, with its index entries,
-was synced before the manifest was written. The file may well be longer.
+was synced before the manifest was written. The file may be longer.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from dataclasses import dataclass
 
 import xxhash
 
+from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedFile, FormatFromTheFuture
 
 MAGIC = b"KMAN"
 FORMAT = 1
 UNKNOWN = -1
+UNKNOWN_OFFSET = Offset(UNKNOWN)
 
 HEADER = struct.Struct(
     ">"
@@ -85,18 +87,18 @@ assert ROW.size == 104
 class SegmentRow:
     """A segment's entry in the manifest. -1 (`UNKNOWN`) stands for an unknown value."""
 
-    base_offset: int
+    base_offset: Offset
     """The first offset that the segment may hold, and its file's name. Offsets are [base, end)."""
     file_version: int
     """A number that makes the file's name unique within its log; never used twice."""
     flags: int = 0
-    end_offset: int = UNKNOWN
+    end_offset: Offset = UNKNOWN_OFFSET
     """The offset after the last one that the segment covers. For the active segment, the offset up to
     which the last checkpoint made it safe; -1 if there was none."""
     size: int = UNKNOWN
     """The size of the segment file up to `end_offset`, in bytes."""
     max_timestamp: int = UNKNOWN
-    offset_of_max_timestamp: int = UNKNOWN
+    offset_of_max_timestamp: Offset = UNKNOWN_OFFSET
     """The last offset of the first batch that holds the largest timestamp."""
     created_ms: int = UNKNOWN
     """The wall time when the file was created."""
@@ -127,16 +129,16 @@ class Manifest:
     """Grows when a pass planned before must not commit: truncation, deletion, policy change."""
     topic_id: uuid.UUID
     partition: int
-    log_start_offset: int
-    clean_offset: int
+    log_start_offset: Offset
+    clean_offset: Offset
     """The first dirty offset: a finished cleaning pass has seen every record below it."""
-    truncate_to: int = UNKNOWN
+    truncate_to: Offset = UNKNOWN_OFFSET
     """The end offset of a truncation that has begun; -1 if there is none to finish."""
     has_aborted_file: bool = False
     """Whether a file of aborted transactions was written; then it must exist."""
     segments: tuple[SegmentRow, ...]
 
-    def sound_clean_offset(self, end_offset: int) -> int:
+    def sound_clean_offset(self, end_offset: Offset) -> Offset:
         """Returns the clean offset of a log that ends at `end_offset`, or its start if that is outside.
 
         A clean offset outside the log cannot be trusted, and cleaning too much costs only time.

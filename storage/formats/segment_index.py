@@ -15,14 +15,22 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from protocol.records.batch_tally import sound_offset_entries, sound_time_entries
+from protocol.wire.numbers import Offset, Position, RelativeOffset
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 HIGH, LOW = (1, 0) if sys.byteorder == "little" else (0, 1)
 """The positions of the halves of a native int64."""
+
+
+Entry: TypeAlias = tuple[RelativeOffset, Position]
+"""An entry of the offset index: the last offset of a batch, and the batch's position."""
+
+TimeEntry: TypeAlias = tuple[int, RelativeOffset]
+"""An entry of the time index: a timestamp, and the last offset that it covers."""
 
 
 class IndexMark(NamedTuple):
@@ -58,7 +66,11 @@ class SegmentIndex:
         )
 
     def add(
-        self, last_offset: int, position: int, timestamp_max: int, timestamp_offset: int
+        self,
+        last_offset: RelativeOffset,
+        position: Position,
+        timestamp_max: int,
+        timestamp_offset: RelativeOffset,
     ) -> None:
         """Add the batch at `position`, and the largest timestamp before or in it."""
         self._offsets.append(last_offset)
@@ -66,43 +78,58 @@ class SegmentIndex:
         if not self._timestamps or timestamp_max > self._timestamps[-1]:
             self._timestamps.append(timestamp_max)
             self._time_offsets.append(timestamp_offset)
+        self._check_entries_grow()
+
+    def _check_entries_grow(self) -> None:
+        assert len(self._offsets) == len(self._positions)
+        assert len(self._timestamps) == len(self._time_offsets)
+        if len(self._offsets) > 1:
+            assert self._offsets[-2] < self._offsets[-1]
+            assert self._positions[-2] < self._positions[-1]
 
     def extend(self, columns: tuple[bytes, bytes, bytes, bytes]) -> None:
         """Add entries in the form that `protocol.records.batch_tally` makes."""
         lists = (self._offsets, self._positions, self._timestamps, self._time_offsets)
         for values, column in zip(lists, columns, strict=True):
             values.frombytes(column)
+        self._check_entries_grow()
 
     @property
     def last_timestamp(self) -> int | None:
         """The largest timestamp in the time index; None if it has no entry."""
         return self._timestamps[-1] if self._timestamps else None
 
-    def add_quadruples(self, entries: memoryview, base_offset: int) -> None:
+    def add_quadruples(self, entries: memoryview, base_offset: Offset) -> None:
         """Add entries in the form that the cleaner's kernel makes: four native int64s each."""
+        # Not their kinds: calling those for each entry would take as long as adding it.
+        numbers: Any = entries
         for at in range(0, len(entries), 4):
-            last_offset, position, timestamp, timestamp_offset = entries[at : at + 4]
+            last_offset, position, timestamp, timestamp_offset = numbers[at : at + 4]
             self.add(last_offset - base_offset, position, timestamp, timestamp_offset - base_offset)
 
-    def entry_at_or_before(self, relative_offset: int) -> tuple[int, int] | None:
+    def entry_at_or_before(self, relative_offset: RelativeOffset) -> Entry | None:
         """Returns the last entry up to an offset: the batch's last offset and its position."""
         # Another thread may have added an offset and not yet its position.
         count = len(self._positions)
         return self._entry(bisect_right(self._offsets, relative_offset, 0, count) - 1)
 
-    def entry_up_to_position(self, position: int) -> tuple[int, int] | None:
+    def entry_up_to_position(self, position: Position) -> Entry | None:
         """Returns the last entry whose batch begins at or before `position`."""
         return self._entry(bisect_right(self._positions, position) - 1)
 
-    def _entry(self, found: int) -> tuple[int, int] | None:
-        return (self._offsets[found], self._positions[found]) if found >= 0 else None
+    def _entry(self, found: int) -> Entry | None:
+        if found < 0:
+            return None
+        return RelativeOffset(self._offsets[found]), Position(self._positions[found])
 
-    def entry_before_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+    def entry_before_timestamp(self, timestamp: int) -> TimeEntry | None:
         """Returns the last entry older than `timestamp`: its time, and the last offset it covers."""
         found = bisect_left(self._timestamps, timestamp) - 1
-        return (self._timestamps[found], self._time_offsets[found]) if found >= 0 else None
+        if found < 0:
+            return None
+        return self._timestamps[found], RelativeOffset(self._time_offsets[found])
 
-    def truncate(self, relative_end_offset: int) -> None:
+    def truncate(self, relative_end_offset: RelativeOffset) -> None:
         """Remove the entries of batches that end at or past the offset."""
         kept = bisect_left(self._offsets, relative_end_offset)
         del self._offsets[kept:], self._positions[kept:]

@@ -1,1 +1,1 @@
-"""A partition: append, read, roll, retain, swap, truncate; the directory of logs."""
+"""A partition: append, read, sync, roll, retain, swap, truncate; the directory of logs."""

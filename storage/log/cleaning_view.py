@@ -6,15 +6,20 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedSidecar, MissingFile, StorageError
 from storage.files.files import unlink_if_there
 from storage.files.paths import CLEANED, KEYS
 from storage.formats.key_sidecar import KeySidecar
 from storage.formats.log_config import LogConfig
+from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN, SegmentRow
 from storage.formats.topic_partition import TopicPartition
+from storage.log.offsets import LogOffsets
+from storage.log.segment_list import SegmentList
 from storage.segment.key_sidecar_writer import KeySidecarWriter
 from storage.segment.segment import Segment
+from storage.state.producer_state import ProducerStates
 
 READ_AHEAD_BYTES = 4 << 20
 """The window of bytes that the disk reads ahead of a reader."""
@@ -95,7 +100,7 @@ class CleanableSegment:
 
         Raises:
             SegmentRemoved: the log has been truncated or deleted: abort the pass.
-            DamagedSidecar: it is not of this segment, or it is a link or has a second name.
+            DamagedSidecar: it belongs to another segment, or it is a link or has a second name.
             DiskError: it is missing or cannot be moved.
         """
         files, fs = self.segment.files, self.segment.fs
@@ -135,14 +140,14 @@ class CleaningView:
     """All segments without the active one, in offset order; on request with it, as if it had rolled."""
     generation: int
     """The log's generation; -1 during a truncation, so that a pass ends at its first check."""
-    clean_offset: int
+    clean_offset: Offset
     active_row: SegmentRow
     """The active segment at that moment, with its end and size."""
-    log_start_offset: int
-    last_stable_offset: int
-    high_watermark: int
-    log_end_offset: int
-    producer_last_offsets: tuple[int, ...]
+    log_start_offset: Offset
+    last_stable_offset: Offset
+    high_watermark: Offset
+    log_end_offset: Offset
+    producer_last_offsets: tuple[Offset, ...]
     """The last offset of each active producer's last batch: that batch must stay, even if empty."""
     producer_marker_epochs: Mapping[int, int]
     """Producer id to epoch, for active producers without a data batch: their markers must stay."""
@@ -155,6 +160,41 @@ class CleaningView:
         return tuple(segment.row for segment in self.segments)
 
 
-def empty_row(base_offset: int) -> SegmentRow:
+def cleaning_view(
+    identity: LogIdentity,
+    config: LogConfig,
+    segment_list: SegmentList,
+    offsets: LogOffsets,
+    producers: ProducerStates,
+    *,
+    as_if_rolled: bool,
+) -> CleaningView:
+    """Returns the view of a log. See `PartitionLog.cleaning_view`."""
+    with segment_list.state_lock:
+        segments = segment_list.segments
+        sealed = tuple(CleanableSegment(each.row(), each) for each in segments[:-1])
+        active_row = segments[-1].full_row()
+        if as_if_rolled and active_row.size:
+            sealed = (*sealed, CleanableSegment(active_row, segments[-1]))
+            active_row = empty_row(active_row.end_offset)
+        return CleaningView(
+            topic_partition=identity.topic_partition,
+            config=config,
+            segments=sealed,
+            # A pass that is planned in the middle of a truncation must fail.
+            generation=UNKNOWN if segment_list.is_truncating else segment_list.generation,
+            clean_offset=max(segment_list.clean_offset, offsets.start),
+            active_row=active_row,
+            log_start_offset=offsets.start,
+            last_stable_offset=offsets.last_stable,
+            high_watermark=offsets.high_watermark,
+            log_end_offset=offsets.end,
+            producer_last_offsets=producers.last_data_offsets(),
+            producer_marker_epochs=producers.marker_epochs(),
+            hash_key=identity.hash_key,
+        )
+
+
+def empty_row(base_offset: Offset) -> SegmentRow:
     """Returns the row of an active segment without appends."""
     return SegmentRow(base_offset=base_offset, file_version=UNKNOWN, end_offset=base_offset, size=0)

@@ -1,6 +1,6 @@
 """One entry of `log.dirs`: checks who owns it and whether its last stop was clean, and holds its logs.
 
-    open     lock, meta.properties, start counter + 1 (the leader epoch of this run), clean marker gone
+    open     lock, then `directory_start.py`: start counter + 1 (the leader epoch), clean marker gone
     close    marker written, lock released
 
 A failing disk takes the whole directory offline: its logs refuse everything until the next start.
@@ -9,50 +9,26 @@ A failing disk takes the whole directory offline: its logs refuse everything unt
 from __future__ import annotations
 
 import contextlib
-import errno
-import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
-from storage.files.errors import (
-    DamagedFile,
-    DirectoryOffline,
-    DiskError,
-    LogOffline,
-    MissingFile,
-    NoSpace,
-    StorageError,
-    SyncFailed,
-)
+from storage.files.errors import LogOffline, MissingFile, StorageError, SyncFailed
 from storage.files.files import FileSystem, Lock
-from storage.files.paths import (
-    CLEAN_SHUTDOWN,
-    DELETED,
-    HASH_KEY,
-    LEASES,
-    LOCK,
-    META_PROPERTIES,
-    START_COUNTER,
-    SYNC_FAILED,
-    join,
-    parse_topic_directory,
-    topic_directory,
-)
+from storage.files.paths import CLEAN_SHUTDOWN, DELETED, LOCK, join, topic_directory
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
-from storage.formats.meta_properties import MetaProperties, read_meta_properties
+from storage.formats.meta_properties import MetaProperties
 from storage.formats.topic_partition import TopicPartition
+from storage.log.directory_service import DirectoryService
+from storage.log.directory_start import any_topic, make_durably, start_directory
 from storage.log.log import PartitionLog
+from storage.log.new_logs import NewLogs
 from storage.log.opening import LogOpening, open_log, plan_log
-from storage.log.readable_log import PRODUCER_EXPIRATION_MS
-from storage.log.start_reserve import keep_reserve, release_reserve
+from storage.log.start_reserve import keep_reserve
 from storage.log.use import was_used
 from storage.recovery.progress import RecoveryProgress
 from storage.segment.files import Background
-
-_log = logging.getLogger("storage.log.directory")
-
-HASH_KEY_BYTES = 16
+from storage.state.log_states import PRODUCER_EXPIRATION_MS
 
 
 class LogDirectory:
@@ -69,10 +45,11 @@ class LogDirectory:
         "_on_failure",
         "_producer_expiration_ms",
         "_progress",
+        "_service",
         "_was_clean",
         "leader_epoch",
         "meta",
-        "offline_reason",
+        "new_logs",
         "path",
     )
 
@@ -109,21 +86,21 @@ class LogDirectory:
         self._jitter = jitter
         self._progress = progress if progress is not None else RecoveryProgress()
         self.path = path
-        _make_durably(fs, path)
+        make_durably(fs, path)
         self._lock: Lock = fs.lock(join(path, LOCK))
         try:
-            release_reserve(fs, path)
-            self._drop_cache_after_failed_sync()
-            self.meta = self._label(new_meta)
-            self._hash_key = self._secret(random_bytes)
-            self.leader_epoch = self._count_start()
-            self._was_clean = self._remove_clean_marker()
-            self._remove_leases()
+            started = start_directory(fs, path, new_meta, random_bytes)
         except BaseException:
             self._lock.release()
             raise
+        self.meta = started.meta
+        self.leader_epoch = started.leader_epoch
+        self._hash_key = started.hash_key
+        self._was_clean = started.was_clean
+        self._service = DirectoryService(fs, path, self._take_logs_offline)
+        self.new_logs = NewLogs(fs, path, self._service)
+        """Makes the files of new logs, and makes them safe."""
         # State
-        self.offline_reason: str | None = None
         self._producer_expiration_ms = producer_expiration_ms
         # One bound method for all logs.
         self._on_failure = self.disk_failed
@@ -154,7 +131,7 @@ class LogDirectory:
     def create_logs(
         self, topic: str, topic_id: uuid.UUID, config: LogConfig, partitions: Iterable[int]
     ) -> list[PartitionLog]:
-        """Create empty logs without a sync: `make_safe` syncs, or each log before its first promise.
+        """Create empty logs without a sync: `new_logs` syncs, or each log before its first promise.
 
         The leftovers of an earlier try must have been deleted (`delete_topic`). An exception from the
         `partitions` iterable ends this; the logs that were created before it stay.
@@ -163,7 +140,7 @@ class LogDirectory:
             DirectoryOffline: the directory is out of service.
             DiskError: the disk failed.
         """
-        self._check_present()
+        self._service.check_present()
         return [
             self._create_log(TopicPartition(topic, number), topic_id, config)
             for number in partitions
@@ -172,79 +149,28 @@ class LogDirectory:
     def plan_logs(
         self, topic: str, topic_id: uuid.UUID, config: LogConfig, partitions: Iterable[int]
     ) -> list[PartitionLog]:
-        """Returns empty logs without files, which `make_files` creates, or each log's first write.
+        """Returns empty logs without files, which `new_logs` creates, or each log's first write.
 
         Raises like `create_logs`.
         """
-        self._check_present()
+        self._service.check_present()
         return [
             self._plan_log(TopicPartition(topic, number), topic_id, config) for number in partitions
         ]
-
-    def make_files(self, logs: Iterable[PartitionLog]) -> None:
-        """Create the files of planned logs, without a sync; skips deleted logs.
-
-        Raises:
-            DirectoryOffline: the directory is out of service.
-            DiskError: the disk failed; a later call or each log's first write tries again.
-        """
-        for log in logs:
-            self._check_online()
-            _unless_retired(log, log.make_files)
-
-    def make_safe(self, logs: Sequence[PartitionLog]) -> None:
-        """Sync new logs of this directory, so that they survive a crash; skips deleted ones.
-
-        Raises:
-            DirectoryOffline: the directory is out of service.
-            DiskError: the disk failed.
-        """
-        self._check_online()
-        made = [log for log in logs if _unless_retired(log, log.sync_new_files)]
-        with self._failed_syncs_are_final():
-            for path in {log.directory.rpartition("/")[0] for log in made}:
-                self._sync_if_there(path)
-            self._fs.sync_directory(self.path)
-        for log in made:
-            log.mark_directories_synced()
-
-    def make_all_safe(self, logs: Iterable[PartitionLog]) -> bool:
-        """Do the work of `make_safe` for logs with files, with a single sync of the whole disk.
-
-        Returns False if that failed, perhaps because of another program's file: use `make_safe`.
-
-        Raises:
-            DirectoryOffline: the directory is out of service.
-        """
-        self._check_online()
-        try:
-            self._fs.sync_all(self.path)
-        except DiskError as error:
-            _log.warning("%s: syncing new logs one by one: %s", self.path, error)
-            return False
-        for log in logs:
-            # Does nothing for a log that was deleted before it had files.
-            log.mark_directories_synced()
-        return True
-
-    def _sync_if_there(self, path: str) -> None:
-        # The topic may be deleted at this moment, with its directory.
-        with contextlib.suppress(MissingFile):
-            self._fs.sync_directory(path)
 
     def _create_log(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
     ) -> PartitionLog:
         log = self._plan_log(topic_partition, topic_id, config)
-        log.make_files()
+        log.new_files.make()
         return log
 
     def _plan_log(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID, config: LogConfig
     ) -> PartitionLog:
-        self._check_online()
+        self._service.check_online()
         identity = self._identity(topic_partition, topic_id)
-        opening, jitter, check = self._opening(), self._jitter(), self._check_present
+        opening, jitter, check = self._opening(), self._jitter(), self._service.check_present
         return self._take(
             plan_log(self._fs, identity, config, opening, jitter, check_directory=check)
         )
@@ -267,9 +193,9 @@ class LogDirectory:
                 gone; none of its files was removed.
             DirectoryOffline, DiskError: the directory is out of service, or the disk failed.
         """
-        self._check_online()
+        self._service.check_online()
         identity = self._identity(topic_partition, topic_id)
-        with self._failed_syncs_are_final():
+        with self._service.failed_syncs_are_final():
             log = open_log(
                 self._fs, identity, config, self._opening(), self._jitter(), is_new=is_new
             )
@@ -293,7 +219,7 @@ class LogDirectory:
             except StorageError:
                 if was_used(self._fs, path):
                     raise
-        self._check_online()
+        self._service.check_online()
         self._fs.remove_tree(path)
         return self._create_log(topic_partition, topic_id, config)
 
@@ -302,7 +228,7 @@ class LogDirectory:
     ) -> PartitionLog:
         log = self.open_log(topic_partition, topic_id, config, is_new=True)
         if log.log_end_offset:
-            # From now on readers see these records, so the log's names must survive, too.
+            # From now on readers see these records, so the log's names must also survive.
             log.sync()
         return log
 
@@ -326,7 +252,7 @@ class LogDirectory:
         self._forget({topic_id for _, topic_id in topics})
         paths = [self._topic_path(*topic) for topic in topics]
         there = [path for path in paths if self._fs.exists(path)]
-        with self._failed_syncs_are_final():
+        with self._service.failed_syncs_are_final():
             for path in there:
                 self._fs.rename(path, path + DELETED)
             if there:
@@ -341,7 +267,7 @@ class LogDirectory:
                 if not log.is_retired:
                     # No client knows the log, because its creation failed.
                     log.retire()
-                log.give_up_files()
+                log.new_files.give_up()
 
     def expire_producers_after(self, expiration_ms: int) -> None:
         """Set the time after which all logs, including those opened later, forget idle producers."""
@@ -367,9 +293,7 @@ class LogDirectory:
         Raises:
             DiskError: the disk failed.
         """
-        names = self._fs.list(self.path)
-        topics = (name for name in names if parse_topic_directory(name) is not None)
-        return next((join(self.path, name) for name in topics), None)
+        return any_topic(self._fs, self.path)
 
     def used_partitions(self, topic: str, topic_id: uuid.UUID, first: int) -> list[int]:
         """Returns the partitions of a topic from `first` on that were written to.
@@ -395,10 +319,10 @@ class LogDirectory:
         for log in self.logs():
             if log.topic_id == topic_id and log.topic_partition.partition >= first:
                 log.retire()
-                log.give_up_files()
+                log.new_files.give_up()
                 self._logs.pop(log, None)
         numbers = [n for n in self.partitions_on_disk(topic, topic_id) if n >= first]
-        with self._failed_syncs_are_final():
+        with self._service.failed_syncs_are_final():
             for number in numbers:
                 self._fs.remove_tree(join(path, str(number)))
             if numbers:
@@ -433,46 +357,25 @@ class LogDirectory:
     def keep_reserve(self) -> None:
         """Reserve space for the next start, unless that is done or the disk has no space."""
         if self.offline_reason is None and keep_reserve(self._fs, self.path):
-            with contextlib.suppress(SyncFailed), self._failed_syncs_are_final():
+            with contextlib.suppress(SyncFailed), self._service.failed_syncs_are_final():
                 self._fs.sync_directory(self.path)
+
+    @property
+    def offline_reason(self) -> str | None:
+        """Why the directory is out of service; None while it is in service."""
+        return self._service.offline_reason
 
     def go_offline(self, reason: str) -> None:
         """Take the directory's logs out of service until the next start."""
-        if self.offline_reason is None:
-            _log.error("%s is offline: %s", self.path, reason)
-            self.offline_reason = reason
-            for log in self.logs():
-                log.go_offline(reason)
+        self._service.go_offline(reason)
 
     def disk_failed(self, error: StorageError) -> None:
-        """Go offline. After a failed sync, leave a mark for the next start if the disk still takes it.
+        """Go offline, because the disk failed. After a failed sync, leave a mark for the next start."""
+        self._service.disk_failed(error)
 
-        The mark need not survive a power cut, because the page cache that it warns of does not either.
-        """
-        self.go_offline(str(error))
-        if isinstance(error, SyncFailed):
-            with contextlib.suppress(StorageError):
-                self._fs.write_bytes(join(self.path, SYNC_FAILED), f"{error}\n".encode())
-
-    def _check_present(self) -> None:
-        """Go offline if the directory is gone: its logs must not be created again below its mount."""
-        mark = join(self.path, META_PROPERTIES)
-        if not self._fs.exists(mark):
-            error = MissingFile("create", mark, errno.ENOENT, "the log directory is gone")
-            self.disk_failed(error)
-            raise error
-
-    @contextlib.contextmanager
-    def _failed_syncs_are_final(self) -> Iterator[None]:
-        try:
-            yield
-        except SyncFailed as error:
-            self.disk_failed(error)
-            raise
-
-    def _check_online(self) -> None:
-        if self.offline_reason is not None:
-            raise DirectoryOffline(self.path, self.offline_reason)
+    def _take_logs_offline(self, reason: str) -> None:
+        for log in self.logs():
+            log.go_offline(reason)
 
     def close(self) -> None:
         """Write the marker of a clean stop and release the lock. Every log must be closed before.
@@ -486,103 +389,3 @@ class LogDirectory:
                 self._fs.sync_directory(self.path)
         finally:
             self._lock.release()
-
-    # ---------------------------------------------------------------- its own files
-
-    def _drop_cache_after_failed_sync(self) -> None:
-        """Read only from the disk: the page cache has bytes that the failed sync did not write.
-
-        Recovery would find them, sync nothing, and promise them; a power cut would then lose them.
-        """
-        mark = join(self.path, SYNC_FAILED)
-        if self._fs.exists(mark):
-            _log.warning("%s: a sync failed in the last run; reading all from the disk", self.path)
-            self._fs.forget_cached(self.path)
-            self._fs.unlink(mark)
-            self._fs.sync_directory(self.path)
-
-    def _label(self, new_meta: MetaProperties) -> MetaProperties:
-        found = read_meta_properties(self._fs, self.path)
-        if found is None:
-            self._refuse_to_lose(META_PROPERTIES)
-            self._fs.replace_durably(join(self.path, META_PROPERTIES), new_meta.encode())
-            return new_meta
-        found.check(self.path, cluster_id=new_meta.cluster_id, node_id=new_meta.node_id)
-        return found
-
-    def _secret(self, random_bytes: Callable[[int], bytes]) -> bytes:
-        path = join(self.path, HASH_KEY)
-        try:
-            key = self._fs.read_bytes(path)
-        except MissingFile:
-            key = random_bytes(HASH_KEY_BYTES)
-            self._fs.replace_durably(path, key, secret=True)
-        if len(key) != HASH_KEY_BYTES:
-            raise DamagedFile(path, f"it has {len(key)} bytes instead of {HASH_KEY_BYTES}")
-        return key
-
-    def _count_start(self) -> int:
-        """Increment the start counter and return it: no two runs stamp the same leader epoch."""
-        path = join(self.path, START_COUNTER)
-        try:
-            starts = int(self._fs.read_bytes(path)) + 1
-        except MissingFile:
-            self._refuse_to_lose(START_COUNTER)
-            starts = 0
-        except ValueError as error:
-            raise DamagedFile(path, "it does not hold a number") from error
-        data = f"{starts}\n".encode()
-        try:
-            self._fs.replace_durably(path, data)
-        except NoSpace:
-            if starts == 0:
-                raise
-            self._fs.write_in_place(path, data)
-        return starts
-
-    def _refuse_to_lose(self, name: str) -> None:
-        """Refuse to create a file again that a directory with topics must have."""
-        topic = self.any_topic()
-        if topic is not None:
-            raise DamagedFile(join(self.path, name), f"it is missing, although {topic} exists")
-
-    def _remove_leases(self) -> None:
-        """Remove files that others wrote under leases: a lease ends with the process that gave it."""
-        path = join(self.path, LEASES)
-        if self._fs.exists(path):
-            try:
-                self._fs.remove_tree(path)
-            except DiskError as error:
-                _log.warning("cannot remove the files written under leases: %s", error)
-
-    def _remove_clean_marker(self) -> bool:
-        """Returns whether the last stop was clean. Removes the marker before anything is written."""
-        path = join(self.path, CLEAN_SHUTDOWN)
-        if not self._fs.exists(path):
-            return False
-        self._fs.unlink(path)
-        self._fs.sync_directory(self.path)
-        return True
-
-
-def _unless_retired(log: PartitionLog, work: Callable[[], None]) -> bool:
-    """Do work on the files of a log that may be deleted at this moment. Returns whether it was not."""
-    try:
-        if not log.is_retired:
-            work()
-    except StorageError:
-        if not log.is_retired:
-            raise
-    return not log.is_retired
-
-
-def _make_durably(fs: FileSystem, path: str) -> None:
-    """Create a directory and those above it; all new names are durable when this returns."""
-    if path in ("", "/") or fs.exists(path):
-        return
-    parent = path.rstrip("/").rpartition("/")[0]
-    above = parent or ("/" if path.startswith("/") else ".")
-    if parent:
-        _make_durably(fs, parent)
-    fs.make_directory(path)
-    fs.sync_directory(above)

@@ -1,52 +1,201 @@
-"""The operations that change a partition's log: append, roll, sync, clean, delete, truncate.
+"""A partition's log: appends to it, and the way to its reads, its syncs and its commits.
 
 The loop's thread appends, reads and rolls. Worker threads sync the log, commit manifests, swap in
 cleaned segments, and delete. Work that an append causes but need not wait for (sealing a segment,
-committing the roll) goes to `background`. `storage/log/segment_list.py` has the segments and their
-commits, `storage/state/log_states.py` the producers and epochs, `storage/log/readable_log.py` the
-offsets and the reads.
+committing the roll) runs in the background. Each part of the state has one owner:
+
+    offsets.py        the offsets between which `reader.py` reads
+    segment_list.py   the segments in memory, and what of them is not synced
+    commits.py        the manifest; `start.py`, `cleaning.py` and `truncate.py` commit through it
+    new_files.py      the files of a new log, until they are safe
+    service.py        whether the log is in service
+    ../state/         the producers, the transactions and the epochs
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from protocol.records.batch_header import read_header, stamp
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import build_control_batch
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.batches.gap_batch import gap_batch
 from storage.batches.validate import Refused, ValidationRules, ValidBatch
-from storage.files.begun_sync import BegunSync
-from storage.files.errors import NoSpace, StorageError, SwapRefused
+from storage.files.errors import NoSpace, StorageError
+from storage.files.files import BegunSync, FileSystem
 from storage.formats.log_config import LogConfig
-from storage.formats.manifest import UNKNOWN, SegmentRow
-from storage.log.cleaning_view import CleanableSegment, CleaningView, empty_row
-from storage.log.readable_log import ReadableLog
+from storage.formats.log_identity import LogIdentity
+from storage.formats.manifest import UNKNOWN
+from storage.formats.topic_partition import TopicPartition
+from storage.log.cleaning import LogCleaning
+from storage.log.cleaning_view import CleaningView, cleaning_view
+from storage.log.commits import LogCommits
+from storage.log.flush import Unsynced
+from storage.log.new_files import NewFiles
+from storage.log.offsets import LogOffsets
+from storage.log.reader import LogReader
 from storage.log.roll import OFFSET_SPAN_MAX, is_old, must_roll
+from storage.log.segment_list import SegmentList
+from storage.log.service import LogService
 from storage.log.start import DeletedSegment, LogStart
-from storage.log.truncate import Cut, plan_cut
 from storage.recovery.checkpoint import CHECKPOINT_BYTES_MIN
-from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter
-from storage.segment.taken_segment import take_segment
-from storage.state.producer_state import Duplicate
+from storage.segment.segment import Segment
+from storage.state.leader_epochs import LeaderEpochs
+from storage.state.log_states import LogStates
+from storage.state.producer_state import Duplicate, ProducerStates
+from storage.threads import any_thread, loop_thread
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
     """A batch that was appended, or was in the log before (`duplicate`): offsets [base, next)."""
 
-    base_offset: int
-    next_offset: int
+    base_offset: Offset
+    next_offset: Offset
     log_append_time_ms: int = -1
     duplicate: bool = False
 
 
-class PartitionLog(ReadableLog):
-    """One partition's log. The loop's thread changes it; worker threads call the methods that say so."""
+@any_thread
+class PartitionLog:
+    """One partition's log. The loop appends to it; worker threads call the methods that say so."""
 
-    __slots__ = ()
+    __slots__ = (
+        "_commits",
+        "_fs",
+        "_jitter",
+        "_list",
+        "_offsets",
+        "_service",
+        "_states",
+        "_unsynced",
+        "config",
+        "identity",
+        "leader_epoch",
+        "new_files",
+        "reader",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        identity: LogIdentity,
+        config: LogConfig,
+        offsets: LogOffsets,
+        segment_list: SegmentList,
+        commits: LogCommits,
+        states: LogStates,
+        new_files: NewFiles,
+        service: LogService,
+        *,
+        leader_epoch: Epoch,
+        jitter: float = 0.0,
+    ) -> None:
+        """Take over the parts of a log. Called by `storage/log/opening.py`.
+
+        Args:
+            leader_epoch: stamped on every batch that is appended from now on.
+            jitter: the fraction of segment.jitter.ms, 0 to 1, that is subtracted from segment.ms.
+        """
+        # Constant after construction
+        self._fs = fs
+        self._offsets = offsets
+        self._list = segment_list
+        self._commits = commits
+        self._states = states
+        self._service = service
+        self._unsynced = Unsynced(offsets.end)
+        self._jitter = jitter
+        self.identity = identity
+        self.leader_epoch = leader_epoch
+        self.new_files = new_files
+        """Its files while it is new: a crash may take them until they are safe."""
+        self.reader = LogReader(offsets, segment_list, states, service, leader_epoch=leader_epoch)
+        """Reads from the log."""
+        # State
+        self.config = config
+
+    def __repr__(self) -> str:
+        return f"PartitionLog({self.topic_partition}, [{self.log_start_offset}, {self.log_end_offset}))"
+
+    # ---------------------------------------------------------------- what it is
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.identity.topic_partition
+
+    @property
+    def topic_id(self) -> uuid.UUID:
+        return self.identity.topic_id
+
+    @property
+    def directory(self) -> str:
+        """The directory that holds its files."""
+        return self.identity.directory
+
+    @property
+    def log_start_offset(self) -> Offset:
+        """The first offset that may be read."""
+        return self._offsets.start
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """The end of the committed part, at which read_committed consumers stop."""
+        return self._offsets.last_stable
+
+    @property
+    def high_watermark(self) -> Offset:
+        """The end of what may be read."""
+        return self._offsets.high_watermark
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """The offset of the next record."""
+        return self._offsets.end
+
+    @property
+    def generation(self) -> int:
+        """Grows when a cleaning pass that was planned before must not commit."""
+        return self._list.generation
+
+    @property
+    def clean_offset(self) -> Offset:
+        """The first dirty offset: a finished cleaning pass has seen everything below it."""
+        return self._list.clean_offset
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All segments in offset order; the last one is active. Callers must not change them."""
+        return self._list.segments
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all segment files."""
+        return sum(segment.size for segment in self._list.segments)
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The idempotent producers that have written to the log."""
+        return self._states.producers
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        """The start offsets of its leader epochs."""
+        return self._states.epochs
+
+    @property
+    def offline_reason(self) -> str | None:
+        """Why the log is out of service; None while it is in service."""
+        return self._service.offline_reason
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether its topic was deleted."""
+        return self._service.is_retired
 
     # ---------------------------------------------------------------- appending
 
@@ -54,6 +203,7 @@ class PartitionLog(ReadableLog):
         """Returns the rules for `validate_batch`."""
         return ValidationRules(self.topic_partition, self.config, now_ms)
 
+    @loop_thread
     def append_as_leader(self, batch: ValidBatch, *, now_ms: int) -> Appended | Refused:
         """Stamp the batch with its offsets and the leader epoch, and write it.
 
@@ -67,23 +217,25 @@ class PartitionLog(ReadableLog):
         self._service.check_online()
         verdict = self._states.producers.judge(batch.header, batch.marker)
         if isinstance(verdict, Duplicate):
-            return Appended(verdict.base_offset, verdict.last_offset + 1, duplicate=True)
+            next_offset = Offset(verdict.last_offset + 1)
+            return Appended(verdict.base_offset, next_offset, duplicate=True)
         if verdict is not ErrorCode.NONE:
             return self._refuse(batch, verdict)
-        base_offset = self.log_end_offset
-        last_offset = base_offset + batch.header.last_offset - batch.header.base_offset
+        base_offset = self._offsets.end
+        last_offset = Offset(base_offset + batch.header.last_offset - batch.header.base_offset)
         stamp(batch.view, base_offset=base_offset, leader_epoch=self.leader_epoch)
         self._states.assign_epoch(self.leader_epoch, base_offset)
         self._write(batch, last_offset, now_ms)
-        return Appended(base_offset, last_offset + 1, batch.log_append_time_ms)
+        return Appended(base_offset, self._offsets.end, batch.log_append_time_ms)
 
+    @loop_thread
     def append_marker(
         self,
-        producer_id: int,
-        producer_epoch: int,
+        producer_id: ProducerId,
+        producer_epoch: Epoch,
         *,
         is_commit: bool,
-        coordinator_epoch: int,
+        coordinator_epoch: Epoch,
         now_ms: int,
     ) -> Appended | Refused:
         """Write the COMMIT or ABORT that ends a producer's transaction in this partition.
@@ -104,6 +256,7 @@ class PartitionLog(ReadableLog):
         valid = ValidBatch(read_header(batch), memoryview(batch))
         return self.append_as_leader(valid, now_ms=now_ms)
 
+    @loop_thread
     def append_as_follower(self, batch: ValidBatch, *, now_ms: int) -> Appended:
         """Write a batch with the offsets and epoch that a leader gave it; gaps are legal.
 
@@ -113,8 +266,8 @@ class PartitionLog(ReadableLog):
         """
         self._service.check_online()
         header = batch.header
-        if header.base_offset < self.log_end_offset:
-            raise ValueError(f"offset {header.base_offset} is below {self.log_end_offset}")
+        if header.base_offset < self._offsets.end:
+            raise ValueError(f"offset {header.base_offset} is below {self._offsets.end}")
         active = self._list.active
         if active.size == 0 and header.last_offset - active.base_offset > OFFSET_SPAN_MAX:
             # An empty segment never rolls, and its indexes cannot express such a large relative offset.
@@ -123,10 +276,11 @@ class PartitionLog(ReadableLog):
             self.advance_end(header.base_offset, now_ms=now_ms, leader_epoch=epoch)
         self._states.assign_epoch(header.leader_epoch, header.base_offset)
         self._write(batch, header.last_offset, now_ms)
-        return Appended(header.base_offset, header.next_offset, batch.log_append_time_ms)
+        return Appended(header.base_offset, self._offsets.end, batch.log_append_time_ms)
 
+    @loop_thread
     def advance_end(
-        self, offset: int, *, now_ms: int = UNKNOWN, leader_epoch: int | None = None
+        self, offset: Offset, *, now_ms: int = UNKNOWN, leader_epoch: Epoch | None = None
     ) -> None:
         """Move the log's end over a gap, for example if the cleaner has removed the leader's tail.
 
@@ -141,10 +295,10 @@ class PartitionLog(ReadableLog):
         """
         self._service.check_online()
         epoch = self.leader_epoch if leader_epoch is None else leader_epoch
-        while self.log_end_offset < offset:
-            last_offset = min(offset - 1, self.log_end_offset + OFFSET_SPAN_MAX)
-            empty = memoryview(gap_batch(self.log_end_offset, last_offset, epoch))
-            self._states.assign_epoch(epoch, self.log_end_offset)
+        while self._offsets.end < offset:
+            last_offset = Offset(min(offset - 1, self._offsets.end + OFFSET_SPAN_MAX))
+            empty = memoryview(gap_batch(self._offsets.end, last_offset, epoch))
+            self._states.assign_epoch(epoch, self._offsets.end)
             self._write(ValidBatch(read_header(empty), empty), last_offset, now_ms)
 
     def _refuse(self, batch: ValidBatch, error_code: ErrorCode) -> Refused:
@@ -155,12 +309,20 @@ class PartitionLog(ReadableLog):
         )
         return Refused(error_code=error_code, message=text, record_count=header.record_count)
 
-    def _write(self, batch: ValidBatch, last_offset: int, now_ms: int) -> None:
+    def _write(self, batch: ValidBatch, last_offset: Offset, now_ms: int) -> None:
         header = batch.header
-        self._list.mark_changed()
-        if self._must_roll(len(batch.view), last_offset, now_ms):
+        active = self._list.active
+        if must_roll(
+            active,
+            self.config,
+            batch_bytes=len(batch.view),
+            last_offset=last_offset,
+            jitter=self._jitter,
+            now_ms=now_ms,
+        ):
             self.roll(now_ms)
-        self._list.active.append(
+            active = self._list.active
+        active.append(
             batch.view,
             last_offset=last_offset,
             record_count=header.record_count,
@@ -169,22 +331,26 @@ class PartitionLog(ReadableLog):
             index_interval_bytes=self.config.index_interval_bytes,
         )
         self._states.appended(batch, last_offset=last_offset, now_ms=now_ms)
-        self.log_end_offset = last_offset + 1
+        self._offsets.end = active.end_offset
         self._unsynced.appended(now_ms)
+        assert self._offsets.end > last_offset >= self._offsets.high_watermark
 
     # ---------------------------------------------------------------- rolling
 
+    @loop_thread
     def roll_if_due(self, now_ms: int) -> bool:
         """Roll the active segment if it has reached its age, with or without appends.
 
         Called by a timer; it also forgets idle producers. Returns whether it rolled.
         """
         self._states.expire_producers(now_ms)
-        if self.offline_reason is not None or not self._is_old(now_ms):
+        is_due = is_old(self._list.active, self.config, jitter=self._jitter, now_ms=now_ms)
+        if self.offline_reason is not None or not is_due:
             return False
         self.roll(now_ms)
         return True
 
+    @loop_thread
     def roll(self, now_ms: int) -> None:
         """Start a new active segment and seal the old one in the background. An empty one does not roll.
 
@@ -197,31 +363,21 @@ class PartitionLog(ReadableLog):
             return
         reserved_bytes = self.config.reserved_segment_bytes
         with self._service.failing_with_the_disk(NoSpace):
-            self._list.roll(self.log_end_offset, now_ms, reserved_bytes=reserved_bytes)
-
-    def _must_roll(self, batch_bytes: int, last_offset: int, now_ms: int) -> bool:
-        return must_roll(
-            self._list.active,
-            self.config,
-            batch_bytes=batch_bytes,
-            last_offset=last_offset,
-            is_old=self._is_old(now_ms),
-        )
-
-    def _is_old(self, now_ms: int) -> bool:
-        return is_old(self._list.active, self.config, jitter=self._jitter, now_ms=now_ms)
+            producers = self._states.producers.copy()
+            self._list.roll(producers, now_ms, reserved_bytes=reserved_bytes)
+        self._service.in_background(self._commits.commit_rolls)
 
     # ---------------------------------------------------------------- durability
 
-    def sync(self) -> int:
-        """Make everything that was appended before durable. Returns the offset it reaches. Any thread.
+    def sync(self) -> Offset:
+        """Make everything that was appended before durable. Returns the offset it reaches.
 
         Raises:
             StorageError: final; the log's directory is offline.
         """
         self._unsynced.sync_begins()
         try:
-            end_offset = self._list.syncs.sync(lambda: self.log_end_offset)
+            end_offset = self._list.sync()
         except StorageError as error:
             if self._service.is_retired:
                 return self.high_watermark
@@ -230,20 +386,24 @@ class PartitionLog(ReadableLog):
         self._unsynced.synced(end_offset)
         return end_offset
 
+    @loop_thread
     def begin_sync(self) -> BegunSync | None:
-        """Start a sync whose fdatasync another thread performs. Runs on the loop's thread.
+        """Start a sync whose fdatasync another thread performs.
 
         Its end makes everything durable that is in the log now; if it fails, the log's directory goes
         offline. Returns None if the log needs more than the fdatasync of one file: then use `sync`.
         """
+        active = self._list.only_unsynced()
+        if active is None:
+            return None
         self._unsynced.sync_begins()
         try:
-            begun = self._list.syncs.begin()
+            begun = active.files.begin_sync()
         except StorageError:
-            begun = None
+            return None
         if begun is None:
             return None
-        end_offset = self.log_end_offset
+        end_offset = self._offsets.end
 
         def end(error: int) -> None:
             with self._service.failing_with_the_disk():
@@ -256,32 +416,39 @@ class PartitionLog(ReadableLog):
         """Returns whether flush.messages or, with a time, flush.ms asks for a sync."""
         return self._unsynced.is_due(self.config, self.log_end_offset, now_ms)
 
+    @loop_thread
     def checkpoint(
         self, *, grown_bytes_min: int = CHECKPOINT_BYTES_MIN
     ) -> Callable[[], None] | None:
-        """Take a checkpoint for a new recovery point. Runs on the loop's thread, called by a timer.
+        """Take a checkpoint for a new recovery point. Called by a timer.
 
         Returns the function that commits it, for a worker thread. It raises nothing: a full disk
         postpones it, any other failure takes the directory offline. Returns None if the log has grown by
         less than `grown_bytes_min` since its last recovery point, or is out of service.
         """
-        segments = self._list
-        if self.offline_reason is not None or segments.grown_since_checkpoint < grown_bytes_min:
+        commits = self._commits
+        if self.offline_reason is not None or commits.grown_since_checkpoint < grown_bytes_min:
             return None
-        taken = segments.take_checkpoint()
-        return self._service.guarded(lambda: segments.commit_checkpoint(taken))
+        taken = commits.take_checkpoint()
+        return self._service.guarded(lambda: commits.commit_checkpoint(taken))
 
-    def advance_high_watermark(self, offset: int) -> None:
-        """Advance the high watermark to `offset` (durable end or log end: see flush.on.acks.all)."""
-        self.high_watermark = max(self.high_watermark, min(offset, self.log_end_offset))
-        self._states.forget_transactions_below(self.high_watermark)
+    @loop_thread
+    def advance_high_watermark(self, offset: Offset) -> None:
+        """Advance the high watermark to `offset`, unless it is further on already.
+
+        Only `server/durability/group_commit.py` calls this: with the synced end, or with the log end if
+        appends need no sync (`flush.on.acks.all`, `flush.messages`).
+        """
+        self._offsets.advance_high_watermark(offset)
+        self._states.forget_transactions_below(self._offsets.high_watermark)
 
     # ---------------------------------------------------------------- retention
 
+    @loop_thread
     def retention_is_due(self, now_ms: int) -> bool:
         """Returns whether `retain` has something to delete; rolls an active segment that must go.
 
-        Called by a timer, on the loop. Raises like `roll`.
+        Called by a timer. Raises like `roll`.
         """
         self._service.check_online()
         due = self._log_start().due(now_ms)
@@ -301,7 +468,7 @@ class PartitionLog(ReadableLog):
         """
         return self._log_start().retain(now_ms)
 
-    def delete_records(self, offset: int) -> tuple[DeletedSegment, ...] | ErrorCode:
+    def delete_records(self, offset: Offset) -> tuple[DeletedSegment, ...] | ErrorCode:
         """Move the log start up to `offset`, and delete the segments below it. A worker thread.
 
         An offset up to the log start changes nothing; one above the high watermark returns
@@ -310,12 +477,12 @@ class PartitionLog(ReadableLog):
         return self._log_start().delete_records(offset, self.sync)
 
     def _log_start(self) -> LogStart:
-        return LogStart(self, self._list, self._service)
+        return LogStart(self, self._offsets, self._list, self._commits, self._service)
 
     # ---------------------------------------------------------------- cleaning
 
     def cleaning_view(self, *, as_if_rolled: bool = False) -> CleaningView:
-        """Returns a frozen view by which the cleaner plans. Any thread.
+        """Returns a frozen view by which the cleaner plans.
 
         Its values of the active segment are exact only if called on the loop's thread: elsewhere an
         append may come in between. Those of sealed segments are always exact.
@@ -324,89 +491,33 @@ class PartitionLog(ReadableLog):
             as_if_rolled: return the view that a `roll` now would give. Only on the loop's thread,
                 because it reads what appends change.
         """
-        producers = self.producers
-        with self._list.state_lock:
-            segments = self._list.segments
-            sealed = tuple(CleanableSegment(each.row(), each) for each in segments[:-1])
-            active_row = segments[-1].full_row()
-            if as_if_rolled and active_row.size:
-                sealed = (*sealed, CleanableSegment(active_row, segments[-1]))
-                active_row = empty_row(active_row.end_offset)
-            return CleaningView(
-                topic_partition=self.topic_partition,
-                config=self.config,
-                segments=sealed,
-                # A pass that is planned in the middle of a truncation must fail.
-                generation=UNKNOWN if self._list.is_truncating else self.generation,
-                clean_offset=max(self.clean_offset, self.log_start_offset),
-                active_row=active_row,
-                log_start_offset=self.log_start_offset,
-                last_stable_offset=self.last_stable_offset,
-                high_watermark=self.high_watermark,
-                log_end_offset=self.log_end_offset,
-                producer_last_offsets=producers.last_data_offsets(),
-                producer_marker_epochs=producers.marker_epochs(),
-                hash_key=self.identity.hash_key,
-            )
+        return cleaning_view(
+            self.identity,
+            self.config,
+            self._list,
+            self._offsets,
+            self._states.producers,
+            as_if_rolled=as_if_rolled,
+        )
 
-    def new_cleaned_segment(self, base_offset: int) -> CleanedSegmentWriter:
-        """Start a cleaned segment beside the log. Any thread; end it with `finish` or `discard`."""
-        self._service.check_online()
-        version = self._list.next_version()
-        hash_key = self.identity.hash_key
-        return CleanedSegmentWriter(self._fs, self.directory, base_offset, version, hash_key)
-
-    def take_cleaned_segment(self, folder: str, row: SegmentRow) -> CleanedSegment:
-        """Take over a cleaned segment from a folder on the log's disk. A worker thread.
-
-        Args:
-            row: describes its contents; base offset and file version name its files. The log gives it
-                a new version.
-
-        Raises:
-            LogOffline: the log is out of service.
-            CorruptLog, DiskError: its files are missing, cannot be moved, or are links; nothing was
-                taken.
-        """
-        self._service.check_online()
-        version = self._list.next_version()
-        return take_segment(self._fs, folder, row, self.directory, version)
-
-    def swap(
-        self,
-        sources: Sequence[SegmentRow],
-        cleaned: Sequence[CleanedSegment],
-        *,
-        generation: int,
-        clean_offset: int | None,
-    ) -> None:
-        """Replace sources with cleaned segments in one manifest commit. A worker thread.
-
-        Args:
-            generation: of the view by which the pass was planned.
-            clean_offset: the new first dirty offset, with the last swap of a pass; else None.
-
-        Raises:
-            SwapRefused: the log was truncated or deleted or changed its policy since, or a source is
-                gone. Nothing has changed; the caller discards the cleaned files.
-            NoSpace: the disk is full. The log is unchanged, and the cleaned files are removed.
-            StorageError: the disk failed; the log's directory is offline.
-        """
-        with self._service.failing_with_the_disk(SwapRefused, NoSpace):
-            self._list.swap(sources, cleaned, generation=generation, clean_offset=clean_offset)
-
-    def commit_clean_offset(self, clean_offset: int, *, generation: int) -> None:
-        """Move the clean offset if no segment has to change for it. A worker thread.
-
-        Raises like `swap`; nothing has changed then.
-        """
-        with self._service.failing_with_the_disk(SwapRefused, NoSpace):
-            self._list.commit_clean_offset(clean_offset, generation=generation)
+    @property
+    def cleaning(self) -> LogCleaning:
+        """The operations of a cleaning pass on the log."""
+        return LogCleaning(
+            self._fs,
+            self.identity,
+            self._offsets,
+            self._list,
+            self._commits,
+            self._states,
+            self._service,
+        )
 
     # ---------------------------------------------------------------- changing and ending
 
     def update_config(self, config: LogConfig) -> None:
-        """Use another configuration. If it changes which records cleaning keeps (`_kept_records_rules`),
+        """Use another configuration from now on: appends, rolls, retention and the cleaner read `config`
+        each time they need it. If it changes which records cleaning keeps (`_kept_records_rules`),
         passes planned before fail.
 
         A commit that is running may still follow the old configuration; `wait_for_commit` waits for it.
@@ -421,10 +532,10 @@ class PartitionLog(ReadableLog):
 
     def wait_for_commit(self) -> None:
         """Wait for the running commit, if any. A worker thread."""
-        with self._list.commit_lock:
+        with self._commits.commit_lock:
             return
 
-    def truncate_to(self, offset: int) -> None:
+    def truncate_to(self, offset: Offset) -> None:
         """Truncate the log so that no batch reaches `offset`. See `storage/log/truncate.py`.
 
         Runs on a worker thread, while nothing is appended and no sync is running (its result would cover
@@ -436,67 +547,16 @@ class PartitionLog(ReadableLog):
             LogOffline: the log is out of service.
             StorageError: the disk failed; the log's directory is offline.
         """
-        if offset < self.log_start_offset:
-            raise ValueError(f"offset {offset} is below the log start {self.log_start_offset}")
-        with self._list.commit_lock:
-            self._service.check_online()
-            if offset < self.log_end_offset:
-                cut = plan_cut(self._list.segments, offset)
-                if cut.end_offset < self.log_start_offset:
-                    # All readable records are in the batch that goes; the log start stays.
-                    cut = Cut((), 0, self.log_start_offset)
-                self._truncate(cut, start_offset=self.log_start_offset)
+        self._commits.truncate_to(offset)
+        self._unsynced.truncated(self._offsets.end)
 
-    def truncate_fully_and_start_at(self, offset: int) -> None:
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
         """Drop everything and continue at `offset`, which becomes the log's start and end.
 
         A worker thread, while nothing is appended. Raises like `truncate_to`.
         """
-        with self._list.commit_lock:
-            self._service.check_online()
-            self._truncate(Cut((), 0, offset), start_offset=offset)
-
-    def _truncate(self, cut: Cut, *, start_offset: int) -> None:
-        def forget(end_offset: int) -> None:
-            self.log_end_offset = end_offset
-            self._unsynced.truncated(end_offset)
-            self.high_watermark = max(start_offset, min(self.high_watermark, end_offset))
-
-        self.make_files()
-        with self._service.failing_with_the_disk():
-            self._list.truncate(cut, start_offset=start_offset, forget=forget)
-
-    @property
-    def has_files(self) -> bool:
-        """Whether a new log's files exist; if not, the first write creates them."""
-        return self._list.syncs.new_names.are_made
-
-    def make_files(self) -> None:
-        """Create the files of a new log unless they exist. A worker thread.
-
-        Raises:
-            LogOffline: the topic was deleted.
-            DiskError: the files cannot be created; a later call or the first write tries again.
-        """
-        self._list.syncs.new_names.make_files()
-
-    def give_up_files(self) -> None:
-        """Return when no thread creates files of this log, whose topic was deleted. A worker thread."""
-        self._list.syncs.new_names.give_up_files()
-
-    def sync_new_files(self) -> None:
-        """Sync the files of a new log, but not the directories above. A worker thread.
-
-        Raises:
-            NoSpace: no descriptor is left; nothing has changed.
-            StorageError: the disk failed; the log's directory is offline.
-        """
-        with self._service.failing_with_the_disk(NoSpace):
-            self._list.syncs.new_names.sync_files()
-
-    def mark_directories_synced(self) -> None:
-        """Record a sync of the directories above a new log after `sync_new_files`, or of its disk."""
-        self._list.syncs.new_names.mark_directories_synced()
+        self._commits.truncate_fully_and_start_at(offset)
+        self._unsynced.truncated(self._offsets.end)
 
     def go_offline(self, reason: str) -> None:
         """Take the log out of service until the next start. Nothing on disk changes."""
@@ -508,7 +568,7 @@ class PartitionLog(ReadableLog):
         A worker thread, after the last append. Raises StorageError; the next start then recovers.
         """
         with self._service.failing_with_the_disk():
-            self._list.close()
+            self._commits.close()
 
     def retire(self) -> None:
         """Take the log out of service, because its topic is deleted.
@@ -518,7 +578,7 @@ class PartitionLog(ReadableLog):
         """
         self._list.raise_generation()
         self._service.retire()
-        self._service.remove_in_background(self._list.close_when_unused)
+        self._service.remove_in_background(self._commits.close_when_unused)
 
 
 def _kept_records_rules(config: LogConfig) -> tuple[bool, bool, bool]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.records.batch_tally import BatchTally
+from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.batches.scan import scan_file
 from storage.files.errors import CorruptLog, DamagedFile, MissingFile
 from storage.files.files import File, FileSystem
@@ -39,9 +40,9 @@ ATTEMPTS_MAX = 16
 class SegmentOnDisk:
     """The sound part of one segment."""
 
-    base_offset: int
+    base_offset: Offset
     file_version: int
-    end_offset: int
+    end_offset: Offset
     size: int
     """The bytes of batches in the file, back to back."""
     max_timestamp: int
@@ -53,10 +54,10 @@ class LogOnDisk:
     """The contents of a log according to its files."""
 
     identity: LogIdentity
-    log_start_offset: int
-    clean_offset: int
-    end_offset: int
-    last_stable_offset: int
+    log_start_offset: Offset
+    clean_offset: Offset
+    end_offset: Offset
+    last_stable_offset: Offset
     """The first offset of the first transaction without a marker, or the end."""
     segments: tuple[SegmentOnDisk, ...]
     """In offset order; some may lie below the log start offset."""
@@ -117,7 +118,7 @@ def _manifest_bytes(fs: FileSystem, identity: LogIdentity) -> bytes | None:
 
 
 def _read(
-    fs: FileSystem, identity: LogIdentity, manifest_bytes: bytes, snapshots_to: int = LONG_MAX
+    fs: FileSystem, identity: LogIdentity, manifest_bytes: bytes, snapshots_to: Offset = OFFSET_MAX
 ) -> LogOnDisk:
     """Read the log once. The result holds if the manifest lists the same segments afterwards."""
     path = join(identity.directory, MANIFEST)
@@ -126,7 +127,7 @@ def _read(
         raise DamagedFile(path, "it lists no segment")
     replay = _known_producers(fs, identity, manifest, snapshots_to)
     aborted = _known_aborted(fs, identity)
-    # The scan finds again what the file lists behind the snapshot.
+    # The scan finds again what the file lists after the snapshot.
     aborted.truncate_from_end(replay.snapshot_offset)
     segments = _Scan(fs, identity, manifest, replay).segments()
     after = _manifest_bytes(fs, identity)
@@ -156,7 +157,7 @@ def _listed(manifest: Manifest) -> list[tuple[int, int]]:
 
 
 def _known_producers(
-    fs: FileSystem, identity: LogIdentity, manifest: Manifest, snapshots_to: int
+    fs: FileSystem, identity: LogIdentity, manifest: Manifest, snapshots_to: Offset
 ) -> ProducerReplay:
     """Returns the newest snapshot, from which the scan continues.
 
@@ -168,7 +169,7 @@ def _known_producers(
     if is_cut:
         snapshots_to = min(snapshots_to, recovery_point)
     known = newest_snapshot(fs, identity.directory, snapshots_to)
-    return known or ProducerReplay(0 if is_cut else recovery_point, ProducerStates())
+    return known or ProducerReplay(Offset(0) if is_cut else recovery_point, ProducerStates())
 
 
 def _known_aborted(fs: FileSystem, identity: LogIdentity) -> AbortedTransactions:
@@ -180,7 +181,7 @@ def _known_aborted(fs: FileSystem, identity: LogIdentity) -> AbortedTransactions
 
 
 class _Scan:
-    """Finds each segment's end, and replays the producers behind a snapshot."""
+    """Finds each segment's end, and replays the producers after a snapshot."""
 
     def __init__(
         self, fs: FileSystem, identity: LogIdentity, manifest: Manifest, replay: ProducerReplay

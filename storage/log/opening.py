@@ -8,27 +8,28 @@ recovered (`storage/recovery/recovery.py`); a damaged manifest is rebuilt first
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import DamagedFile, MissingFile, StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import LOG, MANIFEST, join
 from storage.formats.log_config import LogConfig
 from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import UNKNOWN, Manifest, SegmentRow, decode, encode
+from storage.log.commits import LogCommits
 from storage.log.log import PartitionLog
 from storage.log.new_files import NewFiles
-from storage.log.readable_log import PRODUCER_EXPIRATION_MS
-from storage.log.segment_list import LogContents
+from storage.log.offsets import LogOffsets
+from storage.log.segment_list import SegmentList
+from storage.log.service import LogService
 from storage.recovery.progress import RecoveryProgress
 from storage.recovery.recovery import Recovery
 from storage.segment.files import Background
 from storage.segment.rebuild import rebuild_manifest
 from storage.segment.segment import Segment
-from storage.state.aborted_transactions import AbortedTransactions
-from storage.state.leader_epochs import LeaderEpochs
-from storage.state.producer_state import ProducerStates
+from storage.state.log_states import PRODUCER_EXPIRATION_MS, LogStates
 
 _log = logging.getLogger("storage.log.opening")
 
@@ -37,7 +38,7 @@ _log = logging.getLogger("storage.log.opening")
 class LogOpening:
     """The settings with which the logs of a directory are opened; only identity and config differ."""
 
-    leader_epoch: int
+    leader_epoch: Epoch
     background: Background
     on_failure: Callable[[StorageError], None]
     now_ms: int
@@ -46,6 +47,11 @@ class LogOpening:
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS
     progress: RecoveryProgress = field(default_factory=RecoveryProgress)
     """Receives the counts of the recovery."""
+
+    def service_of(self, identity: LogIdentity) -> LogService:
+        """Returns the service state of a log that is about to be opened."""
+        name = str(identity.topic_partition)
+        return LogService(name, background=self.background, on_failure=self.on_failure)
 
 
 def create_log(
@@ -61,7 +67,7 @@ def create_log(
         DiskError: the disk failed, or the directory already has a log.
     """
     log = plan_log(fs, identity, config, opening, jitter)
-    log.make_files()
+    log.new_files.make()
     return log
 
 
@@ -81,7 +87,10 @@ def plan_log(
     Args:
         check_directory: called before the files are created; raises StorageError if they must not be.
     """
-    row = SegmentRow(base_offset=0, file_version=1, end_offset=0, size=0, created_ms=opening.now_ms)
+    start = Offset(0)
+    row = SegmentRow(
+        base_offset=start, file_version=1, end_offset=start, size=0, created_ms=opening.now_ms
+    )
     segment = Segment(fs, identity.directory, row, background=opening.background)
     segment.reopen()
     manifest = _manifest(identity, (row,), version=1)
@@ -91,10 +100,10 @@ def plan_log(
         check_directory()
         _create_files(fs, segment.path(LOG), manifest, reserved_bytes)
 
-    new_files = NewFiles(fs, identity.directory, create)
+    service = opening.service_of(identity)
+    new_files = NewFiles(fs, identity.directory, service, create=create)
     segment.files.make = new_files.make
-    contents = _contents(manifest, (segment,), is_as_stopped=True, is_new=True, new_files=new_files)
-    return _open(fs, identity, config, opening, jitter, contents)
+    return _open(fs, identity, config, opening, jitter, manifest, (segment,), service, new_files)
 
 
 def _create_files(fs: FileSystem, path: str, manifest: Manifest, reserved_bytes: int) -> None:
@@ -133,6 +142,8 @@ def open_log(
         FormatFromTheFuture: a later release wrote it.
         DiskError: the disk failed.
     """
+    service = opening.service_of(identity)
+    new_files = NewFiles(fs, identity.directory, service, are_safe=not is_new)
     manifest = _read_manifest(fs, identity)
     if opening.is_clean and manifest is not None and manifest.segments[-1].size != UNKNOWN:
         segments = tuple(
@@ -140,8 +151,7 @@ def open_log(
             for row in manifest.segments
         )
         segments[-1].reopen()
-        contents = _contents(manifest, segments, is_as_stopped=True, is_new=is_new)
-        return _open(fs, identity, config, opening, jitter, contents)
+        return _open(fs, identity, config, opening, jitter, manifest, segments, service, new_files)
     recovery = Recovery(
         fs,
         identity,
@@ -153,18 +163,11 @@ def open_log(
         progress=opening.progress,
     )
     recovery.run()
-    is_as_stopped = recovery.is_as_stopped
-    contents = _contents(
-        recovery.manifest,
-        tuple(recovery.segments),
-        epochs=None if is_as_stopped else recovery.epochs,
-        producers=None if is_as_stopped else recovery.producers.states,
-        aborted=None if is_as_stopped else recovery.aborted,
-        is_as_stopped=is_as_stopped,
-        postponed=tuple(recovery.rolled) if recovery.is_commit_postponed else None,
-        is_new=is_new,
+    manifest, segments = recovery.manifest, tuple(recovery.segments)
+    found = None if recovery.is_as_stopped else recovery
+    return _open(
+        fs, identity, config, opening, jitter, manifest, segments, service, new_files, found
     )
-    return _open(fs, identity, config, opening, jitter, contents)
 
 
 def _read_manifest(fs: FileSystem, identity: LogIdentity) -> Manifest | None:
@@ -198,46 +201,79 @@ def _open(
     config: LogConfig,
     opening: LogOpening,
     jitter: float,
-    contents: LogContents,
+    manifest: Manifest,
+    segments: tuple[Segment, ...],
+    service: LogService,
+    new_files: NewFiles,
+    recovery: Recovery | None = None,
 ) -> PartitionLog:
+    """Returns the log with these segments, of which the last is active, and the parts that it owns.
+
+    Args:
+        recovery: found the log's states; None if all files are as after a clean stop.
+    """
+    rolled = () if recovery is None else recovery.rolled
+    clean_offset = manifest.sound_clean_offset(segments[-1].end_offset)
+    states = _states(fs, identity, opening, manifest, segments, recovery)
+    offsets = LogOffsets(states, start=manifest.log_start_offset, end=segments[-1].end_offset)
+    segment_list = SegmentList(
+        fs,
+        identity.directory,
+        segments,
+        offsets=offsets,
+        new_files=new_files,
+        background=service.remove_in_background,
+        clean_offset=clean_offset,
+        generation=manifest.generation,
+        version=manifest.version,
+        rolled=rolled,
+    )
+    commits = LogCommits(
+        fs,
+        identity,
+        segment_list,
+        states,
+        offsets,
+        new_files,
+        service,
+        listed=segments[: len(segments) - len(rolled)],
+        recovery_point=manifest.segments[-1],
+        is_as_stopped=recovery is None,
+    )
     return PartitionLog(
         fs,
         identity,
-        contents,
         config,
+        offsets,
+        segment_list,
+        commits,
+        states,
+        new_files,
+        service,
         leader_epoch=opening.leader_epoch,
-        background=opening.background,
-        on_failure=opening.on_failure,
         jitter=jitter,
-        producer_expiration_ms=opening.producer_expiration_ms,
     )
 
 
-def _contents(
+def _states(
+    fs: FileSystem,
+    identity: LogIdentity,
+    opening: LogOpening,
     manifest: Manifest,
-    segments: tuple[Segment, ...],
-    *,
-    epochs: LeaderEpochs | None = None,
-    producers: ProducerStates | None = None,
-    aborted: AbortedTransactions | None = None,
-    is_as_stopped: bool = False,
-    postponed: tuple[tuple[Segment, ProducerStates], ...] | None = None,
-    is_new: bool = False,
-    new_files: NewFiles | None = None,
-) -> LogContents:
-    return LogContents(
-        segments=segments,
-        version=manifest.version,
-        generation=manifest.generation,
+    segments: Sequence[Segment],
+    recovery: Recovery | None,
+) -> LogStates:
+    """Returns the states that a recovery found; else those that the log's files have."""
+    return LogStates(
+        fs,
+        identity.directory,
+        segments,
         log_start_offset=manifest.log_start_offset,
         clean_offset=manifest.sound_clean_offset(segments[-1].end_offset),
-        recovery_point=manifest.segments[-1],
-        is_as_stopped=is_as_stopped,
-        is_new=is_new,
-        new_files=new_files,
-        epochs=epochs,
-        producers=producers,
-        aborted=aborted,
-        postponed=postponed,
+        epochs=None if recovery is None else recovery.epochs,
+        producers=None if recovery is None else recovery.producers.states,
+        aborted=None if recovery is None else recovery.aborted,
+        producer_expiration_ms=opening.producer_expiration_ms,
         has_aborted_file=manifest.has_aborted_file,
+        is_written=recovery is None or not recovery.is_commit_postponed,
     )

@@ -25,6 +25,7 @@ from protocol.records.batch_scan import crc32c
 from storage.files.errors import DiskError, MissingFile
 from storage.files.files import File, FileSystem
 from storage.files.paths import COMPACTION_HISTORY, COMPACTION_HISTORY_OLD, join
+from storage.threads import any_thread
 
 _log = logging.getLogger("storage.log.pass_history")
 
@@ -65,8 +66,9 @@ def sound_end(data: bytes) -> int:
     return 0
 
 
+@any_thread
 class PassHistory:
-    """Appends to the history and reads it. Any thread may call it; calls wait for the disk."""
+    """Appends to the history and reads it. Calls wait for the disk."""
 
     __slots__ = ("_bytes_max", "_directory", "_file", "_files", "_has_failed", "_lock")
 

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from protocol.wire.numbers import Offset
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import UNKNOWN
 
@@ -37,7 +38,7 @@ class Retained(Protocol):
     """The fields of a segment, or of its row in the manifest, that the decision reads."""
 
     @property
-    def end_offset(self) -> int: ...
+    def end_offset(self) -> Offset: ...
     @property
     def size(self) -> int: ...
     @property
@@ -53,7 +54,7 @@ class Retention:
     """The decision: the first `len(reasons)` segments go, and the log then starts at the offset."""
 
     reasons: tuple[DeletionReason, ...]
-    log_start_offset: int
+    log_start_offset: Offset
 
 
 def decide_retention(
@@ -61,8 +62,8 @@ def decide_retention(
     config: LogConfig,
     *,
     now_ms: int,
-    log_start_offset: int,
-    high_watermark: int,
+    log_start_offset: Offset,
+    high_watermark: Offset,
 ) -> Retention:
     """Returns which segments retention deletes at `now_ms`.
 

@@ -18,17 +18,22 @@ OFFSET_SPAN_MAX = (1 << 31) - 1
 
 
 def must_roll(
-    active: Segment, config: LogConfig, *, batch_bytes: int, last_offset: int, is_old: bool
+    active: Segment,
+    config: LogConfig,
+    *,
+    batch_bytes: int,
+    last_offset: int,
+    jitter: float,
+    now_ms: int,
 ) -> bool:
     """Returns whether a batch that ends at `last_offset` must go into a new segment."""
     is_too_far = last_offset - active.base_offset > OFFSET_SPAN_MAX
-    if active.size == 0:
+    if is_too_far or active.size == 0:
         return is_too_far
     return (
-        is_too_far
-        or is_old
-        or active.size + batch_bytes > config.segment_bytes
+        active.size + batch_bytes > config.segment_bytes
         or active.index_bytes >= config.segment_index_bytes
+        or is_old(active, config, jitter=jitter, now_ms=now_ms)
     )
 
 

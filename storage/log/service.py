@@ -11,12 +11,14 @@ from contextlib import contextmanager
 
 from storage.files.errors import LogOffline, NoSpace, StorageError
 from storage.segment.files import Background
+from storage.threads import any_thread
 
 _log = logging.getLogger("storage.log.service")
 
 
+@any_thread
 class LogService:
-    """The service state of one log. Any thread may read and change it."""
+    """The service state of one log."""
 
     __slots__ = ("_background", "_is_retired", "_on_failure", "name", "offline_reason")
 

@@ -16,8 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from protocol.wire.numbers import Offset, Position
 from storage.batches.walk import walk_batches
 from storage.formats.manifest import SegmentRow
+from storage.segment.lookup import START, position_before
 from storage.segment.segment import Segment
 
 
@@ -26,9 +28,9 @@ class Cut:
     """The result of a truncation: whole segments, of which the last is cut at `position`."""
 
     kept: tuple[Segment, ...]
-    position: int
+    position: Position
     """The new size of the last kept segment."""
-    end_offset: int
+    end_offset: Offset
     """The log's new end: the requested offset, or the base offset of a batch that spans it."""
 
     @property
@@ -41,32 +43,37 @@ class Cut:
         return tuple(rows)
 
 
-def plan_cut(segments: Sequence[Segment], offset: int) -> Cut:
+def everything_from(offset: Offset) -> Cut:
+    """Returns the cut that removes all segments; the log continues at `offset`."""
+    return Cut((), START, offset)
+
+
+def plan_cut(segments: Sequence[Segment], offset: Offset) -> Cut:
     """Returns the cut after which no batch reaches `offset`."""
     kept = tuple(segment for segment in segments if segment.base_offset < offset)
     if not kept:
-        return Cut((), 0, offset)
+        return everything_from(offset)
     position, end_offset = _cut_point(kept[-1], offset)
     return Cut(kept if position else kept[:-1], _size_of_last(kept, position), end_offset)
 
 
-def _size_of_last(kept: tuple[Segment, ...], position: int) -> int:
+def _size_of_last(kept: tuple[Segment, ...], position: Position) -> Position:
     if position:
         return position
-    return kept[-2].size if len(kept) > 1 else 0
+    return Position(kept[-2].size) if len(kept) > 1 else START
 
 
-def _cut_point(segment: Segment, offset: int) -> tuple[int, int]:
+def _cut_point(segment: Segment, offset: Offset) -> tuple[Position, Offset]:
     with segment.pinned() as file:
-        start = segment.position_before(offset)
+        start = position_before(segment, offset)
         for place in walk_batches(file, start, segment.size):
             if place.last_offset >= offset:
                 return place.position, min(place.base_offset, offset)
-    return segment.size, offset
+    return Position(segment.size), offset
 
 
 def make_cut(cut: Cut) -> None:
-    """Cut the last kept segment, whose bytes past the cut no manifest lists any more."""
+    """Cut the last kept segment; no manifest lists its bytes past the cut."""
     if not cut.kept:
         return
     last = cut.kept[-1]

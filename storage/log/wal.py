@@ -17,10 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from storage.files.begun_sync import BegunSync
+from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
+from storage.files.files import BegunSync
 from storage.files.sync_threads import SyncThreads
 from storage.log.log import PartitionLog
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("storage.log.wal")
 
@@ -34,7 +36,7 @@ class Synced:
     """A log, and the offset below which it is on disk."""
 
     log: PartitionLog
-    end_offset: int
+    end_offset: Offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,9 @@ class _Begun:
     sync: BegunSync
 
 
+@loop_thread
 class Wal:
-    """The dirty logs of a broker. Runs one round at a time, of either kind. The loop's thread calls it;
-    only `sync_round` runs on a worker."""
+    """The dirty logs of a broker. Runs one round at a time, of either kind."""
 
     __slots__ = ("_begun", "_dirty", "_executor", "_threads")
 
@@ -118,6 +120,7 @@ class Wal:
 
     # ---------------------------------------------------------------- rounds on a worker
 
+    @any_thread
     def sync_round(self) -> tuple[Synced, ...]:
         """Sync all dirty logs. Returns those that are synced and online.
 
@@ -133,17 +136,20 @@ class Wal:
             synced = [each for found in self._workers().map(_sync, shares) for each in found]
         return _in_service(synced)
 
+    @any_thread
     def _workers(self) -> ThreadPoolExecutor:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
         return self._executor
 
+    @any_thread
     def _take_dirty(self) -> list[PartitionLog]:
         dirty: dict[PartitionLog, None] = {}
         for _ in range(len(self._dirty)):
             dirty[self._dirty.popleft()] = None
         return list(dirty)
 
+    @any_thread
     def close(self) -> None:
         """Stop the threads."""
         self._threads.close()

@@ -1,1 +1,1 @@
-"""What an unclean start does."""
+"""Recovery after an unclean stop, and the checkpoints that shorten it."""

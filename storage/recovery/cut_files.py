@@ -30,7 +30,7 @@ class CutFiles:
         self._progress = progress
 
     def cut(self, segment: Segment, position: int, size: int, reason: str) -> None:
-        """Truncate the segment at `position`; the bytes behind it are kept in a cut file, and logged."""
+        """Truncate the segment at `position`; the bytes after it are kept in a cut file, and logged."""
         aside = self._free_cut_name(segment.end_offset)
         _log.warning(
             "%s: cutting %d bytes at offset %d, kept in %s: %s",
@@ -62,9 +62,9 @@ class CutFiles:
         self._fs.sync_directory(self._directory)
 
     def set_aside(self, file: SegmentFile) -> None:
-        """Rename a segment that lies behind the cut, so that it no longer belongs to the log."""
+        """Rename a segment that lies past the cut, so that it no longer belongs to the log."""
         name = segment_file(file.base_offset, file.version, LOG)
-        _log.warning("%s: %s lies behind the log's end; setting it aside", self._log_name, name)
+        _log.warning("%s: %s lies past the log's end; setting it aside", self._log_name, name)
         aside = self._free_cut_name(file.base_offset)
         size = self._fs.size(join(self._directory, name))
         self._fs.rename(join(self._directory, name), aside)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 
+from storage.threads import any_thread
 
+
+@any_thread
 class RecoveryProgress:
-    """Counters of one start. The threads that recover logs increment them; any thread reads them."""
+    """Counters of one start, incremented by the threads that recover logs."""
 
     __slots__ = (
         "_lock",
@@ -53,7 +56,7 @@ class RecoveryProgress:
             self.bytes_scanned_total += bytes_count
 
     def cut(self, bytes_count: int) -> None:
-        """Count a cut: the bytes behind it are kept in a file of their own."""
+        """Count a cut: the bytes after it are kept in a file of their own."""
         with self._lock:
             self.bytes_cut_total += bytes_count
             self.files_cut_total += 1

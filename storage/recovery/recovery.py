@@ -9,7 +9,7 @@ base offset) was synced before the manifest was written. So recovery
        segment covers them or the cleaner was still writing them;
     4. scans the last listed segment from the recovery point, and then every unlisted one that
        continues it, because a crash between a roll and its commit must not lose that segment;
-    5. ends the log at the first unsound batch, and keeps the bytes behind it in a `cut` file;
+    5. ends the log at the first unsound batch, and keeps the bytes after it in a `cut` file;
     6. syncs what it found before anyone may read it, and commits it if another recovery might not find
        the same. Usually it would, so that a start after a crash writes nothing to most logs: their next
        commit follows a roll, a checkpoint or a stop. On a full disk every commit waits for space.
@@ -22,6 +22,7 @@ import logging
 from dataclasses import replace
 
 from protocol.records.batch_tally import BatchTally
+from protocol.wire.numbers import OFFSET_MAX, Offset
 from storage.batches.scan import scan_file
 from storage.files.errors import CorruptLog, NoSpace
 from storage.files.files import FileSystem
@@ -32,9 +33,8 @@ from storage.files.paths import (
     SegmentFile,
     join,
 )
-from storage.formats.config_property import LONG_MAX
 from storage.formats.log_identity import LogIdentity
-from storage.formats.manifest import UNKNOWN, Manifest, SegmentRow, encode
+from storage.formats.manifest import UNKNOWN, UNKNOWN_OFFSET, Manifest, SegmentRow, encode
 from storage.recovery.checkpoint import CHECKPOINT_BYTES_MIN, bytes_behind, is_in
 from storage.recovery.cut_files import CutFiles
 from storage.recovery.progress import RecoveryProgress
@@ -88,7 +88,7 @@ class Recovery:
         self.manifest = manifest
         self.segments: list[Segment] = []
         self.epochs = LeaderEpochs()
-        self.producers = ProducerReplay(0, ProducerStates())
+        self.producers = ProducerReplay(Offset(0), ProducerStates())
         self.aborted = AbortedTransactions()
         self._last_epoch_start = -1
         """Of the epochs in the checkpoint, also of one whose records are lost."""
@@ -203,13 +203,13 @@ class Recovery:
         self.epochs.truncate_from_end(tail.end_offset, is_empty=False)
         self.epochs.truncate_from_start(self.manifest.log_start_offset)
         is_cut = self.manifest.truncate_to != UNKNOWN
-        end_offset = tail.end_offset if is_cut else LONG_MAX
+        end_offset = tail.end_offset if is_cut else OFFSET_MAX
         # A log that was truncated to nothing starts over, without known producers.
         is_emptied = is_cut and tail.end_offset == self.manifest.log_start_offset
         known = None if is_emptied else newest_snapshot(self._fs, self._directory, end_offset)
         if known is None:
             # A commit writes a snapshot if there are producers below its recovery point.
-            start_offset = 0 if is_cut or self._is_rebuilt else tail.end_offset
+            start_offset = Offset(0) if is_cut or self._is_rebuilt else tail.end_offset
             known = ProducerReplay(start_offset, ProducerStates())
         self.aborted = load_aborted(
             self._fs,
@@ -297,7 +297,7 @@ class Recovery:
         if self.producers.snapshot_offset > end_offset:
             # The snapshot covers batches that are gone: start from an older one.
             self.producers = replay_of(self._fs, self._directory, self.segments, end_offset)
-            # The replay has found the aborted transactions behind the snapshot, and only those.
+            # The replay has found the aborted transactions after the snapshot, and only those.
         self.aborted.truncate_from_end(self.producers.snapshot_offset)
         self.aborted.extend(self.producers.aborted)
         self.aborted.forget_below(max(clean_offset, self.manifest.log_start_offset))
@@ -323,7 +323,7 @@ class Recovery:
             self.manifest,
             version=max([self.manifest.version, *versions]) + 1,
             clean_offset=clean_offset,
-            truncate_to=UNKNOWN,
+            truncate_to=UNKNOWN_OFFSET,
             has_aborted_file=has_aborted_file,
             segments=(*(each.full_row() for each in self.segments[:-1]), self._recovery_point()),
         )

@@ -2,7 +2,7 @@
 
 A file that the manifest does not list goes if a listed segment covers it or if the cleaner was still
 writing it. A segment that continues the last listed one stays: a crash came between a roll and its
-commit. But the key sidecars of the last listed segment and of those behind it go: these segments may
+commit. But the key sidecars of the last listed segment and of those after it go: these segments may
 lose bytes and grow again, to exactly the size that an old sidecar names.
 """
 

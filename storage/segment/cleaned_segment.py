@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from protocol.wire.numbers import Offset
 from storage.files.files import Buffer, File, FileSystem, unlink_if_there
 from storage.files.paths import (
     KEYS,
@@ -73,7 +74,7 @@ class CleanedSegmentWriter:
     )
 
     def __init__(
-        self, fs: FileSystem, directory: str, base_offset: int, version: int, hash_key: bytes
+        self, fs: FileSystem, directory: str, base_offset: Offset, version: int, hash_key: bytes
     ) -> None:
         # Constant after construction
         self._fs = fs

@@ -17,11 +17,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from storage.files.begun_sync import BegunSync
+from protocol.wire.numbers import Offset, Position
 from storage.files.errors import MissingFile, SegmentRemoved, StorageError, SyncFailed
-from storage.files.files import Buffer, File, FileSystem, unlink_if_there
+from storage.files.files import BegunSync, Buffer, File, FileSystem, unlink_if_there
 from storage.files.open_files import ACTIVE, SEALED
 from storage.files.paths import LOG, SEGMENT_KINDS, join, segment_file
+from storage.threads import any_thread, loop_thread
 
 Background = Callable[[Callable[[], None]], None]
 """Runs a function soon, on a thread that may wait for the disk."""
@@ -30,8 +31,9 @@ Background = Callable[[Callable[[], None]], None]
 _guard = threading.Lock()
 
 
+@any_thread
 class SegmentFiles:
-    """The files of one segment. Any thread may use it; only one appends."""
+    """The files of one segment."""
 
     __slots__ = (
         "_base_offset",
@@ -58,7 +60,7 @@ class SegmentFiles:
         self,
         fs: FileSystem,
         directory: str,
-        base_offset: int,
+        base_offset: Offset,
         file_version: int,
         *,
         background: Background,
@@ -72,7 +74,7 @@ class SegmentFiles:
         self.background = background
         """Runs removals and syncs; the log that takes the segment over sets its own."""
         self.make: Callable[[], None] | None = None
-        """Creates the files of the log if it is new and has none; None if it surely has."""
+        """Creates the files of the log if it is new and has none; None if it certainly has."""
         # State, changed under `_guard`: synced <= done <= begun.
         self._file: File | None = None
         self._closings = 0
@@ -173,7 +175,8 @@ class SegmentFiles:
             self._close()
 
     def close_if_idle(self) -> bool:
-        """Close the file unless it is pinned or unsynced. Returns whether. Call under the guard."""
+        """Close the file unless it is pinned or unsynced. Returns whether it is closed. Call under the
+        guard."""
         if self._pins or self._writes_begun != self._writes_synced:
             return False
         self._close()
@@ -187,13 +190,18 @@ class SegmentFiles:
 
     # ---------------------------------------------------------------- writing
 
-    def append(self, parts: Sequence[Buffer]) -> int:
+    @loop_thread
+    def append(self, parts: Sequence[Buffer]) -> Position:
         """Write the parts at the end. Returns the position where they begin. Raises DiskError."""
         file = self._begin_write()
         try:
-            return file.append(parts)
+            return Position(file.append(parts))
         finally:
             self._writes_done += 1
+            self._check_writes_in_order()
+
+    def _check_writes_in_order(self) -> None:
+        assert self._writes_synced <= self._writes_done <= self._writes_begun
 
     def _begin_write(self) -> File:
         """Returns the file, which stays open until the bytes of this write are synced."""
@@ -228,7 +236,9 @@ class SegmentFiles:
                 self._sync_failure = error
                 raise
             self._writes_synced = max(self._writes_synced, done)
+            self._check_writes_in_order()
 
+    @loop_thread
     def begin_sync(self) -> BegunSync | None:
         """Start a sync whose fdatasync another thread performs. Never blocks.
 
@@ -322,6 +332,7 @@ class SegmentFiles:
     def unpin(self) -> None:
         """Release a pin. The last `unpin` of a retired segment closes and removes its files."""
         with _guard:
+            assert self._pins > 0, "each pin is released once"
             self._pins -= 1
             is_last = self._pins == 0 and self._is_retired
         if is_last:

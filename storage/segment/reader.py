@@ -13,9 +13,11 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from protocol.wire.numbers import Epoch, Offset, Position, ProducerId
 from storage.batches.cached_reads import Reads
 from storage.batches.walk import BatchPlace, walk_batches
-from storage.segment.segment import Segment, SegmentRegion
+from storage.segment.lookup import START, boundary_before, position_before
+from storage.segment.segment import Segment
 
 
 class Isolation(enum.IntEnum):
@@ -25,19 +27,53 @@ class Isolation(enum.IntEnum):
     READ_COMMITTED = 1
 
 
+class SegmentRegion:
+    """A byte range of a segment's file, readable until it is released.
+
+    `end_offset` is the offset after its last batch, or a later one.
+    """
+
+    __slots__ = ("_files", "_is_released", "end_offset", "position", "size")
+
+    def __init__(
+        self, segment: Segment, position: Position, size: int, *, end_offset: Offset
+    ) -> None:
+        segment.files.pin()
+        self._files = segment.files
+        self._is_released = False
+        self.position = position
+        self.size = size
+        self.end_offset = end_offset
+
+    @property
+    def fileno(self) -> int:
+        """The descriptor to send from."""
+        return self._files.open().fileno()
+
+    def read_bytes(self) -> bytes:
+        """Returns the region's bytes, for readers that don't send files."""
+        return self._files.open().read_at(self.position, self.size)
+
+    def release(self) -> None:
+        """Release the segment. Releasing twice is allowed."""
+        if not self._is_released:
+            self._is_released = True
+            self._files.unpin()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadResult:
     """The result of one read, with the log's offsets at that moment."""
 
     regions: tuple[SegmentRegion, ...]
     """Pinned: the receiver releases each. Empty when there is nothing to read yet."""
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: Sequence[tuple[int, int]] = ()
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
+    aborted: Sequence[tuple[ProducerId, Offset]] = ()
     """For read_committed: the producer and first offset of each transaction whose records the reader has
     to skip, from there to the producer's ABORT."""
-    diverging_epoch: tuple[int, int] | None = None
+    diverging_epoch: tuple[Epoch, Offset] | None = None
     """The epoch and end offset to which a reader must truncate whose log diverges from this one."""
 
     def release(self) -> None:
@@ -46,7 +82,7 @@ class ReadResult:
             region.release()
 
 
-def first_segment_past(segments: Sequence[Segment], offset: int) -> int:
+def first_segment_past(segments: Sequence[Segment], offset: Offset) -> int:
     """Returns the index of the first segment that may hold `offset` or a later one."""
     low, high = 0, len(segments)
     while low < high:
@@ -60,9 +96,9 @@ def first_segment_past(segments: Sequence[Segment], offset: int) -> int:
 
 def find_region(
     segments: Sequence[Segment],
-    offset: int,
+    offset: Offset,
     *,
-    bound: int,
+    bound: Offset,
     max_bytes: int,
     whole_first_batch: bool,
     cached_only: bool,
@@ -90,22 +126,24 @@ def find_region(
     return None
 
 
-def _end_position(segment: Segment, reads: Reads, bound: int) -> int:
+def _end_position(segment: Segment, reads: Reads, bound: Offset) -> Position:
     """Returns where the batches below the offset `bound` end in the segment."""
-    size, end_offset = segment.size, segment.end_offset
+    size, end_offset = Position(segment.size), segment.end_offset
     if end_offset <= bound:
         return size
-    start = segment.position_before(bound, reads)
+    start = position_before(segment, bound, reads)
     for place in walk_batches(reads, start, size):
         if place.last_offset >= bound:
             return place.position
     return size
 
 
-def _first_with_records(segment: Segment, reads: Reads, offset: int, end: int) -> BatchPlace | None:
-    start = 0
+def _first_with_records(
+    segment: Segment, reads: Reads, offset: Offset, end: Position
+) -> BatchPlace | None:
+    start = START
     if offset > segment.base_offset:
-        start = segment.position_before(offset, reads)
+        start = position_before(segment, offset, reads)
     for place in walk_batches(reads, start, end):
         if place.last_offset >= offset and place.record_count > 0:
             return place
@@ -113,31 +151,36 @@ def _first_with_records(segment: Segment, reads: Reads, offset: int, end: int) -
 
 
 def _region(
-    segment: Segment, reads: Reads, first: BatchPlace, end: int, max_bytes: int, whole_first: bool
+    segment: Segment,
+    reads: Reads,
+    first: BatchPlace,
+    end: Position,
+    max_bytes: int,
+    whole_first: bool,
 ) -> SegmentRegion | None:
     """Returns the region of whole batches from `first` on, at most `max_bytes`, or of `first` alone."""
-    limit = first.position + max_bytes
+    limit = Position(first.position + max_bytes)
     end_offset = segment.end_offset
     if limit < end:
         end, end_offset = _last_boundary(segment, reads, first, limit)
     if end == first.position:
         if not whole_first:
             return None
-        end, end_offset = first.end_position, first.last_offset + 1
+        end, end_offset = Position(first.end_position), Offset(first.last_offset + 1)
     reads.make_ready(first.position, end - first.position)
     return SegmentRegion(segment, first.position, end - first.position, end_offset=end_offset)
 
 
 def _last_boundary(
-    segment: Segment, reads: Reads, first: BatchPlace, limit: int
-) -> tuple[int, int]:
+    segment: Segment, reads: Reads, first: BatchPlace, limit: Position
+) -> tuple[Position, Offset]:
     """Returns the last batch boundary in [first, limit], and the offset at that boundary."""
     if first.end_position > limit:
         return first.position, first.base_offset
-    start = max(first.position, segment.boundary_before(limit, reads))
-    boundary = start
+    start = max(first.position, boundary_before(segment, limit, reads))
+    boundary: int = start
     for place in walk_batches(reads, start, segment.size):
         if place.end_position > limit:
-            return boundary, place.base_offset
+            return place.position, place.base_offset
         boundary = place.end_position
-    return boundary, segment.end_offset
+    return Position(boundary), segment.end_offset

@@ -3,7 +3,7 @@
 A segment of 1 GiB has an offset index of 2 MiB. A search reads about ten blocks of it, and all sealed
 segments share one cache of a few megabytes for the blocks used last.
 
-An index is only a hint where to look: `storage/segment/segment.py` checks that the batch at that place
+An index is only a hint where to look: `storage/segment/lookup.py` checks that the batch at that place
 is the one that the entry names, and rebuilds an index that is wrong.
 """
 
@@ -16,9 +16,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from copy import copy
 
+from protocol.wire.numbers import Position, RelativeOffset
 from storage.files.errors import NotCached
 from storage.files.files import FileSystem
-from storage.formats.segment_index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from storage.formats.segment_index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Entry, TimeEntry
+from storage.threads import any_thread
 
 OFFSET_ENTRY = struct.Struct(">ii")
 TIME_ENTRY = struct.Struct(">qi")
@@ -31,8 +33,9 @@ BLOCKS_CACHED = 1024
 _numbers = itertools.count()
 
 
+@any_thread
 class BlockCache:
-    """A cache of the index blocks used last. Any thread may use it."""
+    """A cache of the index blocks used last."""
 
     __slots__ = ("_blocks", "_lock")
 
@@ -146,19 +149,25 @@ class SealedIndex:
         same._offsets, same._times = self._offsets.cached_only(), self._times.cached_only()
         return same
 
-    def entry_at_or_before(self, relative_offset: int) -> tuple[int, int] | None:
+    def entry_at_or_before(self, relative_offset: RelativeOffset) -> Entry | None:
         """Returns the last entry up to an offset: the batch's last offset and its position."""
         return self._before(0, relative_offset + 1)
 
-    def entry_up_to_position(self, position: int) -> tuple[int, int] | None:
+    def entry_up_to_position(self, position: Position) -> Entry | None:
         """Returns the last entry whose batch begins at or before `position`."""
         return self._before(1, position + 1)
 
-    def entry_before_timestamp(self, timestamp: int) -> tuple[int, int] | None:
+    def entry_before_timestamp(self, timestamp: int) -> TimeEntry | None:
         """Returns the last entry older than `timestamp`: its time, and the last offset it covers."""
         found = self._times.count_below(0, timestamp)
-        return self._times[found - 1] if found else None
+        if not found:
+            return None
+        largest, covered = self._times[found - 1]
+        return largest, RelativeOffset(covered)
 
-    def _before(self, column: int, value: int) -> tuple[int, int] | None:
+    def _before(self, column: int, value: int) -> Entry | None:
         found = self._offsets.count_below(column, value)
-        return self._offsets[found - 1] if found else None
+        if not found:
+            return None
+        last_offset, position = self._offsets[found - 1]
+        return RelativeOffset(last_offset), Position(position)

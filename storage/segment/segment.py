@@ -1,4 +1,4 @@
-"""One segment of a log: a file of record batches, and its indexes.
+"""One segment of a log: a file of record batches, and its indexes, as appends and seals change them.
 
     created -> active (appends) -> sealed (immutable) -> retired (in no manifest) -> file removed
 
@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TypeAlias
 
-from protocol.records.batch_header import HEADER_BYTES
 from protocol.records.batch_tally import BatchTally
+from protocol.wire.numbers import Offset, Position, RelativeOffset
 from storage.batches.cached_reads import CachedReads, Reads, WaitingReads
-from storage.batches.walk import PLACE, walk_batches
 from storage.files.errors import DiskError, MissingFile, NotCached
 from storage.files.files import Buffer, File, FileSystem
 from storage.files.paths import KEYS, LOG, OFFSET_INDEX, TIME_INDEX
@@ -25,8 +23,10 @@ from storage.formats.index_files import read_index_files, write_index_files
 from storage.formats.manifest import FLAG_CLEANED, UNKNOWN, SegmentRow
 from storage.formats.segment_index import EMPTY_MARK, IndexMark, SegmentIndex
 from storage.segment.files import Background, SegmentFiles
+from storage.segment.lookup import Lookup, boundary_before
 from storage.segment.rebuild import rebuild_index
 from storage.segment.sealed_index import SealedIndex
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("storage.segment.segment")
 
@@ -35,43 +35,10 @@ REBUILT_INTERVAL_BYTES = 4096
 
 _loading = threading.Lock()
 
-Lookup: TypeAlias = SegmentIndex | SealedIndex
 
-
-class SegmentRegion:
-    """A byte range of a segment's file, readable until it is released.
-
-    `end_offset` is the offset after its last batch, or a later one.
-    """
-
-    __slots__ = ("_files", "_is_released", "end_offset", "position", "size")
-
-    def __init__(self, segment: Segment, position: int, size: int, *, end_offset: int) -> None:
-        segment.files.pin()
-        self._files = segment.files
-        self._is_released = False
-        self.position = position
-        self.size = size
-        self.end_offset = end_offset
-
-    @property
-    def fileno(self) -> int:
-        """The descriptor to send from."""
-        return self._files.open().fileno()
-
-    def read_bytes(self) -> bytes:
-        """Returns the region's bytes, for readers that don't send files."""
-        return self._files.open().read_at(self.position, self.size)
-
-    def release(self) -> None:
-        """Release the segment. Releasing twice is allowed."""
-        if not self._is_released:
-            self._is_released = True
-            self._files.unpin()
-
-
+@any_thread
 class Segment:
-    """A segment of a log. Only the log's owner changes it; any thread reads it."""
+    """A segment of a log. Only the log's owner changes it."""
 
     __slots__ = (
         "_bytes_since_entry",
@@ -132,7 +99,7 @@ class Segment:
         self._bytes_since_entry = 0
         self.is_sealed = row.end_offset != UNKNOWN
         self.flags = row.flags
-        self.end_offset = row.end_offset if row.end_offset != UNKNOWN else row.base_offset
+        self.end_offset = row.end_offset if self.is_sealed else row.base_offset
         self.size = max(row.size, 0)
         self.max_timestamp = row.max_timestamp
         self.offset_of_max_timestamp = row.offset_of_max_timestamp
@@ -215,11 +182,12 @@ class Segment:
 
     # ---------------------------------------------------------------- appending
 
+    @loop_thread
     def append(
         self,
         batch: Buffer,
         *,
-        last_offset: int,
+        last_offset: Offset,
         record_count: int,
         max_timestamp: int,
         now_ms: int,
@@ -249,18 +217,19 @@ class Segment:
 
     def count_batch(
         self,
-        position: int,
+        position: Position,
         size: int,
         *,
-        last_offset: int,
+        last_offset: Offset,
         record_count: int,
         max_timestamp: int,
         index_interval_bytes: int,
     ) -> None:
         """Update the segment's values with a batch of `size` bytes at `position` in the file."""
+        assert position == self.size, "a batch begins where the last one ends"
         # The end offset first: another thread reads the size before the end offset, and must not
         # conclude that this batch ends below its bound.
-        self.end_offset = last_offset + 1
+        self.end_offset = Offset(last_offset + 1)
         self.size = position + size
         self.record_count += record_count
         if record_count and max_timestamp > self.max_timestamp:
@@ -270,11 +239,20 @@ class Segment:
             self._add_entry(last_offset, position)
             self._bytes_since_entry = 0
         self._bytes_since_entry += size
+        self._check_end_follows_base()
 
-    def _add_entry(self, last_offset: int, position: int) -> None:
-        timestamp_offset = max(self.offset_of_max_timestamp - self.base_offset, 0)
-        relative = last_offset - self.base_offset
+    def _check_end_follows_base(self) -> None:
+        assert self.base_offset <= self.end_offset
+        assert self.size >= 0
+        assert 0 <= self._bytes_since_entry <= self.size
+
+    def _add_entry(self, last_offset: Offset, position: Position) -> None:
+        timestamp_offset = max(self._relative(self.offset_of_max_timestamp), RelativeOffset(0))
+        relative = self._relative(last_offset)
         self.index().add(relative, position, self.max_timestamp, timestamp_offset)
+
+    def _relative(self, offset: Offset) -> RelativeOffset:
+        return RelativeOffset(offset - self.base_offset)
 
     # ---------------------------------------------------------------- indexes
 
@@ -283,71 +261,11 @@ class Segment:
         """The size of the active segment's larger index."""
         return self._index.file_bytes_max if self._index is not None else 0
 
-    def position_before(self, offset: int, reads: Reads | None = None) -> int:
-        """Returns a position from which to look for the batch of `offset` or the next; 0 if unknown.
+    def trusts(self, index: Lookup) -> bool:
+        """Returns whether the index was built from the batches, so that its entries need no check."""
+        return index is self._trusted_index
 
-        With `reads`, which read this segment, it waits only if they may, and else raises NotCached.
-        """
-        relative = offset - self.base_offset
-        return self._position_of(lambda index: index.entry_at_or_before(relative), reads)
-
-    def boundary_before(self, position: int, reads: Reads | None = None) -> int:
-        """Returns the start of a batch at or shortly before `position`; `reads` as above."""
-        return self._position_of(lambda index: index.entry_up_to_position(position), reads)
-
-    def position_before_timestamp(self, timestamp: int) -> int:
-        """Returns a position before which every record is older than `timestamp`."""
-        index = self._lookup()
-        entry = index.entry_before_timestamp(timestamp)
-        if entry is None:
-            return 0
-        if index is not self._trusted_index and not self._is_youngest_of_batch(*entry):
-            _log.warning(
-                "time index %s is inconsistent with the log; rebuilding it", self.path(TIME_INDEX)
-            )
-            entry = self._rebuilt_index().entry_before_timestamp(timestamp)
-        return self.position_before(entry[1] + self.base_offset) if entry is not None else 0
-
-    def _position_of(
-        self, find: Callable[[Lookup], tuple[int, int] | None], reads: Reads | None
-    ) -> int:
-        """Returns an entry's position, after checking that the batch there is the entry's."""
-        may_wait = reads is None or reads.may_wait
-        index = self._lookup() if may_wait else self._cached_lookup()
-        entry = find(index)
-        if entry is None:
-            return 0
-        if index is not self._trusted_index and not self._is_batch(entry[1], entry[0], reads):
-            if not may_wait:
-                raise NotCached(self.path(OFFSET_INDEX))
-            _log.warning(
-                "offset index %s is inconsistent with the log; rebuilding it",
-                self.path(OFFSET_INDEX),
-            )
-            entry = find(self._rebuilt_index())
-        return entry[1] if entry is not None else 0
-
-    def _is_batch(self, position: int, relative_last_offset: int, reads: Reads | None) -> bool:
-        """Returns whether a batch with that last offset begins at `position` in the file."""
-        if reads is None:
-            with self.reading(cached_only=False) as reads:
-                return self._is_batch(position, relative_last_offset, reads)
-        data = reads.read_at(position, HEADER_BYTES)
-        if len(data) < HEADER_BYTES:
-            return False
-        base_offset, _, last_delta, _, _ = PLACE.unpack(data)
-        return bool(base_offset + last_delta == self.base_offset + relative_last_offset)
-
-    def _is_youngest_of_batch(self, timestamp: int, relative_last_offset: int) -> bool:
-        """Returns whether there is a batch with that last offset and that largest timestamp."""
-        last_offset = self.base_offset + relative_last_offset
-        with self.pinned() as file:
-            for place in walk_batches(file, self.position_before(last_offset), self.size):
-                if place.last_offset >= last_offset:
-                    return (place.last_offset, place.max_timestamp) == (last_offset, timestamp)
-        return False
-
-    def _lookup(self) -> Lookup:
+    def lookup(self) -> Lookup:
         """Returns the index for lookups: entries in memory, or the files of a sealed segment."""
         # Local variables, because another thread may drop the indexes in memory at any time.
         index = self._index
@@ -367,12 +285,12 @@ class Segment:
                 )
             except (ValueError, MissingFile) as error:
                 _log.warning("rebuilding an index: %s", error)
-                return self._rebuilt_index()
+                return self.rebuilt_index()
             sealed = self._sealed_index = (index_files, index_files.cached_only())
         return sealed[0]
 
-    def _cached_lookup(self) -> Lookup:
-        """Returns the same as `_lookup`, from memory only. Raises NotCached."""
+    def cached_lookup(self) -> Lookup:
+        """Returns the same as `lookup`, from memory only. Raises NotCached."""
         index = self._index
         if index is not None:
             return index
@@ -383,8 +301,8 @@ class Segment:
             raise NotCached(self.path(OFFSET_INDEX))
         return sealed[1]
 
-    def _rebuilt_index(self) -> SegmentIndex:
-        """Rebuild the indexes from the batches, in memory."""
+    def rebuilt_index(self) -> SegmentIndex:
+        """Rebuild the indexes from the batches, in memory. Raises DiskError."""
         with self.pinned() as file:
             index = rebuild_index(file, self.size, self.base_offset, REBUILT_INTERVAL_BYTES)
         self._index, self._kept_entries = index, EMPTY_MARK
@@ -419,7 +337,7 @@ class Segment:
             )
         except (ValueError, MissingFile) as error:
             _log.warning("%s: rebuilding the index: %s", self.path(OFFSET_INDEX), error)
-            return self._rebuilt_index()
+            return self.rebuilt_index()
         self._kept_entries = index.mark
         return index
 
@@ -474,7 +392,7 @@ class Segment:
         self.files.share(is_settled=False)
         if self.size:
             self._index = self._load_index(may_be_longer=True)
-            self._bytes_since_entry = self.size - self.boundary_before(self.size)
+            self._bytes_since_entry = self.size - boundary_before(self, Position(self.size))
 
     def tally(self, *, index_interval_bytes: int, producers_from: int) -> BatchTally:
         """Returns a tally that continues at the segment's end; `apply_tally` takes it over."""
@@ -492,7 +410,7 @@ class Segment:
         )
 
     def apply_tally(self, tally: BatchTally) -> None:
-        """Extend the segment by the batches that `tally` has found behind its end."""
+        """Extend the segment by the batches that `tally` has found after its end."""
         self.size = tally.position
         self.end_offset = tally.end_offset
         self.record_count = tally.record_count
@@ -500,27 +418,29 @@ class Segment:
         self.offset_of_max_timestamp = tally.offset_of_max_timestamp
         self._bytes_since_entry = tally.bytes_since_entry
         self.index().extend(tally.index_entries)
+        self._check_end_follows_base()
 
     def restore_append_times(self, first_append_ms: int, now_ms: int) -> None:
         """Set append times that a crash has lost: an early one for rolls, a late one for lags."""
         self.first_append_ms = first_append_ms if first_append_ms != UNKNOWN else self.created_ms
         self.last_append_ms = now_ms
 
-    def cut(self, position: int, end_offset: int) -> None:
+    def cut(self, position: Position, end_offset: Offset) -> None:
         """Cut off everything from `position` on; the segment then ends at `end_offset`."""
         self.key_sidecar_size = None
         self.files.unlink((KEYS,))
         with self.pinned() as file:
             file.truncate(position)
         index = self.index()
-        index.truncate(end_offset - self.base_offset)
+        index.truncate(self._relative(end_offset))
         self._kept_entries = IndexMark(*map(min, self._kept_entries, index.mark))
         self.size = position
         self.end_offset = end_offset
         if self.offset_of_max_timestamp >= end_offset:
             # An upper bound: no one searches the rest for its largest timestamp.
-            self.offset_of_max_timestamp = max(end_offset - 1, self.base_offset)
-        self._bytes_since_entry = position - self.boundary_before(position)
+            self.offset_of_max_timestamp = max(Offset(end_offset - 1), self.base_offset)
+        self._bytes_since_entry = position - boundary_before(self, position)
+        self._check_end_follows_base()
 
     def key_sidecar_bytes(self) -> int:
         """Returns the size of its key sidecar, for metrics. Asks the disk once; passes update it."""

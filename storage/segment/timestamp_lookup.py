@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from protocol.records.record_batch import Record, read_records
+from protocol.wire.numbers import Offset
 from storage.batches.validate import DECOMPRESSED_BYTES_MAX
 from storage.batches.walk import BatchPlace, walk_batches
 from storage.files.files import File
+from storage.segment.lookup import START, position_before, position_before_timestamp
 from storage.segment.segment import Segment
 
 
@@ -23,10 +25,10 @@ class TimestampOffset:
     """A record's timestamp and offset."""
 
     timestamp: int
-    offset: int
+    offset: Offset
 
 
-Bounds: TypeAlias = tuple[int, int]
+Bounds: TypeAlias = tuple[Offset, Offset]
 """[start offset, end offset) of the records to search: from the log start to the high watermark."""
 
 
@@ -64,26 +66,26 @@ def _is_better(one: TimestampOffset, other: TimestampOffset) -> bool:
 def _search(segment: Segment, timestamp: int, bounds: Bounds) -> TimestampOffset | None:
     """Returns the first match in a segment. Only batches whose largest timestamp fits are read."""
     with segment.pinned() as file:
-        start = segment.position_before_timestamp(timestamp)
+        start = position_before_timestamp(segment, timestamp)
         for place in walk_batches(file, start, segment.size):
             if place.base_offset >= bounds[1]:
                 break
             if place.max_timestamp >= timestamp:
                 for record in _records(file, place, bounds):
                     if record.timestamp >= timestamp:
-                        return TimestampOffset(record.timestamp, record.offset)
+                        return TimestampOffset(record.timestamp, Offset(record.offset))
     return None
 
 
 def _youngest_of_named_batch(segment: Segment, bounds: Bounds) -> TimestampOffset | None:
     """Returns the youngest record of the batch that the segment's row names, if it still has it."""
     with segment.pinned() as file:
-        start = segment.position_before(segment.offset_of_max_timestamp)
+        start = position_before(segment, segment.offset_of_max_timestamp)
         for place in walk_batches(file, start, segment.size):
             if place.last_offset >= segment.offset_of_max_timestamp:
                 for record in _records(file, place, bounds):
                     if record.timestamp == segment.max_timestamp:
-                        return TimestampOffset(record.timestamp, record.offset)
+                        return TimestampOffset(record.timestamp, Offset(record.offset))
                 break
     return None
 
@@ -92,13 +94,13 @@ def _youngest_in(segment: Segment, bounds: Bounds) -> TimestampOffset | None:
     """Returns a segment's youngest record. Looks at every header; reads only batches that may win."""
     best: TimestampOffset | None = None
     with segment.pinned() as file:
-        for place in walk_batches(file, 0, segment.size):
+        for place in walk_batches(file, START, segment.size):
             if place.base_offset >= bounds[1]:
                 break
             if best is None or place.max_timestamp > best.timestamp:
                 for record in _records(file, place, bounds):
                     if best is None or record.timestamp > best.timestamp:
-                        best = TimestampOffset(record.timestamp, record.offset)
+                        best = TimestampOffset(record.timestamp, Offset(record.offset))
     return best
 
 

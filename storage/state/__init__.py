@@ -1,1 +1,1 @@
-"""What a log remembers: producers, epochs, transactions, and how that is rebuilt."""
+"""What a log knows beside its records: producers, epochs, transactions; how that is rebuilt."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedFile, MissingFile
 from storage.files.files import FileSystem
 from storage.files.paths import ABORTED_TRANSACTIONS, join
@@ -35,7 +36,7 @@ def load_aborted(
         return decode_aborted_transactions(fs.read_bytes(path), path)
     except (DamagedFile, MissingFile) as error:
         _log.warning("%s; reading the batches instead", error)
-        replay = ProducerReplay(0, ProducerStates())
+        replay = ProducerReplay(Offset(0), ProducerStates())
         replay.take_segments(segments)
         return AbortedTransactions(replay.aborted)
 

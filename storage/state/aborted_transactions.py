@@ -4,7 +4,7 @@
     row  := producer_id: int64 | first_offset: int64 | marker_offset: int64
 
 All big-endian; rows are in the order of their markers. The file is written before each producer
-snapshot, so the file and a scan of the log behind the snapshot together give all aborted transactions.
+snapshot, so the file and a scan of the log after the snapshot together give all aborted transactions.
 When a marker is gone, its row goes too: a row that outlived its marker would make readers skip what the
 producer commits later.
 
@@ -23,18 +23,22 @@ import threading
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
+from typing import Any
 
+from protocol.wire.numbers import Offset, ProducerId
 from storage.files.errors import DamagedFile
 from storage.formats.row_file import RowFile
+from storage.threads import any_thread
 
 MAGIC = b"KABT"
 ROW_BYTES = 24
 FILE = RowFile(magic=MAGIC, format=1, row_bytes=ROW_BYTES, noun="transactions")
 
-Row = tuple[int, int, int]
+Row = tuple[ProducerId, Offset, Offset]
 """Producer id, first offset, the marker's offset."""
 
 
+@any_thread
 class AbortedTransactions:
     """The aborted transactions of one log. The loop's thread adds; workers forget and encode."""
 
@@ -59,10 +63,11 @@ class AbortedTransactions:
     def rows(self) -> list[Row]:
         """All rows, in the order of their markers."""
         with self._lock:
-            return list(zip(self._producers, self._first_offsets, self._markers, strict=True))
+            rows: Any = zip(self._producers, self._first_offsets, self._markers, strict=True)
+            return list(rows)
 
     def extend(self, rows: Iterable[Row]) -> None:
-        """Add transactions whose markers are behind all others."""
+        """Add transactions whose markers are after all others."""
         with self._lock:
             for producer_id, first_offset, marker_offset in rows:
                 self._producers.append(producer_id)
@@ -70,6 +75,12 @@ class AbortedTransactions:
                 self._markers.append(marker_offset)
                 self._least.append(first_offset)
                 self._lower(len(self._least) - 1)
+                self._check_markers_grow()
+
+    def _check_markers_grow(self) -> None:
+        count = len(self._markers)
+        assert len(self._producers) == len(self._first_offsets) == len(self._least) == count
+        assert count < 2 or self._markers[-2] < self._markers[-1]
 
     def _lower(self, number: int) -> None:
         """Lower the least offsets of the rows before `number` to at most its own."""
@@ -78,17 +89,20 @@ class AbortedTransactions:
             number -= 1
             self._least[number] = first_offset
 
-    def between(self, offset: int, end_offset: int) -> list[tuple[int, int]]:
+    def between(self, offset: Offset, end_offset: Offset) -> list[tuple[ProducerId, Offset]]:
         """Returns producer and first offset of each transaction that concerns [offset, end_offset)."""
         if not self._markers or self._markers[-1] < offset:
             return []
         with self._lock:
             first = bisect_left(self._markers, offset)
             last = bisect_left(self._least, end_offset, lo=first)
-            found = zip(self._producers[first:last], self._first_offsets[first:last], strict=True)
+            # Any: an array has plain ints, and there may be thousands of rows.
+            found: Any = zip(
+                self._producers[first:last], self._first_offsets[first:last], strict=True
+            )
         return [each for each in found if each[1] < end_offset]
 
-    def forget_below(self, offset: int) -> bool:
+    def forget_below(self, offset: Offset) -> bool:
         """Forget the transactions with markers below `offset`. Returns whether there were any."""
         with self._lock:
             count = bisect_left(self._markers, offset)
@@ -97,7 +111,7 @@ class AbortedTransactions:
             self.forgotten += count > 0
         return count > 0
 
-    def truncate_from_end(self, end_offset: int) -> bool:
+    def truncate_from_end(self, end_offset: Offset) -> bool:
         """Forget the transactions with markers from `end_offset` on. Returns whether there were any."""
         with self._lock:
             count = bisect_left(self._markers, end_offset)

@@ -12,10 +12,22 @@ Source: Apache Kafka, LeaderEpochFileCache.java, LeaderEpochCheckpointFile.java.
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import TypeAlias
 
+from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import DamagedFile, FormatFromTheFuture
 
 VERSION = 0
+
+
+EpochStart: TypeAlias = tuple[Epoch, Offset]
+"""An epoch and the offset of its first record."""
+
+EpochEnd: TypeAlias = tuple[Epoch, Offset]
+"""An epoch and the offset after its last record."""
+
+UNKNOWN_EPOCH = Epoch(-1)
+UNKNOWN_END: EpochEnd = (UNKNOWN_EPOCH, Offset(-1))
 
 
 class LeaderEpochs:
@@ -23,14 +35,14 @@ class LeaderEpochs:
 
     __slots__ = ("_entries",)
 
-    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
-        # (epoch, start offset); epochs grow strictly, start offsets never decrease.
+    def __init__(self, entries: list[EpochStart] | None = None) -> None:
+        # State: epochs grow strictly, start offsets never decrease.
         self._entries = entries if entries is not None else []
 
     @property
-    def latest(self) -> int:
+    def latest(self) -> Epoch:
         """The newest epoch with an entry; -1 if there is none."""
-        return self._entries[-1][0] if self._entries else -1
+        return self._entries[-1][0] if self._entries else UNKNOWN_EPOCH
 
     @property
     def last_start(self) -> int:
@@ -38,10 +50,10 @@ class LeaderEpochs:
         return self._entries[-1][1] if self._entries else -1
 
     @property
-    def entries(self) -> tuple[tuple[int, int], ...]:
+    def entries(self) -> tuple[EpochStart, ...]:
         return tuple(self._entries)
 
-    def assign(self, epoch: int, start_offset: int) -> bool:
+    def assign(self, epoch: Epoch, start_offset: Offset) -> bool:
         """Add `epoch` with its start offset unless it is known. Returns whether it was new."""
         if epoch <= self.latest:
             return False
@@ -49,24 +61,31 @@ class LeaderEpochs:
         while self._entries and self._entries[-1][1] >= start_offset:
             self._entries.pop()
         self._entries.append((epoch, start_offset))
+        self._check_last_entry_grows()
         return True
 
-    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def _check_last_entry_grows(self) -> None:
+        if len(self._entries) > 1:
+            (epoch, start), (last_epoch, last_start) = self._entries[-2:]
+            assert epoch < last_epoch
+            assert start < last_start
+
+    def end_offset(self, epoch: Epoch, log_end_offset: Offset) -> EpochEnd:
         """Returns the largest known epoch up to `epoch` and its end offset; (-1, -1) without one."""
         if epoch < 0 or not self._entries or epoch > self.latest:
-            return -1, -1
+            return UNKNOWN_END
         found = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
         if found == 0:
             return epoch, self._entries[0][1]
         end = self._entries[found][1] if found < len(self._entries) else log_end_offset
         return self._entries[found - 1][0], end
 
-    def epoch_at(self, offset: int) -> int:
+    def epoch_at(self, offset: Offset) -> Epoch:
         """Returns the epoch in which the record at `offset` was or would be written; -1 if unknown."""
         found = bisect_right(self._entries, offset, key=lambda entry: entry[1])
-        return self._entries[found - 1][0] if found else -1
+        return self._entries[found - 1][0] if found else UNKNOWN_EPOCH
 
-    def divergence(self, epoch: int, offset: int, log_end_offset: int) -> tuple[int, int] | None:
+    def divergence(self, epoch: Epoch, offset: Offset, log_end_offset: Offset) -> EpochEnd | None:
         """Returns where a reader that has read up to `offset`, in `epoch`, diverges from this log.
 
         None if it has not diverged; else the epoch and end offset to which it must truncate (KIP-595),
@@ -75,7 +94,7 @@ class LeaderEpochs:
         known, end_offset = self.end_offset(epoch, log_end_offset)
         return None if known == epoch and offset <= end_offset else (known, end_offset)
 
-    def with_leader_epoch(self, epoch: int, log_end_offset: int) -> LeaderEpochs:
+    def with_leader_epoch(self, epoch: Epoch, log_end_offset: Offset) -> LeaderEpochs:
         """Returns these epochs with `epoch`, in which this broker leads, added at the log's end.
 
         Kafka's leader adds its epoch before its first append, so that a client that learnt the epoch
@@ -87,7 +106,7 @@ class LeaderEpochs:
         led.assign(epoch, log_end_offset)
         return led
 
-    def truncate_from_end(self, end_offset: int, *, is_empty: bool) -> None:
+    def truncate_from_end(self, end_offset: Offset, *, is_empty: bool) -> None:
         """Forget epochs that begin at or past `end_offset`; all epochs if the log is empty.
 
         An empty log may continue at an offset that it never had, so it must not answer for older ones.
@@ -97,7 +116,7 @@ class LeaderEpochs:
         while self._entries and self._entries[-1][1] >= end_offset:
             self._entries.pop()
 
-    def truncate_from_start(self, start_offset: int) -> bool:
+    def truncate_from_start(self, start_offset: Offset) -> bool:
         """Forget epochs that ended at or before `start_offset`. Returns whether anything changed.
 
         The epoch that continues at `start_offset` now begins there.
@@ -127,7 +146,8 @@ def decode_leader_epochs(data: bytes, path: str) -> LeaderEpochs:
     try:
         lines = data.decode("ascii").splitlines()
         version, count = int(lines[0]), int(lines[1])
-        entries = [(int(epoch), int(start)) for epoch, start in map(str.split, lines[2:])]
+        rows = map(str.split, lines[2:])
+        entries = [(Epoch(int(epoch)), Offset(int(start))) for epoch, start in rows]
     except (ValueError, IndexError) as error:
         raise DamagedFile(path, "it is not a leader epoch checkpoint") from error
     if version > VERSION:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 
 from protocol.records.control_record import ControlType, TransactionMarker
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.batches.validate import ValidBatch
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
@@ -34,6 +35,10 @@ from storage.state.producer_recovery import (
     write_snapshot,
 )
 from storage.state.producer_state import ProducerStates
+from storage.threads import any_thread, loop_thread
+
+PRODUCER_EXPIRATION_MS = 86_400_000
+"""Kafka's default of producer.id.expiration.ms."""
 
 SNAPSHOTS_KEPT = 2
 """The producer snapshots of the last rolls; one more than needed, in case the newest is damaged."""
@@ -45,6 +50,7 @@ _loading = threading.Lock()
 _changing_epochs = threading.Lock()
 
 
+@any_thread
 class LogStates:
     """The epochs, producers and transactions of one log. Its `PartitionLog` changes them, and its
     commits write them."""
@@ -73,8 +79,8 @@ class LogStates:
         directory: str,
         segments: Sequence[Segment],
         *,
-        log_start_offset: int,
-        clean_offset: int,
+        log_start_offset: Offset,
+        clean_offset: Offset,
         epochs: LeaderEpochs | None,
         producers: ProducerStates | None,
         aborted: AbortedTransactions | None,
@@ -182,7 +188,8 @@ class LogStates:
         epochs.truncate_from_start(self._start_offset)
         return epochs
 
-    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+    @loop_thread
+    def assign_epoch(self, epoch: Epoch, start_offset: Offset) -> None:
         """Add an epoch. Until the next commit writes the checkpoint, only the batch has it."""
         if epoch <= self.epochs.latest:
             return
@@ -190,7 +197,8 @@ class LogStates:
             if self.epochs.assign(epoch, start_offset):
                 self._epochs_are_dirty = True
 
-    def appended(self, batch: ValidBatch, *, last_offset: int, now_ms: int) -> None:
+    @loop_thread
+    def appended(self, batch: ValidBatch, *, last_offset: Offset, now_ms: int) -> None:
         """Update the states with a batch that was appended."""
         header = batch.header
         if header.producer_id < 0:
@@ -200,12 +208,12 @@ class LogStates:
             marker = batch.marker
             self._end_transaction(header.producer_id, marker, last_offset)
         elif header.is_transactional:
-            base_offset = last_offset - (header.last_offset - header.base_offset)
+            base_offset = Offset(last_offset - (header.last_offset - header.base_offset))
             self.transactions.begin(header.producer_id, base_offset)
         self.producers.appended(header, last_offset=last_offset, now_ms=now_ms, marker=marker)
 
     def _end_transaction(
-        self, producer_id: int, marker: TransactionMarker | None, marker_offset: int
+        self, producer_id: ProducerId, marker: TransactionMarker | None, marker_offset: Offset
     ) -> None:
         first_offset = self.transactions.end(producer_id, marker_offset)
         is_abort = marker is not None and marker.type is ControlType.ABORT
@@ -213,7 +221,8 @@ class LogStates:
             self.aborted.extend([(producer_id, first_offset, marker_offset)])
             self._aborted_are_dirty = True
 
-    def forget_transactions_below(self, offset: int) -> None:
+    @loop_thread
+    def forget_transactions_below(self, offset: Offset) -> None:
         """Forget ended transactions whose markers are below `offset`, which is now readable."""
         if self._transactions is not None:
             self._transactions.advance(offset)
@@ -222,6 +231,7 @@ class LogStates:
         """Set the idle time after which producers are forgotten, in milliseconds."""
         self._expiration_ms = expiration_ms
 
+    @loop_thread
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were idle for producer.id.expiration.ms; checks only now and then."""
         if self._producers is None or now_ms - self._expired_ms < self._expiration_ms // 16:
@@ -241,10 +251,10 @@ class LogStates:
             self._epochs_are_dirty = True
             raise
 
-    def write_snapshot(self, offset: int, producers: ProducerStates) -> None:
+    def write_snapshot(self, offset: Offset, producers: ProducerStates) -> None:
         """Write the snapshot of the producers of everything below `offset`, which is synced, durably.
 
-        The aborted transactions are written first: recovery looks for them only behind its snapshot.
+        The aborted transactions are written first: recovery looks for them only after its snapshot.
         """
         self._write_aborted()
         write_snapshot(self._fs, self._directory, offset, producers)
@@ -261,7 +271,7 @@ class LogStates:
             self._aborted_are_dirty = True
             raise
 
-    def cleaned_up_to(self, clean_offset: int) -> None:
+    def cleaned_up_to(self, clean_offset: Offset) -> None:
         """Forget the aborted transactions below: cleaning has removed their records.
 
         Call it after the manifest is committed and readers see the segments without these records.
@@ -274,7 +284,7 @@ class LogStates:
         for offset in snapshot_offsets(self._fs, self._directory)[:-SNAPSHOTS_KEPT]:
             self._fs.unlink(join(self._directory, snapshot_file(offset)))
 
-    def forget_below(self, start_offset: int, first_base_offset: int) -> None:
+    def forget_below(self, start_offset: Offset, first_base_offset: Offset) -> None:
         """Forget epochs and aborted transactions below the log start, and older snapshots.
 
         Batches between a snapshot below the first segment and that segment are gone, so the snapshot
@@ -288,12 +298,12 @@ class LogStates:
             if offset < first_base_offset:
                 self._fs.unlink(join(self._directory, snapshot_file(offset)))
 
-    def forget_past(self, end_offset: int) -> None:
+    def forget_past(self, end_offset: Offset) -> None:
         """Remove the snapshots past the end of a truncated log."""
         remove_snapshots_past(self._fs, self._directory, end_offset)
 
     def truncate_from_end(
-        self, segments: Sequence[Segment], end_offset: int, *, start_offset: int
+        self, segments: Sequence[Segment], end_offset: Offset, *, start_offset: Offset
     ) -> None:
         """Go back to the states of the log at `end_offset`, at which `segments` now end.
 

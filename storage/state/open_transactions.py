@@ -13,16 +13,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
+from itertools import islice
 
-from storage.formats.config_property import LONG_MAX
+from protocol.wire.numbers import OFFSET_MAX, Offset, ProducerId
+from storage.threads import any_thread, loop_thread
+
+NOT_OPEN = Offset(-1)
 
 
+@any_thread
 class OpenTransactions:
-    """The unstable transactions of one log. The loop's thread changes them; any thread may read."""
+    """The unstable transactions of one log."""
 
     __slots__ = ("_ended", "_first_offsets", "first_unstable")
 
-    def __init__(self, open_since: Iterable[tuple[int, int]] = ()) -> None:
+    def __init__(self, open_since: Iterable[tuple[ProducerId, Offset]] = ()) -> None:
         """Start from (producer id, first offset) pairs of the producers with an open transaction."""
         in_order = sorted(open_since, key=lambda each: each[1])
         # State: by producer id, in order of first offsets, because transactions begin at the log's end.
@@ -30,31 +35,43 @@ class OpenTransactions:
         self._first_offsets = dict(in_order)
         # (marker offset, first offset); both grow. A later marker with an earlier first offset makes
         # the entries before it irrelevant.
-        self._ended: list[tuple[int, int]] = []
-        self.first_unstable = LONG_MAX
-        """The first offset of the first unstable transaction; LONG_MAX if there is none."""
+        self._ended: list[tuple[Offset, Offset]] = []
+        self.first_unstable = OFFSET_MAX
+        """The first offset of the first unstable transaction; `OFFSET_MAX` if there is none."""
         self._update_first_unstable()
 
     def __len__(self) -> int:
         """Returns the number of transactions without a marker."""
         return len(self._first_offsets)
 
-    def begin(self, producer_id: int, first_offset: int) -> None:
+    @loop_thread
+    def begin(self, producer_id: ProducerId, first_offset: Offset) -> None:
         """Add a transactional batch at the log's end, the first of its transaction or a later one."""
         if producer_id not in self._first_offsets:
             self._first_offsets[producer_id] = first_offset
             self.first_unstable = min(self.first_unstable, first_offset)
+            self._check_last_began_last()
 
-    def end(self, producer_id: int, marker_offset: int) -> int:
+    def _check_last_began_last(self) -> None:
+        last_two = [*islice(reversed(self._first_offsets.values()), 2)]
+        assert last_two == sorted(last_two, reverse=True)
+        assert self.first_unstable <= last_two[0]
+
+    @loop_thread
+    def end(self, producer_id: ProducerId, marker_offset: Offset) -> Offset:
         """Add a marker at the log's end. Returns its transaction's first offset, -1 if none was open."""
-        first_offset = self._first_offsets.pop(producer_id, -1)
+        first_offset = self._first_offsets.pop(producer_id, NOT_OPEN)
         if first_offset >= 0:
             while self._ended and self._ended[-1][1] >= first_offset:
                 self._ended.pop()
             self._ended.append((marker_offset, first_offset))
+        assert self.first_unstable <= first_offset or first_offset < 0, (
+            "its marker is not readable yet"
+        )
         return first_offset
 
-    def advance(self, high_watermark: int) -> None:
+    @loop_thread
+    def advance(self, high_watermark: Offset) -> None:
         """Forget the transactions whose markers are now below the high watermark."""
         if not self._ended or self._ended[0][0] >= high_watermark:
             return
@@ -62,12 +79,12 @@ class OpenTransactions:
         del self._ended[:count]
         self._update_first_unstable()
 
-    def keep_ended(self, before: OpenTransactions, end_offset: int) -> None:
+    def keep_ended(self, before: OpenTransactions, end_offset: Offset) -> None:
         """Take over, after a truncation, the markers of `before` below `end_offset`."""
         self._ended = [each for each in before._ended if each[0] < end_offset]
         self._update_first_unstable()
 
     def _update_first_unstable(self) -> None:
-        first_open = next(iter(self._first_offsets.values()), LONG_MAX)
-        first_ended = self._ended[0][1] if self._ended else LONG_MAX
+        first_open = next(iter(self._first_offsets.values()), OFFSET_MAX)
+        first_ended = self._ended[0][1] if self._ended else OFFSET_MAX
         self.first_unstable = min(first_open, first_ended)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 
 from protocol.records.batch_tally import BatchTally
+from protocol.wire.numbers import Offset, ProducerId
 from storage.batches.scan import scan_file
 from storage.files.errors import CorruptLog, DamagedFile
 from storage.files.files import FileSystem
@@ -19,15 +20,15 @@ _log = logging.getLogger("storage.state.producer_recovery")
 
 
 class ProducerReplay:
-    """Rebuilds producer states from a snapshot and the batches behind it, in order.
+    """Rebuilds producer states from a snapshot and the batches after it, in order.
 
     `snapshot_offset` is the snapshot's offset, 0 without a snapshot. `aborted` lists the transactions
-    whose ABORT lies behind it.
+    whose ABORT lies after it.
     """
 
     __slots__ = ("aborted", "snapshot_offset", "states")
 
-    def __init__(self, snapshot_offset: int, states: ProducerStates) -> None:
+    def __init__(self, snapshot_offset: Offset, states: ProducerStates) -> None:
         self.snapshot_offset = snapshot_offset
         self.states = states
         self.aborted: list[Row] = []
@@ -49,7 +50,9 @@ class ProducerReplay:
                 coordinator_epoch=coordinator_epoch,
             )
 
-    def _with_first_offsets(self, aborted: Sequence[tuple[int, int, int, bool]]) -> Iterator[Row]:
+    def _with_first_offsets(
+        self, aborted: Sequence[tuple[ProducerId, Offset, Offset, bool]]
+    ) -> Iterator[Row]:
         """Yield rows with first offsets. An ABORT without an open transaction has no row: there is
         nothing to skip. A transaction from before these batches has its first offset in the states."""
         for producer_id, first_offset, marker_offset, is_first in aborted:
@@ -72,7 +75,7 @@ class ProducerReplay:
 
 
 def producers_of(
-    fs: FileSystem, directory: str, segments: Sequence[Segment], end_offset: int
+    fs: FileSystem, directory: str, segments: Sequence[Segment], end_offset: Offset
 ) -> ProducerStates:
     """Returns the producer states of everything below `end_offset`, which is the segments' end.
 
@@ -84,19 +87,21 @@ def producers_of(
 
 
 def replay_of(
-    fs: FileSystem, directory: str, segments: Sequence[Segment], end_offset: int
+    fs: FileSystem, directory: str, segments: Sequence[Segment], end_offset: Offset
 ) -> ProducerReplay:
-    """Returns the newest snapshot up to `end_offset`, with the segments behind it replayed.
+    """Returns the newest snapshot up to `end_offset`, with the segments after it replayed.
 
     Raises like `producers_of`.
     """
-    replay = newest_snapshot(fs, directory, end_offset) or ProducerReplay(0, ProducerStates())
+    replay = newest_snapshot(fs, directory, end_offset) or ProducerReplay(
+        Offset(0), ProducerStates()
+    )
     replay.take_segments(segments)
     return replay
 
 
 def producers_at_stop(
-    fs: FileSystem, directory: str, segments: Sequence[Segment], end_offset: int
+    fs: FileSystem, directory: str, segments: Sequence[Segment], end_offset: Offset
 ) -> ProducerStates:
     """Returns the producer states after a clean stop, which writes a snapshot if there are producers."""
     path = join(directory, snapshot_file(end_offset))
@@ -109,13 +114,15 @@ def producers_at_stop(
         return producers_of(fs, directory, segments, end_offset)
 
 
-def snapshot_offsets(fs: FileSystem, directory: str) -> list[int]:
+def snapshot_offsets(fs: FileSystem, directory: str) -> list[Offset]:
     """Returns the offsets of the log's snapshots, in order."""
     found = (parse_snapshot_file(name) for name in fs.list(directory))
-    return sorted(offset for offset in found if offset is not None)
+    return sorted(Offset(offset) for offset in found if offset is not None)
 
 
-def write_snapshot(fs: FileSystem, directory: str, offset: int, producers: ProducerStates) -> None:
+def write_snapshot(
+    fs: FileSystem, directory: str, offset: Offset, producers: ProducerStates
+) -> None:
     """Write the snapshot of the producers of everything below `offset`, which is synced, durably.
 
     A log that never had a producer gets no snapshot. Otherwise even an empty one is written, because it
@@ -125,14 +132,14 @@ def write_snapshot(fs: FileSystem, directory: str, offset: int, producers: Produ
         fs.replace_durably(join(directory, snapshot_file(offset)), producers.encode())
 
 
-def remove_snapshots_past(fs: FileSystem, directory: str, end_offset: int) -> None:
+def remove_snapshots_past(fs: FileSystem, directory: str, end_offset: Offset) -> None:
     """Remove snapshots past the log's end, before new records are written at these offsets."""
     for offset in snapshot_offsets(fs, directory):
         if offset > end_offset:
             fs.unlink(join(directory, snapshot_file(offset)))
 
 
-def newest_snapshot(fs: FileSystem, directory: str, end_offset: int) -> ProducerReplay | None:
+def newest_snapshot(fs: FileSystem, directory: str, end_offset: Offset) -> ProducerReplay | None:
     """Returns the newest readable snapshot up to `end_offset`; None if there never was a snapshot."""
     offsets = [offset for offset in snapshot_offsets(fs, directory) if offset <= end_offset]
     for offset in reversed(offsets):
@@ -141,7 +148,7 @@ def newest_snapshot(fs: FileSystem, directory: str, end_offset: int) -> Producer
             return ProducerReplay(offset, decode_producer_states(fs.read_bytes(path), path))
         except DamagedFile as error:
             _log.warning("%s; trying the next older snapshot", error)
-    return ProducerReplay(0, ProducerStates()) if offsets else None
+    return ProducerReplay(Offset(0), ProducerStates()) if offsets else None
 
 
 def _replay(segment: Segment, replay: ProducerReplay) -> None:

@@ -33,12 +33,15 @@ from dataclasses import dataclass, replace
 from protocol.records.batch_header import BatchHeader
 from protocol.records.control_record import TransactionMarker
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.formats.row_file import RowFile
 
 BATCHES_KEPT = 5
 """A producer may have this many batches in flight (max.in.flight.requests.per.connection)."""
 
 SEQUENCE_END = 1 << 31
+NO_EPOCH = Epoch(-1)
+NO_TRANSACTION = Offset(-1)
 MAGIC = b"KPRS"
 ROW = struct.Struct(
     ">"
@@ -60,34 +63,34 @@ class AppendedBatch:
 
     first_sequence: int
     last_sequence: int
-    last_offset: int
+    last_offset: Offset
 
     @property
-    def base_offset(self) -> int:
+    def base_offset(self) -> Offset:
         count = (self.last_sequence - self.first_sequence) % SEQUENCE_END
-        return self.last_offset - count
+        return Offset(self.last_offset - count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
     """The state of one producer in a log."""
 
-    producer_epoch: int
+    producer_epoch: Epoch
     last_timestamp: int
     """The wall time of its last append, from which its expiry counts."""
     batches: tuple[AppendedBatch, ...] = ()
     """Its last batches, at most five, oldest first."""
-    coordinator_epoch: int = -1
-    current_txn_first_offset: int = -1
+    coordinator_epoch: Epoch = NO_EPOCH
+    current_txn_first_offset: Offset = NO_TRANSACTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
     """A transaction that no marker has ended; everything from its first offset on is undecided."""
 
-    producer_id: int
-    producer_epoch: int
-    first_offset: int
+    producer_id: ProducerId
+    producer_epoch: Epoch
+    first_offset: Offset
     last_append_ms: int
     """The wall time of the producer's last append."""
 
@@ -96,8 +99,8 @@ class OpenTransaction:
 class Duplicate:
     """The batch is already in the log, with these offsets."""
 
-    base_offset: int
-    last_offset: int
+    base_offset: Offset
+    last_offset: Offset
 
 
 class ProducerStates:
@@ -105,21 +108,21 @@ class ProducerStates:
 
     __slots__ = ("_states",)
 
-    def __init__(self, states: Mapping[int, ProducerState] | None = None) -> None:
-        self._states: dict[int, ProducerState] = dict(states or {})
+    def __init__(self, states: Mapping[ProducerId, ProducerState] | None = None) -> None:
+        self._states: dict[ProducerId, ProducerState] = dict(states or {})
 
     def __len__(self) -> int:
         return len(self._states)
 
-    def get(self, producer_id: int) -> ProducerState | None:
+    def get(self, producer_id: ProducerId) -> ProducerState | None:
         """Returns a producer's state; None if it is unknown."""
         return self._states.get(producer_id)
 
-    def ids(self) -> list[int]:
+    def ids(self) -> list[ProducerId]:
         """Returns every producer id, in no order."""
         return list(self._states)
 
-    def items(self) -> Iterable[tuple[int, ProducerState]]:
+    def items(self) -> Iterable[tuple[ProducerId, ProducerState]]:
         """Returns every producer id with its state, in order of ids."""
         return sorted(self._copied().items())
 
@@ -149,7 +152,7 @@ class ProducerStates:
         self,
         header: BatchHeader,
         *,
-        last_offset: int,
+        last_offset: Offset,
         now_ms: int,
         marker: TransactionMarker | None = None,
     ) -> None:
@@ -157,7 +160,7 @@ class ProducerStates:
         if header.producer_id < 0:
             return
         if header.is_control:
-            coordinator_epoch = -1 if marker is None else marker.coordinator_epoch
+            coordinator_epoch = NO_EPOCH if marker is None else Epoch(marker.coordinator_epoch)
             self.marked(
                 header.producer_id,
                 header.producer_epoch,
@@ -168,16 +171,16 @@ class ProducerStates:
         batch = AppendedBatch(header.base_sequence, header.last_sequence, last_offset)
         self.remember(header.producer_id, header.producer_epoch, batch, now_ms=now_ms)
         if header.is_transactional:
-            base_offset = last_offset - (header.last_offset - header.base_offset)
+            base_offset = Offset(last_offset - (header.last_offset - header.base_offset))
             self.transacted(header.producer_id, base_offset, has_marker=False)
 
     def transacted(
         self,
-        producer_id: int,
-        first_offset: int,
+        producer_id: ProducerId,
+        first_offset: Offset,
         *,
         has_marker: bool,
-        coordinator_epoch: int = -1,
+        coordinator_epoch: Epoch = NO_EPOCH,
     ) -> None:
         """Record a producer's open transaction, unless an earlier one is still open.
 
@@ -209,7 +212,7 @@ class ProducerStates:
         return tuple(sorted(found, key=lambda each: each.first_offset))
 
     def remember(
-        self, producer_id: int, producer_epoch: int, batch: AppendedBatch, *, now_ms: int
+        self, producer_id: ProducerId, producer_epoch: Epoch, batch: AppendedBatch, *, now_ms: int
     ) -> None:
         """Add a producer's batch; it is the last one that the producer has in the log."""
         state = self._in_epoch(producer_id, producer_epoch)
@@ -221,11 +224,24 @@ class ProducerStates:
             coordinator_epoch=state.coordinator_epoch,
             current_txn_first_offset=state.current_txn_first_offset,
         )
+        self._check_batches_in_order(producer_id)
+
+    def _check_batches_in_order(self, producer_id: ProducerId) -> None:
+        assert producer_id >= 0
+        batches = self._states[producer_id].batches
+        assert len(batches) <= BATCHES_KEPT
+        if len(batches) > 1:
+            assert batches[-2].last_offset < batches[-1].last_offset
 
     def marked(
-        self, producer_id: int, producer_epoch: int, *, coordinator_epoch: int = -1, now_ms: int
+        self,
+        producer_id: ProducerId,
+        producer_epoch: Epoch,
+        *,
+        coordinator_epoch: Epoch = NO_EPOCH,
+        now_ms: int,
     ) -> None:
-        """Record a producer's marker; it is behind all that the producer has in the log.
+        """Record a producer's marker; it is after all that the producer has in the log.
 
         Args:
             coordinator_epoch: the one in the marker; -1 if unknown.
@@ -237,10 +253,10 @@ class ProducerStates:
             state,
             last_timestamp=now_ms,
             coordinator_epoch=max(state.coordinator_epoch, coordinator_epoch),
-            current_txn_first_offset=-1,
+            current_txn_first_offset=NO_TRANSACTION,
         )
 
-    def _in_epoch(self, producer_id: int, producer_epoch: int) -> ProducerState:
+    def _in_epoch(self, producer_id: ProducerId, producer_epoch: Epoch) -> ProducerState:
         """Returns a producer's state for this epoch; sequences start again with each epoch."""
         state = self._states.get(producer_id)
         if state is None:
@@ -262,7 +278,7 @@ class ProducerStates:
         for producer_id in expired:
             del self._states[producer_id]
 
-    def last_data_offsets(self) -> tuple[int, ...]:
+    def last_data_offsets(self) -> tuple[Offset, ...]:
         """Returns the last offset of each producer's last batch: the cleaner keeps those batches."""
         states = self._copied().values()
         return tuple(state.batches[-1].last_offset for state in states if state.batches)
@@ -276,7 +292,7 @@ class ProducerStates:
         """Returns a copy of the current states, for a snapshot that is written later."""
         return ProducerStates(self._states)
 
-    def _copied(self) -> dict[int, ProducerState]:
+    def _copied(self) -> dict[ProducerId, ProducerState]:
         """Returns a copy to iterate over, because producers may append meanwhile in another thread.
 
         dict(dict) copies in one atomic step. list(dict.items()) does not: it allocates a tuple for each
@@ -323,7 +339,7 @@ def _none_or_out_of_order(is_next: bool) -> ErrorCode:
     return ErrorCode.NONE if is_next else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def _encode_row(producer_id: int, state: ProducerState) -> bytes:
+def _encode_row(producer_id: ProducerId, state: ProducerState) -> bytes:
     row = bytearray(
         ROW.pack(
             producer_id,
@@ -339,7 +355,7 @@ def _encode_row(producer_id: int, state: ProducerState) -> bytes:
     return bytes(row.ljust(ROW_BYTES, b"\0"))
 
 
-def _decode_row(rows: memoryview, position: int) -> tuple[int, ProducerState]:
+def _decode_row(rows: memoryview, position: int) -> tuple[ProducerId, ProducerState]:
     producer_id, epoch, count, coordinator_epoch, first_offset, timestamp = ROW.unpack_from(
         rows, position
     )

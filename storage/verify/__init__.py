@@ -1,1 +1,1 @@
-"""`kompakt dump-log --verify`."""
+"""Checks of a data directory, for `kompakt dump-log --verify`."""

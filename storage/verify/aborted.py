@@ -14,10 +14,12 @@ from protocol.records.batch_scan import ScannedBatch
 from protocol.records.control_record import ControlType
 from protocol.records.record_batch import read_marker
 from protocol.wire.errors import ProtocolError
+from protocol.wire.numbers import Offset, ProducerId
 from storage.files.errors import DamagedFile, FormatFromTheFuture
 from storage.files.files import FileSystem
 from storage.files.paths import ABORTED_TRANSACTIONS, join
 from storage.state.aborted_transactions import Row, decode_aborted_transactions
+from storage.state.open_transactions import NOT_OPEN
 from storage.verify.findings import Check, Findings
 
 TRANSACTIONAL_BIT, CONTROL_BIT = 0x10, 0x20
@@ -50,8 +52,8 @@ class AbortedVerification:
         self._rows = {row[2]: row for row in self._read(fs, findings, must_exist=must_exist)}
         # State
         self._findings = findings
-        self._open: dict[int, int] = {}
-        self._aborts: dict[int, tuple[int, int]] = {}
+        self._open: dict[ProducerId, Offset] = {}
+        self._aborts: dict[Offset, tuple[ProducerId, Offset]] = {}
         """By the ABORT's offset: its producer, and the first offset left of its transaction or -1."""
 
     def _read(self, fs: FileSystem, findings: Findings, *, must_exist: bool) -> Sequence[Row]:
@@ -74,12 +76,12 @@ class AbortedVerification:
     def take(self, batch: ScannedBatch, _: int, data: memoryview) -> None:
         """Process the log's next batch."""
         if batch.attributes & CONTROL_BIT:
-            first_offset = self._open.pop(batch.producer_id, -1)
+            first_offset = self._open.pop(batch.producer_id, NOT_OPEN)
             if _is_abort(data):
                 self._aborts[batch.last_offset] = (batch.producer_id, first_offset)
         elif batch.attributes & TRANSACTIONAL_BIT and self._is_visible(batch):
-            first_offset = max(batch.base_offset, self._start_offset)
-            self._open.setdefault(batch.producer_id, first_offset)
+            visible = max(batch.base_offset, Offset(self._start_offset))
+            self._open.setdefault(batch.producer_id, visible)
 
     def _is_visible(self, batch: ScannedBatch) -> bool:
         """Returns whether a reader may see records of the batch."""

@@ -1,6 +1,6 @@
 """The results of verifying a data directory: findings by severity, and the numbers of each log.
 
-Nothing here or in `verify*.py` changes a byte on disk.
+No module of this room changes a byte on disk.
 """
 
 from __future__ import annotations

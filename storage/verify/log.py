@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from protocol.records.batch_scan import ScannedBatch
+from protocol.wire.numbers import Offset
 from storage.files.errors import (
     DamagedFile,
     DiskError,
@@ -167,7 +168,7 @@ class _Verification:
 
     # ---------------------------------------------------------------- segments
 
-    def _verify_segments(self, manifest: Manifest) -> int:
+    def _verify_segments(self, manifest: Manifest) -> Offset:
         """Verify the listed segments and those that continue the last one. Returns the log's end."""
         found: SegmentContents | None = None
         for row in manifest.segments:
@@ -184,7 +185,7 @@ class _Verification:
         for file in continuing.values():
             name = segment_file(file.base_offset, file.version, LOG)
             if self._sizes[name]:
-                text = "it lies behind the log's end; recovery sets it aside"
+                text = "it lies past the log's end; recovery sets it aside"
                 self._findings.warn(Check.FILES, join(self._directory, name), text)
         return end_offset
 

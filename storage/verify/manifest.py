@@ -1,7 +1,7 @@
 """Verifies a manifest, and the names in a log's directory against it.
 
 Unlisted files are explained the way recovery treats them (`storage/recovery/recovery.py`):
-    continues    a segment behind the last listed one: it was rolled and not listed yet
+    continues    a segment after the last listed one: it was rolled and not listed yet
     staged       `.cleaned`: a cleaning pass is writing it, or a crash ended one
     covered      older than the manifest: its batches are dead, or in a segment that is listed
     cut aside    bytes that recovery cut off a torn log
@@ -138,7 +138,7 @@ def _explain_other(path: str, name: str, findings: Findings) -> None:
     if name in (MANIFEST, LEADER_EPOCH_CHECKPOINT, ABORTED_TRANSACTIONS):
         return
     if CUT_FILE.fullmatch(name):
-        findings.note(Check.FILES, path, "cut aside: bytes that recovery found behind a log's end")
+        findings.note(Check.FILES, path, "cut aside: bytes that recovery found after a log's end")
     elif name.endswith(STAGING):
         findings.note(
             Check.FILES, path, "the temporary file of a write that a crash cut short, or is running"

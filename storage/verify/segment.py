@@ -10,9 +10,10 @@ from protocol.records.batch_scan import ScannedBatch
 from protocol.records.compression import Codec, decompress
 from protocol.records.record_walk import scan_records
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
+from protocol.wire.numbers import Offset
 from storage.batches.chunks import Unsound, read_chunks
 from storage.files.files import File
-from storage.formats.manifest import UNKNOWN, SegmentRow
+from storage.formats.manifest import UNKNOWN, UNKNOWN_OFFSET, SegmentRow
 from storage.log.roll import OFFSET_SPAN_MAX
 from storage.verify.findings import Check, Findings, LogReport
 
@@ -34,12 +35,12 @@ Progress = Callable[[int], None]
 class SegmentContents:
     """Sums over a segment's sound batches, up to the first unsound one."""
 
-    base_offset: int
-    end_offset: int = field(init=False)
+    base_offset: Offset
+    end_offset: Offset = field(init=False)
     size: int = 0
     record_count: int = 0
     max_timestamp: int = UNKNOWN
-    offset_of_max_timestamp: int = UNKNOWN
+    offset_of_max_timestamp: Offset = UNKNOWN_OFFSET
     least_delete_horizon_ms: int = UNKNOWN
     is_whole: bool = True
 
@@ -123,7 +124,7 @@ class SegmentVerification:
         return self._contents
 
     def _check_row(self) -> None:
-        """Compare with the row at the row's end, because the active segment continues behind it."""
+        """Compare with the row at the row's end, because the active segment continues after it."""
         if not self._row_is_checked:
             self._row_is_checked = True
             check_row(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from protocol.records.batch_header import BatchHeader
 from protocol.records.batch_scan import ScannedBatch
+from protocol.wire.numbers import Epoch, ProducerId
 from storage.files.errors import DamagedFile, FormatFromTheFuture, MissingFile
 from storage.files.files import FileSystem
 from storage.files.paths import LEADER_EPOCH_CHECKPOINT, join, snapshot_file
@@ -90,7 +91,7 @@ class EpochVerification:
             self._findings.warn(Check.EPOCH, self._path, text)
         for epoch, start_offset in self._entries:
             if start_offset > log_end_offset:
-                text = f"epoch {epoch} begins at {start_offset}, behind the log's end: its records"
+                text = f"epoch {epoch} begins at {start_offset}, past the log's end: its records"
                 self._findings.note(Check.EPOCH, self._path, f"{text} were lost in a crash")
 
 
@@ -104,7 +105,7 @@ class ProducerVerification:
     ) -> None:
         """`offsets`: of the existing snapshots, in order."""
         self._findings = findings
-        self._replayed: dict[int, tuple[int, AppendedBatch]] = {}
+        self._replayed: dict[ProducerId, tuple[Epoch, AppendedBatch]] = {}
         """Producer id -> epoch and last batch."""
         self._snapshots = [
             (offset, path, states)
@@ -129,7 +130,7 @@ class ProducerVerification:
             self._replayed[batch.producer_id] = (batch.producer_epoch, appended)
 
     def finish(self, log_end_offset: int, *, is_truncating: bool) -> None:
-        """Compare the snapshots at the log's end, and report those behind it."""
+        """Compare the snapshots at the log's end, and report those after it."""
         for offset, path, states in self._snapshots:
             if offset <= log_end_offset:
                 self._compare(offset, path, states)

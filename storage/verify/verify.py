@@ -36,7 +36,7 @@ from storage.formats.log_identity import LogIdentity
 from storage.formats.manifest import decode
 from storage.formats.meta_properties import read_meta_properties
 from storage.formats.topic_partition import TopicPartition
-from storage.log.directory import HASH_KEY_BYTES
+from storage.log.directory_start import HASH_KEY_BYTES
 from storage.verify.findings import Check, Finding, Findings, LogReport
 
 PARTITION = re.compile(r"\d+")

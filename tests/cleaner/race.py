@@ -9,6 +9,7 @@ import pytest
 
 from cleaner.pacing.meter import CleaningAborted
 from storage.files.errors import LogOffline, SegmentRemoved, SwapRefused
+from storage.log.cleaning import LogCleaning
 from storage.log.log import PartitionLog
 from tests.cleaner.race_events import delete_topic
 from tests.cleaner.race_logs import RACE_CONFIG
@@ -39,14 +40,14 @@ class Race:
         """Returns the records before the pass, and after each of its swaps."""
         alone = Scene(self.prepared, Event(lambda _scene: None), ())
         states = [entries_of(alone.log)]
-        swap = PartitionLog.swap
+        swap = LogCleaning.swap
 
-        def watched_swap(log: PartitionLog, *args: object, **bounds: object) -> None:
-            swap(log, *args, **bounds)  # type: ignore[arg-type]
-            states.append(entries_of(log))
+        def watched_swap(cleaning: LogCleaning, *args: object, **bounds: object) -> None:
+            swap(cleaning, *args, **bounds)  # type: ignore[arg-type]
+            states.append(entries_of(alone.log))
 
         with monkeypatch.context() as patch:
-            patch.setattr(PartitionLog, "swap", watched_swap)
+            patch.setattr(LogCleaning, "swap", watched_swap)
             alone.play(patch)
         self.pass_steps = alone.interleaving.steps[0]
         return states

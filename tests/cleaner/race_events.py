@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
+from protocol.wire.numbers import Offset
 from storage.files.errors import MissingFile
 from storage.files.paths import KEYS, join
 from tests.cleaner.race_logs import RACE_CONFIG
@@ -20,14 +21,14 @@ COMPACT_DELETE = replace(RACE_CONFIG, cleanup_policy=("compact", "delete"), rete
 def truncated_to(offset: int, boundary: int) -> Event:
     """Returns the effect of a truncation; the batch that contains the offset begins at `boundary`."""
     return Event(
-        lambda scene: scene.log.truncate_to(offset),
+        lambda scene: scene.log.truncate_to(Offset(offset)),
         lambda entries: [entry for entry in entries if entry[0] < boundary],
     )
 
 
 def _truncate_and_write_others(scene: Scene) -> None:
     """Truncate, write different records at the same offsets, and roll."""
-    scene.log.truncate_to(6)
+    scene.log.truncate_to(Offset(6))
     scene.race_is_over()
     scene.append((b"a", b"other"), (b"k", b"other"))
     scene.compacted.roll()
@@ -36,7 +37,7 @@ def _truncate_and_write_others(scene: Scene) -> None:
 
 
 def _start_anew(scene: Scene) -> None:
-    scene.log.truncate_fully_and_start_at(9)
+    scene.log.truncate_fully_and_start_at(Offset(9))
     scene.race_is_over()
     scene.append((b"a", b"anew"))
     scene.compacted.roll()
@@ -92,7 +93,7 @@ EVENTS = {
     ),
     "truncation_of_everything": Event(_start_anew, lambda _entries: []),
     "delete_records": Event(
-        lambda scene: scene.log.delete_records(7),
+        lambda scene: scene.log.delete_records(Offset(7)),
         lambda entries: [entry for entry in entries if entry[0] >= 7],
         forbids_swaps=False,
         moves_groups=True,

@@ -10,6 +10,7 @@ import pytest
 
 from storage.files.errors import StorageError
 from storage.formats.log_config import LogConfig
+from storage.log.cleaning import LogCleaning
 from storage.log.log import PartitionLog
 from storage.log.opening import open_log
 from tests.cleaner.race_logs import RACE_CONFIG
@@ -81,14 +82,14 @@ class Scene:
 
     def play(self, monkeypatch: pytest.MonkeyPatch, *, event_first: bool = False) -> None:
         """Run the pass and the event by the schedule."""
-        swap = PartitionLog.swap
+        swap = LogCleaning.swap
 
-        def counted_swap(log: PartitionLog, *args: object, **bounds: object) -> None:
-            swap(log, *args, **bounds)  # type: ignore[arg-type]
+        def counted_swap(cleaning: LogCleaning, *args: object, **bounds: object) -> None:
+            swap(cleaning, *args, **bounds)  # type: ignore[arg-type]
             self.swaps += 1
 
-        monkeypatch.setattr(PartitionLog, "swap", counted_swap)
-        monkeypatch.setattr(self.log._list, "commit_lock", self.lock)
+        monkeypatch.setattr(LogCleaning, "swap", counted_swap)
+        monkeypatch.setattr(self.log._commits, "commit_lock", self.lock)
         self.fs.faults = SteppedFaults(self.interleaving.step)
         self.lock.on_acquired = self._note_order
         works = (self._happen, self._clean) if event_first else (self._clean, self._happen)

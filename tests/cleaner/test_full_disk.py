@@ -48,7 +48,7 @@ def test_a_disk_that_is_full_at_any_byte_puts_the_pass_off_and_leaves_nothing_of
 ) -> None:
     whole = dirty_log(sidecars)
     states = [whole.pairs()]
-    with watched_swaps(lambda _log: states.append(whole.pairs())):
+    with watched_swaps(lambda: states.append(whole.pairs())):
         whole.execute(whole.plan())
     messages: list[str] = []
     log = dirty_log(sidecars)

@@ -14,6 +14,7 @@ import pytest
 from cleaner.passes.clean import clean
 from cleaner.rules.cleaning_plan import plan_pass
 from cleaner.rules.pick import assess
+from protocol.wire.numbers import Offset
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import LOG
 from storage.log.log import Appended
@@ -48,7 +49,7 @@ def test_batches_that_were_cleaned_away_are_still_known_as_duplicates(is_clean_s
         for number, producer in enumerate((1, 3, 4)):
             again = log.append((b"2", b"x"), (b"3", b"x"), producer_id=producer,
                                producer_epoch=0, base_sequence=0)  # fmt: skip
-            assert again == Appended(2 * number, 2 * number + 2, duplicate=True)
+            assert again == Appended(Offset(2 * number), Offset(2 * number + 2), duplicate=True)
         assert [(each.base_offset, each.last_offset) for each in log.headers()][:4] == [
             (0, 1), (2, 3), (4, 5), (6, 7)]  # fmt: skip
         assert [each.record_count for each in log.headers()][:4] == [0, 0, 2, 2]
@@ -67,7 +68,7 @@ def test_producers_are_rebuilt_from_empty_batches_where_no_snapshot_is_sound() -
     log.reopen(is_clean=False, loss=Loss.EVERYTHING)
 
     again = log.append((b"a", b"1"), (b"a", b"2"), producer_id=7, producer_epoch=0, base_sequence=0)
-    assert again == Appended(0, 2, duplicate=True)
+    assert again == Appended(Offset(0), Offset(2), duplicate=True)
     log.append((b"b", b"1"), producer_id=7, producer_epoch=0, base_sequence=2)
 
 
@@ -149,7 +150,7 @@ def test_offsets_that_are_missing_between_segments_are_passed() -> None:
         log.log.append_as_follower(valid(batch), now_ms=log.now_ms)
         log.make_durable()
         log.roll()
-        log.log.advance_end(base_offset + 15)
+        log.log.advance_end(Offset(base_offset + 15))
         log.make_durable()
 
     assert log.clean().end_offset == 85
@@ -179,7 +180,13 @@ def test_a_cleaned_segment_of_a_preallocated_log_takes_no_more_than_its_batches(
         stamp_ms=START_MS,
     )
 
-    clean(log, plan, SETTINGS, meter=meter_of(log, plan.view.generation), monotonic=lambda: 0.0)
+    clean(
+        log.cleaning,
+        plan,
+        SETTINGS,
+        meter=meter_of(log, plan.view.generation),
+        monotonic=lambda: 0.0,
+    )
 
     status = Path(log.segments[0].path(LOG)).stat()
     assert status.st_size == log.segments[0].size

@@ -220,7 +220,7 @@ def test_a_window_without_keys_is_behind_the_pass_when_the_keys_are_counted(
     assert log.log.clean_offset == 61
 
 
-# -------------------------------------------------------------------- progress over a restart
+# -------------------------------------------------------------------- progress across a restart
 
 
 def test_what_was_swapped_in_before_a_restart_is_neither_read_nor_written_again() -> None:

@@ -6,7 +6,7 @@ from tests.harness.readme_table import BEGIN, END, README, with_table
 
 
 def test_the_readmes_table_is_that_of_the_apis_served() -> None:
-    """`python -m tests.harness.readme_table` writes it anew."""
+    """After a change: `python -m tests.harness.readme_table`."""
     readme = README.read_text("utf-8")
 
     assert readme.count(BEGIN) == readme.count(END) == 1

@@ -17,6 +17,7 @@ from nacl.bindings import crypto_shorthash_siphashx24
 from protocol.records.batch_header import read_header
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import Codec, Record, build_batch, build_control_batch
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import topic_id_text
 from storage.log.log import Appended, PartitionLog
@@ -128,7 +129,7 @@ async def test_a_broker_s_directory_holds_what_the_broker_serves(tmp_path: Path)
         in_use = read_data_directory(path)
         expected = {key: await _served(served, *key) for key in in_use.logs}
         ids = {name: topic_id_text(served.log(name).topic_id) for name in in_use.topics}
-        producers = {number: table.producers.get(number) for number in range(3)}
+        producers = {number: table.producers.get(ProducerId(number)) for number in range(3)}
         cluster_id = served.broker.node.cluster_id
         fetched = (await served.fetch("table", 0, max_bytes=1 << 20)).records
     stopped = read_data_directory(path)
@@ -247,7 +248,9 @@ class OnDisk:
         batches, _ = recopied(view.segments, keep, view.producer_last_offsets)
         (cleaned,) = write_cleaned(self.log, view.segments, batches, cut=99)
         rows = [each.row for each in view.segments]
-        self.log.swap(rows, [cleaned], generation=view.generation, clean_offset=clean_offset)
+        self.log.cleaning.swap(
+            rows, [cleaned], generation=view.generation, clean_offset=Offset(clean_offset)
+        )
         return cleaned.row.file_version
 
     def offsets(self) -> list[int]:
@@ -348,7 +351,7 @@ def test_key_sidecars_are_as_described(tmp_path: Path) -> None:
     disk.log.roll(0)
     disk.clean(lambda record: record.offset != 1, clean_offset=9)
     disk.append(1)
-    disk.log.advance_end(disk.log.log_end_offset + 3)
+    disk.log.advance_end(Offset(disk.log.log_end_offset + 3))
     disk.log.roll(0)
     hash_key = disk.home.identity.hash_key
     for cleanable in disk.log.cleaning_view().segments[-1:]:
@@ -383,7 +386,7 @@ def test_truncation_start_and_epochs_are_read(tmp_path: Path) -> None:
     disk.log.close()
     disk.log = disk.home.open(epoch=5, is_clean=True)
     disk.append(4)
-    disk.log.truncate_to(5)
+    disk.log.truncate_to(Offset(5))
 
     log = read_log(disk.directory)
 
@@ -396,7 +399,7 @@ def test_truncation_start_and_epochs_are_read(tmp_path: Path) -> None:
         epoch_of(epochs, batch.base_offset) for batch in log.batches()
     ]
 
-    disk.log.truncate_fully_and_start_at(70)
+    disk.log.truncate_fully_and_start_at(Offset(70))
     disk.append(1)
     log = read_log(disk.directory)
     assert (log.manifest.log_start_offset, log.end_offset) == (70, 71)
@@ -408,7 +411,9 @@ def test_aborted_transactions_are_as_described(tmp_path: Path) -> None:
     for _ in range(2):
         sent = batch_of([(b"k", b"v")] * 2, producer_id=9, producer_epoch=0, is_transactional=True)
         disk.log.append_as_leader(valid(sent), now_ms=0)
-        disk.log.append_marker(9, 0, is_commit=False, coordinator_epoch=3, now_ms=0)
+        disk.log.append_marker(
+            ProducerId(9), Epoch(0), is_commit=False, coordinator_epoch=Epoch(3), now_ms=0
+        )
     disk.log.roll(0)
     assert read_aborted(disk.directory) == [(9, 0, 2), (9, 3, 5)]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset
 from storage.files.errors import SegmentRemoved
 from storage.files.local_files import LocalFileSystem
 from storage.files.open_files import ACTIVE, SEALED
@@ -61,7 +62,7 @@ def records_deleted(log: PartitionLog) -> None:
 def swapped(log: PartitionLog) -> None:
     view = log.cleaning_view()
     batches, _ = recopied(view.segments, lambda record: record.offset == 0, ())
-    log.swap(
+    log.cleaning.swap(
         [each.row for each in view.segments],
         write_cleaned(log, view.segments, batches, cut=99),
         generation=view.generation,
@@ -71,15 +72,17 @@ def swapped(log: PartitionLog) -> None:
 
 def swapped_for_nothing(log: PartitionLog) -> None:
     view = log.cleaning_view()
-    log.swap([r.row for r in view.segments], [], generation=view.generation, clean_offset=None)
+    log.cleaning.swap(
+        [r.row for r in view.segments], [], generation=view.generation, clean_offset=None
+    )
 
 
 def truncated(log: PartitionLog) -> None:
-    log.truncate_to(1)
+    log.truncate_to(Offset(1))
 
 
 def truncated_fully(log: PartitionLog) -> None:
-    log.truncate_fully_and_start_at(99)
+    log.truncate_fully_and_start_at(Offset(99))
 
 
 def swapped_then_topic_deleted(log: PartitionLog) -> None:
@@ -112,14 +115,14 @@ def filled(home: LogHome) -> PartitionLog:
         index(segment, log.identity.hash_key)
         assert any(segment.key_sidecar(log.identity.hash_key).blocks())  # type: ignore[union-attr]
     assert len(read_all(log)) == SEGMENTS
-    assert log.offset_for_timestamp(SEGMENTS - 1) is not None
+    assert log.reader.offset_for_timestamp(SEGMENTS - 1) is not None
     return log
 
 
 def pinned(log: PartitionLog, offset: int) -> ReadResult:
     """Returns the region that a fetch has found and not sent yet."""
-    found = log.read(
-        offset,
+    found = log.reader.read(
+        Offset(offset),
         max_bytes=1 << 20,
         whole_first_batch=True,
         isolation=Isolation.READ_UNCOMMITTED,

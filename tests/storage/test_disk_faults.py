@@ -211,8 +211,8 @@ def test_batch_that_is_not_sound_hides_only_itself() -> None:
     machine.disk.overwrite(first, 0, bytes(16))
 
     with pytest.raises(CorruptLog):
-        machine.log.read(0, max_bytes=1, whole_first_batch=True, isolation=0)  # type: ignore[arg-type]
-    result = machine.log.read(1, max_bytes=1, whole_first_batch=True, isolation=0)  # type: ignore[arg-type]
+        machine.log.reader.read(0, max_bytes=1, whole_first_batch=True, isolation=0)  # type: ignore[arg-type]
+    result = machine.log.reader.read(1, max_bytes=1, whole_first_batch=True, isolation=0)  # type: ignore[arg-type]
     assert not isinstance(result, int)
     assert result.regions
     assert machine.log.offline_reason is None

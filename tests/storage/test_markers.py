@@ -8,6 +8,7 @@ from protocol.records.batch_header import read_header
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import read_marker
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.batches.validate import Refused
 from storage.log.log import Appended, PartitionLog
 from tests.harness.compacted_log import CompactedLog, read_bytes
@@ -26,10 +27,10 @@ def mark(
     coordinator_epoch: int = 3,
 ) -> Appended | Refused:
     return log.append_marker(
-        producer_id,
-        epoch,
+        ProducerId(producer_id),
+        Epoch(epoch),
         is_commit=is_commit,
-        coordinator_epoch=coordinator_epoch,
+        coordinator_epoch=Epoch(coordinator_epoch),
         now_ms=NOW_MS,
     )
 
@@ -53,7 +54,7 @@ def test_marker_is_a_control_batch_as_kafka_writes_it(is_commit: bool, kind: Con
 
     answer = mark(log.log, epoch=5, is_commit=is_commit)
 
-    assert answer == Appended(1, 2)
+    assert answer == Appended(Offset(1), Offset(2))
     data = written(log)
     batch = read_header(data)
     assert batch.attributes == 0x30

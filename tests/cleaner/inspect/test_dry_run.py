@@ -14,6 +14,7 @@ from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.throttle import IoRates, Throttle
 from cleaner.rules.retain import Verdict
 from protocol.records.record_batch import Codec
+from protocol.wire.numbers import Offset
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog, never_stop
 from tests.harness.rehearsal import check_prediction, rehearse
 from tests.harness.transactional_producer import TransactionalProducer
@@ -110,7 +111,7 @@ def test_it_ends_when_the_log_is_truncated_under_it() -> None:
     log.append_segment((b"a", b"1"), (b"a", b"2"))
     view = log.log.cleaning_view(as_if_rolled=True)
     plan = replace(log.plan(), view=view)
-    log.log.truncate_to(1)
+    log.log.truncate_to(Offset(1))
     meter = DryMeter(
         throttle=Throttle(clock=lambda: 0.0),
         probe=SilentProbe(),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cleaner.inspect.verify_keys import verify_keys
+from protocol.wire.numbers import Offset
 from storage.verify.findings import Check, Severity
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, identity
 from tests.harness.damage import flip, log_files, read_manifest, write_manifest
@@ -36,7 +37,7 @@ def test_nothing_is_found_in_a_cleaned_log(map_bytes: int) -> None:
 @pytest.mark.parametrize("map_bytes", [PLENTY, LITTLE])
 def test_every_superseded_record_below_the_clean_offset_is_counted(map_bytes: int) -> None:
     log = log_with_versions_of_keys()
-    manifest = replace(read_manifest(log.fs, DIRECTORY), clean_offset=75)
+    manifest = replace(read_manifest(log.fs, DIRECTORY), clean_offset=Offset(75))
     write_manifest(log.fs, DIRECTORY, manifest)
 
     findings = verify_keys(log.fs, identity(), map_bytes=map_bytes)

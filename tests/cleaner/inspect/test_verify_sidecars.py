@@ -10,6 +10,7 @@ import pytest
 from cleaner.inspect.verify_sidecars import verify_sidecars
 from protocol.records.control_record import ControlType
 from protocol.records.record_batch import Codec
+from protocol.wire.numbers import Offset
 from storage.files.paths import KEYS, LOG
 from storage.formats.key_sidecar import sealed
 from storage.log.cleaning_view import CleanableSegment
@@ -107,7 +108,7 @@ def test_a_sidecar_of_another_segment_is_noted(machine: Machine) -> None:
     machine.disk.write_bytes(machine.path(0), machine.disk.read_bytes(machine.path(1)))
     (finding,) = machine.findings()
     assert finding.severity is Severity.NOTE
-    assert "it is of segment" in finding.text
+    assert "it belongs to segment" in finding.text
 
 
 def test_a_sidecar_under_another_hash_key_is_noted_where_the_key_is_known(
@@ -174,7 +175,7 @@ def test_a_log_that_is_truncated_meanwhile_has_no_sidecar_that_lies(machine: Mac
 
     def truncate(size: int) -> None:
         if not sizes:
-            machine.log.truncate_to(1)
+            machine.log.truncate_to(Offset(1))
         sizes.append(size)
 
     assert verify_sidecars(machine.disk, machine.identity, progress=truncate) == ()

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from cleaner.pacing.meter import CleaningAborted
+from protocol.wire.numbers import Offset
 from storage.files.paths import MANIFEST
 from tests.cleaner.invariants.scenes import EACH_SEGMENT_ITS_GROUP, open_again
 from tests.harness.compacted_log import CONFIG, CompactedLog
@@ -73,7 +74,7 @@ def test_invariant_15_groups_and_outputs_keep_their_bounds_and_no_batch_counts_t
     log = CompactedLog(replace(CONFIG, segment_bytes=300))
     for number in range(9):
         if number == 5:
-            log.log.advance_end(number + span)
+            log.log.advance_end(Offset(number + span))
         log.append((b"%d" % number, b"v" * 40))
         log.roll()
 
@@ -105,7 +106,7 @@ def test_invariant_19_truncation_deletion_and_another_policy_end_a_pass_and_no_o
     plan = log.plan()
     match change:
         case "truncation":
-            log.log.truncate_to(1)
+            log.log.truncate_to(Offset(1))
         case "deletion":
             log.log.retire()
         case _:

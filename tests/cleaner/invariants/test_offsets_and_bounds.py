@@ -115,5 +115,5 @@ def test_invariant_22_a_lookup_by_time_falls_through_segments_of_empty_batches()
     log.execute(log.plan())
 
     assert [header.record_count for header in log.headers()] == [0, 1, 1]
-    found = [log.log.offset_for_timestamp(timestamp) for timestamp in (4000, 5500, 6001)]
+    found = [log.log.reader.offset_for_timestamp(timestamp) for timestamp in (4000, 5500, 6001)]
     assert [each and each.offset for each in found] == [1, 2, None]

@@ -80,7 +80,7 @@ def test_invariant_23_the_throttle_counts_both_ways_and_its_sleep_holds_no_lock(
         sleep=sleep,
         is_stale=lambda: False,
     )
-    clean(log.log, plan, log.settings, meter=meter, monotonic=lambda: 0.0)
+    clean(log.log.cleaning, plan, log.settings, meter=meter, monotonic=lambda: 0.0)
 
     assert meter.bytes_written > 0
     assert meter.bytes_read + meter.bytes_written == pytest.approx(1000 * seconds, rel=0.3)
@@ -102,6 +102,6 @@ def test_invariant_23_an_abort_does_not_wait_for_the_throttle() -> None:
         is_stale=lambda: len(naps) > 1,
     )
     with pytest.raises(CleaningAborted):
-        clean(log.log, log.plan(), log.settings, meter=meter, monotonic=lambda: 0.0)
+        clean(log.log.cleaning, log.plan(), log.settings, meter=meter, monotonic=lambda: 0.0)
 
     assert len([nap for nap in naps if nap]) == 1

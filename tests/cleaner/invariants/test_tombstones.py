@@ -6,6 +6,7 @@ from dataclasses import replace
 from random import Random
 
 from cleaner.rules.pick import Reason
+from protocol.wire.numbers import Offset
 from tests.cleaner.invariants.scenes import (
     EACH_SEGMENT_ITS_GROUP,
     RETENTION_MS,
@@ -53,7 +54,7 @@ def test_invariant_11_no_horizon_is_stamped_beyond_what_the_pass_covers() -> Non
     report = log.execute(log.plan())
 
     horizons = {header.base_offset: header.delete_horizon_ms for header in log.headers()}
-    assert horizons[0] is not None
+    assert horizons[Offset(0)] is not None
     assert all(horizons[offset] is None for offset in horizons if offset >= report.end_offset)
     assert report.end_offset <= 15
 

@@ -40,7 +40,7 @@ def test_a_pass_goes_through_its_phases_up_to_all_that_it_planned() -> None:
         is_stale=lambda: False,
         progress=progress,
     )
-    clean(log.log, plan, log.settings, meter=meter, monotonic=lambda: 0.0)
+    clean(log.log.cleaning, plan, log.settings, meter=meter, monotonic=lambda: 0.0)
 
     assert {each.phase for each in seen} == set(Phase) - {Phase.WAITING, Phase.SEARCH, Phase.DIGEST}
     assert all(each.bytes_done <= each.bytes_planned for each in seen)

@@ -10,6 +10,7 @@ import pytest
 
 from cleaner.pacing.meter import CleaningAborted
 from protocol.wire.errors import CorruptBatch
+from protocol.wire.numbers import Offset
 from storage.files.errors import NoSpace, SegmentRemoved, SwapRefused
 from storage.files.paths import LOG
 from tests.harness.compacted_log import CONFIG, CompactedLog, superseded_log
@@ -26,15 +27,19 @@ def test_each_group_is_swapped_in_as_soon_as_it_is_recopied() -> None:
         log.roll()
     plan = log.plan()
     swaps: list[tuple[int, int | None]] = []
-    swap = log.log.swap
+    swap = log.log.cleaning.swap
 
     class Watched:
         """Records the log's swaps."""
 
         generation = log.log.generation
         log_start_offset = log.log.log_start_offset
-        new_cleaned_segment = staticmethod(log.log.new_cleaned_segment)
-        commit_clean_offset = staticmethod(log.log.commit_clean_offset)
+        new_cleaned_segment = staticmethod(log.log.cleaning.new_cleaned_segment)
+        commit_clean_offset = staticmethod(log.log.cleaning.commit_clean_offset)
+
+        @property
+        def cleaning(self) -> Watched:
+            return self
 
         def swap(self, sources, cleaned, *, generation, clean_offset) -> None:  # type: ignore[no-untyped-def]
             staged = [name for name in log.files() if name.endswith(".log.cleaned")]
@@ -74,7 +79,7 @@ def test_an_aborted_pass_keeps_its_swaps_discards_its_staging_and_costs_no_recor
 def test_a_truncation_meanwhile_aborts_the_pass() -> None:
     log = superseded_log()
     plan = log.plan()
-    log.log.truncate_to(3)
+    log.log.truncate_to(Offset(3))
 
     with pytest.raises(CleaningAborted):
         log.execute(plan)
@@ -128,7 +133,7 @@ def test_what_retention_deletes_while_keys_are_mapped_is_left_out_of_the_pass() 
     log.roll()
     plan = log.plan()
     assert len(plan.view.segments) == 3
-    log.log.delete_records(5)
+    log.log.delete_records(Offset(5))
 
     report = log.execute(plan)
 

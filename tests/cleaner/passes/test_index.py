@@ -11,6 +11,7 @@ import pytest
 from cleaner.passes.index import SegmentIndex
 from protocol.records.record_batch import Record, build_batch
 from protocol.wire.errors import CorruptBatch
+from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedSidecar
 from storage.files.paths import KEYS, LOG, join
 from tests.harness.compacted_log import (
@@ -152,7 +153,7 @@ def test_the_last_offset_that_a_segment_can_hold_is_cleaned_as_any_other(base: i
     """2^31 - 1 above the base uses all bits of an entry's offset; the tombstone bit is separate."""
     last = base + OFFSET_DELTA_MAX
     log = CompactedLog()
-    log.log.truncate_fully_and_start_at(base)
+    log.log.truncate_fully_and_start_at(Offset(base))
     put(log, base, (b"a", b"1"), (b"t", b"1"), (b"b", b"1"))
     put(log, last - 1, (b"a", b"2"), (b"t", None))
     put(log, last + 1, (b"b", b"2"))

@@ -21,6 +21,7 @@ from cleaner.passes.mark import (
     windows,
 )
 from cleaner.passes.verify_pass import PassVerifier
+from protocol.wire.numbers import Offset
 from tests.harness.compacted_log import HASH_KEY, SETTINGS, CompactedLog, meter_of
 
 
@@ -45,7 +46,9 @@ def mark(
 ) -> tuple[list[int], KeyParts]:
     """Returns the marked offsets, and how the map was filled. Every offset is an entry."""
     segments = index_of(log)
-    section = dirty_section(segments, start_offset=start_offset, end_offset=log.log.log_end_offset)
+    section = dirty_section(
+        segments, start_offset=Offset(start_offset), end_offset=log.log.log_end_offset
+    )
     parts = KeyParts(section, offset_map)
     meter = meter_of(log.log, log.log.generation)
     verifier = PassVerifier(SETTINGS, meter=meter, monotonic=lambda: 0.0)
@@ -110,7 +113,7 @@ def test_keys_that_fit_take_one_part_and_no_more_memory_than_they_need() -> None
     _, parts = mark(log_of(range(40)), offset_map, 0)
 
     assert (parts.count, parts.keys, offset_map.capacity) == (1, 40, 40)
-    assert parts.capacity == memory_has_room_for, "the utilization is told of the memory"
+    assert parts.capacity == memory_has_room_for, "the utilization is that of the memory"
 
 
 def test_repeated_keys_need_no_part_of_their_own() -> None:
@@ -128,7 +131,7 @@ def test_nothing_dirty_is_no_part_and_reads_nothing() -> None:
     index_of(log)
     segments = index_of(log)
     log.fs.faults.fail("read", 5)
-    section = dirty_section(segments, start_offset=16, end_offset=16)
+    section = dirty_section(segments, start_offset=Offset(16), end_offset=Offset(16))
     meter = meter_of(log.log, log.log.generation)
     verifier = PassVerifier(SETTINGS, meter=meter, monotonic=lambda: 0.0)
 

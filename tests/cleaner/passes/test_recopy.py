@@ -11,13 +11,14 @@ from cleaner.passes.index import IndexedSegment, SegmentIndex
 from cleaner.passes.mark import Marked, marks_bytes
 from cleaner.passes.recopy import Recopy, cleaned_rows
 from cleaner.rules.step import SegmentSummary
+from protocol.wire.numbers import Offset
 from storage.files.errors import DiskError
 from storage.files.paths import KEYS
 from storage.formats.manifest import UNKNOWN, SegmentRow
 from tests.harness.compacted_log import HASH_KEY, SETTINGS, CompactedLog, meter_of
 
 SUMMARY = SegmentSummary(
-    base_offset=10,
+    base_offset=Offset(10),
     size_bytes=100,
     end_offset=15,
     batches=1,
@@ -25,12 +26,12 @@ SUMMARY = SegmentSummary(
     tombstones=1,
     delete_horizon_ms_min=77,
     max_timestamp=5,
-    max_timestamp_offset=14,
+    max_timestamp_offset=Offset(14),
 )
 SOURCE = SegmentRow(
-    base_offset=10,
+    base_offset=Offset(10),
     file_version=1,
-    end_offset=20,
+    end_offset=Offset(20),
     size=200,
     first_append_ms=1000,
     last_append_ms=2000,
@@ -38,7 +39,13 @@ SOURCE = SegmentRow(
 
 
 def test_a_row_takes_times_from_its_sources_and_contents_from_the_filter() -> None:
-    later = replace(SOURCE, base_offset=20, end_offset=30, first_append_ms=3000, last_append_ms=1)
+    later = replace(
+        SOURCE,
+        base_offset=Offset(20),
+        end_offset=Offset(30),
+        first_append_ms=3000,
+        last_append_ms=1,
+    )
 
     (row,) = cleaned_rows([SUMMARY], [SOURCE, later], now_ms=9000)
 
@@ -59,7 +66,7 @@ def test_a_source_without_append_times_does_not_make_a_group_look_old() -> None:
 
 
 def test_several_outputs_cover_the_groups_offsets_without_a_gap() -> None:
-    second = replace(SUMMARY, base_offset=17, end_offset=18)
+    second = replace(SUMMARY, base_offset=Offset(17), end_offset=18)
 
     rows = cleaned_rows([SUMMARY, second], [SOURCE], now_ms=0)
 
@@ -79,7 +86,7 @@ def recopy_of(log: CompactedLog, *, segment_bytes_max: int) -> Recopy:
     )
     return Recopy(
         batch_filter,
-        log.log.new_cleaned_segment,
+        log.log.cleaning.new_cleaned_segment,
         has_sidecars=True,
         meter=meter_of(log.log, log.log.generation),
     )
@@ -115,7 +122,7 @@ def test_an_output_that_is_full_is_followed_by_another(
 
     cleaned = recopy_of(log, segment_bytes_max=segment_bytes_max).run(unmarked(log), now_ms=0)
     rows = [segment.row for segment in view.segments]
-    log.log.swap(rows, cleaned, generation=view.generation, clean_offset=10)
+    log.log.cleaning.swap(rows, cleaned, generation=view.generation, clean_offset=Offset(10))
 
     assert len(cleaned) == outputs_count
     assert log.pairs() == before

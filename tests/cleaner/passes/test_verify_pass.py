@@ -17,8 +17,10 @@ from cleaner.rules.retain import Verdict
 from cleaner.rules.step import MapStep, MapTally
 from protocol.records.batch_header import read_header
 from protocol.records.record_batch import Codec, Record, build_batch, read_records
+from protocol.wire.numbers import Offset
 from storage.formats.key_totals import KeyTotals
 from storage.formats.manifest import SegmentRow
+from storage.log.cleaning import LogCleaning
 from storage.segment.cleaned_segment import CleanedSegment, CleanedSegmentWriter
 from tests.harness.compacted_log import CONFIG, HASH_KEY, SETTINGS, CompactedLog
 from tests.harness.log_builder import PLENTY
@@ -93,13 +95,15 @@ def refuse_to_swap(
 ) -> str:
     """Clean with a fault, and check that nothing was replaced. Returns the error's message."""
     before, rows = log.records(), [segment.row() for segment in log.log.segments]
-    new_segment = type(log.log).new_cleaned_segment
+    new_segment = LogCleaning.new_cleaned_segment
 
     def tampered(self: object, base_offset: int) -> TamperedWriter:
-        return TamperedWriter(new_segment(log.log, base_offset), tamper, change_row)
+        return TamperedWriter(
+            new_segment(log.log.cleaning, Offset(base_offset)), tamper, change_row
+        )
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(log.log), "new_cleaned_segment", tampered)
+        patch.setattr(LogCleaning, "new_cleaned_segment", tampered)
         with pytest.raises(VerificationFailed) as failure:
             log.execute(log.plan())
     assert log.records() == before
@@ -210,7 +214,7 @@ def test_a_wrong_output_is_not_swapped_in(
     ],
 )
 def test_a_miscounted_row_is_not_committed(
-    changes: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse_to_swap(log_of_all_kinds(), monkeypatch, change_row=lambda row: replace(row, **changes))
 

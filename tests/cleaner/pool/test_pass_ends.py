@@ -6,11 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from cleaner.pacing.meter import CleaningAborted
+from cleaner.pacing.progress import PassProgress
+from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.pool.pass_ends import PassEnds, reason_of
+from cleaner.pool.runner import RunningPass
+from cleaner.pool.status import Task
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
+from storage.files.errors import DiskError, LogOffline, SegmentRemoved, SwapRefused
 from storage.formats.topic_partition import TopicPartition
 from tests.cleaner.pool_house import SETTINGS, Recorder
 from tests.cleaner.rules.test_report import REPORT
+from tests.harness.compacted_log import CompactedLog
 from tests.harness.topics_world import FixedClock
 
 ORDERS = TopicPartition("orders", 3)
@@ -49,6 +56,32 @@ def test_a_pass_that_was_stopped_is_told_and_no_failure(ends: PassEnds, probe: R
 
     assert (ends.quarantined, ends.last_reports) == ((), {})
     assert probe.events == ["aborted orders"]
+
+
+@pytest.mark.parametrize(
+    ("error", "event"),
+    [
+        (CleaningAborted("the log changed"), "aborted orders"),
+        (SwapRefused("the log changed"), "aborted orders"),
+        (SegmentRemoved("0.log"), "aborted orders"),
+        (LogOffline("orders-0", "the disk failed"), "aborted orders"),
+        (CorruptBatch("its CRC differs"), "failed orders"),
+        (DiskError("write", "0.log", 28, "no space"), "failed orders"),
+        (VerificationFailed("its output differs"), "failed orders"),
+        (RuntimeError("a bug"), "failed orders"),
+    ],
+)
+async def test_a_pass_that_raises_was_stopped_or_has_failed(
+    ends: PassEnds, probe: Recorder, error: Exception, event: str
+) -> None:
+    log = CompactedLog().log
+    running = RunningPass(log, Task.CLEAN, "RATIO", PassProgress(lambda: 0.0))
+
+    with pytest.raises(type(error)), ends.recorded(running):
+        raise error
+
+    assert probe.events[0] == event.replace("orders", log.topic_partition.topic)
+    assert ends.is_resting(log.topic_partition) == event.startswith("failed")
 
 
 def test_nothing_is_kept_of_a_partition_that_is_gone(ends: PassEnds, probe: Recorder) -> None:

@@ -12,7 +12,7 @@ from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.paused import NOTHING_PAUSED, CleaningPaused, Paused
 from cleaner.pacing.progress import Phase
 from cleaner.pool.pool import CleanerPool
-from cleaner.pool.running import RunningPass
+from cleaner.pool.runner import RunningPass
 from cleaner.pool.status import Task
 from cleaner.rules.report import PassReport
 from protocol.wire.errors import CorruptBatch

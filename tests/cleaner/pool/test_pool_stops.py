@@ -12,6 +12,7 @@ import pytest
 
 from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.throttle import IoRates
+from protocol.wire.numbers import Offset
 from storage.log.log import PartitionLog
 from tests.cleaner.pool_house import (
     HOUR_MS,
@@ -128,7 +129,7 @@ async def test_a_throttled_pass_notices_at_once_that_its_log_has_changed(house: 
 
 
 def truncate(log: PartitionLog) -> None:
-    log.truncate_to(1)
+    log.truncate_to(Offset(1))
 
 
 def stop_compacting(log: PartitionLog) -> None:

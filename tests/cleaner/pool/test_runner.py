@@ -14,7 +14,7 @@ from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.throttle import IoRates
 from cleaner.pool.pool import CleanerPool
-from cleaner.pool.running import RunningPass
+from cleaner.pool.runner import RunningPass
 from storage.files.errors import SegmentRemoved
 from tests.harness.compacted_log import SETTINGS, CompactedLog
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from cleaner.remote.commit import ResultRefused
 from cleaner.remote.execute import LeaseGone
 from cleaner.remote.plan import GroupResult, RemotePlan, RemoteResult
 from cleaner.rules.retain import Verdict
+from protocol.wire.numbers import Offset
 from storage.files.errors import SwapRefused
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import KEYS, segment_file
@@ -70,7 +72,7 @@ def with_account(**changes: object) -> Change:
     )
 
 
-def with_output(**changes: int) -> Change:
+def with_output(**changes: Any) -> Change:
     return lambda result: first(
         result,
         lambda group: replace(
@@ -217,13 +219,14 @@ def test_an_end_that_the_transactions_do_not_allow_is_noticed() -> None:
     scene = Scene()
 
     scene.refuses(
-        replace(scene.result, end_offset=15), "it ends at offset 15, its transactions require"
+        replace(scene.result, end_offset=Offset(15)),
+        "it ends at offset 15, its transactions require",
     )
 
 
 def test_a_log_that_was_truncated_takes_no_result() -> None:
     scene = Scene()
-    scene.log.log.truncate_to(14)
+    scene.log.log.truncate_to(Offset(14))
     scene.before = scene.state()
 
     with pytest.raises(CleaningAborted):

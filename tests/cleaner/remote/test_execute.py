@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +24,7 @@ from tests.properties.test_cleaning_model import History as PlainHistory
 from tests.properties.test_transaction_cleaning import STEPS as TRANSACTION_STEPS
 from tests.properties.test_transaction_cleaning import History
 
-UNTOLD = {"file_version": 0, "created_ms": 0}
+UNTOLD: dict[str, Any] = {"file_version": 0, "created_ms": 0}
 """The fields that the broker sets when it takes an output."""
 
 

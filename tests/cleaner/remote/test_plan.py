@@ -22,6 +22,7 @@ from cleaner.remote.plan import (
 from cleaner.remote.strict_json import RefusedJson
 from cleaner.rules.retain import Verdict
 from cleaner.rules.step import GroupAccount
+from protocol.wire.numbers import Offset
 from storage.formats.manifest import SegmentRow
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -80,7 +81,7 @@ def test_a_result_comes_back_as_it_was(result: RemoteResult) -> None:
         assert group_from_json(group_json(group)) == group
 
 
-ROW = SegmentRow(base_offset=0, file_version=1, end_offset=2, size=100)
+ROW = SegmentRow(base_offset=Offset(0), file_version=1, end_offset=Offset(2), size=100)
 ACCOUNT = GroupAccount(
     digest=1,
     batches=1,
@@ -95,7 +96,7 @@ ACCOUNT = GroupAccount(
 )
 RESULT = RemoteResult(
     lease="1" * 32,
-    end_offset=2,
+    end_offset=Offset(2),
     groups=(GroupResult(attempt="a" * 32, sources=(ROW,), outputs=(ROW,), account=ACCOUNT),),
 )
 
@@ -108,10 +109,10 @@ PLAN = RemotePlan(
     directory="t.x/0",
     hash_key_check="00",
     generation=1,
-    log_start_offset=0,
-    clean_offset=0,
-    start_offset=0,
-    end_offset=2,
+    log_start_offset=Offset(0),
+    clean_offset=Offset(0),
+    start_offset=Offset(0),
+    end_offset=Offset(2),
     now_ms=1,
     stamp_ms=1,
     delete_retention_ms=1,
@@ -120,7 +121,7 @@ PLAN = RemotePlan(
     index_interval_bytes=1,
     keeps_unkeyed=False,
     decompressed_bytes_max=1,
-    producer_last_offsets=(1,),
+    producer_last_offsets=(Offset(1),),
     producer_marker_epochs={1: 2},
     sealed_rows=(ROW,),
 )

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner.rules.group import OFFSET_SPAN_MAX, GroupBounds, Work, group_segments
+from protocol.wire.numbers import Offset
 from storage.formats.manifest import SegmentRow
 
 WIDE = GroupBounds(segment_bytes=1 << 30, segment_index_bytes=10 << 20, index_interval_bytes=4096)
@@ -26,8 +27,8 @@ def works(*sizes: int, needed: Sequence[int] | None = None, offsets: int = 10) -
     return [
         Work(
             row=SegmentRow(
-                base_offset=index * offsets,
-                end_offset=(index + 1) * offsets,
+                base_offset=Offset(index * offsets),
+                end_offset=Offset((index + 1) * offsets),
                 file_version=index + 1,
                 size=size,
             ),
@@ -90,9 +91,14 @@ def test_a_group_never_spans_more_offsets_than_an_index_entry_holds(
 ) -> None:
     first, second = works(10, 10)
     base = 7
-    first = replace(first, row=replace(first.row, base_offset=base, end_offset=base + 1))
+    first = replace(
+        first, row=replace(first.row, base_offset=Offset(base), end_offset=Offset(base + 1))
+    )
     second = replace(
-        second, row=replace(second.row, base_offset=base + 1, end_offset=base + last_offset + 1)
+        second,
+        row=replace(
+            second.row, base_offset=Offset(base + 1), end_offset=Offset(base + last_offset + 1)
+        ),
     )
 
     assert len(group_segments([first, second], WIDE)) == groups_count
@@ -180,7 +186,7 @@ def test_once_everything_is_done_nothing_is_left_to_do(
 
 
 def rewritten(log: Sequence[Work], groups: Sequence[Sequence[SegmentRow]]) -> list[Work]:
-    """Returns the log after its groups were swapped in; no segment needs work any more."""
+    """Returns the log after its groups were swapped in; no segment needs more work."""
     group_of = {row: group for group in groups for row in group}
     left = []
     for work in log:
@@ -213,7 +219,9 @@ def test_a_byte_is_merged_o_log_n_times_over_a_long_history_and_few_segments_are
     for number in range(2000):
         size = size_of(number)
         appended += size
-        row = SegmentRow(base_offset=number, end_offset=number + 1, file_version=1, size=size)
+        row = SegmentRow(
+            base_offset=Offset(number), end_offset=Offset(number + 1), file_version=1, size=size
+        )
         log.append(Work(row=row, is_needed=False, bytes_left=size))
         groups = group_segments(log, bounds)
         for row in (row for group in groups for row in group):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from cleaner.rules.pick import Assessment, Blocker, Reason, Remainder, assess, horizon_is_due
+from protocol.wire.numbers import Offset
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import UNKNOWN, SegmentRow
@@ -28,18 +29,18 @@ class State:
     """A log of segments of ten offsets and 100 bytes each, as picking sees it."""
 
     sealed_rows: tuple[SegmentRow, ...]
-    clean_offset: int
+    clean_offset: Offset
     active_row: SegmentRow
-    log_start_offset: int
-    last_stable_offset: int
-    high_watermark: int
-    log_end_offset: int
+    log_start_offset: Offset
+    last_stable_offset: Offset
+    high_watermark: Offset
+    log_end_offset: Offset
 
 
 def row(index: int, *, appended_ms: int = 0, horizon_ms: int = -1, size: int = 100) -> SegmentRow:
     return SegmentRow(
-        base_offset=index * 10,
-        end_offset=index * 10 + 10,
+        base_offset=Offset(index * 10),
+        end_offset=Offset(index * 10 + 10),
         file_version=index + 1,
         size=size,
         created_ms=appended_ms,
@@ -53,11 +54,11 @@ def row(index: int, *, appended_ms: int = 0, horizon_ms: int = -1, size: int = 1
 def log_of(
     *rows: SegmentRow, clean_offset: int = 0, active_records: int = 5, active_ms: int = NOW_MS
 ) -> State:
-    base = rows[-1].end_offset if rows else 0
-    end = base + active_records
+    base = rows[-1].end_offset if rows else Offset(0)
+    end = Offset(base + active_records)
     return State(
         sealed_rows=rows,
-        clean_offset=clean_offset,
+        clean_offset=Offset(clean_offset),
         active_row=SegmentRow(
             base_offset=base,
             end_offset=end,
@@ -67,7 +68,7 @@ def log_of(
             first_append_ms=active_ms if active_records else UNKNOWN,
             last_append_ms=active_ms if active_records else UNKNOWN,
         ),
-        log_start_offset=0,
+        log_start_offset=Offset(0),
         last_stable_offset=end,
         high_watermark=end,
         log_end_offset=end,
@@ -125,7 +126,7 @@ def test_nothing_at_or_past_an_offset_that_may_go_is_cleaned(field: str, blocker
 
 
 def test_an_offset_bound_at_the_first_dirty_offset_leaves_nothing() -> None:
-    log = replace(log_of(row(0), row(1)), last_stable_offset=0)
+    log = replace(log_of(row(0), row(1)), last_stable_offset=Offset(0))
 
     assessment = assess(log, COMPACT, NOW_MS)
 
@@ -215,7 +216,7 @@ def test_a_delete_horizon_is_not_due_before_its_time() -> None:
 
 def test_a_held_tombstone_is_not_picked_again_until_something_follows_it() -> None:
     held = log_of(row(0, horizon_ms=NOW_MS - 1), clean_offset=10)
-    remainder = Remainder(first_uncleanable_offset=10, now_ms=NOW_MS)
+    remainder = Remainder(first_uncleanable_offset=Offset(10), now_ms=NOW_MS)
     followed = log_of(row(0, horizon_ms=NOW_MS - 1), row(1, size=1), clean_offset=10)
 
     assert assess(held, COMPACT, NOW_MS).reason is Reason.TOMBSTONES_DUE
@@ -225,7 +226,7 @@ def test_a_held_tombstone_is_not_picked_again_until_something_follows_it() -> No
 
 def test_a_horizon_that_falls_due_after_the_last_pass_is_seen_beside_a_held_one() -> None:
     log = log_of(row(0, horizon_ms=NOW_MS + 5), row(1, horizon_ms=NOW_MS - 1), clean_offset=20)
-    remainder = Remainder(first_uncleanable_offset=20, now_ms=NOW_MS)
+    remainder = Remainder(first_uncleanable_offset=Offset(20), now_ms=NOW_MS)
 
     assert assess(log, COMPACT, NOW_MS + 4, remainder=remainder).reason is None
     assert assess(log, COMPACT, NOW_MS + 5, remainder=remainder).reason is Reason.TOMBSTONES_DUE
@@ -283,7 +284,7 @@ def test_a_clean_offset_out_of_the_log_is_put_right(
     clean_offset: int, log_start_offset: int, first_dirty: int
 ) -> None:
     log = log_of(row(0), row(1), row(2), clean_offset=clean_offset)
-    log = replace(log, log_start_offset=log_start_offset)
+    log = replace(log, log_start_offset=Offset(log_start_offset))
 
     assessment = assess(log, COMPACT, NOW_MS)
 
@@ -292,7 +293,7 @@ def test_a_clean_offset_out_of_the_log_is_put_right(
 
 
 def test_a_log_whose_start_lies_in_its_only_segment_has_nothing_to_clean() -> None:
-    log = replace(log_of(active_records=9), log_start_offset=4)
+    log = replace(log_of(active_records=9), log_start_offset=Offset(4))
 
     assert bounds_of(assess(log, COMPACT, NOW_MS)) == (4, 4)
 
@@ -301,7 +302,7 @@ def test_an_open_transaction_keeps_all_behind_its_start_and_its_end_lets_it_go()
     """testUndecidedTransactionalDataNotCleanable."""
     config = replace(COMPACT, min_compaction_lag_ms=1000)
     log = log_of(row(0, appended_ms=NOW_MS - 1000), row(1, appended_ms=NOW_MS))
-    undecided = replace(log, last_stable_offset=0)
+    undecided = replace(log, last_stable_offset=Offset(0))
 
     assert bounds_of(assess(undecided, config, NOW_MS)) == (0, 0)
     assert bounds_of(assess(log, config, NOW_MS)) == (0, 10)
@@ -379,9 +380,9 @@ def test_an_idle_active_segment_that_makes_the_log_dirty_enough_rolls() -> None:
         ),
         pytest.param(log_of(row(0), clean_offset=10, active_records=10), id="exactly_the_ratio"),
         pytest.param(
-            replace(log_of(row(0)), last_stable_offset=10), id="it_may_not_be_cleaned_yet"
+            replace(log_of(row(0)), last_stable_offset=Offset(10)), id="it_may_not_be_cleaned_yet"
         ),
-        pytest.param(replace(log_of(row(0)), high_watermark=10), id="it_is_not_safe_yet"),
+        pytest.param(replace(log_of(row(0)), high_watermark=Offset(10)), id="it_is_not_safe_yet"),
     ],
 )
 def test_an_idle_active_segment_stays_where_a_roll_gains_nothing(log: State) -> None:
@@ -543,7 +544,7 @@ def test_a_segment_without_append_times_is_as_old_as_its_file() -> None:
 
 
 def stuck(at: int) -> Remainder:
-    return Remainder(first_uncleanable_offset=at, now_ms=NOW_MS, is_stuck=True)
+    return Remainder(first_uncleanable_offset=Offset(at), now_ms=NOW_MS, is_stuck=True)
 
 
 @pytest.mark.parametrize(
@@ -555,7 +556,9 @@ def stuck(at: int) -> Remainder:
         pytest.param(stuck(30), 200, id="the_bound_moved_down"),
         pytest.param(replace(stuck(20), is_stuck=False), 200, id="not_stuck"),
         pytest.param(
-            Remainder(first_uncleanable_offset=20, now_ms=NOW_MS), 200, id="not_stuck_by_default"
+            Remainder(first_uncleanable_offset=Offset(20), now_ms=NOW_MS),
+            200,
+            id="not_stuck_by_default",
         ),
     ],
 )
@@ -578,17 +581,19 @@ def test_a_request_is_not_held_by_what_stopped_the_last_pass() -> None:
 
 
 def test_a_horizon_in_the_segment_at_the_upper_bound_is_not_due() -> None:
-    log = replace(log_of(row(0), row(1, horizon_ms=1), clean_offset=10), high_watermark=10)
+    log = replace(log_of(row(0), row(1, horizon_ms=1), clean_offset=10), high_watermark=Offset(10))
 
-    assert assess(replace(log, last_stable_offset=10), COMPACT, NOW_MS).horizon_ms == LONG_MAX
-    assert assess(replace(log, high_watermark=11), COMPACT, NOW_MS).horizon_ms == 1
+    assert (
+        assess(replace(log, last_stable_offset=Offset(10)), COMPACT, NOW_MS).horizon_ms == LONG_MAX
+    )
+    assert assess(replace(log, high_watermark=Offset(11)), COMPACT, NOW_MS).horizon_ms == 1
 
 
 def test_the_stable_offset_is_named_only_where_a_transaction_is_open() -> None:
-    log = replace(log_of(row(0), row(1)), high_watermark=12, last_stable_offset=12)
+    log = replace(log_of(row(0), row(1)), high_watermark=Offset(12), last_stable_offset=Offset(12))
 
     assert assess(log, COMPACT, NOW_MS).bounds.limited_by is Blocker.HIGH_WATERMARK
-    log = replace(log, last_stable_offset=11)
+    log = replace(log, last_stable_offset=Offset(11))
     assert assess(log, COMPACT, NOW_MS).bounds.limited_by is Blocker.LAST_STABLE_OFFSET
 
 
@@ -625,9 +630,9 @@ def test_an_active_segment_does_not_roll_where_nothing_in_it_may_be_read() -> No
     config = replace(COMPACT, compaction_idle_roll_ms=0)
     log = log_of(row(0))
 
-    assert assess(replace(log, high_watermark=10), config, NOW_MS).roll_ms == LONG_MAX
-    assert assess(replace(log, last_stable_offset=9), config, NOW_MS).roll_ms == LONG_MAX
-    assert assess(replace(log, high_watermark=11), config, NOW_MS).roll_ms == NOW_MS
+    assert assess(replace(log, high_watermark=Offset(10)), config, NOW_MS).roll_ms == LONG_MAX
+    assert assess(replace(log, last_stable_offset=Offset(9)), config, NOW_MS).roll_ms == LONG_MAX
+    assert assess(replace(log, high_watermark=Offset(11)), config, NOW_MS).roll_ms == NOW_MS
 
 
 def test_a_log_without_bytes_has_a_dirty_ratio_of_zero() -> None:

@@ -21,6 +21,7 @@ from cleaner.rules.urgency import (
     most_urgent,
     urgency,
 )
+from protocol.wire.numbers import Offset
 from storage.formats.config_property import LONG_MAX
 from storage.formats.topic_partition import TopicPartition
 
@@ -32,8 +33,8 @@ def assessment(
 ) -> Assessment:
     return Assessment(
         bounds=Bounds(
-            first_dirty_offset=0,
-            first_uncleanable_offset=10,
+            first_dirty_offset=Offset(0),
+            first_uncleanable_offset=Offset(10),
             limited_by=Blocker.ACTIVE_SEGMENT,
         ),
         clean_bytes=clean,

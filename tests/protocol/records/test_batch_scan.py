@@ -20,6 +20,7 @@ from protocol.records.batch_scan import (
     scan_batches,
 )
 from protocol.records.record_batch import Codec, Record, build_batch, build_empty_batch
+from protocol.wire.numbers import Offset
 
 HEADER_BYTES = 61
 NOISE = b"".join(crc32c_oracle.crc32c(bytes([n % 251]) * 9, n).to_bytes(4) for n in range(20_000))
@@ -213,4 +214,4 @@ def test_scanned_batches_cannot_be_changed() -> None:
     found = scan_batches(batch_of(b"k")).batches[0]
     assert isinstance(found, ScannedBatch)
     with pytest.raises(AttributeError):
-        found.base_offset = 7  # type: ignore[misc]
+        found.base_offset = Offset(7)  # type: ignore[misc]

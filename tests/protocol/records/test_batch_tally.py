@@ -20,6 +20,7 @@ from protocol.records.batch_tally import (
 )
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import build_control_batch
+from protocol.wire.numbers import ProducerId
 from storage.state.producer_state import AppendedBatch, ProducerStates
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -277,7 +278,7 @@ def test_last_five_batches_of_ten_thousand_producers_are_kept() -> None:
     states = replayed(tally.last_batches())
     assert len(states) == 10_000
     for producer_id in range(0, 10_000, 997):
-        state = states.get(producer_id)
+        state = states.get(ProducerId(producer_id))
         assert state is not None
         assert [each.first_sequence for each in state.batches] == [2, 3, 4, 5, 6]
 

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from protocol.records.compression import Buffer, Codec, compress, decompress
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
+from tests.harness.examples import examples
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a function that importlib deprecates.
@@ -53,7 +54,7 @@ def inflated(codec: Codec, data: Buffer, bytes_max: int = PLENTY) -> bytes:
 
 
 @given(st.sampled_from(Codec), st.binary(max_size=5000), st.integers(1, 60))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_what_is_compressed_decompresses_to_the_same(
     codec: Codec, piece: bytes, repeats: int
 ) -> None:
@@ -307,14 +308,14 @@ def test_a_cut_anywhere_is_a_corrupt_batch(codec: Codec) -> None:
 
 
 @given(st.sampled_from(COMPRESSING), st.binary(max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_random_bytes_raise_nothing_else(codec: Codec, noise: bytes) -> None:
     with contextlib.suppress(CorruptBatch, DecompressionTooLarge):
         inflated(codec, noise, bytes_max=10_000)
 
 
 @given(st.sampled_from(COMPRESSING), st.data())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_damaged_frames_raise_nothing_else_and_stay_in_bounds(
     codec: Codec, data: st.DataObject
 ) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from protocol.records.compression import Codec, compress
 from protocol.records.inflate import WINDOW_BYTES, inflated
 from protocol.wire.errors import CorruptBatch, DecompressionTooLarge
+from tests.harness.examples import examples
 
 PLENTY = 1 << 28
 COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
@@ -33,7 +34,8 @@ def joined(codec: Codec, data: bytes | bytearray, bytes_max: int = PLENTY) -> by
 
 
 OTHERS = {Codec.GZIP: cramjam.gzip, Codec.LZ4: cramjam.lz4, Codec.ZSTD: cramjam.zstd}
-"""Another implementation of each codec. The Java framing of snappy has none that is as strict."""
+"""Another implementation of each codec. For the Java framing of snappy there is no other strict
+implementation."""
 
 
 def at_once(codec: Codec, data: bytes | bytearray, bytes_max: int = 1 << 20) -> bytes | None:
@@ -50,7 +52,7 @@ def at_once(codec: Codec, data: bytes | bytearray, bytes_max: int = 1 << 20) -> 
 
 
 @given(st.sampled_from(Codec), st.binary(max_size=3000), st.integers(1, 100))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_windows_join_to_what_was_compressed(codec: Codec, piece: bytes, repeats: int) -> None:
     packed = bytes(compress(codec, piece * repeats))
     assert joined(codec, packed) == piece * repeats
@@ -115,7 +117,7 @@ def test_zstd_frames_of_every_shape_get_the_same_verdict_as_at_once(packed: byte
 
 
 @given(st.sampled_from(COMPRESSING), st.data())
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_damaged_frames_get_the_same_verdict_as_at_once(codec: Codec, data: st.DataObject) -> None:
     packed = bytearray(compress(codec, TEXT[: data.draw(st.integers(1, 2000))]))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -123,7 +125,7 @@ def test_damaged_frames_get_the_same_verdict_as_at_once(codec: Codec, data: st.D
     try:
         expected = at_once(codec, packed, 5000)
     except DecompressionTooLarge:
-        # It inflates to more, or is damaged behind the bound.
+        # It inflates to more, or is damaged after the bound.
         try:
             assert joined(codec, packed, 5000) is None
         except DecompressionTooLarge:
@@ -133,7 +135,7 @@ def test_damaged_frames_get_the_same_verdict_as_at_once(codec: Codec, data: st.D
 
 
 @given(st.sampled_from(COMPRESSING), st.binary(max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_random_bytes_get_the_same_verdict_as_at_once(codec: Codec, noise: bytes) -> None:
     assert joined(codec, noise) == at_once(codec, noise)
 

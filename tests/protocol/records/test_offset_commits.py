@@ -21,6 +21,7 @@ from protocol.records.control_record import ControlType, TransactionMarker, writ
 from protocol.records.offset_commits import CommittedOffset, OffsetScan
 from protocol.records.record_batch import Codec, Record, build_batch
 from protocol.wire.errors import CorruptBatch, DecodeError
+from tests.harness.examples import examples
 from tests.harness.offsets_model import (
     Commit,
     Event,
@@ -294,7 +295,7 @@ def possibly_damaged_commits(draw: st.DrawFn) -> tuple[bytes, bytes | None]:
     return key, None if value is None else damaged(write_value(value), draw(damage))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.lists(possibly_damaged_commits(), min_size=1, max_size=12))
 @example([(b"\0\1\0\2\0\xa9\0\0\0\0\0\0", b"\1\4" + bytes(22))])
 def test_it_reads_what_reading_record_by_record_finds(

@@ -32,6 +32,8 @@ from protocol.wire.errors import (
     UnsupportedCodec,
     UnsupportedMagic,
 )
+from protocol.wire.numbers import Epoch, Offset, ProducerId
+from tests.harness.examples import examples
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a function that importlib deprecates.
@@ -104,7 +106,7 @@ def read_by(reader: Any, batch: bytes | bytearray) -> tuple[Any, list[Seen]]:
 
 
 @given(record_lists(), st.sampled_from(Codec))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_what_is_built_reads_back(records: list[Record], codec: Codec) -> None:
     batch = build_batch(records, base_offset=records[0].offset, codec=codec)
     assert read_records(batch, decompressed_bytes_max=PLENTY) == records
@@ -114,7 +116,7 @@ def test_what_is_built_reads_back(records: list[Record], codec: Codec) -> None:
 
 @READERS
 @given(records=record_lists(), codec=st.sampled_from(Codec), lead=st.integers(0, 1000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_other_clients_read_what_we_build(
     reader: Any, records: list[Record], codec: Codec, lead: int
 ) -> None:
@@ -135,7 +137,7 @@ def test_other_clients_read_what_we_build(
 @given(
     records=record_lists(dense=True), codec=st.sampled_from(Codec), is_transactional=st.booleans()
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_we_read_what_other_clients_build(
     builder: Any, records: list[Record], codec: Codec, is_transactional: bool
 ) -> None:
@@ -161,7 +163,7 @@ def test_we_read_what_other_clients_build(
 
 @BUILDERS
 @given(records=record_lists(dense=True))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_an_uncompressed_batch_is_byte_for_byte_theirs(builder: Any, records: list[Record]) -> None:
     theirs = builder(
         magic=2, compression_type=0, is_transactional=False, producer_id=9, producer_epoch=2,
@@ -216,9 +218,9 @@ HORIZON_BATCH = bytes.fromhex(
 
 def test_an_emptied_batch_keeps_its_place_as_kafkas_write_empty_header() -> None:
     header = BatchHeader(
-        size_bytes=500, base_offset=100, last_offset=109, leader_epoch=7, crc=1,
-        attributes=0x74, base_timestamp=999, max_timestamp=1000, producer_id=42,
-        producer_epoch=3, base_sequence=5, record_count=8,
+        size_bytes=500, base_offset=Offset(100), last_offset=Offset(109), leader_epoch=Epoch(7), crc=1,
+        attributes=0x74, base_timestamp=999, max_timestamp=1000, producer_id=ProducerId(42),
+        producer_epoch=Epoch(3), base_sequence=5, record_count=8,
     )  # fmt: skip
     assert crc32c_oracle.crc32c(EMPTY_BATCH[21:]) == int.from_bytes(EMPTY_BATCH[17:21])
 
@@ -402,7 +404,7 @@ def test_record_offsets_must_grow_and_stay_in_the_batch(offsets: tuple[int, int]
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_lying_batch_with_a_right_crc_raises_nothing_but_protocol_errors(
     data: st.DataObject,
 ) -> None:

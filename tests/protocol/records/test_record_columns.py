@@ -23,6 +23,7 @@ from protocol.records.record_batch import (
 )
 from protocol.records.record_columns import RecordColumns
 from protocol.wire.errors import CorruptBatch
+from tests.harness.examples import examples
 from tests.harness.log_builder import PLENTY, marker_of
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -137,7 +138,7 @@ def fed(columns: RecordColumns, data: bytes, chunk_bytes: int) -> list[dict[str,
     return rows + rows_of(columns)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     written(),
     st.integers(1, 400),

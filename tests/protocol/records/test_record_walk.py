@@ -15,6 +15,7 @@ from protocol.records.record import read_record
 from protocol.records.record_batch import Record, build_batch
 from protocol.records.record_walk import UNFIT_MAX, RecordWalk, scan_records
 from protocol.wire.errors import CorruptBatch
+from tests.harness.examples import examples
 
 HEADER_BYTES = 61
 
@@ -203,7 +204,7 @@ def python_reads(records: bytes, count: int) -> list[Record] | None:
 
 
 @given(st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_compiled_and_plain_reader_accept_the_same_records(data: st.DataObject) -> None:
     """A few damaged bytes: both refuse, or both see the same keys."""
     headers = (("h", b"x"), ("", None))
@@ -228,7 +229,7 @@ def test_compiled_and_plain_reader_accept_the_same_records(data: st.DataObject) 
 
 
 @given(st.binary(max_size=200), st.integers(0, 5))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_random_records_raise_nothing_but_corrupt_batch(noise: bytes, count: int) -> None:
     oracle = python_reads(noise, count)
     if oracle is None:
@@ -281,7 +282,7 @@ def records_with_damage(draw: st.DrawFn) -> tuple[bytes, int]:
     st.lists(st.integers(0, 1500), max_size=8),
     st.booleans(),
 )
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 def test_windows_cut_anywhere_tell_what_the_whole_tells(
     case: tuple[bytes, int], cuts: list[int], dense: bool
 ) -> None:

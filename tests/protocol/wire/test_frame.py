@@ -158,6 +158,40 @@ def test_a_frame_that_has_begun_holds_little_more_than_what_was_received(
     assert buffer.buffered_bytes == 0
 
 
+def received_at_once(buffer: FrameBuffer, stream: bytes) -> int:
+    """Receive a whole frame that waits in the socket. Returns the number of receive calls."""
+    calls, rest = 0, memoryview(stream)
+    while rest:
+        with buffer.get_buffer() as room:
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+        buffer.buffer_updated(count)
+        rest, calls = rest[count:], calls + 1
+        if rest:
+            assert buffer.next_frame() is None
+    assert buffer.next_frame() is not None
+    return calls
+
+
+def test_large_frames_in_a_row_are_received_in_two_calls_each() -> None:
+    """Each call more costs a steady producer a turn of the loop for every request."""
+    buffer = FrameBuffer(frame_bytes_max=MIB)
+    frame = framed(bytes(100 * 1024))
+    assert [received_at_once(buffer, frame) for _ in range(4)] == [2, 2, 2, 2]
+
+
+def test_a_frame_begun_after_a_large_one_holds_at_most_the_size_of_that() -> None:
+    buffer = FrameBuffer(frame_bytes_max=64 * MIB)
+    for last in (100 * 1024, 2 * MIB):
+        received_at_once(buffer, framed(bytes(last)))
+        received_at_once(buffer, framed(bytes(100)))
+        received_at_once(buffer, framed(bytes(last)))
+        buffer.receive_data(SIZE.pack(32 * MIB) + bytes(100))
+        assert buffer.next_frame() is None
+        assert buffer.buffered_bytes == min(last, OWN_BYTES_STEP)
+        buffer.drop()
+
+
 def test_memory_is_given_back_after_a_frame() -> None:
     tracemalloc.start()
     buffer = FrameBuffer(frame_bytes_max=100 * MIB)

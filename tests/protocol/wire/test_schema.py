@@ -41,7 +41,11 @@ each_with_a_schema = pytest.mark.parametrize(
     [pytest.param(cls, id=cls.__name__) for cls in message_types() if has_kafka_schema(cls)],
 )
 
-TWICE_IN_KAFKA = {"[]AskedTopic": "[]TopicData", "[]AskedPartition": "[]PartitionData"}
+TWICE_IN_KAFKA = {
+    "[]AskedTopic": "[]TopicData",
+    "[]AskedPartition": "[]PartitionData",
+    "[]EntryResult": "[]EntryData",
+}
 """Our names where Kafka has the same one in a request and, for something else, in its response."""
 PYTHON_TYPES: dict[str, Any] = {
     "bool": bool,

@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset
 from storage.files.errors import CorruptLog, NotCached
 from storage.files.paths import LOG, OFFSET_INDEX
 from storage.log.log import PartitionLog
@@ -27,8 +28,8 @@ def reopened(disk: MemoryFileSystem) -> PartitionLog:
 
 
 def read(log: PartitionLog, offset: int, *, cached_only: bool) -> list[int]:
-    result = log.read(
-        offset,
+    result = log.reader.read(
+        Offset(offset),
         max_bytes=300,
         whole_first_batch=True,
         isolation=Isolation.READ_UNCOMMITTED,

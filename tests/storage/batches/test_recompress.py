@@ -14,6 +14,7 @@ from protocol.records.compression import Codec, decompress
 from protocol.records.record_batch import Record, build_batch, read_records
 from storage.batches.recompress import recompress
 from storage.formats.stored_codec import StoredCodec
+from tests.harness.examples import examples
 
 PLENTY = 1 << 24
 CODECS = st.sampled_from(list(Codec))
@@ -55,7 +56,7 @@ def recompressed(batch: bytearray, wanted: StoredCodec) -> bytearray:
 
 
 @given(CODECS, CODECS, st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_records_are_the_same_from_every_codec_to_every_codec(
     source: Codec, target: Codec, data: st.DataObject
 ) -> None:

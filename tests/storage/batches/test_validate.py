@@ -27,6 +27,7 @@ from storage.batches.validate import (
 )
 from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
+from tests.harness.examples import examples
 from tests.harness.log_builder import batch_of, records_in
 from tests.harness.malformed_batches import MALFORMED, Malformed, good, plain_records, raw_batch
 
@@ -483,7 +484,7 @@ def test_any_records_under_a_right_crc_are_refused_or_taken(
 
 
 @given(CODECS, st.data())
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_whatever_is_taken_can_be_read_by_everybody(codec: Codec, data: st.DataObject) -> None:
     """Changes a few bytes of the records or of their compressed form, under a right CRC."""
     count = data.draw(st.integers(1, 4))

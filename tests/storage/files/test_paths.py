@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.wire.numbers import Offset
 from storage.files.paths import (
     LOG,
     SEGMENT_KINDS,
@@ -28,7 +29,7 @@ def test_segment_file_names_are_understood_again(
 ) -> None:
     name = segment_file(base, version, kind, cleaned=cleaned)
     assert parse_segment_file(name) == SegmentFile(
-        base_offset=base, version=version, kind=kind, is_cleaned=cleaned
+        base_offset=Offset(base), version=version, kind=kind, is_cleaned=cleaned
     )
 
 

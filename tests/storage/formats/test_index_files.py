@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from protocol.wire.numbers import Position, RelativeOffset
 from storage.files.errors import MissingFile, NoSpace
 from storage.formats.index_files import TAIL_BYTES_MAX, read_index_files, write_index_files
 from storage.formats.segment_index import EMPTY_MARK, IndexMark, SegmentIndex
@@ -25,7 +26,12 @@ def disk() -> MemoryFileSystem:
 def index_of(count: int) -> SegmentIndex:
     index = SegmentIndex()
     for number in range(1, count + 1):
-        index.add(10 * number, 100 * number, 1000 + number, 10 * number)
+        index.add(
+            RelativeOffset(10 * number),
+            Position(100 * number),
+            1000 + number,
+            RelativeOffset(10 * number),
+        )
     return index
 
 

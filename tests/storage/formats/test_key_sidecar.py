@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from protocol.records.batch_header import read_header, stamp
 from protocol.records.control_record import ControlType
 from protocol.records.record_batch import build_empty_batch
+from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedSidecar, DiskError, MissingFile, NoSpace
 from storage.files.files import FileSystem
 from storage.formats.key_sidecar import KeySidecar
@@ -43,7 +44,9 @@ DATA = segment(
 
 
 def row_of(data: bytes, base_offset: int = BASE, version: int = VERSION) -> SegmentRow:
-    return SegmentRow(base_offset=base_offset, file_version=version, size=len(data), created_ms=0)
+    return SegmentRow(
+        base_offset=Offset(base_offset), file_version=version, size=len(data), created_ms=0
+    )
 
 
 def disk() -> MemoryFileSystem:

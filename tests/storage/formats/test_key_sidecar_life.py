@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from protocol.wire.numbers import Offset
 from storage.files.errors import DiskError, NoSpace, SegmentRemoved
 from storage.files.paths import CLEANED, KEYS, segment_file
 from storage.log.cleaning_view import CleanableSegment
@@ -55,7 +56,7 @@ class Machine:
         batches, _ = recopied(sources, lambda record: record.offset in (1, 4), ())
         cleaned = write_cleaned(self.log, sources, batches, cut=99, has_keys=has_keys)
         rows = [each.row for each in sources]
-        self.log.swap(rows, cleaned, generation=view.generation, clean_offset=None)
+        self.log.cleaning.swap(rows, cleaned, generation=view.generation, clean_offset=None)
 
     def after_crash(self, loss: Loss, seed: int = 0) -> Machine:
         disk = self.disk.after_crash(loss, Random(seed))
@@ -160,7 +161,7 @@ def test_a_crash_before_the_renames_of_a_swap_keeps_the_sidecar_if_the_disk_has_
 def test_an_unfinished_cleaned_segment_leaves_no_sidecar(machine: Machine) -> None:
     sources = machine.segments()[:2]
     data = sources[0].read_at(0, sources[0].row.size)
-    writer = machine.log.new_cleaned_segment(0)
+    writer = machine.log.cleaning.new_cleaned_segment(Offset(0))
     writer.append(data, memoryview(b"").cast("q"))
     for block in blocks_of(data, base_offset=0, hash_key=HASH_KEY):
         writer.append_keys(block)
@@ -172,7 +173,7 @@ def test_an_unfinished_cleaned_segment_leaves_no_sidecar(machine: Machine) -> No
 def test_blocks_without_totals_make_no_sidecar(machine: Machine) -> None:
     first = machine.segments()[0]
     data = first.read_at(0, first.row.size)
-    writer = machine.log.new_cleaned_segment(0)
+    writer = machine.log.cleaning.new_cleaned_segment(Offset(0))
     writer.append(data, memoryview(b"").cast("q"))
     writer.append_keys(blocks_of(data, base_offset=0, hash_key=HASH_KEY)[0])
     writer.finish(first.row)
@@ -192,7 +193,7 @@ def test_a_full_disk_under_a_sidecar_puts_the_pass_off(machine: Machine, full: s
 
 def test_retention_takes_the_sidecars_of_what_it_deletes(machine: Machine) -> None:
     machine.index_all()
-    machine.log.delete_records(6)
+    machine.log.delete_records(Offset(6))
     assert machine.bases_with_keys() == [6, 9]
     assert len(machine.names()) == 2
 
@@ -202,7 +203,7 @@ def test_retention_on_a_full_disk_makes_room_with_the_sidecars_of_what_goes(
 ) -> None:
     machine.index_all()
     machine.disk.faults.fail("write", errno.ENOSPC, path="manifest.tmp")
-    machine.log.delete_records(6)
+    machine.log.delete_records(Offset(6))
     assert machine.log.log_start_offset == 6
     assert len(machine.names()) == 2
 
@@ -212,7 +213,7 @@ def test_a_truncation_takes_the_sidecars_of_all_that_it_touches(
     machine: Machine, offset: int
 ) -> None:
     machine.index_all()
-    machine.log.truncate_to(offset)
+    machine.log.truncate_to(Offset(offset))
     whole = [base for base in (0, 3, 6, 9) if base + 3 < offset]
     assert machine.bases_with_keys() == whole
     assert len(machine.names()) == len(whole)
@@ -220,7 +221,7 @@ def test_a_truncation_takes_the_sidecars_of_all_that_it_touches(
 
 def test_a_log_that_starts_over_has_no_sidecar(machine: Machine) -> None:
     machine.index_all()
-    machine.log.truncate_fully_and_start_at(20)
+    machine.log.truncate_fully_and_start_at(Offset(20))
     assert machine.names() == []
 
 
@@ -232,7 +233,7 @@ def test_a_sidecar_begun_before_a_truncation_is_of_no_use_after_it(machine: Mach
         for block in blocks_of(data, base_offset=segment.row.base_offset, hash_key=HASH_KEY):
             writer.append(block)
         writers.append((writer, data))
-    machine.log.truncate_to(5)
+    machine.log.truncate_to(Offset(5))
     for writer, data in writers:
         writer.finish(len(data), totals_of(data))
     assert machine.bases_with_keys() == [0]

@@ -15,6 +15,7 @@ import pytest
 from protocol.records.batch_header import TimestampType, read_header
 from protocol.records.record_batch import Codec
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset
 from storage.batches.validate import Refused, ValidBatch, validate_batch
 from storage.files.errors import NoSpace
 from storage.files.local_files import LocalFileSystem
@@ -227,8 +228,8 @@ def test_without_preallocate_nothing_is_set_aside(tmp_path: Path) -> None:
 
 
 def batches_of(log: PartitionLog) -> list[TimestampType]:
-    result = log.read(
-        0, max_bytes=MEBIBYTE, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    result = log.reader.read(
+        Offset(0), max_bytes=MEBIBYTE, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
     )
     assert not isinstance(result, ErrorCode)
     (region,) = result.regions
@@ -259,10 +260,10 @@ def test_message_timestamp_type(codec: Codec) -> None:
     times = [record.timestamp for record in read_all(log)]
 
     assert times == [NOW_MS, NOW_MS, NOW_MS + 1000, NOW_MS + 1000, NOW_MS + 2000, NOW_MS + 2000]
-    assert log.offset_for_timestamp(0) == TimestampOffset(NOW_MS, 0)
-    assert log.offset_for_timestamp(NOW_MS + 1) == TimestampOffset(NOW_MS + 1000, 2)
-    assert log.offset_for_timestamp(NOW_MS + 2001) is None
-    assert log.offset_of_max_timestamp() == TimestampOffset(NOW_MS + 2000, 4)
+    assert log.reader.offset_for_timestamp(0) == TimestampOffset(NOW_MS, Offset(0))
+    assert log.reader.offset_for_timestamp(NOW_MS + 1) == TimestampOffset(NOW_MS + 1000, Offset(2))
+    assert log.reader.offset_for_timestamp(NOW_MS + 2001) is None
+    assert log.reader.offset_of_max_timestamp() == TimestampOffset(NOW_MS + 2000, Offset(4))
 
 
 def test_message_timestamp_type_follows_a_live_change() -> None:
@@ -276,7 +277,7 @@ def test_message_timestamp_type_follows_a_live_change() -> None:
     create, append = TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME
     assert batches_of(log) == [create, append, create]
     assert [record.timestamp for record in read_all(log)] == [NOW_MS - 5, NOW_MS, NOW_MS - 5]
-    assert log.offset_for_timestamp(NOW_MS - 4) == TimestampOffset(NOW_MS, 1)
+    assert log.reader.offset_for_timestamp(NOW_MS - 4) == TimestampOffset(NOW_MS, Offset(1))
 
 
 @pytest.mark.parametrize("codec", list(Codec))

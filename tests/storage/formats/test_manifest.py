@@ -9,6 +9,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.wire.numbers import Offset
 from storage.files.errors import DamagedFile, FormatFromTheFuture
 from storage.formats.manifest import CHECKSUM, FLAG_CLEANED, HEADER, ROW, Manifest, SegmentRow
 from storage.formats.manifest import decode as decode_manifest
@@ -38,11 +39,17 @@ EXAMPLE = Manifest(
     generation=2,
     topic_id=uuid.UUID(int=5),
     partition=3,
-    log_start_offset=10,
-    clean_offset=20,
+    log_start_offset=Offset(10),
+    clean_offset=Offset(20),
     segments=(
-        SegmentRow(base_offset=0, file_version=6, flags=FLAG_CLEANED, end_offset=20, size=100),
-        SegmentRow(base_offset=20, file_version=4),
+        SegmentRow(
+            base_offset=Offset(0),
+            file_version=6,
+            flags=FLAG_CLEANED,
+            end_offset=Offset(20),
+            size=100,
+        ),
+        SegmentRow(base_offset=Offset(20), file_version=4),
     ),
 )
 

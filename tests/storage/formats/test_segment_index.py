@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.wire.numbers import Offset, Position, RelativeOffset
 from storage.formats.segment_index import SegmentIndex
 
 STEPS = st.lists(st.tuples(st.integers(1, 5), st.integers(61, 400), st.integers(0, 3)), max_size=30)
@@ -20,7 +21,7 @@ def index_of(steps: list[tuple[int, int, int]]) -> tuple[SegmentIndex, list[tupl
     timestamp = 1000
     for offsets, size, time in steps:
         offset, position, timestamp = offset + offsets, position + size, timestamp + time
-        index.add(offset, position, timestamp, offset)
+        index.add(RelativeOffset(offset), Position(position), timestamp, RelativeOffset(offset))
         entries.append((offset, position, timestamp))
     return index, entries
 
@@ -31,9 +32,11 @@ def test_lookups_agree_with_a_plain_search(
 ) -> None:
     index, entries = index_of(steps)
     found = bisect_right([entry[0] for entry in entries], offset)
-    assert index.entry_at_or_before(offset) == (entries[found - 1][:2] if found else None)
+    assert index.entry_at_or_before(RelativeOffset(offset)) == (
+        entries[found - 1][:2] if found else None
+    )
     before = [entry[:2] for entry in entries if entry[1] <= position]
-    assert index.entry_up_to_position(position) == (before[-1] if before else None)
+    assert index.entry_up_to_position(Position(position)) == (before[-1] if before else None)
 
 
 @given(STEPS, st.integers(990, 1100))
@@ -69,14 +72,14 @@ def test_truncated_index_is_that_of_the_shorter_segment(
         offset += step[0]
         if offset < end:
             kept.append(step)
-    index.truncate(end)
+    index.truncate(RelativeOffset(end))
     assert index.offset_file() == index_of(kept)[0].offset_file()
     assert index.time_file() == index_of(kept)[0].time_file()
 
 
 def test_entries_of_the_kernel_are_taken_as_they_come() -> None:
     index = SegmentIndex()
-    index.add_quadruples(memoryview(array("q", [109, 61, 5, 104, 120, 700, 9, 120])), 100)
+    index.add_quadruples(memoryview(array("q", [109, 61, 5, 104, 120, 700, 9, 120])), Offset(100))
     assert index.offset_file() == struct.pack(">iiii", 9, 61, 20, 700)
     assert index.time_file() == struct.pack(">qiqi", 5, 4, 9, 20)
 

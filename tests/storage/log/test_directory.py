@@ -214,7 +214,7 @@ def test_deleted_topic_is_gone_after_a_crash_and_never_meets_its_successor() -> 
     directory.delete_topic("orders", TOPIC_ID)
     assert directory.logs() == ()
     successor = create_log(directory, uuid.UUID(int=4))
-    directory.make_safe([successor])
+    directory.new_logs.make_safe([successor])
     assert successor.log_end_offset == 0
     disk = disk.after_crash(Loss.EVERYTHING, Random(0))
     names = opened(disk)._fs.list("/data")
@@ -295,7 +295,7 @@ def test_sync_of_a_new_log_that_fails_takes_the_directory_offline(
     log = create_log(directory)
     append(log)
     disk.faults.fail("sync", errno.EIO, path=path)
-    make_safe = log.sync if is_first_use else lambda: directory.make_safe([log])
+    make_safe = log.sync if is_first_use else lambda: directory.new_logs.make_safe([log])
     with pytest.raises(SyncFailed):
         make_safe()
     assert directory.offline_reason is not None
@@ -305,7 +305,7 @@ def test_one_sync_of_the_disk_makes_all_new_logs_safe() -> None:
     disk = MemoryFileSystem()
     directory = opened(disk)
     logs = directory.create_logs("orders", TOPIC_ID, SMALL, range(3))
-    assert directory.make_all_safe(logs)
+    assert directory.new_logs.make_all_safe(logs)
     for log in logs:
         append(log)
         log.sync()
@@ -321,7 +321,7 @@ def test_new_logs_are_not_safe_after_a_sync_of_the_disk_that_failed() -> None:
     directory = opened(disk)
     log = create_log(directory)
     disk.faults.fail("sync all of", errno.EIO)
-    assert not directory.make_all_safe([log])
+    assert not directory.new_logs.make_all_safe([log])
     assert directory.offline_reason is None
     append(log)
     log.sync()

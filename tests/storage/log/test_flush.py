@@ -7,6 +7,7 @@ import errno
 
 import pytest
 
+from protocol.wire.numbers import Offset
 from storage.files.errors import SyncFailed
 from storage.log.log import PartitionLog
 from tests.harness.log_builder import batch_of, valid
@@ -89,7 +90,7 @@ def test_appends_after_a_truncation_are_counted_again(home: LogHome) -> None:
     log = log_with(home, flush_messages=2)
     append(log, 3)
     log.sync()
-    log.truncate_to(0)
+    log.truncate_to(Offset(0))
     append(log, 1)
     assert not log.is_flush_due()
     append(log, 1)

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset
 from storage.batches.validate import Refused
 from storage.files.errors import DiskError, LogOffline, NoSpace, SyncFailed
 from storage.formats.config_property import LONG_MAX
@@ -40,8 +41,8 @@ def fetch(
     log: PartitionLog, offset: int, *, max_bytes: int = 1 << 20, whole: bool = True
 ) -> Sequence[int]:
     """Returns the offsets of the records that a fetch returns."""
-    result = log.read(
-        offset,
+    result = log.reader.read(
+        Offset(offset),
         max_bytes=max_bytes,
         whole_first_batch=whole,
         isolation=Isolation.READ_UNCOMMITTED,
@@ -58,11 +59,11 @@ def fetch(
 
 def test_offsets_are_dense_and_batches_carry_the_leader_epoch() -> None:
     log = home_of().create(epoch=5)
-    assert append(log, (b"a", b"1"), (b"b", b"2")) == Appended(0, 2)
-    assert append(log) == Appended(2, 3)
+    assert append(log, (b"a", b"1"), (b"b", b"2")) == Appended(Offset(0), Offset(2))
+    assert append(log) == Appended(Offset(2), Offset(3))
     publish(log)
     assert [record.offset for record in read_all(log)] == [0, 1, 2]
-    assert log.end_offset_for_epoch(5) == (5, 3)
+    assert log.reader.end_offset_for_epoch(Epoch(5)) == (5, 3)
 
 
 def test_duplicate_of_an_idempotent_batch_is_answered_and_not_written() -> None:
@@ -74,9 +75,9 @@ def test_duplicate_of_an_idempotent_batch_is_answered_and_not_written() -> None:
         )
         return log.append_as_leader(valid(batch), now_ms=0)
 
-    assert send(0) == Appended(0, 2)
-    assert send(2) == Appended(2, 4)
-    assert send(0) == Appended(0, 2, duplicate=True)
+    assert send(0) == Appended(Offset(0), Offset(2))
+    assert send(2) == Appended(Offset(2), Offset(4))
+    assert send(0) == Appended(Offset(0), Offset(2), duplicate=True)
     gap = send(6)
     assert isinstance(gap, Refused)
     assert gap.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -86,12 +87,12 @@ def test_duplicate_of_an_idempotent_batch_is_answered_and_not_written() -> None:
 def test_follower_keeps_offsets_and_may_leave_gaps_but_not_go_back() -> None:
     log = home_of().create()
     batch = batch_of([(b"k", b"v")], base_offset=10, leader_epoch=3)
-    assert log.append_as_follower(valid(batch), now_ms=0) == Appended(10, 11)
+    assert log.append_as_follower(valid(batch), now_ms=0) == Appended(Offset(10), Offset(11))
     with pytest.raises(ValueError, match="offset 10 is below 11"):
         log.append_as_follower(valid(batch), now_ms=0)
     publish(log)
     assert fetch(log, 0) == [10]
-    assert log.end_offset_for_epoch(3) == (3, 11)
+    assert log.reader.end_offset_for_epoch(Epoch(3)) == (3, 11)
 
 
 def test_follower_takes_the_epochs_of_its_leader_over_appends_gaps_rolls_and_a_crash() -> None:
@@ -100,13 +101,15 @@ def test_follower_takes_the_epochs_of_its_leader_over_appends_gaps_rolls_and_a_c
     pairs = [(b"k", bytes(300))]
     for offset, epoch in ((0, 2), (1, 2), (4, 2), (5, 5), (7, 5), (8, 6)):
         batch = valid(batch_of(pairs, base_offset=offset, leader_epoch=epoch))
-        assert log.append_as_follower(batch, now_ms=0) == Appended(offset, offset + 1)
+        assert log.append_as_follower(batch, now_ms=0) == Appended(
+            Offset(offset), Offset(offset + 1)
+        )
     assert len(log.segments) > 2
     publish(log)
     left = LogHome(home.fs.after_crash(Loss.EVERYTHING, Random(0)))  # type: ignore[attr-defined]
     for each in (log, left.open(epoch=10)):
         assert each.epochs.entries == ((2, 0), (5, 5), (6, 8))
-        assert each.leader_epoch_at(4) == 2
+        assert each.reader.leader_epoch_at(Offset(4)) == 2
 
 
 def test_gap_before_a_followers_batch_is_of_the_batches_epoch_not_of_its_own() -> None:
@@ -120,8 +123,8 @@ def test_advanced_end_is_as_durable_as_records_and_no_reader_is_sent_the_gap() -
     home = home_of()
     log = home.create(epoch=9)
     append(log)
-    log.advance_end(40)
-    log.advance_end(30)
+    log.advance_end(Offset(40))
+    log.advance_end(Offset(30))
     assert (log.log_end_offset, log.high_watermark) == (40, 0)
     publish(log)
     assert fetch(log, 1) == []
@@ -139,7 +142,7 @@ def test_full_disk_refuses_the_append_and_the_log_goes_on() -> None:
     home.fs.faults.fail("append to", errno.ENOSPC)  # type: ignore[attr-defined]
     with pytest.raises(NoSpace):
         append(log)
-    assert append(log) == Appended(1, 2)
+    assert append(log) == Appended(Offset(1), Offset(2))
     publish(log)
     assert fetch(log, 0) == [0, 1]
 
@@ -151,7 +154,7 @@ def test_idempotent_batch_that_failed_to_be_written_may_be_sent_again() -> None:
     home.fs.faults.fail("append to", errno.ENOSPC)  # type: ignore[attr-defined]
     with pytest.raises(NoSpace):
         log.append_as_leader(valid(batch), now_ms=0)
-    assert log.append_as_leader(valid(batch), now_ms=0) == Appended(0, 1)
+    assert log.append_as_leader(valid(batch), now_ms=0) == Appended(Offset(0), Offset(1))
 
 
 # ---------------------------------------------------------------------- durability
@@ -202,9 +205,9 @@ def test_sync_covers_what_was_written_to_a_segment_before_it_was_sealed() -> Non
 def test_high_watermark_never_goes_back_nor_past_the_end() -> None:
     log = home_of().create()
     append(log)
-    log.advance_high_watermark(7)
+    log.advance_high_watermark(Offset(7))
     assert log.high_watermark == 1
-    log.advance_high_watermark(0)
+    log.advance_high_watermark(Offset(0))
     assert log.high_watermark == 1
 
 
@@ -289,7 +292,7 @@ def test_roll_goes_on_in_the_new_file_before_its_background_work() -> None:
     log = home.create()
     append(log)
     log.roll(0)
-    assert append(log) == Appended(1, 2)
+    assert append(log) == Appended(Offset(1), Offset(2))
     publish(log)
     assert fetch(log, 0) == [0]
     assert fetch(log, 1) == [1]
@@ -318,8 +321,8 @@ def test_offsets_outside_of_the_log_are_out_of_range_and_its_end_is_empty() -> N
     append(log)
     publish(log)
     for offset in (-1, 2):
-        answer = log.read(
-            offset, max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_COMMITTED
+        answer = log.reader.read(
+            Offset(offset), max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_COMMITTED
         )
         assert answer is ErrorCode.OFFSET_OUT_OF_RANGE
     assert fetch(log, 1) == []
@@ -350,7 +353,7 @@ def test_read_never_passes_the_high_watermark_inside_a_segment() -> None:
     for _ in range(20):
         append(log)
     for watermark in range(1, 20):
-        log.advance_high_watermark(watermark)
+        log.advance_high_watermark(Offset(watermark))
         assert fetch(log, 0) == list(range(watermark))
         assert fetch(log, watermark) == []
 
@@ -381,11 +384,11 @@ def test_region_stays_readable_while_its_segment_is_truncated_away() -> None:
     log = home_of().create()
     append(log)
     publish(log)
-    result = log.read(
-        0, max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    result = log.reader.read(
+        Offset(0), max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
     )
     assert isinstance(result, ReadResult)
-    log.truncate_fully_and_start_at(5)
+    log.truncate_fully_and_start_at(Offset(5))
     (region,) = result.regions
     assert [record.offset for record in records_in(region.read_bytes())] == [0]
     region.release()
@@ -401,6 +404,26 @@ def test_stop_without_an_append_since_the_last_one_writes_nothing() -> None:
     before = home.fs.operations  # type: ignore[attr-defined]
     log.close()
     assert home.fs.operations == before  # type: ignore[attr-defined]
+
+
+def test_a_stop_commits_a_roll_that_an_idle_log_could_not_commit_on_a_full_disk() -> None:
+    home = home_of()
+    log = home.create()
+    append(log)
+    log.close()
+    log = home.open(is_clean=True)
+    # Sealing the segment writes its index.
+    home.fs.faults.fail("write", errno.ENOSPC)  # type: ignore[attr-defined]
+    log.roll(0)
+    log.close()
+
+    log = home.open(is_clean=True)
+    assert [segment.base_offset for segment in log.segments] == [0, 1]
+    append(log)
+    log.roll(0)
+    publish(log)
+    assert [fetch(log, 0), fetch(log, 1)] == [[0], [1]]
+    assert home.failures == []
 
 
 def test_full_disk_puts_off_a_rolls_commit_and_nothing_is_lost() -> None:
@@ -459,12 +482,12 @@ def test_record_beyond_the_high_watermark_is_not_found_by_time() -> None:
     log.append_as_leader(valid(batch_of([(b"k", b"v")], timestamps=[10])), now_ms=0)
     publish(log)
     log.append_as_leader(valid(batch_of([(b"k", b"v")], timestamps=[20])), now_ms=0)
-    assert log.offset_for_timestamp(15) is None
-    youngest = log.offset_of_max_timestamp()
+    assert log.reader.offset_for_timestamp(15) is None
+    youngest = log.reader.offset_of_max_timestamp()
     assert youngest is not None
     assert (youngest.timestamp, youngest.offset) == (10, 0)
     publish(log)
-    found = log.offset_for_timestamp(15)
+    found = log.reader.offset_for_timestamp(15)
     assert found is not None
     assert found.offset == 1
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.wire.numbers import Offset
 from storage.formats.log_config import LogConfig
 from storage.formats.manifest import SegmentRow
 from storage.log.retention import DeletionReason, Retention, decide_retention
@@ -22,9 +23,9 @@ def rows(*ages_days: float, size: int = 100) -> list[SegmentRow]:
     """Segments of ten offsets, each with the age of its youngest record in days; the last is active."""
     return [
         SegmentRow(
-            base_offset=10 * number,
+            base_offset=Offset(10 * number),
             file_version=number,
-            end_offset=10 * number + 10,
+            end_offset=Offset(10 * number + 10),
             size=size,
             max_timestamp=int(NOW_MS - age * DAY_MS),
             created_ms=0,
@@ -46,14 +47,14 @@ def decide(
         segments,
         config,
         now_ms=NOW_MS,
-        log_start_offset=log_start_offset,
-        high_watermark=end if high_watermark is None else high_watermark,
+        log_start_offset=Offset(log_start_offset),
+        high_watermark=Offset(end if high_watermark is None else high_watermark),
     )
 
 
 def test_segments_older_than_retention_ms_go_up_to_the_first_that_is_not() -> None:
     found = decide(rows(9, 8, 6.9, 8, 0), LogConfig())
-    assert found == Retention((TIME, TIME), 20)
+    assert found == Retention((TIME, TIME), Offset(20))
 
 
 def test_a_segment_exactly_as_old_as_retention_ms_stays() -> None:
@@ -85,28 +86,30 @@ def test_segments_go_while_what_is_left_is_at_least_retention_bytes(
 ) -> None:
     config = LogConfig(retention_bytes=retention_bytes, retention_ms=-1)
     found = decide(rows(0, 0, 0, 0), config)
-    assert found == Retention((SIZE,) * going, 10 * going)
+    assert found == Retention((SIZE,) * going, Offset(10 * going))
 
 
 def test_segments_below_the_log_start_go_with_any_policy_but_the_active_one_stays() -> None:
     for policy in ((), ("compact",), ("delete",), ("compact", "delete")):
         config = LogConfig(cleanup_policy=policy, retention_ms=-1)
-        assert decide(rows(0, 0, 0), config, log_start_offset=19) == Retention((LOG_START,), 19)
+        assert decide(rows(0, 0, 0), config, log_start_offset=19) == Retention(
+            (LOG_START,), Offset(19)
+        )
         assert decide(rows(0, 0, 0), config, log_start_offset=20).reasons == (LOG_START,) * 2
         whole = decide(rows(0, 0, 0), config, log_start_offset=30)
-        assert whole == Retention((LOG_START,) * 2, 30)
+        assert whole == Retention((LOG_START,) * 2, Offset(30))
 
 
 @pytest.mark.parametrize("policy", [(), ("compact",)])
 def test_without_delete_in_the_policy_age_and_size_do_not_count(policy: tuple[str, ...]) -> None:
     config = LogConfig(cleanup_policy=policy, retention_bytes=1)
-    assert decide(rows(90, 90, 90), config) == Retention((), 0)
+    assert decide(rows(90, 90, 90), config) == Retention((), Offset(0))
 
 
 def test_each_segment_goes_for_the_first_reason_that_holds() -> None:
     config = LogConfig(retention_bytes=250)
     found = decide(rows(90, 90, 90, 0), config, log_start_offset=12)
-    assert found == Retention((LOG_START, TIME, TIME), 30)
+    assert found == Retention((LOG_START, TIME, TIME), Offset(30))
     assert decide(rows(0, 90, 90, 0), config).reasons == (SIZE, TIME, TIME)
 
 
@@ -172,9 +175,9 @@ def logs(draw: st.DrawFn) -> list[SegmentRow]:
         end = base + draw(st.integers(1, 9))
         found.append(
             SegmentRow(
-                base_offset=base,
+                base_offset=Offset(base),
                 file_version=version,
-                end_offset=end,
+                end_offset=Offset(end),
                 size=draw(st.integers(0, 5)),
                 max_timestamp=NOW_MS - draw(st.integers(-4, 9)),
                 last_append_ms=NOW_MS - draw(st.integers(0, 9)),
@@ -204,8 +207,8 @@ def test_the_decision_is_that_of_the_rules_taken_one_after_the_other(
         segments,
         config,
         now_ms=NOW_MS,
-        log_start_offset=log_start_offset,
-        high_watermark=high_watermark,
+        log_start_offset=Offset(log_start_offset),
+        high_watermark=Offset(high_watermark),
     )
 
     count = len(found.reasons)

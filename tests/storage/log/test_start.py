@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import CorruptLog, NoSpace, SwapRefused, SyncFailed
 from storage.files.paths import parse_snapshot_file
 from storage.formats.log_config import LogConfig
@@ -18,8 +19,7 @@ from storage.formats.manifest import Manifest, decode, encode
 from storage.log.log import Appended, PartitionLog
 from storage.log.retention import DeletionReason
 from storage.log.start import DeletedSegment
-from storage.segment.reader import Isolation, ReadResult, find_region
-from storage.segment.segment import SegmentRegion
+from storage.segment.reader import Isolation, ReadResult, SegmentRegion, find_region
 from tests.harness.hand_cleaning import recopied, write_cleaned
 from tests.harness.log_builder import batch_of, valid
 from tests.harness.log_home import SMALL, Deferred, LogHome, read_all
@@ -56,8 +56,11 @@ def segment_files(home: LogHome) -> list[str]:
 
 
 def read(log: PartitionLog, offset: int) -> ReadResult | ErrorCode:
-    return log.read(
-        offset, max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    return log.reader.read(
+        Offset(offset),
+        max_bytes=1 << 20,
+        whole_first_batch=True,
+        isolation=Isolation.READ_UNCOMMITTED,
     )
 
 
@@ -97,7 +100,9 @@ def test_an_old_active_segment_is_rolled_first_and_the_log_is_then_empty() -> No
     assert (log.log_start_offset, log.log_end_offset) == (5, 5)
     assert offsets(log) == []
     assert not log.retention_is_due(60 * DAY_MS), "an empty segment stays"
-    assert log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0) == Appended(5, 6)
+    assert log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0) == Appended(
+        Offset(5), Offset(6)
+    )
 
 
 def test_what_is_not_below_the_high_watermark_stays_however_old_it_is() -> None:
@@ -168,7 +173,7 @@ def test_deleted_records_are_not_read_any_more_and_whole_segments_of_them_go(
     home = LogHome(MemoryFileSystem(), config=dataclasses.replace(DELETING, cleanup_policy=policy))
     log = filled(home)
 
-    assert log.delete_records(6) == (
+    assert log.delete_records(Offset(6)) == (
         DeletedSegment(DeletionReason.LOG_START, log.segments[0].size),
     )
 
@@ -184,13 +189,13 @@ def test_deleted_records_are_not_read_any_more_and_whole_segments_of_them_go(
 def test_the_log_start_never_goes_back_and_never_passes_the_high_watermark() -> None:
     log = filled(LogHome(MemoryFileSystem(), config=DELETING))
     log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
-    log.delete_records(9)
+    log.delete_records(Offset(9))
     for offset in (0, 8, 9):
-        assert log.delete_records(offset) == ()
-    assert log.delete_records(17) is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.delete_records(-2) is ErrorCode.OFFSET_OUT_OF_RANGE
+        assert log.delete_records(Offset(offset)) == ()
+    assert log.delete_records(Offset(17)) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert log.delete_records(Offset(-2)) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.log_start_offset == 9
-    assert isinstance(log.delete_records(16), tuple)
+    assert isinstance(log.delete_records(Offset(16)), tuple)
     assert log.log_start_offset == log.high_watermark == 16
 
 
@@ -201,7 +206,7 @@ def test_a_log_start_in_the_active_segment_is_never_past_the_end_after_a_crash()
     log.append_as_leader(valid(batch_of([(b"k", b"v")] * 3)), now_ms=0)
     log.advance_high_watermark(log.log_end_offset)
 
-    log.delete_records(6)
+    log.delete_records(Offset(6))
 
     recovered = crashed(home).open()
     assert (recovered.log_start_offset, recovered.log_end_offset) == (6, 7)
@@ -213,7 +218,7 @@ def test_segments_below_a_log_start_go_later_where_they_could_not_go_then() -> N
     log = filled(LogHome(MemoryFileSystem(), config=SMALL), segments=1)
     log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=0)
     log.advance_high_watermark(log.sync())
-    log.delete_records(5)
+    log.delete_records(Offset(5))
     assert len(log.segments) == 1
     assert not log.retention_is_due(90 * DAY_MS)
 
@@ -264,7 +269,7 @@ def test_a_read_that_retention_overtakes_is_out_of_range_and_skips_nothing(
         log.retain(8 * DAY_MS + 2)
         return find_region(*args, **settings)
 
-    monkeypatch.setattr("storage.log.readable_log.find_region", overtaken)
+    monkeypatch.setattr("storage.log.reader.find_region", overtaken)
     assert read(log, 1) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert isinstance(read(log, 8), ReadResult)
 
@@ -282,7 +287,7 @@ def test_a_pass_whose_sources_were_deleted_is_refused_and_brings_nothing_back() 
 
     log.retain(8 * DAY_MS + 2)
     with pytest.raises(SwapRefused):
-        log.swap(
+        log.cleaning.swap(
             [each.row for each in sources],
             cleaned,
             generation=view.generation,
@@ -302,7 +307,9 @@ def test_a_pass_over_segments_that_are_still_there_is_taken() -> None:
     cleaned = write_cleaned(log, sources, batches, cut=9)
     log.retain(8 * DAY_MS + 2)
 
-    log.swap([each.row for each in sources], cleaned, generation=view.generation, clean_offset=2)
+    log.cleaning.swap(
+        [each.row for each in sources], cleaned, generation=view.generation, clean_offset=Offset(2)
+    )
 
     assert dropped == {8}
     assert offsets(log) == list(range(9, 16))
@@ -324,10 +331,10 @@ def test_epochs_below_the_log_start_are_forgotten_as_kafka_does() -> None:
         )
     log.advance_high_watermark(log.sync())
 
-    log.delete_records(9)
+    log.delete_records(Offset(9))
 
     assert log.epochs.entries == ((2, 9), (3, 12))
-    assert log.end_offset_for_epoch(1) == (1, 9)
+    assert log.reader.end_offset_for_epoch(Epoch(1)) == (1, 9)
     assert crashed(home).open(epoch=4).epochs.entries == ((2, 9), (3, 12))
     log.close()
     assert crashed(home).open(epoch=4, is_clean=True).epochs.entries == ((2, 9), (3, 12))
@@ -350,7 +357,7 @@ def test_what_was_never_read_is_read_before_the_segments_go_that_may_have_to_tel
     assert len(log.retain(90 * DAY_MS)) == 1
 
     follows = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=1)
-    assert log.append_as_leader(valid(follows), now_ms=0) == Appended(1, 2)
+    assert log.append_as_leader(valid(follows), now_ms=0) == Appended(Offset(1), Offset(2))
     assert log.epochs.entries == ((1, 1), (2, 1)) or log.epochs.entries == ((2, 1),)
 
 
@@ -359,7 +366,7 @@ def test_a_log_that_ends_below_its_start_is_damaged_and_left_alone() -> None:
     log = filled(home, segments=1)
     log.append_as_leader(valid(batch_of([(b"k", b"v")] * 3)), now_ms=0)
     log.advance_high_watermark(log.sync())
-    log.delete_records(6)
+    log.delete_records(Offset(6))
     active = f"{home.identity.directory}/{segment_files(home)[-1]}"
     home.fs.write_bytes(active, home.fs.read_bytes(active)[:-1])
     before = home.fs.read_bytes(active)
@@ -385,7 +392,7 @@ def test_producers_are_remembered_over_a_crash_though_their_batches_are_gone() -
     assert [offset for offset in names if offset is not None] == [4], "no use for older ones"
     recovered = crashed(home).open()
     follows = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=4)
-    assert recovered.append_as_leader(valid(follows), now_ms=0) == Appended(4, 5)
+    assert recovered.append_as_leader(valid(follows), now_ms=0) == Appended(Offset(4), Offset(5))
 
 
 # The disk.

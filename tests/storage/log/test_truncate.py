@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset
 from storage.log.log import Appended, PartitionLog
 from storage.segment.reader import Isolation, ReadResult
 from tests.harness.hand_cleaning import recopied, write_cleaned
@@ -44,7 +45,7 @@ def offsets(log: PartitionLog) -> list[int]:
 def test_no_batch_reaches_the_offset_and_all_before_it_stays(offset: int, end: int) -> None:
     home = LogHome(MemoryFileSystem())
     log = filled(home)
-    log.truncate_to(offset)
+    log.truncate_to(Offset(offset))
     assert log.log_end_offset == end
     assert log.high_watermark == end
     assert offsets(log) == list(range(end))
@@ -59,51 +60,51 @@ def test_log_goes_on_behind_the_cut_and_forgets_epochs_and_producers_past_it() -
     for sequence in range(3):
         batch = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=sequence)
         log.append_as_leader(valid(batch), now_ms=0)
-    log.truncate_to(1)
-    assert log.end_offset_for_epoch(1) == (1, 1)
+    log.truncate_to(Offset(1))
+    assert log.reader.end_offset_for_epoch(Epoch(1)) == (1, 1)
     again = batch_of([(b"k", b"v")], producer_id=9, producer_epoch=0, base_sequence=1)
-    assert log.append_as_leader(valid(again), now_ms=0) == Appended(1, 2)
+    assert log.append_as_leader(valid(again), now_ms=0) == Appended(Offset(1), Offset(2))
     log.advance_high_watermark(log.sync())
     assert offsets(log) == [0, 1]
 
 
 def test_truncating_below_the_log_start_is_a_mistake() -> None:
     log = filled(LogHome(MemoryFileSystem()))
-    log.truncate_fully_and_start_at(30)
+    log.truncate_fully_and_start_at(Offset(30))
     with pytest.raises(ValueError, match="below the log start 30"):
-        log.truncate_to(29)
+        log.truncate_to(Offset(29))
 
 
 def test_full_truncation_may_start_ahead_or_behind() -> None:
     home = LogHome(MemoryFileSystem())
     log = filled(home)
     for start in (50, 7):
-        log.truncate_fully_and_start_at(start)
+        log.truncate_fully_and_start_at(Offset(start))
         assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (start,) * 3
         assert offsets(log) == []
         batch = valid(batch_of([(b"k", b"v")]))
-        assert log.append_as_leader(batch, now_ms=0) == Appended(start, start + 1)
+        assert log.append_as_leader(batch, now_ms=0) == Appended(Offset(start), Offset(start + 1))
 
 
 def test_log_that_starts_over_has_no_old_epochs() -> None:
     """The log never had the offsets below its start: Kafka clears the epochs too."""
     home = LogHome(MemoryFileSystem())
     log = filled(home)
-    log.truncate_fully_and_start_at(50)
+    log.truncate_fully_and_start_at(Offset(50))
     assert log.epochs.entries == ()
     left = LogHome(home.fs.after_crash(Loss.EVERYTHING, Random(0)))  # type: ignore[attr-defined]
     assert left.open().epochs.entries == ()
     batch = batch_of([(b"k", b"v")], base_offset=50, leader_epoch=4)
     log.append_as_follower(valid(batch), now_ms=0)
-    assert log.end_offset_for_epoch(2) == (2, 50)
+    assert log.reader.end_offset_for_epoch(Epoch(2)) == (2, 50)
 
 
 def test_each_truncation_raises_the_generation() -> None:
     log = filled(LogHome(MemoryFileSystem()))
     before = log.generation
-    log.truncate_to(8)
+    log.truncate_to(Offset(8))
     assert log.generation == before + 1
-    log.truncate_fully_and_start_at(8)
+    log.truncate_fully_and_start_at(Offset(8))
     assert log.generation == before + 2
     log.retire()
     assert log.generation == before + 3
@@ -113,18 +114,20 @@ def test_source_that_a_reader_still_holds_never_comes_back() -> None:
     """Recovery could take its file for a continuation of the truncated log, after a roll."""
     home = LogHome(MemoryFileSystem())
     log = filled(home)
-    result = log.read(4, max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED)
+    result = log.reader.read(
+        Offset(4), max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    )
     assert isinstance(result, ReadResult)
     view = log.cleaning_view()
     sources = view.segments[1:2]
     batches, _ = recopied(sources, lambda _: True, ())
-    log.swap(
+    log.cleaning.swap(
         [each.row for each in sources],
         write_cleaned(log, sources, batches, cut=9),
         generation=view.generation,
         clean_offset=None,
     )
-    log.truncate_to(0)
+    log.truncate_to(Offset(0))
     for _ in range(2):
         log.append_as_leader(valid(batch_of([(b"new", b"1"), (b"new", b"2")])), now_ms=0)
     log.advance_high_watermark(log.sync())
@@ -143,22 +146,22 @@ def test_segment_cut_in_the_hole_at_its_end_does_not_reach_into_the_next_one() -
     log = filled(home, segments=1)
     view = log.cleaning_view()
     batches, _ = recopied(view.segments, lambda record: record.offset < 2, ())
-    log.swap(
+    log.cleaning.swap(
         [each.row for each in view.segments],
         write_cleaned(log, view.segments, batches, cut=9),
         generation=view.generation,
         clean_offset=None,
     )
 
-    log.truncate_to(3)
+    log.truncate_to(Offset(3))
 
     assert [(each.base_offset, each.end_offset) for each in log.segments] == [(0, 3), (3, 3)]
 
 
 def test_what_was_below_a_full_truncation_is_out_of_range_after_a_crash() -> None:
     home = LogHome(MemoryFileSystem())
-    home.create().truncate_fully_and_start_at(50)
-    result = home.open().read(
-        49, max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    home.create().truncate_fully_and_start_at(Offset(50))
+    result = home.open().reader.read(
+        Offset(49), max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
     )
     assert result is ErrorCode.OFFSET_OUT_OF_RANGE

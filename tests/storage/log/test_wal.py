@@ -13,6 +13,7 @@ from typing import cast
 
 import pytest
 
+from protocol.wire.numbers import Offset
 from storage.files.errors import SyncFailed
 from storage.files.files import FileSystem
 from storage.files.local_files import LocalFileSystem
@@ -70,7 +71,7 @@ def test_a_round_syncs_every_dirty_log_once_and_says_how_far(wal: Wal, count: in
 
     synced = wal.sync_round()
 
-    assert set(synced) == {Synced(log, number % 3 + 1) for number, log in enumerate(logs)}
+    assert set(synced) == {Synced(log, Offset(number % 3 + 1)) for number, log in enumerate(logs)}
     assert len(synced) == len(logs)
     assert not wal.has_dirty
     left = opened(disk.after_crash(Loss.EVERYTHING, Random(0)))
@@ -188,11 +189,11 @@ def test_a_round_that_needs_more_than_one_file_of_a_log_is_left_to_the_worker(
 
     assert not wal.begin_round()
 
-    assert set(wal.sync_round()) == {Synced(plain, 1), Synced(sealed, 2)}
+    assert set(wal.sync_round()) == {Synced(plain, Offset(1)), Synced(sealed, Offset(2))}
     for log in (plain, sealed):
         append(wal, log)
     assert wal.begin_round()
-    assert set(finish_round(wal)) == {Synced(plain, 2), Synced(sealed, 3)}
+    assert set(finish_round(wal)) == {Synced(plain, Offset(2)), Synced(sealed, Offset(3))}
 
 
 def test_files_that_only_sync_can_make_safe_are_left_to_the_worker(wal: Wal) -> None:
@@ -214,7 +215,7 @@ def test_a_sync_that_failed_beside_the_loop_is_final_for_its_directory(tmp_path:
     assert len(threads.begun) == 3
     synced = wal.end_round()
 
-    assert synced == (Synced(sound, 1),)
+    assert synced == (Synced(sound, Offset(1)),)
     assert all(log.offline_reason is not None for log in broken)
     assert sound.offline_reason is None
     wal.mark_dirty(broken[0])
@@ -245,7 +246,7 @@ def test_a_log_that_another_thread_is_syncing_does_not_block_the_loop(tmp_path: 
 
     other.end(0)
     assert wal.begin_round()
-    assert wal.end_round() == (Synced(log, 1),)
+    assert wal.end_round() == (Synced(log, Offset(1)),)
 
 
 def test_where_the_system_has_no_thread_left_the_worker_does_the_round(tmp_path: Path) -> None:
@@ -259,4 +260,4 @@ def test_where_the_system_has_no_thread_left_the_worker_does_the_round(tmp_path:
 
     assert not wal.begin_round()
 
-    assert wal.sync_round() == (Synced(log, 1),)
+    assert wal.sync_round() == (Synced(log, Offset(1)),)

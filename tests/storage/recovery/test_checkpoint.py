@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import CorruptLog
 from storage.files.paths import LOG, OFFSET_INDEX, TIME_INDEX
 from storage.formats.manifest import UNKNOWN, SegmentRow, decode
@@ -80,7 +81,9 @@ def sent(sequence: int) -> bytearray:
 
 
 def knows(log: PartitionLog, sequence: int) -> bool:
-    return log.producers.judge(valid(sent(sequence)).header) == Duplicate(sequence, sequence)
+    return log.producers.judge(valid(sent(sequence)).header) == Duplicate(
+        Offset(sequence), Offset(sequence)
+    )
 
 
 def test_what_a_checkpoint_covers_survives_without_another_sync() -> None:
@@ -93,7 +96,7 @@ def test_what_a_checkpoint_covers_survives_without_another_sync() -> None:
 
     assert machine.offsets() == [0, 1, 2, 3]
     assert knows(machine.log, 3)
-    assert machine.log.end_offset_for_epoch(1) == (1, 4)
+    assert machine.log.reader.end_offset_for_epoch(Epoch(1)) == (1, 4)
 
 
 def test_recovery_begins_at_the_recovery_point() -> None:
@@ -165,7 +168,7 @@ def test_damaged_index_entries_are_rebuilt_from_the_batches(kind: str, data: byt
     machine.crash()
     machine.log.advance_high_watermark(machine.log.sync())
     assert machine.offsets() == list(range(8))
-    found = machine.log.offset_for_timestamp(1007)
+    found = machine.log.reader.offset_for_timestamp(1007)
     assert found is not None
     assert found.offset == 7
 
@@ -285,7 +288,7 @@ def test_truncation_before_the_commit_makes_the_checkpoint_void() -> None:
     machine = Machine()
     machine.append(5)
     work = machine.take()
-    machine.log.truncate_to(2)
+    machine.log.truncate_to(Offset(2))
     work()
     machine.crash()
     assert machine.offsets() == [0, 1]
@@ -313,7 +316,7 @@ def swap_first(log: PartitionLog) -> None:
     view = log.cleaning_view()
     sources = view.segments[:1]
     batches, _ = recopied(sources, lambda _: True, ())
-    log.swap(
+    log.cleaning.swap(
         [each.row for each in sources],
         write_cleaned(log, sources, batches, cut=len(batches)),
         generation=view.generation,
@@ -432,7 +435,7 @@ def test_log_that_ends_at_its_recovery_point_is_left_as_it_is(is_stopped: bool) 
     assert machine.files() == before
     assert machine.offsets() == [0, 1, 2, 3]
     assert knows(machine.log, 3)
-    assert machine.log.end_offset_for_epoch(1) == (1, 4)
+    assert machine.log.reader.end_offset_for_epoch(Epoch(1)) == (1, 4)
     machine.append(1)
     machine.log.close()
     machine.log = machine.home.open(is_clean=True)
@@ -447,7 +450,7 @@ def test_epoch_of_a_batch_that_a_crash_has_lost_is_forgotten() -> None:
     machine.log.close()
     machine.log = machine.home.open(is_clean=True, epoch=5)
     machine.append(1)
-    machine.log.advance_high_watermark(3)
+    machine.log.advance_high_watermark(Offset(3))
     swap_first(machine.log)
 
     machine.crash()

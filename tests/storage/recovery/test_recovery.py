@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from protocol.records.batch_header import read_header
+from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import (
     CorruptLog,
     DamagedFile,
@@ -223,7 +224,7 @@ def test_rebuilt_manifest_prefers_what_the_cleaner_wrote_last() -> None:
     sources = view.segments[:2]
     batches, _ = recopied(sources, lambda record: record.offset in (1, 5), ())
     cleaned = write_cleaned(machine.log, sources, batches, cut=2)
-    machine.log.swap(
+    machine.log.cleaning.swap(
         [each.row for each in sources], cleaned, generation=view.generation, clean_offset=None
     )
     assert len(machine.names(LOG)) == 5, "the sources are still there"
@@ -305,7 +306,7 @@ def test_index_that_is_plausible_but_wrong_never_hides_a_record() -> None:
 
 
 def _first_bytes(log: PartitionLog, offset: int) -> bytes:
-    result = log.read(offset, max_bytes=1, whole_first_batch=True, isolation=0)  # type: ignore[arg-type]
+    result = log.reader.read(offset, max_bytes=1, whole_first_batch=True, isolation=0)  # type: ignore[arg-type]
     assert not isinstance(result, int)
     data = result.regions[0].read_bytes()
     result.regions[0].release()
@@ -335,8 +336,10 @@ def test_producers_and_epochs_survive_a_crash_after_many_rolls() -> None:
     assert len(machine.log.segments) > 2
     machine.crash()
     again = batch_of([(b"k", bytes(80))], producer_id=4, producer_epoch=0, base_sequence=5)
-    assert machine.log.append_as_leader(valid(again), now_ms=0) == Appended(5, 6, duplicate=True)
-    assert machine.log.end_offset_for_epoch(1) == (1, 9)
+    assert machine.log.append_as_leader(valid(again), now_ms=0) == Appended(
+        Offset(5), Offset(6), duplicate=True
+    )
+    assert machine.log.reader.end_offset_for_epoch(Epoch(1)) == (1, 9)
 
 
 def test_lost_epoch_checkpoint_is_found_out_from_the_batches() -> None:

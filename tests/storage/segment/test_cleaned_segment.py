@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from protocol.wire.numbers import Offset
 from storage.files.errors import DiskError
 from storage.segment.cleaned_segment import (
     WRITE_BACK_BEHIND_BYTES,
@@ -41,7 +42,7 @@ class Recorder(Faults):
 def test_the_disk_gets_the_output_as_it_comes_and_is_never_far_behind(piece: int) -> None:
     disk = MemoryFileSystem()
     disk.make_directory("/log")
-    writer = CleanedSegmentWriter(disk, "/log", 0, 1, bytes(16))
+    writer = CleanedSegmentWriter(disk, "/log", Offset(0), 1, bytes(16))
     disk.faults = recorder = Recorder()
 
     while writer.size < 11 * MIB:

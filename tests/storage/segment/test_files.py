@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.wire.numbers import Offset
 from storage.files.errors import SegmentRemoved, SyncFailed
 from storage.files.files import File
 from storage.files.local_files import LocalFileSystem
@@ -28,7 +29,7 @@ BATCHES = 250
 
 def new_files(folder: Path, fs: LocalFileSystem | None = None) -> SegmentFiles:
     files = SegmentFiles(
-        fs or LocalFileSystem(), str(folder), 0, 1, background=Deferred(), is_settled=False
+        fs or LocalFileSystem(), str(folder), Offset(0), 1, background=Deferred(), is_settled=False
     )
     files.create()
     return files
@@ -189,6 +190,11 @@ def test_appends_reads_and_syncs_race_with_closings_and_nothing_is_lost(
 
         return threading.Thread(target=run)
 
+    synced: dict[PartitionLog, Offset] = {}
+
+    def sync(log: PartitionLog) -> None:
+        synced[log] = log.sync()
+
     threads = [until_over(work) for work in (sync, sync, read_all, read_all)]
     for thread in threads:
         thread.start()
@@ -196,13 +202,15 @@ def test_appends_reads_and_syncs_race_with_closings_and_nothing_is_lost(
     for number in range(BATCHES):
         log = choices.choice(logs)
         log.append_as_leader(valid(batch_of([(b"%d" % number, bytes(60))])), now_ms=0)
+        # Only the appending thread advances the high watermark, as in the broker.
+        log.advance_high_watermark(synced.get(log, Offset(0)))
     is_over.set()
     for thread in threads:
         thread.join()
     assert not failures, failures
 
     for log in logs:
-        sync(log)
+        log.advance_high_watermark(log.sync())
     keys = sorted(int(record.key or b"") for log in logs for record in read_all(log))
     assert keys == list(range(BATCHES))
     for log in logs:
@@ -213,7 +221,3 @@ def home_in(directory: Path) -> LogHome:
     directory.mkdir()
     config = dataclasses.replace(SMALL, segment_bytes=2000)
     return LogHome(LocalFileSystem(), directory=str(directory), config=config)
-
-
-def sync(log: PartitionLog) -> None:
-    log.advance_high_watermark(log.sync())

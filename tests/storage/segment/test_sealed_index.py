@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.wire.numbers import Position, RelativeOffset
 from storage.files.errors import MissingFile
 from storage.formats.segment_index import SegmentIndex
 from storage.segment.sealed_index import ENTRIES_PER_BLOCK, SealedIndex
@@ -20,7 +21,7 @@ def indexes_of(steps: list[tuple[int, int, int]]) -> tuple[SegmentIndex, SealedI
     offset, position, timestamp = 0, 0, 1000
     for offsets, size, time in steps:
         offset, position, timestamp = offset + offsets, position + size, timestamp + time
-        index.add(offset, position, timestamp, offset)
+        index.add(RelativeOffset(offset), Position(position), timestamp, RelativeOffset(offset))
     return index, sealed(
         index.offset_file(), index.time_file(), size=position + 400, span=offset + 1
     )
@@ -38,8 +39,12 @@ def test_files_answer_as_the_entries_in_memory_do(
     steps: list[tuple[int, int, int]], offset: int, position: int, timestamp: int
 ) -> None:
     index, sealed_index = indexes_of(steps)
-    assert sealed_index.entry_at_or_before(offset) == index.entry_at_or_before(offset)
-    assert sealed_index.entry_up_to_position(position) == index.entry_up_to_position(position)
+    assert sealed_index.entry_at_or_before(RelativeOffset(offset)) == index.entry_at_or_before(
+        RelativeOffset(offset)
+    )
+    assert sealed_index.entry_up_to_position(Position(position)) == index.entry_up_to_position(
+        Position(position)
+    )
     assert sealed_index.entry_before_timestamp(timestamp) == index.entry_before_timestamp(timestamp)
 
 
@@ -47,7 +52,9 @@ def test_index_of_many_blocks_is_searched_without_reading_it_all() -> None:
     count = 100 * ENTRIES_PER_BLOCK + 7
     index, sealed_index = indexes_of([(1, 100, 1)] * count)
     for offset in (0, 1, ENTRIES_PER_BLOCK, ENTRIES_PER_BLOCK + 1, count // 2, count, count + 5):
-        assert sealed_index.entry_at_or_before(offset) == index.entry_at_or_before(offset)
+        assert sealed_index.entry_at_or_before(RelativeOffset(offset)) == index.entry_at_or_before(
+            RelativeOffset(offset)
+        )
     disk = MemoryFileSystem()
     disk.write_bytes("/o", index.offset_file())
     disk.write_bytes("/t", index.time_file())
@@ -60,9 +67,9 @@ def test_index_of_many_blocks_is_searched_without_reading_it_all() -> None:
         original(action, path, size)
 
     disk.faults.check = check  # type: ignore[method-assign]
-    assert fresh.entry_at_or_before(count // 3) == (count // 3, count // 3 * 100)
+    assert fresh.entry_at_or_before(RelativeOffset(count // 3)) == (count // 3, count // 3 * 100)
     assert 0 < len(reads) < 10
-    assert fresh.entry_at_or_before(count // 3) is not None
+    assert fresh.entry_at_or_before(RelativeOffset(count // 3)) is not None
     assert len(reads) < 10, "the blocks were kept"
 
 

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from protocol.wire.numbers import Offset
 from storage.files.paths import TIME_INDEX
 from storage.log.log import Appended, PartitionLog
 from storage.segment.timestamp_lookup import TimestampOffset
@@ -29,7 +30,7 @@ def test_time_index_that_is_plausible_but_wrong_never_hides_a_record(lie: tuple[
     log = home.open(is_clean=True)
 
     for number in range(12):
-        found = log.offset_for_timestamp(1000 + number)
+        found = log.reader.offset_for_timestamp(1000 + number)
         assert found is not None
         assert found.offset == number
 
@@ -55,7 +56,7 @@ def cleaned_log() -> PartitionLog:
         sources, lambda record: record.timestamp < 9000, view.producer_last_offsets
     )
     assert dropped == {0}
-    log.swap(
+    log.cleaning.swap(
         [each.row for each in sources],
         write_cleaned(log, sources, batches, cut=len(batches)),
         generation=view.generation,
@@ -63,7 +64,7 @@ def cleaned_log() -> PartitionLog:
     )
     # A row that keeps the batch's largest timestamp, as Kafka's cleaner does.
     first = log.segments[0]
-    first.max_timestamp, first.offset_of_max_timestamp = 9000, 0
+    first.max_timestamp, first.offset_of_max_timestamp = 9000, Offset(0)
     return log
 
 
@@ -72,22 +73,22 @@ def test_invariant_22_a_lookup_by_time_falls_through_empty_batches_to_later_segm
     log = cleaned_log()
     first = log.segments[0]
     assert (first.max_timestamp, first.record_count) == (9000, 0)
-    assert log.offset_for_timestamp(4000) == TimestampOffset(5000, 1)
-    assert log.offset_for_timestamp(5500) == TimestampOffset(6000, 2)
-    assert log.offset_for_timestamp(6001) is None
+    assert log.reader.offset_for_timestamp(4000) == TimestampOffset(5000, Offset(1))
+    assert log.reader.offset_for_timestamp(5500) == TimestampOffset(6000, Offset(2))
+    assert log.reader.offset_for_timestamp(6001) is None
 
 
 def test_invariant_22_the_youngest_record_is_one_that_is_still_there() -> None:
-    assert cleaned_log().offset_of_max_timestamp() == TimestampOffset(6000, 2)
+    assert cleaned_log().reader.offset_of_max_timestamp() == TimestampOffset(6000, Offset(2))
 
 
 def test_invariant_22_holds_where_a_truncation_took_the_youngest_record() -> None:
     log = LogHome(MemoryFileSystem()).create()
     for timestamp in (1000, 9000):
         log.append_as_leader(valid(batch_of([(b"key", b"v")], timestamps=[timestamp])), now_ms=0)
-    log.truncate_to(1)
+    log.truncate_to(Offset(1))
     log.append_as_leader(valid(batch_of([(b"key", b"v")], timestamps=[5000])), now_ms=0)
     log.advance_high_watermark(log.sync())
     assert log.segments[0].max_timestamp == 9000
-    assert log.offset_for_timestamp(4000) == TimestampOffset(5000, 1)
-    assert log.offset_of_max_timestamp() == TimestampOffset(5000, 1)
+    assert log.reader.offset_for_timestamp(4000) == TimestampOffset(5000, Offset(1))
+    assert log.reader.offset_of_max_timestamp() == TimestampOffset(5000, Offset(1))

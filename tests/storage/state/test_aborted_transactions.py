@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset, ProducerId
 from storage.files.errors import DamagedFile, FormatFromTheFuture
 from storage.files.paths import ABORTED_TRANSACTIONS
-from storage.log import readable_log
+from storage.log import reader as log_reader
+from storage.log.cleaning import LogCleaning
 from storage.log.log import PartitionLog
 from storage.log.opening import open_log
-from storage.log.segment_list import SegmentList
 from storage.segment import reader
 from storage.segment.reader import Isolation
 from storage.state.aborted_transactions import (
@@ -32,29 +33,40 @@ from tests.harness.transactional_producer import TransactionalProducer
 PATH = f"{DIRECTORY}/{ABORTED_TRANSACTIONS}"
 
 
+def row(producer_id: int, first_offset: int, marker_offset: int) -> Row:
+    return ProducerId(producer_id), Offset(first_offset), Offset(marker_offset)
+
+
 @st.composite
 def rows(draw: st.DrawFn) -> list[Row]:
     """Rows in the form in which a log makes them: each transaction begins before its marker."""
     markers = sorted(draw(st.sets(st.integers(1, 60), max_size=12)))
-    return [(draw(st.integers(0, 3)), draw(st.integers(0, at - 1)), at) for at in markers]
+    return [row(draw(st.integers(0, 3)), draw(st.integers(0, at - 1)), at) for at in markers]
 
 
 @given(rows(), st.integers(0, 62), st.integers(0, 62))
 def test_a_reader_gets_the_aborts_that_it_may_meet(there: list[Row], offset: int, end: int) -> None:
     expected = [(who, first) for who, first, marker in there if marker >= offset and first < end]
-    assert AbortedTransactions(there).between(offset, end) == expected
+    assert AbortedTransactions(there).between(Offset(offset), Offset(end)) == expected
 
 
 @given(rows(), st.integers(0, 62), st.integers(0, 62), st.integers(0, 62))
 def test_rows_go_at_both_ends(there: list[Row], below: int, end: int, offset: int) -> None:
     aborted = AbortedTransactions(there)
-    left = [row for row in there if below <= row[2] < end]
-    assert aborted.forget_below(below) == any(row[2] < below for row in there)
-    assert aborted.truncate_from_end(end) == any(row[2] >= max(below, end) for row in there)
+    left = [each for each in there if below <= each[2] < end]
+    assert aborted.forget_below(Offset(below)) == any(each[2] < below for each in there)
+    assert aborted.truncate_from_end(Offset(end)) == any(
+        each[2] >= max(below, end) for each in there
+    )
     assert aborted.rows == left
-    assert aborted.between(offset, 63) == AbortedTransactions(left).between(offset, 63)
-    aborted.extend([(9, 0, 99)])
-    assert aborted.between(0, 1) == [*AbortedTransactions(left).between(0, 1), (9, 0)]
+    assert aborted.between(Offset(offset), Offset(63)) == AbortedTransactions(left).between(
+        Offset(offset), Offset(63)
+    )
+    aborted.extend([row(9, 0, 99)])
+    assert aborted.between(Offset(0), Offset(1)) == [
+        *AbortedTransactions(left).between(Offset(0), Offset(1)),
+        (9, 0),
+    ]
 
 
 @given(rows())
@@ -64,7 +76,7 @@ def test_file_is_read_back(there: list[Row]) -> None:
 
 
 def test_any_flipped_bit_and_any_cut_of_the_file_is_damage() -> None:
-    data = AbortedTransactions([(7, 1, 5), (8, 2, 9)]).encode()
+    data = AbortedTransactions([row(7, 1, 5), row(8, 2, 9)]).encode()
     for position in range(len(data)):
         flipped = bytearray(data)
         flipped[position] ^= 1
@@ -100,8 +112,11 @@ def aborted(
     log: CompactedLog, offset: int = 0, *, max_bytes: int = 1 << 20
 ) -> list[tuple[int, int]]:
     """Returns the aborted transactions that a read_committed fetch reports."""
-    result = log.log.read(
-        offset, max_bytes=max_bytes, whole_first_batch=True, isolation=Isolation.READ_COMMITTED
+    result = log.log.reader.read(
+        Offset(offset),
+        max_bytes=max_bytes,
+        whole_first_batch=True,
+        isolation=Isolation.READ_COMMITTED,
     )
     assert not isinstance(result, ErrorCode)
     result.release()
@@ -140,8 +155,8 @@ def test_reader_gets_only_the_aborts_in_what_it_is_sent() -> None:
 def test_read_uncommitted_reader_gets_no_aborts() -> None:
     log = CompactedLog()
     interleaved(log)
-    result = log.log.read(
-        0, max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    result = log.log.reader.read(
+        Offset(0), max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
     )
     assert not isinstance(result, ErrorCode)
     result.release()
@@ -264,14 +279,14 @@ def test_a_crash_anywhere_in_a_pass_shows_no_aborted_record() -> None:
 def test_rows_forgotten_before_the_swap_is_committed_would_show_some(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    swap = SegmentList.swap
+    swap = LogCleaning.swap
 
-    def hasty(self: SegmentList, *args: Any, clean_offset: int | None, **names: Any) -> None:
-        self._states.cleaned_up_to(clean_offset or 0)
+    def hasty(self: LogCleaning, *args: Any, clean_offset: Offset | None, **names: Any) -> None:
+        self._states.cleaned_up_to(Offset(clean_offset or 0))
         self._states._write_aborted()
         swap(self, *args, clean_offset=clean_offset, **names)
 
-    monkeypatch.setattr(SegmentList, "swap", hasty)
+    monkeypatch.setattr(LogCleaning, "swap", hasty)
     assert committed_after_crashes_in_a_pass() != {(1, 7)}
 
 
@@ -294,7 +309,7 @@ def test_what_a_producer_commits_is_read_after_its_abort_was_cleaned_away() -> N
 def test_aborts_below_the_log_start_are_forgotten() -> None:
     log = CompactedLog()
     interleaved(log)
-    log.log.delete_records(5)
+    log.log.delete_records(Offset(5))
     assert aborted_rows(log) == [(1, 5, 6)]
     log.reopen(is_clean=True)
     assert aborted_rows(log) == [(1, 5, 6)]
@@ -304,7 +319,7 @@ def test_truncation_takes_back_the_aborts_it_cuts() -> None:
     log = CompactedLog()
     interleaved(log)
     log.roll()
-    log.log.truncate_to(6)
+    log.log.truncate_to(Offset(6))
     assert aborted_rows(log) == [(1, 0, 3)]
     TransactionalProducer(log, 1, producer_epoch=1).commit()
     log.reopen(is_clean=False)
@@ -327,9 +342,9 @@ def test_a_pass_that_commits_while_a_read_looks_makes_it_look_again(
             passes.pop()()
         return region
 
-    monkeypatch.setattr(readable_log, "find_region", interrupted)
-    result = log.log.read(
-        0, max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_COMMITTED
+    monkeypatch.setattr(log_reader, "find_region", interrupted)
+    result = log.log.reader.read(
+        Offset(0), max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_COMMITTED
     )
     assert not isinstance(result, ErrorCode)
     data = b"".join(region.read_bytes() for region in result.regions)
@@ -363,3 +378,9 @@ def test_missing_file_is_rebuilt_from_the_batches(
     log.reopen(is_clean=True)
     assert log.fs.exists(f"{DIRECTORY}/{ABORTED_TRANSACTIONS}")
     assert aborted(log) == expected
+
+
+def test_a_marker_before_the_last_one_is_a_mistake() -> None:
+    aborted = AbortedTransactions([row(1, 0, 5)])
+    with pytest.raises(AssertionError):
+        aborted.extend([row(2, 1, 5)])

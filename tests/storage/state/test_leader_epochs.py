@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import DamagedFile, FormatFromTheFuture
 from storage.state.leader_epochs import LeaderEpochs, decode_leader_epochs
 
@@ -9,14 +10,14 @@ from storage.state.leader_epochs import LeaderEpochs, decode_leader_epochs
 def epochs_of(*entries: tuple[int, int]) -> LeaderEpochs:
     epochs = LeaderEpochs()
     for epoch, start in entries:
-        assert epochs.assign(epoch, start)
+        assert epochs.assign(Epoch(epoch), Offset(start))
     return epochs
 
 
 def test_epoch_gets_its_entry_once_and_never_an_older_one() -> None:
     epochs = epochs_of((1, 0), (3, 10))
-    assert not epochs.assign(3, 20)
-    assert not epochs.assign(2, 20)
+    assert not epochs.assign(Epoch(3), Offset(20))
+    assert not epochs.assign(Epoch(2), Offset(20))
     assert epochs.entries == ((1, 0), (3, 10))
     assert epochs.latest == 3
 
@@ -38,11 +39,11 @@ def test_epoch_without_records_gives_way_to_the_next_one_at_its_offset() -> None
 )
 def test_end_offset_for_epoch_is_kafkas(asked: int, answer: tuple[int, int]) -> None:
     """LeaderEpochFileCache.endOffsetFor."""
-    assert epochs_of((1, 5), (3, 10), (4, 20)).end_offset(asked, 30) == answer
+    assert epochs_of((1, 5), (3, 10), (4, 20)).end_offset(Epoch(asked), Offset(30)) == answer
 
 
 def test_log_without_epochs_knows_no_end() -> None:
-    assert LeaderEpochs().end_offset(0, 30) == (-1, -1)
+    assert LeaderEpochs().end_offset(Epoch(0), Offset(30)) == (-1, -1)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_log_without_epochs_knows_no_end() -> None:
 def test_every_offset_was_written_in_the_epoch_that_began_before_it(
     offset: int, epoch: int
 ) -> None:
-    assert epochs_of((1, 5), (3, 10), (4, 20)).epoch_at(offset) == epoch
+    assert epochs_of((1, 5), (3, 10), (4, 20)).epoch_at(Offset(offset)) == epoch
 
 
 @pytest.mark.parametrize(
@@ -71,17 +72,26 @@ def test_epochs_begin_at_the_log_start_at_the_earliest(
 ) -> None:
     """LeaderEpochFileCache.truncateFromStart."""
     epochs = epochs_of((1, 5), (3, 10), (4, 20))
-    assert epochs.truncate_from_start(start) is (start > 5)
+    assert epochs.truncate_from_start(Offset(start)) is (start > 5)
     assert epochs.entries == entries
-    assert not epochs.truncate_from_start(start)
+    assert not epochs.truncate_from_start(Offset(start))
 
 
 def test_leader_tells_its_epoch_before_its_first_append_and_notes_nothing() -> None:
     epochs = epochs_of((1, 5), (3, 10))
-    assert epochs.with_leader_epoch(3, 30).end_offset(3, 30) == (3, 30)
-    assert epochs.with_leader_epoch(6, 30).end_offset(6, 30) == (6, 30)
-    assert epochs.with_leader_epoch(6, 30).end_offset(5, 30) == (3, 30)
-    assert epochs.with_leader_epoch(6, 30).epoch_at(30) == 6
+    assert epochs.with_leader_epoch(Epoch(3), Offset(30)).end_offset(Epoch(3), Offset(30)) == (
+        3,
+        30,
+    )
+    assert epochs.with_leader_epoch(Epoch(6), Offset(30)).end_offset(Epoch(6), Offset(30)) == (
+        6,
+        30,
+    )
+    assert epochs.with_leader_epoch(Epoch(6), Offset(30)).end_offset(Epoch(5), Offset(30)) == (
+        3,
+        30,
+    )
+    assert epochs.with_leader_epoch(Epoch(6), Offset(30)).epoch_at(Offset(30)) == 6
     assert epochs.entries == ((1, 5), (3, 10))
 
 
@@ -98,14 +108,17 @@ def test_leader_tells_its_epoch_before_its_first_append_and_notes_nothing() -> N
 )
 def test_divergence_is_kafkas(epoch: int, offset: int, answer: tuple[int, int] | None) -> None:
     """Partition.readRecords."""
-    assert epochs_of((1, 5), (3, 10), (4, 20)).divergence(epoch, offset, 30) == answer
+    assert (
+        epochs_of((1, 5), (3, 10), (4, 20)).divergence(Epoch(epoch), Offset(offset), Offset(30))
+        == answer
+    )
 
 
 def test_truncation_forgets_what_begins_past_it() -> None:
     epochs = epochs_of((1, 0), (3, 10), (4, 20))
-    epochs.truncate_from_end(10, is_empty=False)
+    epochs.truncate_from_end(Offset(10), is_empty=False)
     assert epochs.entries == ((1, 0),)
-    epochs.truncate_from_end(10, is_empty=True)
+    epochs.truncate_from_end(Offset(10), is_empty=True)
     assert epochs.latest == -1
 
 

@@ -11,6 +11,7 @@ from protocol.records.batch_header import BatchHeader
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import build_control_batch
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset, ProducerId
 from storage.files.errors import DamagedFile, FormatFromTheFuture
 from storage.state.producer_state import (
     AppendedBatch,
@@ -59,7 +60,7 @@ def states_after(*headers: BatchHeader) -> ProducerStates:
     for each in headers:
         assert states.judge(each) is ErrorCode.NONE
         offset += each.record_count
-        states.appended(each, last_offset=offset - 1, now_ms=1)
+        states.appended(each, last_offset=Offset(offset - 1), now_ms=1)
     return states
 
 
@@ -79,7 +80,7 @@ def test_each_of_the_last_five_batches_is_a_duplicate_and_the_sixth_is_not() -> 
     states = states_after(*sent)
     for number in range(1, 6):
         first = 100 + 2 * number
-        assert states.judge(sent[number]) == Duplicate(first, first + 1)
+        assert states.judge(sent[number]) == Duplicate(Offset(first), Offset(first + 1))
     assert states.judge(sent[0]) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
@@ -92,23 +93,23 @@ def test_new_epoch_begins_at_zero_and_the_old_one_is_fenced() -> None:
     states = states_after(header(0), header(1))
     assert states.judge(header(2, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.judge(header(0, epoch=1)) is ErrorCode.NONE
-    states.appended(header(0, epoch=1), last_offset=102, now_ms=2)
+    states.appended(header(0, epoch=1), last_offset=Offset(102), now_ms=2)
     assert states.judge(header(2, epoch=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert states.judge(header(0, epoch=1)) == Duplicate(102, 102)
+    assert states.judge(header(0, epoch=1)) == Duplicate(Offset(102), Offset(102))
 
 
 def test_sequence_goes_on_at_zero_after_the_largest() -> None:
     last = (1 << 31) - 1
     states = states_after(header(last - 1, count=4))
     assert states.judge(header(2)) is ErrorCode.NONE
-    assert states.judge(header(last - 1, count=4)) == Duplicate(100, 103)
+    assert states.judge(header(last - 1, count=4)) == Duplicate(Offset(100), Offset(103))
 
 
 def test_batches_without_a_producer_leave_no_state() -> None:
     states = ProducerStates()
     plain = valid(batch_of([(b"k", b"v")])).header
     assert states.judge(plain) is ErrorCode.NONE
-    states.appended(plain, last_offset=0, now_ms=1)
+    states.appended(plain, last_offset=Offset(0), now_ms=1)
     assert len(states) == 0
 
 
@@ -173,19 +174,19 @@ def test_nothing_else_of_a_producer_may_come_between_its_transactions_batches() 
     states = states_after(header(0, is_transactional=True))
     assert states.judge(header(1)) is ErrorCode.INVALID_TXN_STATE
     assert states.judge(header(1, is_transactional=True)) is ErrorCode.NONE
-    states.appended(marker(), last_offset=101, now_ms=1)
+    states.appended(marker(), last_offset=Offset(101), now_ms=1)
     assert states.judge(header(1)) is ErrorCode.NONE
 
 
 def test_open_transaction_stays_open_over_a_newer_epoch_until_a_marker() -> None:
     states = states_after(header(0, is_transactional=True))
-    states.appended(header(0, epoch=1, is_transactional=True), last_offset=101, now_ms=1)
+    states.appended(header(0, epoch=1, is_transactional=True), last_offset=Offset(101), now_ms=1)
     (found,) = states.open_transactions()
     assert (found.producer_epoch, found.first_offset) == (1, 100)
 
 
-@given(st.dictionaries(st.integers(0, 1 << 62), STATES, max_size=6))
-def test_snapshot_is_read_back(producers: dict[int, ProducerState]) -> None:
+@given(st.dictionaries(st.integers(0, 1 << 62).map(ProducerId), STATES, max_size=6))
+def test_snapshot_is_read_back(producers: dict[ProducerId, ProducerState]) -> None:
     data = ProducerStates(producers).encode()
     read = decode_producer_states(data, "p")
     assert {producer: read.get(producer) for producer in producers} == producers
@@ -261,3 +262,9 @@ def test_a_producer_that_holds_a_transaction_open_does_not_expire() -> None:
     producer.abort()
     producers.expire(log.now_ms + 1)
     assert len(producers) == 0
+
+
+def test_a_batch_below_the_last_one_is_a_mistake() -> None:
+    states = states_after(header(0), header(1))
+    with pytest.raises(AssertionError):
+        states.appended(header(2), last_offset=Offset(0), now_ms=0)

@@ -6,8 +6,9 @@ import pytest
 
 from cli.dump.files import section_of
 from cli.dump.kinds import Kind, kind_of
+from protocol.wire.numbers import Offset, ProducerId
 from storage.files.paths import ABORTED_TRANSACTIONS
-from storage.state.aborted_transactions import AbortedTransactions, Row
+from storage.state.aborted_transactions import AbortedTransactions
 from storage.verify.findings import Check, Severity
 from storage.verify.log import verify_log
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, identity
@@ -35,8 +36,9 @@ def found(log: CompactedLog) -> list[tuple[Severity, Check]]:
     return [(each.severity, each.check) for each in report.findings]
 
 
-def rewrite(log: CompactedLog, rows: Iterable[Row]) -> None:
-    log.fs.write_bytes(PATH, AbortedTransactions(rows).encode())
+def rewrite(log: CompactedLog, rows: Iterable[tuple[int, int, int]]) -> None:
+    known = [(ProducerId(who), Offset(first), Offset(marker)) for who, first, marker in rows]
+    log.fs.write_bytes(PATH, AbortedTransactions(known).encode())
 
 
 @pytest.mark.parametrize("is_cleaned", [False, True])
@@ -53,7 +55,7 @@ def test_a_sound_file_has_nothing_to_say(is_cleaned: bool) -> None:
         pytest.param([(1, 0, 1), (1, 2, 3), (1, 4, 5)], id="what_was_committed"),
     ],
 )
-def test_a_file_that_would_mislead_a_reader_is_an_error(rows: list[Row]) -> None:
+def test_a_file_that_would_mislead_a_reader_is_an_error(rows: list[tuple[int, int, int]]) -> None:
     log = stopped()
     rewrite(log, rows)
     assert set(found(log)) == {(Severity.ERROR, Check.TRANSACTIONS)}

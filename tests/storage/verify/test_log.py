@@ -11,6 +11,7 @@ import pytest
 from protocol.records.batch_header import LEADER_EPOCH_AT
 from protocol.records.batch_scan import crc32c
 from protocol.records.record_batch import Record, build_batch
+from protocol.wire.numbers import Offset
 from storage.files.paths import LEADER_EPOCH_CHECKPOINT, MANIFEST, OFFSET_INDEX, TIME_INDEX, join
 from storage.log.log import Appended, PartitionLog
 from storage.segment.sealed_index import OFFSET_ENTRY, TIME_ENTRY
@@ -139,7 +140,7 @@ def list_a_wrong_timestamp(home: Home) -> None:
 
 
 def list_a_wrong_end(home: Home) -> None:
-    change_row(home.fs, DIRECTORY, 1, lambda row: replace(row, end_offset=5))
+    change_row(home.fs, DIRECTORY, 1, lambda row: replace(row, end_offset=Offset(5)))
 
 
 def list_a_wrong_size(home: Home) -> None:
@@ -147,7 +148,7 @@ def list_a_wrong_size(home: Home) -> None:
 
 
 def list_overlapping_segments(home: Home) -> None:
-    change_row(home.fs, DIRECTORY, 0, lambda row: replace(row, end_offset=4))
+    change_row(home.fs, DIRECTORY, 0, lambda row: replace(row, end_offset=Offset(4)))
 
 
 def damage_the_manifest(home: Home) -> None:
@@ -159,12 +160,12 @@ def remove_the_manifest(home: Home) -> None:
 
 
 def be_clean_past_the_end(home: Home) -> None:
-    manifest = replace(read_manifest(home.fs, DIRECTORY), clean_offset=99)
+    manifest = replace(read_manifest(home.fs, DIRECTORY), clean_offset=Offset(99))
     write_manifest(home.fs, DIRECTORY, manifest)
 
 
 def start_past_the_end(home: Home) -> None:
-    manifest = replace(read_manifest(home.fs, DIRECTORY), log_start_offset=99)
+    manifest = replace(read_manifest(home.fs, DIRECTORY), log_start_offset=Offset(99))
     write_manifest(home.fs, DIRECTORY, manifest)
 
 
@@ -427,7 +428,7 @@ def test_keyless_records_in_a_cleaned_section_are_found() -> None:
     for value in (b"1", b"2", b"3"):
         log.append((None, value))
     log.roll()
-    manifest = replace(read_manifest(log.fs, COMPACTED), clean_offset=3)
+    manifest = replace(read_manifest(log.fs, COMPACTED), clean_offset=Offset(3))
     write_manifest(log.fs, COMPACTED, manifest)
 
     report = verify_log(log.fs, identity())
@@ -467,7 +468,7 @@ def test_a_log_that_changes_under_the_look_is_looked_at_again() -> None:
             looks += 1
             rows = read_manifest(home.fs, DIRECTORY).segments
             manifest = replace(
-                read_manifest(home.fs, DIRECTORY), log_start_offset=3, segments=rows[1:]
+                read_manifest(home.fs, DIRECTORY), log_start_offset=Offset(3), segments=rows[1:]
             )
             write_manifest(home.fs, DIRECTORY, manifest)
             home.fs.unlink(removed)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from cleaner.pool.slots import Slots
+from cleaner.pool.runner import Slots
 
 
 class Runs:

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from protocol.records.record_batch import Record, build_batch
+from protocol.wire.numbers import Offset
 from storage.files.errors import DiskError, NoSpace, SwapRefused
 from storage.files.paths import CLEANED, MANIFEST
 from storage.formats.manifest import SegmentRow, decode, encode
@@ -30,11 +31,11 @@ class Pass:
     log: PartitionLog
     view: CleaningView
 
-    def swap(self, keep: set[int], *, cut: int = 99, clean_offset: int | None = None) -> None:
+    def swap(self, keep: set[int], *, cut: int = 99, clean_offset: Offset | None = None) -> None:
         sources = self.view.segments[:2]
         batches, _ = recopied(sources, lambda record: record.offset in keep, ())
         cleaned = write_cleaned(self.log, sources, batches, cut=cut)
-        self.log.swap(
+        self.log.cleaning.swap(
             [each.row for each in sources],
             cleaned,
             generation=self.view.generation,
@@ -78,8 +79,11 @@ def test_swap_shows_the_cleaned_records_and_keeps_every_offset_legal(
     assert [segment.base_offset for segment in cleaning.log.segments] == bases
     assert cleaning.log.log_start_offset == 0
     for offset in range(13):
-        answer = cleaning.log.read(
-            offset, max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+        answer = cleaning.log.reader.read(
+            Offset(offset),
+            max_bytes=1,
+            whole_first_batch=True,
+            isolation=Isolation.READ_UNCOMMITTED,
         )
         assert isinstance(answer, ReadResult)
 
@@ -94,8 +98,8 @@ def test_source_files_are_gone_and_the_cleaned_ones_have_final_names(cleaning: P
 
 
 def test_source_stays_until_its_last_reader_lets_go(cleaning: Pass) -> None:
-    result = cleaning.log.read(
-        0, max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    result = cleaning.log.reader.read(
+        Offset(0), max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
     )
     assert isinstance(result, ReadResult)
     files = len(cleaning.names())
@@ -111,7 +115,7 @@ def test_clean_offset_moves_with_the_swap_that_says_so_and_is_durable(cleaning: 
     cleaning.swap({1}, clean_offset=None)
     assert cleaning.log.clean_offset == 0
     cleaning.view = cleaning.log.cleaning_view()
-    cleaning.swap({1}, clean_offset=9)
+    cleaning.swap({1}, clean_offset=Offset(9))
     left = LogHome(cleaning.disk.after_crash(Loss.EVERYTHING, Random(0)))
     assert left.open().clean_offset == 9
 
@@ -123,7 +127,7 @@ def test_clean_offset_is_seen_to_move_only_with_the_cleaned_segments(cleaning: P
         (log.clean_offset, log.segments == before)
     )
 
-    cleaning.swap({1}, clean_offset=9)
+    cleaning.swap({1}, clean_offset=Offset(9))
 
     assert seen == {(0, True), (9, False)}
 
@@ -132,13 +136,13 @@ def test_clean_offset_is_never_seen_beyond_the_end_of_a_log_that_is_truncated(
     cleaning: Pass,
 ) -> None:
     log = cleaning.log
-    log.commit_clean_offset(9, generation=cleaning.view.generation)
+    log.cleaning.commit_clean_offset(Offset(9), generation=cleaning.view.generation)
     seen: set[tuple[int, int]] = set()
     cleaning.disk.on_operation = lambda _action, _path: seen.add(
         (log.clean_offset, log.log_end_offset)
     )
 
-    log.truncate_to(7)
+    log.truncate_to(Offset(7))
 
     assert seen == {(9, 12), (7, 7)}
 
@@ -146,7 +150,7 @@ def test_clean_offset_is_never_seen_beyond_the_end_of_a_log_that_is_truncated(
 def test_clean_offset_moves_alone_and_is_durable(cleaning: Pass) -> None:
     names = cleaning.names()
 
-    cleaning.log.commit_clean_offset(9, generation=cleaning.view.generation)
+    cleaning.log.cleaning.commit_clean_offset(Offset(9), generation=cleaning.view.generation)
 
     assert (cleaning.log.clean_offset, cleaning.names()) == (9, names)
     left = LogHome(cleaning.disk.after_crash(Loss.EVERYTHING, Random(0)))
@@ -154,10 +158,10 @@ def test_clean_offset_moves_alone_and_is_durable(cleaning: Pass) -> None:
 
 
 def test_clean_offset_of_a_log_that_was_truncated_since_is_refused(cleaning: Pass) -> None:
-    cleaning.log.truncate_to(7)
+    cleaning.log.truncate_to(Offset(7))
 
     with pytest.raises(SwapRefused, match="truncated"):
-        cleaning.log.commit_clean_offset(12, generation=cleaning.view.generation)
+        cleaning.log.cleaning.commit_clean_offset(Offset(12), generation=cleaning.view.generation)
 
     assert cleaning.log.clean_offset == 0
     assert cleaning.home.failures == []
@@ -170,10 +174,12 @@ def test_a_clean_offset_outside_the_log_becomes_its_start_even_without_cleaning(
 ) -> None:
     """LogCleanerManagerTest: testCheckpointUpdatedForInvalidOffset{NoCleaning,NotSelected},
     testDirtyOffsetResetIf{LargerThanEndOffset,SmallerThanStartOffset}."""
-    cleaning.log.delete_records(3)
+    cleaning.log.delete_records(Offset(3))
     cleaning.log.close()
     path = f"{DIRECTORY}/{MANIFEST}"
-    manifest = dataclasses.replace(decode(cleaning.disk.read_bytes(path), path), clean_offset=wrong)
+    manifest = dataclasses.replace(
+        decode(cleaning.disk.read_bytes(path), path), clean_offset=Offset(wrong)
+    )
     cleaning.disk.replace_durably(path, encode(manifest))
 
     log = cleaning.home.open(is_clean=is_clean)
@@ -191,9 +197,9 @@ def test_log_that_changed_since_the_plan_refuses_the_swap(cleaning: Pass, change
     batches, _ = recopied(sources, lambda _: True, ())
     cleaned = write_cleaned(cleaning.log, sources, batches, cut=99)
     if change == "truncate":
-        cleaning.log.truncate_to(7)
+        cleaning.log.truncate_to(Offset(7))
     elif change == "truncate_fully":
-        cleaning.log.truncate_fully_and_start_at(20)
+        cleaning.log.truncate_fully_and_start_at(Offset(20))
     elif change == "policy":
         config = dataclasses.replace(cleaning.log.config, cleanup_policy=("delete",))
         cleaning.log.update_config(config)
@@ -201,7 +207,7 @@ def test_log_that_changed_since_the_plan_refuses_the_swap(cleaning: Pass, change
         cleaning.log.retire()
     end = cleaning.log.log_end_offset
     with pytest.raises(Exception, match=r"truncated|deleted"):
-        cleaning.log.swap(
+        cleaning.log.cleaning.swap(
             [each.row for each in sources],
             cleaned,
             generation=cleaning.view.generation,
@@ -214,10 +220,12 @@ def test_log_that_changed_since_the_plan_refuses_the_swap(cleaning: Pass, change
 def test_sources_that_are_not_neighbours_or_active_or_unknown_are_refused(cleaning: Pass) -> None:
     rows = [each.row for each in cleaning.view.segments]
     active = cleaning.log.segments[-1].row()
-    unknown = SegmentRow(base_offset=0, file_version=99)
+    unknown = SegmentRow(base_offset=Offset(0), file_version=99)
     for sources in ([rows[0], rows[2]], [active], [unknown], [], [rows[1], rows[0]]):
         with pytest.raises(SwapRefused):
-            cleaning.log.swap(sources, [], generation=cleaning.view.generation, clean_offset=None)
+            cleaning.log.cleaning.swap(
+                sources, [], generation=cleaning.view.generation, clean_offset=None
+            )
     assert cleaning.offsets() == list(range(12))
 
 
@@ -227,7 +235,7 @@ def test_full_disk_leaves_the_log_as_it_was_and_nothing_staged(cleaning: Pass) -
     cleaned = write_cleaned(cleaning.log, sources, batches, cut=99)
     cleaning.disk.faults.fail("write", errno.ENOSPC, path="manifest.tmp")
     with pytest.raises(NoSpace):
-        cleaning.log.swap(
+        cleaning.log.cleaning.swap(
             [each.row for each in sources],
             cleaned,
             generation=cleaning.view.generation,
@@ -258,14 +266,17 @@ def test_leading_and_middle_empty_batches_are_never_all_of_an_answer() -> None:
     )
     log = home.create()
     log.append_as_leader(valid(batch_of([(b"a", b"1")])), now_ms=0)
-    log.advance_end(5)
-    log.advance_end(9)
+    log.advance_end(Offset(5))
+    log.advance_end(Offset(9))
     log.append_as_leader(valid(batch_of([(b"b", bytes(3000))])), now_ms=0)
     log.advance_high_watermark(log.sync())
 
     def answer(offset: int) -> list[int]:
-        result = log.read(
-            offset, max_bytes=300, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+        result = log.reader.read(
+            Offset(offset),
+            max_bytes=300,
+            whole_first_batch=True,
+            isolation=Isolation.READ_UNCOMMITTED,
         )
         assert isinstance(result, ReadResult)
         return [

@@ -1,0 +1,336 @@
+"""The commits of a log: each replaces its manifest, in one atomic step, and then shows what it changed.
+
+    roll        a manifest that lists the sealed segment, in the background
+    checkpoint  the end of the active segment's safe part: the recovery point; in the background, too
+    cleaning    cleaned segments for their sources, a later clean offset (`storage/log/cleaning.py`)
+    start       a later log start, and none of the segments below it (`storage/log/start.py`)
+    truncate    fewer segments, and a new active one
+    close       a recovery point at the log's end
+
+A manifest may list a segment only if all earlier ones are synced, so each commit first syncs and lists
+the earlier rolls that are not in it yet. `commit_lock` puts commits in order and is never taken on the
+loop.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from protocol.wire.numbers import Offset
+from storage.files.errors import NoSpace
+from storage.files.files import FileSystem, unlink_if_there
+from storage.files.paths import MANIFEST, join, parse_segment_file
+from storage.formats.log_identity import LogIdentity
+from storage.formats.manifest import UNKNOWN_OFFSET, Manifest, SegmentRow, encode
+from storage.log.new_files import NewFiles
+from storage.log.offsets import LogOffsets
+from storage.log.segment_list import Rolled, SegmentList
+from storage.log.service import LogService
+from storage.log.truncate import Cut, everything_from, make_cut, plan_cut
+from storage.recovery.checkpoint import Checkpoint, bytes_behind, is_in, take_checkpoint
+from storage.segment.segment import Segment
+from storage.state.log_states import LogStates
+from storage.threads import any_thread, loop_thread
+
+
+@any_thread
+class LogCommits:
+    """The manifest of one log, and the operations that replace it. Its `PartitionLog` owns it."""
+
+    __slots__ = (
+        "_fs",
+        "_identity",
+        "_list",
+        "_new_files",
+        "_offsets",
+        "_recovery_point",
+        "_service",
+        "_states",
+        "_stopped_at",
+        "clean_offset",
+        "commit_lock",
+        "listed",
+    )
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        identity: LogIdentity,
+        segment_list: SegmentList,
+        states: LogStates,
+        offsets: LogOffsets,
+        new_files: NewFiles,
+        service: LogService,
+        *,
+        listed: tuple[Segment, ...],
+        recovery_point: SegmentRow,
+        is_as_stopped: bool,
+    ) -> None:
+        """Take the manifest on disk.
+
+        Args:
+            listed: the segments that it lists.
+            recovery_point: its last row; if the row's end is known, the segment is safe up to there.
+            is_as_stopped: whether all files are as after a clean stop.
+        """
+        # Constant after construction
+        self._fs = fs
+        self._identity = identity
+        self._list = segment_list
+        self._states = states
+        self._offsets = offsets
+        self._new_files = new_files
+        self._service = service
+        self.commit_lock = threading.Lock()
+        # State, changed under `commit_lock`: the contents of the manifest.
+        self.listed = listed
+        """The segments that the manifest lists."""
+        self.clean_offset = segment_list.clean_offset
+        self._recovery_point = recovery_point
+        self._stopped_at = segment_list.active.end_offset if is_as_stopped else None
+        """The log's end if all files are as after a clean stop while the log ends there."""
+
+    # ---------------------------------------------------------------- rolls
+
+    def commit_rolls(self) -> None:
+        """Commit a manifest that lists all rolls so far. Raises StorageError."""
+        with self.commit_lock:
+            self.list_rolls()
+
+    def list_rolls(self) -> None:
+        """Make all rolls so far durable: the sealed segments, then the manifest that lists them.
+
+        The caller holds `commit_lock`. Raises StorageError.
+        """
+        rolled, segments = self._list.take_rolled()
+        if not rolled:
+            return
+        try:
+            self._seal(rolled)
+            self.commit(segments)
+        except NoSpace:
+            # Recovery also finds rolls that no manifest lists, so this can wait for the next commit.
+            self._list.put_back(rolled)
+            raise
+        self._states.remove_old_snapshots()
+
+    def _seal(self, rolled: Sequence[Rolled]) -> None:
+        """Make sealed segments durable, with the files that a recovery from their end needs."""
+        for segment, _ in rolled:
+            with segment.pinned() as file:
+                file.free_reserved()
+            segment.files.sync()
+            segment.write_index()
+            segment.drop_index()
+        last, producers = rolled[-1]
+        self._states.write_snapshot(last.end_offset, producers)
+
+    # ---------------------------------------------------------------- checkpoints
+
+    @property
+    def grown_since_checkpoint(self) -> int:
+        """The bytes of the active segment that an unclean start would have to scan."""
+        return bytes_behind(self._recovery_point, self._list.active)
+
+    @loop_thread
+    def take_checkpoint(self) -> Checkpoint:
+        """Take a checkpoint of the log, for `commit_checkpoint`."""
+        return take_checkpoint(self._list.active, self._states.producers)
+
+    def commit_checkpoint(self, taken: Checkpoint) -> None:
+        """Commit the checkpoint unless a newer recovery point exists. Raises StorageError."""
+        with self.commit_lock:
+            if self._service.offline_reason is not None:
+                return
+            self.list_rolls()
+            # Not the active one: a later roll is not listed, and recovery finds it.
+            segment = self.listed[-1]
+            if taken.segment is not segment or self._is_past(taken.row):
+                return
+            self._make_safe(taken)
+            self.commit(self.listed, recovery_point=taken.row)
+            self._states.remove_old_snapshots()
+
+    def _make_safe(self, taken: Checkpoint) -> None:
+        """Make durable what the recovery point covers, except the epochs: its commit writes these."""
+        taken.segment.files.sync()
+        taken.segment.write_index_up_to(taken.index, taken.index_end)
+        self._states.write_snapshot(taken.row.end_offset, taken.producers)
+
+    def _is_past(self, row: SegmentRow) -> bool:
+        return is_in(self._recovery_point, self.listed[-1]) and (
+            self._recovery_point.size >= row.size
+        )
+
+    # ---------------------------------------------------------------- the manifest
+
+    def commit(
+        self,
+        segments: Sequence[Segment],
+        *,
+        rows: Sequence[SegmentRow] | None = None,
+        recovery_point: SegmentRow | None = None,
+        log_start_offset: Offset | None = None,
+        clean_offset: Offset | None = None,
+        truncate_to: Offset = UNKNOWN_OFFSET,
+    ) -> None:
+        """Replace the manifest. The caller holds `commit_lock` and has synced all segments but the last.
+
+        Args:
+            rows: the segments' rows, if they differ from what the segments themselves would give.
+            recovery_point: the last segment's row, safe up to its end; by default the one that the
+                manifest has.
+
+        Raises:
+            StorageError: the old manifest is still valid.
+        """
+        self._stopped_at = None
+        self._new_files.make_safe()
+        self._states.write_epochs()
+        start_offset = self._offsets.start if log_start_offset is None else log_start_offset
+        clean_offset = self.clean_offset if clean_offset is None else clean_offset
+        clean_offset = max(clean_offset, start_offset)
+        rows = self._rows(segments, recovery_point) if rows is None else rows
+        manifest = Manifest(
+            version=self._list.next_version(),
+            generation=self._list.generation,
+            topic_id=self._identity.topic_id,
+            partition=self._identity.topic_partition.partition,
+            log_start_offset=start_offset,
+            clean_offset=clean_offset,
+            truncate_to=truncate_to,
+            has_aborted_file=self._states.has_aborted_file,
+            segments=tuple(rows),
+        )
+        path = join(self._identity.directory, MANIFEST)
+        self._fs.replace_durably(path, encode(manifest))
+        self.listed = tuple(segments)
+        self._recovery_point = rows[-1]
+        self.clean_offset = clean_offset
+
+    def _rows(
+        self, segments: Sequence[Segment], recovery_point: SegmentRow | None
+    ) -> list[SegmentRow]:
+        """Returns the rows of a log whose last segment is active."""
+        *sealed, active = segments
+        if recovery_point is None:
+            known = self._recovery_point
+            recovery_point = known if is_in(known, active) else active.active_row()
+        return [*(segment.full_row() for segment in sealed), recovery_point]
+
+    # ---------------------------------------------------------------- log start
+
+    def advance_start(self, start_offset: Offset) -> tuple[Segment, ...]:
+        """Move the log start to `start_offset`, and remove the sealed segments wholly below it.
+
+        The caller holds `commit_lock`. A reader keeps the files of a segment until it is done.
+        Returns the removed segments, oldest first.
+
+        Raises:
+            NoSpace: the disk is full; nothing has changed.
+        """
+        self._states.load()
+        self.list_rolls()
+        gone = tuple(each for each in self.listed[:-1] if each.end_offset <= start_offset)
+        self.commit(self.listed[len(gone) :], log_start_offset=start_offset)
+        self._list.move_start(start_offset, self.clean_offset, gone=len(gone))
+        for segment in gone:
+            segment.files.retire()
+        self._states.forget_below(start_offset, self._list.segments[0].base_offset)
+        return gone
+
+    # ---------------------------------------------------------------- truncation
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Truncate the log so that no batch reaches `offset`. See `PartitionLog.truncate_to`."""
+        if offset < self._offsets.start:
+            raise ValueError(f"offset {offset} is below the log start {self._offsets.start}")
+        with self.commit_lock:
+            self._service.check_online()
+            if offset < self._offsets.end:
+                start_offset = self._offsets.start
+                cut = plan_cut(self._list.segments, offset)
+                if cut.end_offset < start_offset:
+                    # All readable records are in the batch that goes; the log start stays.
+                    cut = everything_from(start_offset)
+                self._truncate(cut, start_offset)
+
+    def truncate_fully_and_start_at(self, offset: Offset) -> None:
+        """Drop everything. See `PartitionLog.truncate_fully_and_start_at`."""
+        with self.commit_lock:
+            self._service.check_online()
+            self._truncate(everything_from(offset), offset)
+
+    def _truncate(self, cut: Cut, start_offset: Offset) -> None:
+        self._new_files.make()
+        with self._service.failing_with_the_disk():
+            self.list_rolls()
+            for segment in cut.kept[-1:]:
+                segment.files.sync()
+            new = self._list.new_segment(cut.end_offset, self._list.active.created_ms)
+            gone = self._list.truncate((*cut.kept, new), start_offset, cut.end_offset)
+            self.commit(
+                self._list.segments,
+                rows=(*cut.rows, new.active_row()),
+                clean_offset=self._list.clean_offset,
+                truncate_to=cut.end_offset,
+            )
+            self._finish(cut, gone, start_offset)
+
+    def _finish(self, cut: Cut, gone: Sequence[Segment], start_offset: Offset) -> None:
+        """Carry out a truncation that the manifest describes, and then commit that it is done."""
+        for segment in gone:
+            segment.files.remove_at_once()
+        self._remove_unlisted()
+        self._states.forget_past(cut.end_offset)
+        make_cut(cut)
+        self._fs.sync_directory(self._identity.directory)
+        self._states.truncate_from_end(cut.kept, cut.end_offset, start_offset=start_offset)
+        self.commit(self._list.segments)
+        self._list.is_truncating = False
+
+    def _remove_unlisted(self) -> None:
+        """Remove files that swaps have retired and readers still use; their descriptors are enough.
+
+        Readers that finish, and a pass that is aborted, may remove them at the same time. If such a file
+        stayed, recovery could take it for a continuation of the truncated log.
+        """
+        directory = self._identity.directory
+        listed = {(segment.base_offset, segment.file_version) for segment in self.listed}
+        for name in self._fs.list(directory):
+            file = parse_segment_file(name)
+            if file is not None and (file.base_offset, file.version) not in listed:
+                unlink_if_there(self._fs, join(directory, name))
+
+    # ---------------------------------------------------------------- the end
+
+    def close_when_unused(self) -> None:
+        """Close every file as soon as no one uses it, because the log is deleted. A worker thread."""
+        # A running commit may list other segments when it ends; there is no later commit.
+        with self.commit_lock:
+            segments = {*self._list.segments, *self.listed}
+        for segment in segments:
+            segment.files.close_when_unused()
+
+    def close(self) -> None:
+        """Write everything that the next start would otherwise have to recover, and close the files."""
+        with self.commit_lock:
+            if self._service.offline_reason is None and not self._is_as_stopped():
+                self._write_everything()
+            self._service.go_offline("it is closed")
+        for segment in self._list.segments:
+            segment.files.close()
+
+    def _is_as_stopped(self) -> bool:
+        active = self._list.active
+        return active is self.listed[-1] and active.end_offset == self._stopped_at
+
+    def _write_everything(self) -> None:
+        active = self._list.active
+        self.list_rolls()
+        self._list.sync()
+        active.write_index()
+        self._states.write_snapshot(active.end_offset, self._states.producers)
+        self.commit(self._list.segments, recovery_point=active.full_row())
+        self._states.remove_old_snapshots()
