@@ -14,7 +14,7 @@ from metrics.histogram import LONG_SECONDS, Histogram
 
 
 class CompletedPass(Protocol):
-    """The counted part of a `cleaner.report.PassReport`."""
+    """The counted part of a `cleaner.rules.report.PassReport`."""
 
     @property
     def topic(self) -> str: ...
@@ -45,7 +45,7 @@ class CompletedPass(Protocol):
 
 
 class Partition(Protocol):
-    """A `storage.topic_partition.TopicPartition`."""
+    """A `storage.formats.topic_partition.TopicPartition`."""
 
     @property
     def topic(self) -> str: ...
@@ -54,7 +54,7 @@ class Partition(Protocol):
 
 
 class QuarantineEntry(Protocol):
-    """The exported part of a `cleaner.quarantine.Quarantined`."""
+    """The exported part of a `cleaner.pacing.quarantine.Quarantined`."""
 
     @property
     def topic_partition(self) -> Partition: ...

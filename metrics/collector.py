@@ -26,6 +26,7 @@ from metrics.facts import (
     BrokerFacts,
     GroupFacts,
     PartitionFacts,
+    QuotaFacts,
     RecoveryFacts,
     TransactionFacts,
 )
@@ -81,6 +82,9 @@ class BrokerCollector(Collector):
         yield from self._collect_transactions(facts.transactions)
         yield from self._collect_traffic()
         yield from self._collect_connections()
+        yield from self._collect_quotas(facts.quotas)
+        expiries = facts.certificates_expire_seconds.items()
+        yield gauge(names.CERTIFICATE_EXPIRY, [((name,), left) for name, left in expiries])
         partitions = list(self._partitions())
         yield from collect_partitions(
             partitions,
@@ -161,6 +165,32 @@ class BrokerCollector(Collector):
         yield counter(
             names.PROTOCOL_ERRORS, [((name,), c.protocol_errors) for name, c in listeners]
         )
+        yield counter(names.CONNECTIONS_DELAYED, [((name,), c.delayed) for name, c in listeners])
+        yield counter(
+            names.CONNECTIONS_DELAYED_SECONDS,
+            [((name,), c.delayed_seconds) for name, c in listeners],
+        )
+        yield counter(
+            names.TLS_HANDSHAKES_FAILED, [((name,), c.handshakes_failed) for name, c in listeners]
+        )
+        yield counter(names.SESSIONS_EXPIRED, [((name, "0"), c.expired) for name, c in listeners])
+        yield from self._collect_logins()
+
+    def _collect_logins(self) -> Iterator[Family]:
+        logins = [((name, "0", how), c) for (name, how), c in in_order(self._server.logins)]
+        yield counter(names.LOGINS, [(labels, c.succeeded) for labels, c in logins])
+        yield counter(names.LOGINS_FAILED, [(labels, c.failed) for labels, c in logins])
+        yield counter(names.LOGINS_AGAIN, [(labels, c.succeeded_again) for labels, c in logins])
+        yield counter(names.LOGINS_AGAIN_FAILED, [(labels, c.failed_again) for labels, c in logins])
+
+    def _collect_quotas(self, facts: QuotaFacts) -> Iterator[Family]:
+        throttles = in_order(self._server.throttles)
+        yield counter(names.THROTTLES, [((quota,), c.count) for quota, c in throttles])
+        yield counter(names.THROTTLE_SECONDS, [((quota,), c.seconds) for quota, c in throttles])
+        yield gauge(names.QUOTA_ENTITIES, [((), facts.entities_count)])
+        for quota, metric in names.QUOTA_USES.items():
+            uses = facts.uses.get(quota, ())
+            yield gauge(metric, [((user, client_id), used) for user, client_id, used in uses])
 
 
 class Scraper:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 
 class Backlog(Protocol):
-    """The exported part of a `cleaner.backlog.Backlog`."""
+    """The exported part of a `cleaner.pool.backlog.Backlog`."""
 
     @property
     def dirty_bytes(self) -> int: ...
@@ -117,6 +117,15 @@ class LoopFacts:
     """Numbers of logged stalls since the start."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaFacts:
+    """Values for a scrape about the quotas of clients."""
+
+    entities_count: int = 0
+    uses: Mapping[str, Sequence[tuple[str, str, float]]] = field(default_factory=dict)
+    """By quota, of the clients that were active last: user, client id, and what they use."""
+
+
 class RecoveryFacts(Protocol):
     """Counts of the recovery of logs since the start."""
 
@@ -147,6 +156,9 @@ class BrokerFacts:
     """By coordinator's topic and state (loading, active, failed), the number of partitions."""
     transactions: TransactionFacts = TransactionFacts()
     loop: LoopFacts = LoopFacts()
+    quotas: QuotaFacts = QuotaFacts()
+    certificates_expire_seconds: Mapping[str, float] = field(default_factory=dict)
+    """By listener with TLS, the seconds until its certificate expires; negative once it has."""
     node_id: int = 0
     address: str = ""
     """The advertised host:port of the first listener."""

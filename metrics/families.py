@@ -18,6 +18,7 @@ from metrics.histogram import Histogram
 from metrics.names import Metric
 
 T = TypeVar("T")
+K = TypeVar("K", str, tuple[str, str])
 
 Samples: TypeAlias = Iterable[tuple[tuple[str, ...], float]]
 """Each sample: the values of the labels, in the order of `Metric.labels`, and the value."""
@@ -47,7 +48,7 @@ def histogram(metric: Metric, samples: Iterable[tuple[tuple[str, ...], Histogram
     return family
 
 
-def in_order(counts: Mapping[str, T]) -> list[tuple[str, T]]:
+def in_order(counts: Mapping[K, T]) -> list[tuple[K, T]]:
     """Returns the items of a dictionary that another thread may change meanwhile, by key.
 
     `dict(counts)` copies in one step of the interpreter. Iterating over `items` does not: it makes a

@@ -82,12 +82,16 @@ class HttpConnections:
         open_ones = set(self._server.connections)
         self._answering &= open_ones
         self._served &= open_ones
+        for connection in open_ones - self._answering:
+            # `accept` has recorded most of them; the others opened after a sweep had forgotten them.
+            self._idle_since.setdefault(connection, now)
         for connection, since in tuple(self._idle_since.items()):
             patience = IDLE_SECONDS if connection in self._served else HEAD_SECONDS
-            if now - since > patience:
-                self._close(connection)
-            elif connection not in open_ones:
+            if connection not in open_ones:
+                # Closed, or accepted a moment ago and not open yet.
                 del self._idle_since[connection]
+            elif now - since > patience:
+                self._close(connection)
         self._sweep_later()
 
     def _close(self, connection: web.RequestHandler) -> None:

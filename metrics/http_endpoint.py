@@ -73,7 +73,7 @@ class HttpEndpoint:
         """Listen. Returns the port, which the system chose if `port` is 0.
 
         Raises:
-            OSError: the address is in use or is not of this machine.
+            OSError: the address is in use or does not belong to this machine.
         """
         app = web.Application()
         app.router.add_get("/", self._index)

@@ -68,9 +68,27 @@ CONNECTIONS_OPENED = _counter(
 CONNECTIONS_REFUSED = _counter(
     "kompakt_connections_refused_total", "Connections closed because of a limit.", "listener"
 )
+CONNECTIONS_DELAYED = _counter(
+    "kompakt_connections_delayed_total",
+    "Connections that had to wait because of a bound on their rate.",
+    "listener",
+)
+CONNECTIONS_DELAYED_SECONDS = _counter(
+    "kompakt_connections_delayed_seconds_total", "Time for which they had to wait.", "listener"
+)
 PROTOCOL_ERRORS = _counter(
     "kompakt_protocol_errors_total",
     "Connections closed because the client violated the protocol.",
+    "listener",
+)
+CERTIFICATE_EXPIRY = _gauge(
+    "kompakt_certificate_expiry_seconds",
+    "Seconds until the certificate of a listener expires; negative once it has.",
+    "listener",
+)
+TLS_HANDSHAKES_FAILED = _counter(
+    "kompakt_tls_handshakes_failed_total",
+    "Connections closed because their TLS handshake failed.",
     "listener",
 )
 NETWORK_RECEIVED = _counter("kompakt_network_received_bytes_total", "Bytes of requests.")
@@ -86,6 +104,33 @@ REQUEST_TIME = _gauge(
 CONNECTION_COUNT = _gauge(
     "kafka_server_socket_server_metrics_connection_count",
     "Open connections; there is one network processor.",
+    "listener",
+    "networkProcessor",
+)
+_LOGIN_LABELS = ("listener", "networkProcessor", "mechanism")
+LOGINS = _counter(
+    "kafka_server_socket_server_metrics_successful_authentication_total",
+    "Successful logins.",
+    *_LOGIN_LABELS,
+)
+LOGINS_FAILED = _counter(
+    "kafka_server_socket_server_metrics_failed_authentication_total",
+    "Refused logins.",
+    *_LOGIN_LABELS,
+)
+LOGINS_AGAIN = _counter(
+    "kafka_server_socket_server_metrics_successful_reauthentication_total",
+    "Successful logins of clients that were authenticated before.",
+    *_LOGIN_LABELS,
+)
+LOGINS_AGAIN_FAILED = _counter(
+    "kafka_server_socket_server_metrics_failed_reauthentication_total",
+    "Refused logins of clients that were authenticated before.",
+    *_LOGIN_LABELS,
+)
+SESSIONS_EXPIRED = _counter(
+    "kafka_server_socket_server_metrics_expired_connections_killed_count_total",
+    "Connections closed because the client did not authenticate again in time.",
     "listener",
     "networkProcessor",
 )
@@ -109,6 +154,46 @@ FETCHES_FAILED = _counter(
     "Partitions in fetch requests that were answered with an error.",
     "topic",
 )
+
+# Quotas of clients. Of the clients that have a quota, a metric lists those that were active last.
+THROTTLES = _counter(
+    "kompakt_throttles_total", "Requests after which a client had to pause, by quota.", "quota"
+)
+THROTTLE_SECONDS = _counter(
+    "kompakt_throttle_seconds_total", "Time for which clients had to pause, by quota.", "quota"
+)
+QUOTA_ENTITIES = _gauge("kompakt_quota_entities", "Entities that have quotas.")
+PRODUCE_RATE = _gauge(
+    "kafka_server_produce_byte_rate",
+    "Bytes of produce requests a second of a client with a quota.",
+    "user",
+    "client_id",
+)
+FETCH_RATE = _gauge(
+    "kafka_server_fetch_byte_rate",
+    "Bytes fetched a second by a client with a quota.",
+    "user",
+    "client_id",
+)
+LOOP_SHARE = _gauge(
+    "kafka_server_request_request_time",
+    "Percentage of the event loop's time that a client with a quota uses.",
+    "user",
+    "client_id",
+)
+MUTATION_TOKENS = _gauge(
+    "kafka_server_controllermutation_tokens",
+    "Partitions that a client with a quota may still create or delete.",
+    "user",
+    "client_id",
+)
+QUOTA_USES = {
+    "producer_byte_rate": PRODUCE_RATE,
+    "consumer_byte_rate": FETCH_RATE,
+    "request_percentage": LOOP_SHARE,
+    "controller_mutation_rate": MUTATION_TOKENS,
+}
+"""By quota, the metric of what clients use of it."""
 
 # The event loop: it is the network processor and the request handler.
 LOOP_STALL = _gauge(

@@ -43,31 +43,64 @@ class TopicCounts:
 class ListenerCounts:
     """Counts of the connections of one listener."""
 
-    __slots__ = ("opened", "protocol_errors", "refused", "unclosed")
+    __slots__ = (
+        "delayed", "delayed_seconds", "expired", "handshakes_failed", "opened", "protocol_errors",
+        "refused", "unclosed",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.opened = 0
         self.unclosed = 0
         self.refused = 0
         self.protocol_errors = 0
+        self.handshakes_failed = 0
+        self.delayed = 0
+        self.delayed_seconds = 0.0
+        self.expired = 0
+
+
+class LoginCounts:
+    """Counts of the logins by one mechanism on one listener."""
+
+    __slots__ = ("failed", "failed_again", "succeeded", "succeeded_again")
+
+    def __init__(self) -> None:
+        self.succeeded = 0
+        self.failed = 0
+        self.succeeded_again = 0
+        """Logins of clients that were authenticated before (KIP-368)."""
+        self.failed_again = 0
+
+
+class ThrottleCounts:
+    """Counts of the pauses because of one quota."""
+
+    __slots__ = ("count", "seconds")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
 
 
 class ServerProbe:
     """Counts the server's events. Owned by the broker; read by the collector."""
 
     __slots__ = (
-        "bytes_received_total", "bytes_sent_total", "cold_reads", "listeners", "logs_synced",
-        "produce_seconds", "requests", "sync_seconds", "topics",
+        "bytes_received_total", "bytes_sent_total", "cold_reads", "listeners", "logins", "logs_synced",
+        "produce_seconds", "requests", "sync_seconds", "throttles", "topics",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.topics: defaultdict[str, TopicCounts] = defaultdict(TopicCounts)
         self.listeners: defaultdict[str, ListenerCounts] = defaultdict(ListenerCounts)
+        self.logins: defaultdict[tuple[str, str], LoginCounts] = defaultdict(LoginCounts)
+        """By listener and mechanism."""
         self.requests: defaultdict[str, Histogram] = defaultdict(
             lambda: Histogram(REQUEST_SECONDS, shown=SECONDS)
         )
         self.produce_seconds = Histogram(FINE_SECONDS)
         """Times of produces once more, with finer bounds, for the latency guard."""
+        self.throttles: defaultdict[str, ThrottleCounts] = defaultdict(ThrottleCounts)
         self.bytes_received_total = 0
         self.bytes_sent_total = 0
         self.sync_seconds = Histogram()
@@ -85,12 +118,49 @@ class ServerProbe:
         self.listeners[listener].unclosed -= 1
 
     def connection_refused(self, listener: str) -> None:
-        """Count a connection that was closed at once because of a limit; it is not counted as opened."""
+        """Count a connection that was closed because of a limit. Those beyond a limit on their number
+        are not counted as opened."""
         self.listeners[listener].refused += 1
+
+    def connection_delayed(self, listener: str, seconds: float) -> None:
+        """Count a connection that is not served for a while because of a bound on their rate."""
+        counts = self.listeners[listener]
+        counts.delayed += 1
+        counts.delayed_seconds += seconds
 
     def protocol_error(self, listener: str) -> None:
         """Count a connection that is closed because its client violated the protocol."""
         self.listeners[listener].protocol_errors += 1
+
+    def expired_session_killed(self, listener: str) -> None:
+        """Count a connection that is closed because its client did not authenticate again in time."""
+        self.listeners[listener].expired += 1
+
+    def login_completed(self, listener: str, mechanism: str, *, is_again: bool) -> None:
+        """Count a successful login."""
+        counts = self.logins[listener, mechanism]
+        if is_again:
+            counts.succeeded_again += 1
+        else:
+            counts.succeeded += 1
+
+    def login_refused(self, listener: str, mechanism: str, *, is_again: bool) -> None:
+        """Count a refused login; the mechanism is empty if the client asked for one not enabled."""
+        counts = self.logins[listener, mechanism]
+        if is_again:
+            counts.failed_again += 1
+        else:
+            counts.failed += 1
+
+    def client_throttled(self, quota: str, seconds: float) -> None:
+        """Count a pause of a client that has exceeded a quota."""
+        counts = self.throttles[quota]
+        counts.count += 1
+        counts.seconds += seconds
+
+    def handshake_failed(self, listener: str) -> None:
+        """Count a connection that is closed because its TLS handshake failed; it was never opened."""
+        self.listeners[listener].handshakes_failed += 1
 
     def bytes_received(self, count: int) -> None:
         """Count received bytes of requests."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from metrics.cleaner_probe import CleanerCounts
 from metrics.facts import LoopFacts
 from metrics.server_probe import ServerProbe
 from server.admin.compaction_pauses import CompactionPauses
-from server.admin.latency_watch import LatencyWatch
 from server.config.broker_configs import BrokerConfigs
 from server.config.config import BrokerConfig
 from server.config.group_overrides import GroupOverrides
@@ -31,14 +31,13 @@ from server.durability.directory_watch import DirectoryWatch
 from server.durability.fetch_waiters import FetchWaiters
 from server.durability.group_commit import GroupCommit
 from server.durability.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, roll_duty
-from server.durability.space_watch import SpaceWatch
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.features import Features
 from server.metadata.node import Node
 from server.metadata.producer_ids import ProducerIds
 from server.net.connection import Connection, Shared
 from server.net.limits import AnswerMemory, ConnectionLimits, DecodedMemory, RequestMemory
-from server.net.listener import Listeners, SocketOptions
+from server.net.listener import ListenError, Listeners, SocketOptions
 from server.net.sparing_log import SparingLog
 from server.runtime.background import Background
 from server.runtime.clock import Clock
@@ -48,20 +47,32 @@ from server.runtime.loop_watch import LoopWatch
 from server.runtime.memory_upkeep import MemoryUpkeep
 from server.runtime.tasks import awaited
 from server.runtime.turns import Turns
+from server.security.acl_store import AclStore, open_acls
+from server.security.audit_log import AuditLog
+from server.security.authorizer import Authorizer
+from server.security.quotas.client_quotas import quotas_of, windows_of
+from server.security.quotas.connection_rates import ConnectionRates
+from server.security.quotas.quota_entity import IP, KEYS_OF_IPS, QuotaEntity
+from server.security.quotas.quota_store import QuotaStore
+from server.security.sasl.logins import Logins
+from server.security.scram_store import ScramStore
 from server.topics.topic import TopicDefaults
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import METADATA, join
+from storage.formats.config_property import ConfigError
 from storage.log.directory import LogDirectory
 from storage.log.pass_history import PassHistory
 from storage.log.wal import Wal
 from storage.recovery.progress import RecoveryProgress
+from storage.threads import any_thread
 
 if TYPE_CHECKING:
-    from cleaner.pool.pool import CleanerPool
     from metrics.http_endpoint import HttpEndpoint
     from server.admin.compaction import Compaction
+    from server.cleaning import Cleaning
+    from server.security.tls_listeners import TlsListeners
 
 _log = logging.getLogger("server.broker")
 
@@ -76,63 +87,25 @@ class Broker:
     """One broker. Handlers use the attributes `config` to `warnings`; the rest is start and stop."""
 
     __slots__ = (
-        "_background",
-        "_cleaner",
-        "_failed",
-        "_http",
-        "_http_opening",
-        "_latency_watch",
-        "_limits",
-        "_listeners",
-        "_log_clock",
-        "_loop_watch",
-        "_memory_upkeep",
-        "_pauses",
-        "_space_watch",
-        "_state",
-        "_store",
-        "_wal",
-        "_watch",
-        "addresses",
-        "answers",
-        "cleaner_counts",
-        "clock",
-        "cold_reads",
-        "compaction",
-        "config",
-        "configs",
-        "consumer_groups",
-        "decoded",
-        "directories",
-        "directories_left_out",
-        "executors",
-        "failure",
-        "features",
-        "fetch_waiters",
-        "files",
-        "group_commit",
-        "group_overrides",
-        "groups",
-        "has_storage",
-        "http_port",
-        "node",
-        "offsets",
-        "pass_history",
-        "probe",
-        "producer_ids",
-        "recovery",
-        "requests",
-        "topics",
-        "transactions",
-        "turns",
-        "warnings",
-    )
+        "_background", "_cleaning", "_failed", "_has_logins", "_http", "_http_opening", "_limits",
+        "_listeners", "_log_clock", "_loop_watch", "_memory_upkeep", "_pauses", "_state", "_store",
+        "_tls", "_wal", "_watch", "acls", "addresses", "answers", "audit", "authorizer",
+        "cleaner_counts", "clock", "cold_reads", "config", "configs", "connection_rates",
+        "consumer_groups", "decoded", "directories", "directories_left_out", "executors",
+        "failure", "features", "fetch_waiters", "files", "group_commit", "group_overrides",
+        "groups", "has_storage", "http_port", "logins", "node", "offsets", "pass_history", "probe",
+        "producer_ids", "quota_store", "quotas", "recovery", "requests", "scram", "topics",
+        "transactions", "turns", "warnings",
+    )  # fmt: skip
 
     config: BrokerConfig
     configs: BrokerConfigs
     node: Node
     topics: Topics
     producer_ids: ProducerIds
+    scram: ScramStore
+    logins: Logins
+    quota_store: QuotaStore
     group_commit: GroupCommit
     groups: GroupCoordinator
     consumer_groups: ConsumerCommands
@@ -160,11 +133,14 @@ class Broker:
             files, config.metadata_directory, bytes_max=config.log_cleaner_history_bytes_max
         )
         self.warnings = SparingLog(logging.getLogger("server.clients"), clock)
+        self.audit = AuditLog(clock.now_ms)
         self.executors = Executors()
         self.turns = Turns()
         self.requests = RequestMemory(bytes_max=config.queued_max_request_bytes)
         self.answers = AnswerMemory(bytes_max=config.queued_max_response_bytes)
         self.decoded = DecodedMemory(bytes_max=DECODED_BYTES_MAX)
+        self.quotas = quotas_of(config, on_pause=self.probe.client_throttled)
+        self.connection_rates = ConnectionRates(windows_of(config))
         self._background = Background()
         self._wal = Wal()
         self._limits = ConnectionLimits(
@@ -183,14 +159,16 @@ class Broker:
         self.has_storage = False
         """Whether the topics are open. If so, everything that `_open_storage` creates is set."""
         self._store: EmbeddedMetadataStore | None = None
+        self.authorizer: Authorizer | None = None
+        """Decides what clients may do; None if everything is allowed (authorizer.class.name)."""
+        self.acls: AclStore | None = None
+        """The ACLs of the authorizer."""
+        self._has_logins = False
+        self._tls: TlsListeners | None = None
         self._listeners: Listeners | None = None
         self._log_clock: LogClock | None = None
         self._watch: DirectoryWatch | None = None
-        self._cleaner: CleanerPool | None = None
-        self.compaction: Compaction | None = None
-        """Controls the cleaner; None if the cleaner is disabled or has not started."""
-        self._latency_watch: LatencyWatch | None = None
-        self._space_watch: SpaceWatch | None = None
+        self._cleaning: Cleaning | None = None
         self._memory_upkeep: MemoryUpkeep | None = None
         self._loop_watch: LoopWatch | None = None
         self._http: HttpEndpoint | None = None
@@ -207,9 +185,16 @@ class Broker:
         return self._state
 
     @property
+    @any_thread
     def loop_facts(self) -> LoopFacts:
-        """How the event loop has spent its time since the broker began to serve. Any thread."""
+        """How the event loop has spent its time since the broker began to serve."""
         return LoopFacts() if self._loop_watch is None else self._loop_watch.facts()
+
+    @property
+    @any_thread
+    def certificate_expiries(self) -> dict[str, datetime]:
+        """When the certificate of each listener with TLS expires, in UTC."""
+        return {} if self._tls is None else self._tls.expiries()
 
     @property
     def metadata_revision(self) -> int:
@@ -217,16 +202,21 @@ class Broker:
         return 0 if self._store is None else self._store.revision
 
     @property
+    def compaction(self) -> Compaction | None:
+        """Controls the cleaner; None if the cleaner is disabled or has not started."""
+        return None if self._cleaning is None else self._cleaning.compaction
+
+    @property
     def dead_cleaner_workers(self) -> int:
         """Number of cleaner workers that ended unexpectedly."""
-        return 0 if self._cleaner is None else self._cleaner.dead_workers
+        return 0 if self._cleaning is None else self._cleaning.dead_workers
 
     async def start(self) -> None:
         """Recover the logs and serve clients; returns when every listener is open.
 
         Raises:
             StorageError: a directory is locked, belongs to another broker, or is damaged.
-            ListenError: an address is in use.
+            ListenError: an address is in use, or the certificate of a listener cannot be used.
         """
         if self.config.resolved_http_listener() is not None:
             self._http_opening = awaited(self._open_http_if_slow())
@@ -239,7 +229,7 @@ class Broker:
         self._loop_watch = LoopWatch()
 
     async def wait_failed(self) -> None:
-        """Wait until the broker cannot go on; `failure` then says why."""
+        """Wait until the broker cannot continue; `failure` then says why."""
         await self._failed.wait()
 
     async def stop(self) -> None:
@@ -253,14 +243,17 @@ class Broker:
             await self.groups.stop()
         if self._listeners is not None:
             await self._listeners.stop(grace_s=self.config.controlled_shutdown_timeout_ms / 1000)
-        watches = (self._watch, self._log_clock, self._latency_watch, self._space_watch)
-        for task in (*watches, self._memory_upkeep, self._cleaner):
-            if task is not None:
-                await task.stop()
+        for part in (
+            self._tls,
+            self._watch,
+            self._log_clock,
+            self._memory_upkeep,
+            self._cleaning,
+        ):
+            if part is not None:
+                await part.stop()
         if self._loop_watch is not None:
             self._loop_watch.stop()
-        if self.compaction is not None:
-            await self.compaction.stop()
         await self._close_storage()
         await self.executors.upkeep.run(self._background.close)
         if self._http_opening is not None:
@@ -273,6 +266,14 @@ class Broker:
     # Storage.
 
     async def _open_storage(self) -> None:
+        await self._open_directories()
+        await self._open_certificates()
+        await self._open_topics()
+        self._start_coordinators()
+        self.has_storage = True
+
+    async def _open_directories(self) -> None:
+        """Open the log directories, then what the metadata store holds besides topics."""
         opened = await self.executors.upkeep.run(
             open_directories,
             self.config,
@@ -290,18 +291,57 @@ class Broker:
             on_failure=holder.disk_failed,
             any_topic=lambda: any_topic_in(self.directories),
         )
-        self.group_commit = GroupCommit(
-            self._wal,
-            self.fetch_waiters,
-            flush_on_acks_all=self.config.flush_on_acks_all,
-            probe=self.probe,
-        )
         self.configs = BrokerConfigs(self._store, self.config, node_id=self.node.node_id)
         await self.configs.open()
         self.features = Features(self._store)
         await self.features.open()
         self._expire_producers(self.configs.config)
         self.producer_ids = ProducerIds(self._store)
+        self.group_overrides = GroupOverrides(self._store, self.config)
+        await self.group_overrides.open()
+        await self._open_logins(self._store)
+        self.quota_store = QuotaStore(self._store, follow=self._follow_quota)
+        await self.quota_store.open()
+        opened_acls = await open_acls(self._store, self.config)
+        if opened_acls is not None:
+            self.authorizer, self.acls = opened_acls
+
+    async def _open_logins(self, store: EmbeddedMetadataStore) -> None:
+        listeners = self.config.resolved_sasl_listeners()
+        self.scram = ScramStore(store)
+        await self.scram.open(keeps_decoys=bool(listeners))
+        self.logins = Logins(
+            listeners,
+            self.scram,
+            self.executors,
+            self.clock,
+            failure_delay_ms=self.config.connection_failed_authentication_delay_ms,
+        )
+        self.logins.start()
+        self._has_logins = True
+
+    async def _open_certificates(self) -> None:
+        """Read the certificates of listeners with TLS, before a recovery that may take long."""
+        listeners = self.config.resolved_listeners()
+        if not any(each.security_protocol.has_tls for each in listeners):
+            return
+        # Imported here: a broker without TLS starts without its libraries.
+        from server.security.tls_listeners import TlsListeners
+
+        try:
+            self._tls = await TlsListeners.open(listeners, self.configs.config)
+        except ConfigError as error:
+            raise ListenError(str(error)) from None
+
+    async def _open_topics(self) -> None:
+        """Open the logs, after a crash with recovery; then follow changes of the configuration."""
+        assert self._store is not None
+        self.group_commit = GroupCommit(
+            self._wal,
+            self.fetch_waiters,
+            flush_on_acks_all=self.config.flush_on_acks_all,
+            probe=self.probe,
+        )
         self.topics = Topics(
             self._store,
             self.directories,
@@ -319,13 +359,12 @@ class Broker:
         )
         await self.topics.open()
         await self.executors.upkeep.run(keep_reserves, self.directories)
-        self.configs.when_changed(
-            self._reconfigure, check=lambda config: self.topics.check_defaults(config.log_defaults)
-        )
+        self.configs.when_changed(self._reconfigure, check=self._check_change)
         self._pauses = CompactionPauses(self._store, clock_ms=self.clock.now_ms)
         await self._pauses.open({topic.id for topic in self.topics.all()})
-        self.group_overrides = GroupOverrides(self._store, self.config)
-        await self.group_overrides.open()
+
+    def _start_coordinators(self) -> None:
+        """Start to load the groups and the transactions."""
         self.groups = coordinator_of(
             self.topics,
             self.group_commit,
@@ -354,7 +393,6 @@ class Broker:
             loading=self.executors.loading,
         )
         self.transactions.start()
-        self.has_storage = True
 
     async def _close_storage(self) -> None:
         """Close what was opened, the directories last; mark those clean whose logs closed properly."""
@@ -366,6 +404,8 @@ class Broker:
             unclean = await self.topics.close()
         self.pass_history.close()
         self._wal.close()
+        if self._has_logins:
+            await self.logins.stop()
         if self._store is not None:
             await self._store.close()
         for directory in self.directories:
@@ -376,24 +416,25 @@ class Broker:
 
     async def _open_listeners(self) -> None:
         connections: set[Connection] = set()
-        self._limits.configure(
-            connections_max=self.configs.config.max_connections,
-            connections_per_ip_max=self.configs.config.max_connections_per_ip,
-        )
+        self._limit_connections(self.configs.config)
         shared = Shared(
             dispatch=Dispatcher(self),
             limits=self._limits,
             memory=self.requests,
             answers=self.answers,
             turns=self.turns,
+            cold_reads=self.cold_reads,
             probe=self.probe,
             warnings=self.warnings,
             connections=connections,
             frame_bytes_max=self.config.socket_request_max_bytes,
+            logins=self.logins if self.logins.listeners else None,
+            rates=self.connection_rates,
         )
         self._listeners = Listeners(
             shared,
             idle_ms=self.config.connections_max_idle_ms,
+            first_request_ms=self.config.connections_first_request_timeout_ms,
             options=SocketOptions(
                 backlog=self.config.socket_listen_backlog_size,
                 send_buffer_bytes=self.config.socket_send_buffer_bytes,
@@ -401,86 +442,52 @@ class Broker:
             ),
         )
         for listener in self.config.resolved_listeners():
-            advertised = await self._listeners.open(listener)
+            tls = None if self._tls is None else self._tls.get(listener.name)
+            advertised = await self._listeners.open(listener, tls)
             self.addresses[advertised.name] = (advertised.host, advertised.port)
 
     def _start_cleaner(self) -> None:
-        if not self.config.cleans:
-            return
-        from cleaner.pacing.probe import Probes
-        from cleaner.pool.pool import CleanerPool
-        from server.admin.compaction import Compaction
-        from server.admin.pass_history import HistoryProbe
+        if self.config.cleans:
+            from server.cleaning import Cleaning
 
-        self._cleaner = CleanerPool(
-            self.topics.logs,
-            self.configs.config.cleaner_settings(),
-            clock=self.clock,
-            probe=Probes(
-                self.cleaner_counts,
-                HistoryProbe(
-                    self.pass_history, background=self._background.submit, clock=self.clock
-                ),
-            ),
-        )
-        self._pauses.when_changed(self._cleaner.pause)
-        self.cleaner_counts.set_threads(self.configs.config.log_cleaner_threads)
-        self._cleaner.start()
-        self._latency_watch = LatencyWatch(
-            self.probe,
-            self.cleaner_counts,
-            set_rate=self._cleaner.set_guard_rate,
-            is_enabled=self.configs.config.log_cleaner_latency_guard_enable,
-        )
-        self.compaction = Compaction(
-            self._cleaner,
-            self._pauses,
-            self.topics,
-            self._latency_watch,
-            clock=self.clock,
-            administration=self.executors.administration,
-        )
-        if self.config.log_cleaner_remote_enable:
-            self._enable_remote_cleaning(self.compaction, self._cleaner)
-        self._space_watch = SpaceWatch(
-            self.directories,
-            self.files,
-            self.cleaner_counts,
-            free_bytes_min=self.configs.config.log_cleaner_disk_pressure_free_bytes,
-            tell=self._cleaner.short_of_space,
-            upkeep=self.executors.upkeep,
-        )
+            self._cleaning = Cleaning(self, self._pauses, background=self._background)
 
-    def _enable_remote_cleaning(self, compaction: Compaction, pool: CleanerPool) -> None:
-        from server.admin.leases import CleaningLeases
-        from server.admin.remote_token import remote_token
-
-        compaction.remote_token = remote_token(self.files, self.config.metadata_directory)
-        compaction.leases = CleaningLeases(
-            pool,
-            self.files,
-            compaction.jobs,
-            seconds=self.config.log_cleaner_remote_lease_ms / 1000,
-            decompressed_bytes_max=self.config.log_cleaner_decompressed_batch_bytes_max,
-            report_count=self.cleaner_counts.set_leases,
-            administration=self.executors.administration,
-        )
+    async def _check_change(self, config: BrokerConfig) -> None:
+        """Check a configuration that a client wants to set. Raises ConfigError."""
+        config.connections_max_by_ip()
+        self.topics.check_defaults(config.log_defaults)
+        if self._tls is not None:
+            await self._tls.check(config)
 
     async def _reconfigure(self, config: BrokerConfig) -> None:
         """Apply changed dynamic properties; returns when no part uses the old values."""
-        if self._cleaner is not None:
-            self._cleaner.configure(config.cleaner_settings())
-            self.cleaner_counts.set_threads(config.log_cleaner_threads)
-        if self._latency_watch is not None:
-            self._latency_watch.enable(config.log_cleaner_latency_guard_enable)
-        if self._space_watch is not None:
-            self._space_watch.set_free_bytes_min(config.log_cleaner_disk_pressure_free_bytes)
+        if self._cleaning is not None:
+            self._cleaning.configure(config)
+        self._limit_connections(config)
+        self._expire_producers(config)
+        await self.topics.follow_defaults(config.log_defaults)
+        if self._tls is not None:
+            await self._tls.follow(config)
+
+    def _limit_connections(self, config: BrokerConfig) -> None:
+        """Apply the limits on connections."""
         self._limits.configure(
             connections_max=config.max_connections,
             connections_per_ip_max=config.max_connections_per_ip,
+            by_ip=config.connections_max_by_ip(),
+            by_listener=config.limits_by_listener("max_connections"),
         )
-        self._expire_producers(config)
-        await self.topics.follow_defaults(config.log_defaults)
+        self.connection_rates.configure(
+            config.max_connection_creation_rate,
+            config.limits_by_listener("max_connection_creation_rate"),
+        )
+
+    def _follow_quota(self, entity: QuotaEntity, key: str, value: float | None) -> None:
+        """Apply a changed quota; None: it was removed."""
+        if key in KEYS_OF_IPS:
+            self.connection_rates.set_ip(entity.name(IP), value)
+        else:
+            self.quotas.set(entity, key, value)
 
     def _expire_producers(self, config: BrokerConfig) -> None:
         for directory in self.directories:
@@ -516,7 +523,7 @@ class Broker:
         return duties
 
     def _fail(self, reason: str) -> None:
-        """End the broker because it cannot go on."""
+        """End the broker because it cannot continue."""
         _log.critical("%s", reason)
         self.failure = reason
         self._failed.set()

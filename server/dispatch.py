@@ -20,12 +20,10 @@ Source: Apache Kafka, RequestContext.java (unknown versions), KafkaApis.scala (e
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import logging
 import time
-from collections.abc import Awaitable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from cleaner.rules.text import count_text
@@ -33,23 +31,22 @@ from protocol.wire.api_keys import Api, ApiKey
 from protocol.wire.dismantle import dismantle
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import (
-    CorruptBatch,
-    DecompressionTooLarge,
     EncodeError,
-    InvalidRecord,
-    UnsupportedCodec,
-    UnsupportedMagic,
 )
 from protocol.wire.request import Request, RequestHeader, parse_request, parse_request_in_steps
 from protocol.wire.response import encode_response, encode_response_in_steps
 from protocol.wire.schema import Message
 from server.net.connection import CloseConnection, Connection, Reply
 from server.net.decoded_size import decoded_memory_bytes
-from server.net.outbox import Part
+from server.net.quota_usage import EXEMPT, QuotaUsage
+from server.net.send_queue import Part
+from server.request_context import RequestContext, error_code_of
 from server.runtime.turns import Pace
-from storage.files.errors import StorageError
-from storage.formats.config_property import ConfigError
-from storage.log.log import PartitionLog
+from server.security.acls import CLUSTER_NAME
+from server.security.api_rules import REFUSALS, REQUEST_RULES, Rule
+from server.security.audited_changes import AUDITED
+from server.security.quotas.quota_limits import Client
+from server.security.sasl.session import SessionExpired
 
 if TYPE_CHECKING:
     from server.broker import Broker
@@ -61,59 +58,8 @@ INLINE_FRAME_BYTES_MAX = 4 << 10
 """Requests up to this size are decoded in one go: they have a few hundred elements at most."""
 
 INLINE_ANSWERS = frozenset({ApiKey.PRODUCE, ApiKey.HEARTBEAT, ApiKey.API_VERSIONS})
-"""APIs whose answer to a small request is encoded in one go. Other answers may be much larger than
-their request."""
-
-ANY_EPOCH = -1
-"""The client does not know the leader epoch, or does not want it checked."""
-
-
-class RequestContext:
-    """The broker, connection, header and pace of a request, for its handler."""
-
-    __slots__ = ("_began_s", "broker", "connection", "header", "pace")
-
-    def __init__(
-        self, broker: Broker, header: RequestHeader, connection: Connection, pace: Pace
-    ) -> None:
-        self.broker = broker
-        self.header = header
-        self.connection = connection
-        self._began_s = asyncio.get_running_loop().time()
-        self.pace = pace
-        """Paces loops over elements whose number the client chooses."""
-
-    def deadline_s(self, timeout_ms: int) -> float:
-        """Returns when the request times out, in seconds on the loop's clock."""
-        return self._began_s + timeout_ms / 1000
-
-    def log_of(
-        self, topic_name: str, partition: int, leader_epoch: int = ANY_EPOCH
-    ) -> PartitionLog | ErrorCode:
-        """Returns the log of a partition, or the error code if it cannot be served.
-
-        Args:
-            leader_epoch: the epoch that the client expects. An older one than the log's means that
-                the client's metadata are stale, a newer one that ours are (KIP-320).
-        """
-        topic = self.broker.topics.get(topic_name)
-        if topic is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        log = topic.partition(partition)
-        if isinstance(log, ErrorCode):
-            return log
-        if log.offline_reason is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        if leader_epoch != ANY_EPOCH and leader_epoch != log.leader_epoch:
-            is_old = leader_epoch < log.leader_epoch
-            return ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH
-        return log
-
-    def log_failure(self, error: StorageError) -> ErrorCode:
-        """Log the failure of a partition's disk or log. Returns its error code for the client."""
-        self.broker.warnings.say(self.connection, str(error))
-        return error_code_of(error)
-
+"""APIs whose answer is encoded in one go, unless the request has used up a slice of the loop: then both
+may have many elements. Other answers may be much larger than their request."""
 
 Answer = Message | Awaitable[Message | None] | None
 
@@ -128,23 +74,18 @@ class Handler(Protocol):
     ) -> Message | None: ...
 
 
-def error_code_of(error: Exception) -> ErrorCode:
-    """Returns the error code that a client gets for an exception. Only this function decides it."""
-    match error:
-        case CorruptBatch():
-            return ErrorCode.CORRUPT_MESSAGE
-        case InvalidRecord() | UnsupportedMagic():
-            return ErrorCode.INVALID_RECORD
-        case UnsupportedCodec():
-            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        case DecompressionTooLarge():
-            return ErrorCode.MESSAGE_TOO_LARGE
-        case ConfigError():
-            return ErrorCode.INVALID_CONFIG
-        case StorageError():
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        case _:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
+def _missing(request: Request, context: RequestContext) -> Rule | None:
+    """Returns the rule for whole requests that the client does not satisfy; None if it satisfies all."""
+    version = request.header.api_version
+    for rule in REQUEST_RULES.get(request.api.key, ()):
+        if not rule.since <= version <= rule.until:
+            continue
+        name = getattr(request.body, rule.field) if rule.field else CLUSTER_NAME
+        if name is not None and not context.may(rule.any_of[0], rule.kind, name):
+            others = rule.any_of[1:]
+            if not any(context.may(other, rule.kind, name) for other in others):
+                return rule
+    return None
 
 
 class Dispatcher:
@@ -165,6 +106,10 @@ class Dispatcher:
             ProtocolError: the broker does not serve this request; nothing was done.
             CloseConnection: the connection must be closed instead of a reply.
         """
+        if connection.sasl is not None:
+            if connection.sasl.reads_raw_tokens:
+                return await self._run_raw_token(frame, connection)
+            self._check_login(frame, connection)
         decoded_bytes = decoded_memory_bytes(frame)
         if not decoded_bytes:
             return await self._run(frame, connection)
@@ -182,12 +127,32 @@ class Dispatcher:
         if request.surplus_bytes:
             self._log_surplus(request, connection)
         context = RequestContext(self._broker, request.header, connection, pace)
-        answer = await self._call_handler(request, context)
-        if is_small and request.api.key in INLINE_ANSWERS and isinstance(answer, Message):
-            return self._complete_small(request, context, answer, start_s)
+        if self._broker.quotas.are_set and request.api.key not in EXEMPT:
+            answer = await self._call_within_quotas(request, context, len(frame))
+        else:
+            answer = await self._call_handler(request, context)
         if answer is None or isinstance(answer, Message):
             return await self._complete(request, context, answer, start_s)
         return self._complete_later(request, context, answer, start_s)
+
+    def _check_login(self, frame: bytearray, connection: Connection) -> None:
+        """Check that a request is allowed before or after the login. Raises ProtocolError."""
+        assert connection.sasl is not None
+        try:
+            self._broker.logins.check_request(connection.sasl, frame)
+        except SessionExpired:
+            self._broker.probe.expired_session_killed(connection.endpoint.name)
+            raise
+
+    async def _run_raw_token(self, frame: bytearray, connection: Connection) -> Reply:
+        """Run one token that has no request around it, after SaslHandshake v0."""
+        header = RequestHeader(
+            api_key=ApiKey.SASL_AUTHENTICATE, api_version=0, correlation_id=0, client_id=None
+        )
+        context = RequestContext(self._broker, header, connection, Pace(self._broker.turns))
+        module = importlib.import_module("server.handlers.shared.sasl_login")
+        token: bytes | None = await module.answer_raw_token(bytes(frame), context)
+        return None if token is None else [len(token).to_bytes(4, "big") + token]
 
     def _log_surplus(self, request: Request, connection: Connection) -> None:
         """Log, once for each API and version, that bytes after a request's end are ignored."""
@@ -198,9 +163,33 @@ class Dispatcher:
             surplus = count_text(request.surplus_bytes, "byte")
             _log.debug("%s: %s has %s after its last field, ignored", connection, name, surplus)
 
+    async def _call_within_quotas(
+        self, request: Request, context: RequestContext, size: int
+    ) -> Answer:
+        """Returns the handler's answer; pauses the connection if its client exceeds a quota."""
+        connection, header = context.connection, request.header
+        client = Client(connection.principal.name, header.client_id or "")
+        usage = QuotaUsage(self._broker.quotas, client, clock=self._broker.clock.monotonic)
+        context.usage = usage
+        answer = await usage.timed(self._call_handler(request, context))
+        if request.api.key is ApiKey.PRODUCE:
+            usage.charge_produce(size)
+        if answer is not None:
+            # An acks=0 producer pauses only because of the bytes that it sends, as in Kafka.
+            usage.charge_time()
+        if not usage.pause_ms:
+            return answer
+        connection.throttle(usage.pause_ms / 1000)
+        if answer is None:
+            return None
+        return usage.stamped(answer) if isinstance(answer, Message) else usage.stamped_later(answer)
+
     async def _call_handler(self, request: Request, context: RequestContext) -> Answer:
         """Returns the handler's answer, or a refusal if the handler raised an exception."""
         try:
+            missing = None if self._broker.authorizer is None else _missing(request, context)
+            if missing is not None:
+                return self._unauthorized(request, context, missing)
             return await self._handler(request.api).handle(request.body, context)
         except CloseConnection:
             raise
@@ -222,22 +211,23 @@ class Dispatcher:
             message = self._refusal(request, context, error)
         return await self._complete(request, context, message, start_s)
 
-    def _complete_small(
-        self, request: Request, context: RequestContext, message: Message, start_s: float
-    ) -> list[Part] | None:
-        """Encode a small answer in one go. Returns its parts."""
-        self._broker.probe.request_completed(request.api.name, time.perf_counter() - start_s)
-        with self._encode_errors(request, context):
-            return cast("list[Part]", encode_response(request.header, message))
-
     async def _complete(
         self, request: Request, context: RequestContext, message: Message | None, start_s: float
     ) -> list[Part] | None:
         """Encode an answer of any size, then free request and answer, in slices. Returns its parts."""
         parts = None
         if message is not None:
-            with self._encode_errors(request, context):
-                parts = await self._encode(request.header, message, context.pace)
+            if request.api.key in AUDITED and request.body is not None:
+                self._broker.audit.completed(
+                    context.connection, request.header, request.body, message
+                )
+            try:
+                if request.api.key in INLINE_ANSWERS and not context.pace.has_rested:
+                    parts = cast("list[Part]", encode_response(request.header, message))
+                else:
+                    parts = await self._encode(request.header, message, context.pace)
+            except EncodeError as error:
+                raise self._encode_failure(request, context, error) from error
         self._broker.probe.request_completed(request.api.name, time.perf_counter() - start_s)
         if context.pace.has_rested:
             # These messages are large: dropping the last reference would free them in one go.
@@ -263,15 +253,13 @@ class Dispatcher:
         finally:
             answers.complete(steps, grown_bytes)
 
-    @contextmanager
-    def _encode_errors(self, request: Request, context: RequestContext) -> Iterator[None]:
-        """Close the connection if the answer cannot be encoded, which is a bug of the broker."""
-        try:
-            yield
-        except EncodeError as error:
-            what = f"{request.api.name} v{request.header.api_version}: cannot encode the answer"
-            self._broker.warnings.say(context.connection, what, mistake=error)
-            raise CloseConnection("cannot encode the answer") from error
+    def _encode_failure(
+        self, request: Request, context: RequestContext, error: EncodeError
+    ) -> CloseConnection:
+        """Log an answer that cannot be encoded, which is a bug of the broker. Returns what to raise."""
+        what = f"{request.api.name} v{request.header.api_version}: cannot encode the answer"
+        self._broker.warnings.say(context.connection, what, mistake=error)
+        return CloseConnection("cannot encode the answer")
 
     def _refusal(self, request: Request, context: RequestContext, error: Exception) -> Message:
         """Log the failure of a handler. Returns the answer that carries its error code.
@@ -293,6 +281,19 @@ class Dispatcher:
             refusal = self._handler(request.api).refuse(request.body, context, code, text)
         if refusal is None:
             raise CloseConnection(f"{name} failed") from error
+        return refusal
+
+    def _unauthorized(self, request: Request, context: RequestContext, rule: Rule) -> Message:
+        """Returns the answer for a client that lacks a permission.
+
+        Raises:
+            CloseConnection: the client reads no answer (acks=0).
+        """
+        code, text = REFUSALS[rule.kind]
+        handler = self._handler(request.api)
+        refusal = handler.refuse(request.body, context, code, text)
+        if refusal is None:
+            raise CloseConnection(f"{request.api.name}: {text}")
         return refusal
 
     def _handler(self, api: Api) -> Handler:

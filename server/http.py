@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cleaner.pool.backlog import Backlog, Backlogs
 from cleaner.pool.lookout import stable_offset
 from metrics.collector import BrokerCollector, Scraper
-from metrics.facts import BrokerFacts, PartitionFacts
+from metrics.facts import BrokerFacts, PartitionFacts, QuotaFacts
 from metrics.http_endpoint import HttpEndpoint
 from server.admin.compaction_routes import CompactionRoutes
 from server.admin.http_guard import refusal
@@ -20,6 +20,7 @@ from server.coordination.transactions.transaction_facts import transaction_facts
 from server.net.listener import ListenError
 from server.runtime.release import release
 from server.topics.topic import INTERNAL_TOPICS
+from storage.threads import any_thread
 
 LOGS_PER_YIELD = 50
 """A scrape surveys this many logs before it offers the interpreter to the event loop."""
@@ -34,7 +35,7 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
     """Open the HTTP endpoint; returns it and its port.
 
     Raises:
-        ListenError: the address is in use or is not one of this machine.
+        ListenError: the address is in use or does not belong to this machine.
     """
     address = broker.config.resolved_http_listener()
     assert address is not None
@@ -90,8 +91,9 @@ def our_hosts(broker: Broker) -> frozenset[str]:
     return frozenset(host.lower() for host in advertised | own if host)
 
 
+@any_thread
 def broker_facts(broker: Broker) -> BrokerFacts:
-    """Returns the facts about the broker that a scrape shows. Any thread."""
+    """Returns the facts about the broker that a scrape shows."""
     if not broker.has_storage:
         return BrokerFacts(
             version=release(),
@@ -123,13 +125,29 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         },
         transactions=transaction_facts(broker.transactions),
         loop=broker.loop_facts,
+        quotas=quota_facts(broker),
+        certificates_expire_seconds={
+            name: expires_at.timestamp() - broker.clock.now_ms() / 1000
+            for name, expires_at in broker.certificate_expiries.items()
+        },
         node_id=broker.node.node_id,
         address=next((f"{host}:{port}" for host, port in broker.addresses.values()), ""),
     )
 
 
+@any_thread
+def quota_facts(broker: Broker) -> QuotaFacts:
+    """Returns the facts about quotas; of the clients only those that were active last."""
+    listed_max, now_ms = broker.config.metrics_partitions_max, broker.clock.monotonic() * 1000
+    return QuotaFacts(
+        entities_count=broker.quota_store.entities_count,
+        uses=broker.quotas.uses(listed_max, now_ms) if listed_max else {},
+    )
+
+
+@any_thread
 def partition_facts(broker: Broker, backlogs: Backlogs) -> Iterator[PartitionFacts]:
-    """Yields the facts about each online partition. Any thread, but one at a time."""
+    """Yields the facts about each online partition. One thread at a time."""
     if not broker.has_storage:
         return
     now_ms = broker.clock.now_ms()

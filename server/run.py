@@ -1,4 +1,4 @@
-"""Runs one broker on its own event loop, until a signal stops it or it cannot go on."""
+"""Runs one broker on its own event loop, until a signal stops it or it cannot continue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gc
 import logging
 import resource
 from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import uvloop
@@ -19,9 +19,11 @@ from server.runtime.clock import SystemClock
 from server.runtime.release import release
 from server.runtime.signals import StopSignal
 from server.runtime.tasks import awaited
+from server.security.audit_file import audit_file
 from storage.files.errors import StorageError
 from storage.files.local_files import LocalFileSystem
 from storage.files.open_files import share_descriptors
+from storage.files.paths import AUDIT_LOG, join
 
 _log = logging.getLogger("server.run")
 
@@ -36,9 +38,17 @@ def run_until_stopped(config: BrokerConfig) -> str | None:
     _keep_freed_memory()
     _raise_descriptor_limit()
     try:
-        return uvloop.run(_run(config))
+        with _audit_file(config):
+            return uvloop.run(_run(config))
     except (ListenError, StorageError) as error:
         return str(error)
+
+
+def _audit_file(config: BrokerConfig) -> AbstractContextManager[None]:
+    path = config.audit_log_file or join(config.metadata_directory, AUDIT_LOG)
+    return audit_file(
+        Path(path), bytes_max=config.audit_log_max_bytes, backups=config.audit_log_backups
+    )
 
 
 def _keep_freed_memory() -> None:

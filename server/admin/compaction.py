@@ -21,13 +21,15 @@ from server.runtime.executors import Executor
 from server.topics.topic import Topic
 from server.topics.topics import Topics
 from storage.log.log import PartitionLog
+from storage.threads import loop_thread
 
 ROWS_MAX = 1000
 """At most this many entries of the queue, and of the last passes, are listed."""
 
 
+@loop_thread
 class Compaction:
-    """Controls the cleaner on behalf of operators. On the event loop."""
+    """Controls the cleaner on behalf of operators."""
 
     __slots__ = (
         "_administration",

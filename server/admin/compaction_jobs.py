@@ -19,11 +19,12 @@ from cleaner.inspect.dry_run import DryRun
 from cleaner.inspect.key_search import KeyHistory
 from cleaner.inspect.log_digest import LogDigest
 from cleaner.pacing.meter import CleaningAborted
-from cleaner.pool.running import RunningPass
+from cleaner.pool.runner import RunningPass
 from cleaner.rules.report import PassReport
 from server.runtime.tasks import spawn
 from storage.formats.topic_partition import TopicPartition
 from storage.log.log import PartitionLog
+from storage.threads import loop_thread
 
 _log = logging.getLogger("server.admin.compaction_jobs")
 
@@ -93,8 +94,9 @@ class Job:
         return all(part.state.is_end for part in self.parts)
 
 
+@loop_thread
 class CompactionJobs:
-    """Starts jobs, and keeps those since the broker's start. On the event loop."""
+    """Starts jobs, and keeps those since the broker's start."""
 
     __slots__ = ("_jobs", "_next_id", "_tasks")
 

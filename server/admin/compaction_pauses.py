@@ -19,13 +19,15 @@ from cleaner.pacing.paused import Paused
 from server.metadata.store import Delete, MetadataStore, Put, write_unless_disk_full
 from server.topics.names import parse_id
 from storage.files.paths import topic_id_text
+from storage.threads import loop_thread
 
 PREFIX = "/paused/"
 EVERYTHING = "everything"
 
 
+@loop_thread
 class CompactionPauses:
-    """Sets and ends the pauses of this broker. On the event loop."""
+    """Sets and ends the pauses of this broker."""
 
     __slots__ = ("_clock_ms", "_lock", "_on_change", "_since_ms", "_store")
 

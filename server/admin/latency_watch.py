@@ -15,14 +15,16 @@ from metrics.cleaner_probe import CleanerCounts
 from metrics.histogram import quantile
 from metrics.server_probe import ServerProbe
 from server.runtime.tasks import every, spawn
+from storage.threads import loop_thread
 
 TICK_SECONDS = 0.1
 WINDOW_PRODUCES = 200
 WINDOW_SECONDS_MAX = 1.0
 
 
+@loop_thread
 class LatencyWatch:
-    """Applies the latency guard to the cleaner. Lives on the event loop; `stop` ends it."""
+    """Applies the latency guard to the cleaner; `stop` ends it."""
 
     __slots__ = (
         "_bytes_before", "_cleaner", "_counts_before", "_is_enabled", "_opened_at", "_produced",

@@ -10,7 +10,8 @@ POST   <where>/lease/<id>/commit  202 and a job that verifies the result (`clean
 DELETE <where>/lease/<id>         200: it ends, and its folder is removed
 
 Each request carries the token of the data directory, `Authorization: Bearer <token>`
-(`remote_token.py`). Unless `log.cleaner.remote.enable=true`, every answer is 403. No answer contains
+(`remote_token.py`). `leases.py` beside this file keeps the leases; `cleaner/remote/commit.py` commits a
+result. Unless `log.cleaner.remote.enable=true`, every answer is 403. No answer contains
 the hash key of the log directory: an executor reads it where the segments are.
 """
 

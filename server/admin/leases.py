@@ -1,6 +1,7 @@
 """Leases: each lets another process clean one log for a limited time, with a plan and a folder.
 
-    begun -> renewed ... -> committed (a job)        the broker verifies, swaps, and the lease ends
+    begun -> renewed ... -> committed (a job)        the broker verifies and swaps the segments
+                                                     (`cleaner/remote/commit.py`), and the lease ends
                          -> ended                    by its holder, or because it was not renewed, the
                                                      log changed, cleaning was paused, the broker stops
 
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 
 from cleaner.pacing.meter import CleaningAborted
 from cleaner.pool.pool import CleanerPool
-from cleaner.pool.running import RunningPass
+from cleaner.pool.runner import RunningPass
 from cleaner.remote.plan import RemotePlan, RemoteResult
 from cleaner.remote.travelling_plan import remote_plan
 from cleaner.rules.cleaning_plan import CleaningPlan
@@ -30,6 +31,7 @@ from server.runtime.tasks import call_later, spawn
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.log.log import PartitionLog
+from storage.threads import loop_thread
 
 _log = logging.getLogger("server.admin.leases")
 
@@ -67,8 +69,9 @@ class Lease:
         return self.remote.lease
 
 
+@loop_thread
 class CleaningLeases:
-    """Begins, renews, commits and ends the leases of this broker. On the event loop."""
+    """Begins, renews, commits and ends the leases of this broker."""
 
     __slots__ = (
         "_administration", "_decompressed_bytes_max", "_fs", "_jobs", "_leases", "_pool",
@@ -153,7 +156,7 @@ class CleaningLeases:
         """
         lease = self._of(log, lease_id)
         if result.lease != lease_id:
-            raise LeaseRefused(f"the result is of lease {result.lease}, not of {lease_id}")
+            raise LeaseRefused(f"the result belongs to lease {result.lease}, not to {lease_id}")
         lease.is_committing = True
         self._stop_timer(lease)
 

@@ -11,13 +11,15 @@ from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.quarantine import Quarantined
 from cleaner.rules.report import PassReport
 from storage.log.pass_history import PassHistory
+from storage.threads import loop_thread
 
 REPORT_FIELDS = tuple(field.name for field in fields(PassReport) if field.name != "group_reports")
 """The fields of a report that are kept; the reports of groups matter only right after the pass."""
 
 
+@loop_thread
 class HistoryProbe(SilentProbe):
-    """Receives the pool's events on the event loop and writes them to the history in the background.
+    """Receives the pool's events and writes them to the history in the background.
 
     Lines may be written slightly out of order.
     """

@@ -4,8 +4,9 @@
     /broker_configs/default      the same, set for every broker of the cluster
 
 A value of this broker takes precedence over a cluster-wide one, and that over the static configuration
-(`server/config/config.py`). Only properties that are declared dynamic can be set; a change takes effect
-as soon as it is durable, and holds after a restart.
+(`server/config/config.py`). The settings of a topic are not here: see `server/topics/topics.py`. Only
+properties that are declared dynamic can be set; a change takes effect as soon as it is durable, and
+holds after a restart.
 
 Source: KIP-226; Apache Kafka, DynamicBrokerConfig.scala.
 """
@@ -21,10 +22,12 @@ from collections.abc import Set as AbstractSet
 from protocol.wire.error_codes import ErrorCode
 from server.config.changes import ConfigChange, Operation, overrides_after
 from server.config.config import BrokerConfig, known_properties
+from server.config.listeners.overrides import override_declared
 from server.metadata.store import Compare, MetadataStore, Put
 from server.topics.defaults import topic_synonyms
 from server.topics.topic import TopicRefused
-from storage.formats.config_property import ConfigError, properties_of
+from storage.formats.config_property import ByListener, ConfigError, ConfigProperty, properties_of
+from storage.threads import loop_thread
 
 _log = logging.getLogger("server.config.broker_configs")
 
@@ -33,8 +36,9 @@ CLUSTER = ""
 """The resource name by which clients set properties for all brokers."""
 
 
+@loop_thread
 class BrokerConfigs:
-    """Sole owner of the broker's dynamic configuration. Lives on the event loop."""
+    """Sole owner of the broker's dynamic configuration."""
 
     __slots__ = (
         "_check", "_follow", "_lock", "_node_id", "_set", "_started_with", "_store", "config",
@@ -50,7 +54,7 @@ class BrokerConfigs:
         self._set: dict[str, dict[str, str]] = {CLUSTER: {}, str(node_id): {}}
         self.config = started_with
         """The configuration in effect."""
-        self._check: Callable[[BrokerConfig], None] = lambda _: None
+        self._check: Callable[[BrokerConfig], Awaitable[None]] | None = None
         self._follow: Callable[[BrokerConfig], Awaitable[None]] | None = None
 
     @property
@@ -81,7 +85,7 @@ class BrokerConfigs:
         self,
         follow: Callable[[BrokerConfig], Awaitable[None]],
         *,
-        check: Callable[[BrokerConfig], None] = lambda _: None,
+        check: Callable[[BrokerConfig], Awaitable[None]] | None = None,
     ) -> None:
         """Set the callbacks for changes.
 
@@ -111,7 +115,7 @@ class BrokerConfigs:
         if name not in self._set:
             text = f"Unexpected broker id, expected {self._node_id}, but received {name}"
             return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)
-        fault = _fault_of_names(changes)
+        fault = _fault_of_names(changes, of_cluster=name == CLUSTER)
         if fault is not None:
             return fault
         async with self._lock:
@@ -120,7 +124,8 @@ class BrokerConfigs:
                 altered = overrides_after(before, changes, self.config)
                 config = self._effective(self._set | {name: altered})
                 check_threads(self.config, config)
-                self._check(config)
+                if self._check is not None:
+                    await self._check(config)
             except ConfigError as error:
                 # Kafka answers with this code, too (KAFKA-13609).
                 return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=str(error))
@@ -138,7 +143,7 @@ class BrokerConfigs:
             [Put(key=_key(name), value=json.dumps(altered, separators=(",", ":")))],
         )
         assert result.succeeded, "only this class writes these keys, one change at a time"
-        _log.info("broker configuration of %s: %s", name or "the cluster", dict(altered))
+        _log.info("broker configuration of %s: %s", name or "the cluster", _shown(altered))
 
     def _is_accepted(self, name: str, text: str) -> bool:
         """Returns whether this release accepts a stored setting."""
@@ -194,19 +199,58 @@ def dynamic_properties() -> set[str]:
     return {each.name for each in declared if each.dynamic}
 
 
+def listener_properties() -> set[str]:
+    """Returns the names of the properties that may be set while it runs, for one listener only."""
+    return {
+        each.name
+        for each in properties_of(BrokerConfig).values()
+        if each.by_listener is ByListener.WHILE_RUNNING and not each.dynamic
+    }
+
+
+def _is_dynamic(name: str, override: ConfigProperty | None) -> bool:
+    return name in dynamic_properties() if override is None else override.dynamic
+
+
+def _shown(texts: Mapping[str, str]) -> dict[str, str]:
+    """Returns the texts as the log shows them, without secrets."""
+    secret = {each.name for each in properties_of(BrokerConfig).values() if each.is_sensitive}
+    return {
+        name: "<hidden>" if name in secret or _is_secret_override(name) else text
+        for name, text in texts.items()
+    }
+
+
+def _is_secret_override(name: str) -> bool:
+    declared = override_declared(BrokerConfig, name)
+    return declared is not None and declared.is_sensitive
+
+
 def _key(name: str) -> str:
     return PREFIX + (name or "default")
 
 
-def _fault_of_names(changes: Sequence[ConfigChange]) -> TopicRefused | None:
+def _fault_of_names(changes: Sequence[ConfigChange], *, of_cluster: bool) -> TopicRefused | None:
     """Returns why these properties cannot be set while the broker runs, in Kafka's words, or None."""
     # As in Kafka, deleting a property that is unknown or not set is no error.
     names = [each.name for each in changes if each.operation != Operation.DELETE]
-    unknown = [name for name in names if name not in known_properties()]
+    overrides = {name: override_declared(BrokerConfig, name) for name in names}
+    unknown = [name for name in names if name not in known_properties() and overrides[name] is None]
     if unknown:
         text = f"Unknown broker config name: {', '.join(unknown)}"
         return TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=text)
-    fixed = [name for name in names if name not in dynamic_properties()]
+    of_listeners = [name for name in names if name in listener_properties()]
+    if of_listeners:
+        text = (
+            "These security configs can be dynamically updated only per-listener using the listener"
+            f" prefix: {', '.join(of_listeners)}"
+        )
+        return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)
+    of_broker = [name for name in names if overrides[name] is not None]
+    if of_cluster and of_broker:
+        text = f"Cannot update these configs at default cluster level: {', '.join(of_broker)}"
+        return TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message=text)
+    fixed = [name for name in names if not _is_dynamic(name, overrides[name])]
     if fixed:
         text = (
             f"Cannot update these configs dynamically: {', '.join(fixed)}. They are read at the"

@@ -1,8 +1,9 @@
 """Changes to the configuration of a topic or broker, as in AlterConfigs and IncrementalAlterConfigs.
 
 The overrides of a resource are a map from property to text. The changes of one request are applied all
-together, or not at all if one is wrong. `Topics.alter` and `BrokerConfigs.alter` make the new map
-durable.
+together, or not at all if one is wrong. This module only computes the new map: a topic's is made durable
+and given to its logs by `server/topics/topics.py` (`alter`), the broker's by `broker_configs.py` beside
+it.
 
 Source: Apache Kafka, ConfigAdminManager.scala, ConfigurationControlManager.java.
 """

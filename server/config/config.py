@@ -1,34 +1,66 @@
-"""The broker's configuration: each property declared once, with Kafka's name.
+"""The broker's configuration: each property declared once, with Kafka's name, in one of these parts.
+
+    network_config.py        listeners, connections, their memory
+    listeners/sasl_config.py SASL: mechanisms, users, sessions
+    listeners/tls_config.py  certificates, trust, protocols of TLS
+    group_config.py          consumer groups
+    transaction_config.py    transactions
+    storage_config.py        directories, topics, durability, recovery
+    cleaner_config.py        the cleaner
+    audit_config.py          the audit log
+    quota_config.py          quotas of clients
+    authorization_config.py  whether ACLs are enforced
+    connection_config.py     limits on connections
+    config.py                the rest; reading and overriding all of them
+
+`BrokerConfig` joins the parts, so every property is an attribute of it (`config.log_cleaner_threads`).
+The parts have no slots, because a class can extend only one class that has slots.
 
 The broker-wide defaults of topic settings (`log.segment.bytes`, `message.max.bytes`, ...) are not
 repeated here: `storage/formats/log_config.py` declares them as synonyms, and `BrokerConfig.log_defaults`
-holds the resulting configuration (`server/topics/defaults.py`). `server/config/network_config.py`
-declares the network's properties, `server/config/group_config.py` those of groups.
-`server/config/sources.py` reads the texts from file, environment and command line.
+holds the resulting configuration (`server/topics/defaults.py`). `server/config/sources.py` reads the
+texts from file, environment and command line.
 
-Source: Apache Kafka, KafkaConfig.java, SocketServerConfigs.java, ServerLogConfigs.java.
+Source: Apache Kafka, KafkaConfig.java.
 """
 
 from __future__ import annotations
 
-import math
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cleaner.pacing.settings import CleanerSettings
-from cleaner.pacing.throttle import IoRates
+from server.config.audit_config import AuditConfig
+from server.config.authorization_config import AuthorizationConfig
+from server.config.cleaner_config import CleanerConfig
+from server.config.connection_config import ConnectionConfig
+from server.config.group_config import GroupConfig
+from server.config.listeners.addresses import check_inter_broker, parse_addresses
+from server.config.listeners.open_listeners import refuse_open_listeners
+from server.config.listeners.overrides import PREFIX as LISTENER_PREFIX
+from server.config.listeners.overrides import (
+    listeners_in,
+    override_declared,
+    override_problems,
+    overrides_in,
+    texts_of_listener,
+)
+from server.config.listeners.sasl_config import SaslConfig
+from server.config.listeners.sasl_listeners import (
+    SaslListener,
+    is_sasl_property,
+    resolve_sasl_listeners,
+)
+from server.config.listeners.tls_config import TlsConfig
+from server.config.network_config import NetworkConfig
+from server.config.quota_config import QuotaConfig
+from server.config.storage_config import StorageConfig
 from server.config.transaction_config import TransactionConfig
 from server.topics.defaults import log_defaults_from, topic_synonyms
-from storage.batches.validate import DECOMPRESSED_BYTES_MAX
 from storage.formats.config_property import (
-    BOOLEAN,
-    DOUBLE,
-    DOUBLE_MAX,
     INT,
-    LIST,
     LONG,
-    STRING,
     ConfigError,
     ConfigProperty,
     Value,
@@ -40,283 +72,26 @@ from storage.formats.config_property import (
 )
 from storage.formats.log_config import LogConfig
 
+_log = logging.getLogger("server.config.config")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(TransactionConfig):
+class BrokerConfig(
+    AuditConfig,
+    CleanerConfig,
+    StorageConfig,
+    TransactionConfig,
+    GroupConfig,
+    NetworkConfig,
+    SaslConfig,
+    QuotaConfig,
+    ConnectionConfig,
+    AuthorizationConfig,
+    TlsConfig,
+):
     """The broker's configuration at its start, immutable. `server/config/broker_configs.py` overrides
     its dynamic properties with the values that clients set while the broker runs."""
 
-    node_id: int = prop(
-        "node.id",
-        INT,
-        default=1,
-        at_least=0,
-        dynamic=False,
-        doc="This broker's number, by which clients identify it.",
-    )
-    cluster_id: str = prop(
-        "cluster.id",
-        STRING,
-        default="",
-        dynamic=False,
-        doc="The cluster's id; if empty, the first start generates one and stores it with the data.",
-    )
-    log_dir: str = prop(
-        "log.dir",
-        STRING,
-        default="data",
-        dynamic=False,
-        doc="The data directory, if log.dirs is empty.",
-    )
-    log_dirs: tuple[str, ...] = prop(
-        "log.dirs",
-        LIST,
-        default=(),
-        dynamic=False,
-        doc="The data directories, separated by commas; partitions are spread over them.",
-    )
-    metadata_log_dir: str = prop(
-        "metadata.log.dir",
-        STRING,
-        default="",
-        dynamic=False,
-        doc="The log directory that holds the metadata; the first one by default.",
-    )
-    num_partitions: int = prop(
-        "num.partitions",
-        INT,
-        default=1,
-        at_least=1,
-        dynamic=False,
-        doc="Partitions of a topic whose creation does not specify a number.",
-    )
-    partitions_max: int = prop(
-        "max.topic.partitions",
-        INT,
-        default=100_000,
-        at_least=1,
-        dynamic=False,
-        doc="The most partitions of one topic, so that one request cannot exhaust the machine."
-        " Specific to Kompakt.",
-    )
-    default_replication_factor: int = prop(
-        "default.replication.factor",
-        INT,
-        default=1,
-        at_least=1,
-        at_most=1,
-        dynamic=False,
-        doc="Replicas of a topic whose creation does not specify a number; there is one broker.",
-    )
-    auto_create_topics_enable: bool = prop(
-        "auto.create.topics.enable",
-        BOOLEAN,
-        default=True,
-        dynamic=False,
-        doc="Whether a topic is created when a client first asks for its metadata.",
-    )
-    delete_topic_enable: bool = prop(
-        "delete.topic.enable",
-        BOOLEAN,
-        default=True,
-        dynamic=False,
-        doc="Whether clients may delete topics.",
-    )
-    flush_on_acks_all: bool = prop(
-        "flush.on.acks.all",
-        BOOLEAN,
-        default=True,
-        dynamic=False,
-        doc="Whether a record must be on disk before acks=all is answered and consumers can read it."
-        " False gives Kafka's guarantee: a crash of the machine may lose acknowledged records, except"
-        " in topics whose flush.messages is 1. Specific to Kompakt.",
-    )
-    log_flush_scheduler_interval_ms: int = prop(
-        "log.flush.scheduler.interval.ms",
-        LONG,
-        default=1_000,
-        at_least=1,
-        unit="ms",
-        dynamic=False,
-        doc="How often logs are checked for records that are unflushed for longer than flush.ms; only if"
-        " flush.on.acks.all is false. Kafka's default is never.",
-    )
-    log_roll_check_interval_ms: int = prop(
-        "log.roll.check.interval.ms",
-        LONG,
-        default=1_000,
-        at_least=1,
-        unit="ms",
-        dynamic=False,
-        doc="How often logs are checked for active segments that are older than segment.ms. Specific to"
-        " Kompakt.",
-    )
-    log_retention_check_interval_ms: int = prop(
-        "log.retention.check.interval.ms",
-        LONG,
-        default=300_000,
-        at_least=1,
-        unit="ms",
-        dynamic=False,
-        doc="How often logs are checked for segments to delete because of retention.ms, retention.bytes"
-        " or DeleteRecords.",
-    )
-    num_recovery_threads_per_data_dir: int = prop(
-        "num.recovery.threads.per.data.dir",
-        INT,
-        default=2,
-        at_least=1,
-        doc="The number of logs of one directory that are recovered in parallel after a crash. A change"
-        " while the broker runs takes effect at the next start.",
-    )
-    log_flush_offset_checkpoint_interval_ms: int = prop(
-        "log.flush.offset.checkpoint.interval.ms",
-        INT,
-        default=60_000,
-        at_least=1,
-        unit="ms",
-        dynamic=False,
-        doc="How often the recovery points of logs that have grown by 8 MiB or more are moved to"
-        " their ends; after a crash, recovery scans the records from there on.",
-    )
-    log_cleaner_enable: bool = prop(
-        "log.cleaner.enable",
-        BOOLEAN,
-        default=True,
-        dynamic=False,
-        doc="Whether the cleaner runs, which compacts topics with cleanup.policy=compact.",
-    )
-    log_cleaner_threads: int = prop(
-        "log.cleaner.threads",
-        INT,
-        default=1,
-        at_least=0,
-        at_most=256,
-        doc="The number of cleaning passes that run in parallel. A change while the broker runs can"
-        " halve or double it at most; passes that exceed a lower number run to their end.",
-    )
-    log_cleaner_dedupe_buffer_size: int = prop(
-        "log.cleaner.dedupe.buffer.size",
-        LONG,
-        default=134_217_728,
-        at_least=1,
-        unit="bytes",
-        doc="Memory for the offset maps of all cleaner threads together, 24 bytes for each key.",
-    )
-    log_cleaner_io_buffer_size: int = prop(
-        "log.cleaner.io.buffer.size",
-        INT,
-        default=524_288,
-        at_least=0,
-        unit="bytes",
-        doc="Memory for the read buffers of all cleaner threads together.",
-    )
-    log_cleaner_io_buffer_load_factor: float = prop(
-        "log.cleaner.io.buffer.load.factor",
-        DOUBLE,
-        default=0.9,
-        at_least=0.01,
-        at_most=0.99,
-        doc="How full an offset map may get (despite the property's name). A higher value fits more keys"
-        " into a pass but makes it slower; values above 0.95 count as 0.95.",
-    )
-    log_cleaner_io_max_bytes_per_second: float = prop(
-        "log.cleaner.io.max.bytes.per.second",
-        DOUBLE,
-        default=DOUBLE_MAX,
-        at_least=1,
-        unit="bytes",
-        doc="The most bytes per second that all cleaner threads together read and write.",
-    )
-    log_cleaner_io_read_bytes_per_second: float = prop(
-        "log.cleaner.io.read.bytes.per.second",
-        DOUBLE,
-        default=DOUBLE_MAX,
-        at_least=1,
-        unit="bytes",
-        doc="The most bytes per second that all cleaner threads together read. Specific to Kompakt.",
-    )
-    log_cleaner_io_write_bytes_per_second: float = prop(
-        "log.cleaner.io.write.bytes.per.second",
-        DOUBLE,
-        default=DOUBLE_MAX,
-        at_least=1,
-        unit="bytes",
-        doc="The most bytes per second that all cleaner threads together write. Specific to Kompakt.",
-    )
-    log_cleaner_decompressed_batch_bytes_max: int = prop(
-        "log.cleaner.decompressed.batch.bytes.max",
-        LONG,
-        default=256 << 20,
-        at_least=DECOMPRESSED_BYTES_MAX,
-        unit="bytes",
-        doc="The most bytes that the records of one batch may take uncompressed, so that no batch can"
-        " exhaust a cleaner thread's memory. The compression ratio does not matter. Compacted topics"
-        " refuse larger batches, but an older log may contain one: it is not cleaned, and loses nothing."
-        " Specific to Kompakt.",
-    )
-    log_cleaner_latency_guard_enable: bool = prop(
-        "log.cleaner.latency.guard.enable",
-        BOOLEAN,
-        default=True,
-        doc="Whether the cleaner slows down while produces take more than twice as long as without it."
-        " Specific to Kompakt.",
-    )
-    log_cleaner_disk_pressure_free_bytes: int = prop(
-        "log.cleaner.disk.pressure.free.bytes",
-        LONG,
-        default=0,
-        at_least=0,
-        unit="bytes",
-        doc="While a log directory's disk has less than this free, the cleaner takes that directory's"
-        " logs first, those that free the most bytes per byte of I/O, and ignores its I/O budgets and"
-        " the latency guard. 0: never, because a broker must not break an operator's budget unasked."
-        " Specific to Kompakt.",
-    )
-    log_cleaner_verify_enable: bool = prop(
-        "log.cleaner.verify.enable",
-        BOOLEAN,
-        default=True,
-        dynamic=False,
-        doc="Whether a cleaning pass reads its output back and verifies it against the source segments"
-        " before it replaces them. Specific to Kompakt.",
-    )
-    log_cleaner_key_sidecar_enable: bool = prop(
-        "log.cleaner.key.sidecar.enable",
-        BOOLEAN,
-        default=True,
-        dynamic=False,
-        doc="Whether the cleaner stores the hashes of the keys beside each sealed segment of a compacted"
-        " topic, 24 bytes for each record, so that the next pass reads only the segments that it"
-        " rewrites. Specific to Kompakt.",
-    )
-    log_cleaner_remote_enable: bool = prop(
-        "log.cleaner.remote.enable",
-        BOOLEAN,
-        default=False,
-        dynamic=False,
-        doc="Whether other processes that send the token of the data directory, such as `kompakt"
-        " pipeline clean`, may lease logs over the HTTP listener and clean them; the broker verifies and"
-        " commits the result. Specific to Kompakt.",
-    )
-    log_cleaner_remote_lease_ms: int = prop(
-        "log.cleaner.remote.lease.ms",
-        LONG,
-        default=300_000,
-        at_least=1_000,
-        unit="ms",
-        dynamic=False,
-        doc="A lease on a log ends if it is not renewed for this long: its files are removed, and the"
-        " broker's own cleaner may take the log again. Specific to Kompakt.",
-    )
-    log_cleaner_backoff_ms: int = prop(
-        "log.cleaner.backoff.ms",
-        LONG,
-        default=15_000,
-        at_least=0,
-        unit="ms",
-        doc="How long the cleaner waits when no log needs cleaning.",
-    )
     metrics_partitions_max: int = prop(
         "metrics.partitions.max",
         INT,
@@ -358,41 +133,10 @@ class BrokerConfig(TransactionConfig):
     )
     log_defaults: LogConfig = field(default_factory=LogConfig)
     """The defaults of topics, from the broker-wide synonyms."""
-    given: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The configured texts, by property; every other property has its default."""
-
-    @property
-    def data_directories(self) -> tuple[str, ...]:
-        """The log directories; at least one."""
-        return tuple(path for path in self.log_dirs if path) or (self.log_dir,)
-
-    @property
-    def metadata_directory(self) -> str:
-        """The log directory that holds the metadata store."""
-        return self.metadata_log_dir or self.data_directories[0]
-
-    def cleaner_settings(self) -> CleanerSettings:
-        """Returns the cleaner's part of the configuration."""
-        return CleanerSettings(
-            threads=max(self.log_cleaner_threads, 1),
-            dedupe_buffer_size=self.log_cleaner_dedupe_buffer_size,
-            io_buffer_size=self.log_cleaner_io_buffer_size,
-            io_buffer_load_factor=self.log_cleaner_io_buffer_load_factor,
-            io_rates=IoRates(
-                total=_rate(self.log_cleaner_io_max_bytes_per_second),
-                read=_rate(self.log_cleaner_io_read_bytes_per_second),
-                write=_rate(self.log_cleaner_io_write_bytes_per_second),
-            ),
-            verify=self.log_cleaner_verify_enable,
-            keeps_key_sidecars=self.log_cleaner_key_sidecar_enable,
-            backoff_ms=self.log_cleaner_backoff_ms,
-            decompressed_bytes_max=self.log_cleaner_decompressed_batch_bytes_max,
-        )
-
-    @property
-    def cleans(self) -> bool:
-        """Whether the cleaner runs at all."""
-        return self.log_cleaner_enable and self.log_cleaner_threads > 0
+    listener_texts: Mapping[str, str] = field(default_factory=dict)
+    """The texts that hold for one listener, by their full names (`listener.name.<name>.<property>`)."""
 
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> BrokerConfig:
@@ -406,19 +150,29 @@ class BrokerConfig(TransactionConfig):
         """
         texts = _without_old_names(texts)
         own = {name: text for name, text in texts.items() if name in fields_by_property(cls)}
-        problems = problems_in(_declared(cls), texts)
+        of_listeners = overrides_in(cls, texts)
+        problems = problems_in(_declared(cls), texts) + override_problems(cls, of_listeners)
         if problems:
             raise ConfigError.of_all(problems)
         values: dict[str, Any] = parse_fields(cls, own)
-        config = cls(**values, log_defaults=log_defaults_from(texts), given=dict(texts))
-        config.resolved_listeners()
-        config.resolved_http_listener()
+        config = cls(
+            **values,
+            log_defaults=log_defaults_from(texts),
+            given=dict(texts),
+            listener_texts=of_listeners,
+        )
+        config.check_listeners()
+        config.resolved_sasl_listeners()
+        config.resolved_super_users()
+        config.connections_max_by_ip()
+        config.warn_of_strange_listeners()
         if config.metadata_directory not in config.data_directories:
             raise ConfigError(
                 f"metadata.log.dir: {config.metadata_log_dir} is not one of log.dirs, "
                 + ",".join(config.data_directories)
             )
-        unused = texts.keys() - own.keys() - topic_synonyms().keys()
+        unused = texts.keys() - own.keys() - topic_synonyms().keys() - of_listeners.keys()
+        unused = {name for name in unused if not is_sasl_property(name)}
         if unused:
             from server.config.unused_properties import log_unused
 
@@ -432,11 +186,68 @@ class BrokerConfig(TransactionConfig):
             ConfigError: a property is unknown, or values are wrong, alone or together.
         """
         defaults = texts.keys() & topic_synonyms().keys()
-        own = {name: text for name, text in texts.items() if name not in defaults}
+        of_listeners = overrides_in(type(self), texts)
+        problems = override_problems(type(self), of_listeners)
+        if problems:
+            raise ConfigError.of_all(problems)
+        own = {
+            name: text
+            for name, text in texts.items()
+            if name not in defaults and name not in of_listeners
+        }
         values: dict[str, Any] = parse_fields(type(self), own)
+        if of_listeners:
+            values["listener_texts"] = {**self.listener_texts, **of_listeners}
         if defaults:
             values["log_defaults"] = log_defaults_from({**self.given, **texts})
         return replace(self, **values)
+
+    def resolved_sasl_listeners(self) -> dict[str, SaslListener]:
+        """Returns what each SASL listener accepts, by its name. Raises ConfigError."""
+        return resolve_sasl_listeners(self.resolved_listeners(), self.given)
+
+    def limits_by_listener(self, field: str) -> Mapping[str, int]:
+        """Returns the own limits of listeners, by their names. Raises ConfigError.
+
+        Args:
+            field: the field of the limit on all listeners: `max_connections`, for example.
+        """
+        name = properties_of(type(self))[field].name
+        return {
+            listener.name: getattr(self.for_listener(listener.name), field)
+            for listener in self.resolved_listeners()
+            if name in texts_of_listener(self.listener_texts, listener.name)
+        }
+
+    def for_listener(self, name: str) -> BrokerConfig:
+        """Returns the configuration as it holds for a listener, with `listener.name.<name>.` applied."""
+        own = texts_of_listener(self.listener_texts, name)
+        values: dict[str, Any] = parse_fields(type(self), own)
+        return replace(self, **values) if own else self
+
+    def check_listeners(self) -> None:
+        """Check the addresses, the protocols and the authentication of all listeners.
+
+        Raises ConfigError.
+        """
+        http = self.resolved_http_listener()
+        listeners = self.resolved_listeners()
+        check_inter_broker(
+            name=self.inter_broker_listener_name.upper(),
+            protocol=self.given.get("security.inter.broker.protocol", "").strip(),
+            listeners=listeners,
+        )
+        if not self.allow_unauthenticated_listeners:
+            refuse_open_listeners(
+                listeners, http, client_auth=lambda name: self.for_listener(name).ssl_client_auth
+            )
+
+    def warn_of_strange_listeners(self) -> None:
+        """Log a warning for each `listener.name.<name>.` whose listener is not configured."""
+        known = {each.name.lower() for each in parse_addresses("listeners", self.listeners)}
+        known |= {name.lower() for name in self.controller_listener_names}
+        for name in sorted(listeners_in(self.listener_texts) - known):
+            _log.warning("%s%s: listeners has no such listener, ignored", LISTENER_PREFIX, name)
 
     def rows(self) -> Iterable[tuple[ConfigProperty, Value]]:
         """Yields every broker property with its value, topic defaults included, for DescribeConfigs."""
@@ -445,6 +256,10 @@ class BrokerConfig(TransactionConfig):
         for synonym_field, declared, _ in topic_synonyms().values():
             if declared.name not in fields_by_property(type(self)):
                 yield declared, self._synonym_value(synonym_field, declared)
+        for name, text in sorted(self.listener_texts.items()):
+            override = override_declared(type(self), name)
+            assert override is not None, "only declared overrides are kept"
+            yield override, override.parse(text)
 
     def _synonym_value(self, field_name: str, declared: ConfigProperty) -> Value:
         """Returns the effective value for the strongest synonym, the configured one for any other."""
@@ -453,11 +268,6 @@ class BrokerConfig(TransactionConfig):
             return value
         given = self.given.get(declared.name)
         return None if given is None else declared.parse(given)
-
-
-def _rate(bytes_per_second: float) -> float:
-    """Returns the rate, infinite for Kafka's "no limit", which is the largest double."""
-    return math.inf if bytes_per_second == DOUBLE_MAX else bytes_per_second
 
 
 def known_properties() -> set[str]:

@@ -1,20 +1,37 @@
-"""The part of the broker's configuration that is about consumer groups.
+"""The part of the broker's configuration that is about consumer groups, and what a group may override.
+
+    group.consumer.session.timeout.ms                  the broker's value, declared once
+    group.consumer.min.session.timeout.ms, ...max...   the bounds of what a group may set
+    consumer.session.timeout.ms                        a group's value: derived, with a text of its own
 
 Source: Apache Kafka, GroupCoordinatorConfig.java.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from server.config.network_config import NetworkConfig
-from storage.formats.config_property import INT, INT_MAX, LIST, LONG, STRING, prop
+from storage.formats.config_property import (
+    INT,
+    INT_MAX,
+    LIST,
+    LONG,
+    STRING,
+    ConfigProperty,
+    Synonym,
+    Value,
+    prop,
+    properties_of,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupConfig(NetworkConfig):
-    """Limits and timeouts of groups. (A class with slots can extend only one other, so the parts of the
-    configuration extend each other.)"""
+@dataclass(frozen=True, kw_only=True)
+class GroupConfig:
+    """Limits and timeouts of groups."""
+
+    __slots__ = ()
 
     group_min_session_timeout_ms: int = prop(
         "group.min.session.timeout.ms",
@@ -184,3 +201,47 @@ class GroupConfig(NetworkConfig):
         doc="The longest metadata that a commit may store for a partition; counted in characters, as"
         " in Kafka.",
     )
+
+
+def _overriding(field: str, doc: str) -> Any:
+    """Declare the property by which a group overrides one of the broker's, given by its field."""
+    broker = properties_of(GroupConfig)[field]
+    return prop(
+        broker.name.removeprefix("group."),
+        broker.type,
+        default=broker.default,
+        at_least=broker.at_least,
+        unit=broker.unit,
+        synonyms=(Synonym(name=broker.name),),
+        doc=doc,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupProperties:
+    """The properties that a group can override."""
+
+    consumer_session_timeout_ms: int = _overriding(
+        "group_consumer_session_timeout_ms",
+        doc="A member of the group that sends no heartbeat for this time is fenced.",
+    )
+    consumer_heartbeat_interval_ms: int = _overriding(
+        "group_consumer_heartbeat_interval_ms",
+        doc="The interval at which members of the group send heartbeats.",
+    )
+
+    @classmethod
+    def of_broker(cls, config: GroupConfig) -> GroupProperties:
+        """Returns the properties of a group without its own configuration."""
+        return cls(
+            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        )
+
+    def rows(self) -> Iterable[tuple[ConfigProperty, Value]]:
+        """Returns every property with its value."""
+        for field, declared in properties_of(type(self)).items():
+            yield declared, getattr(self, field)
+
+
+GROUP_PROPERTIES = frozenset(each.name for each in properties_of(GroupProperties).values())

@@ -12,24 +12,17 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from protocol.wire.error_codes import ErrorCode
 from server.config.changes import ConfigChange, overrides_after
-from server.config.group_config import GroupConfig
+from server.config.group_config import GroupConfig, GroupProperties
 from server.metadata.store import Delete, MetadataStore, Put
 from server.topics.topic import TopicRefused
-from storage.formats.config_property import (
-    INT,
-    ConfigError,
-    ConfigProperty,
-    Synonym,
-    Value,
-    parse_fields,
-    prop,
-    properties_of,
-)
+from storage.formats.config_property import ConfigError, parse_fields, properties_of
+from storage.threads import loop_thread
 
 _log = logging.getLogger("server.config.group_overrides")
 
@@ -44,48 +37,9 @@ class GroupTimes:
     heartbeat_interval_ms: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupProperties:
-    """The properties that a group can override."""
-
-    consumer_session_timeout_ms: int = prop(
-        "consumer.session.timeout.ms",
-        INT,
-        default=45_000,
-        at_least=1,
-        unit="ms",
-        synonyms=(Synonym(name="group.consumer.session.timeout.ms"),),
-        doc="A member of the group that sends no heartbeat for this time is fenced.",
-    )
-    consumer_heartbeat_interval_ms: int = prop(
-        "consumer.heartbeat.interval.ms",
-        INT,
-        default=5_000,
-        at_least=1,
-        unit="ms",
-        synonyms=(Synonym(name="group.consumer.heartbeat.interval.ms"),),
-        doc="The interval at which members of the group send heartbeats.",
-    )
-
-    @classmethod
-    def of_broker(cls, config: GroupConfig) -> GroupProperties:
-        """Returns the properties of a group without its own configuration."""
-        return cls(
-            consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
-            consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-        )
-
-    def rows(self) -> Iterable[tuple[ConfigProperty, Value]]:
-        """Returns every property with its value."""
-        for field, declared in properties_of(type(self)).items():
-            yield declared, getattr(self, field)
-
-
-GROUP_PROPERTIES = frozenset(each.name for each in properties_of(GroupProperties).values())
-
-
+@loop_thread
 class GroupOverrides:
-    """Sole owner of the groups' overrides. Lives on the event loop."""
+    """Sole owner of the groups' overrides."""
 
     __slots__ = ("_bounds", "_lock", "_overrides", "_store", "defaults", "times")
 
@@ -157,15 +111,10 @@ class GroupOverrides:
 
     def _check(self, overrides: Mapping[str, str]) -> GroupProperties:
         """Returns the group's properties. Raises ConfigError, in Kafka's words."""
-        values = {
-            "consumer_session_timeout_ms": self.defaults.consumer_session_timeout_ms,
-            "consumer_heartbeat_interval_ms": self.defaults.consumer_heartbeat_interval_ms,
-        }
-        for field, value in parse_fields(GroupProperties, overrides).items():
-            assert isinstance(value, int)
+        values: dict[str, Any] = parse_fields(GroupProperties, overrides)
+        for field, value in values.items():
             self._check_bounds(field, value)
-            values[field] = value
-        return GroupProperties(**values)
+        return replace(self.defaults, **values)
 
     def _check_bounds(self, field: str, value: int) -> None:
         name = properties_of(GroupProperties)[field].name
@@ -182,19 +131,17 @@ Bound = tuple[str, int]
 
 def _bounds(config: GroupConfig) -> Mapping[str, tuple[Bound, Bound]]:
     """Returns the allowed minimum and maximum for a group, by field."""
+
+    def bound(field: str) -> Bound:
+        return properties_of(GroupConfig)[field].name, getattr(config, field)
+
     return {
         "consumer_session_timeout_ms": (
-            ("group.consumer.min.session.timeout.ms", config.group_consumer_min_session_timeout_ms),
-            ("group.consumer.max.session.timeout.ms", config.group_consumer_max_session_timeout_ms),
+            bound("group_consumer_min_session_timeout_ms"),
+            bound("group_consumer_max_session_timeout_ms"),
         ),
         "consumer_heartbeat_interval_ms": (
-            (
-                "group.consumer.min.heartbeat.interval.ms",
-                config.group_consumer_min_heartbeat_interval_ms,
-            ),
-            (
-                "group.consumer.max.heartbeat.interval.ms",
-                config.group_consumer_max_heartbeat_interval_ms,
-            ),
+            bound("group_consumer_min_heartbeat_interval_ms"),
+            bound("group_consumer_max_heartbeat_interval_ms"),
         ),
     }

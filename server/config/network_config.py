@@ -7,13 +7,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from server.config.addresses import HttpListener, Listener, parse_http_listener, resolve_listeners
-from storage.formats.config_property import INT, INT_MAX, LIST, LONG, STRING, prop
+from server.config.listeners.addresses import (
+    PROTOCOLS_KNOWN,
+    HttpListener,
+    Listener,
+    parse_http_listener,
+    resolve_listeners,
+)
+from storage.formats.config_property import (
+    BOOLEAN,
+    INT,
+    INT_MAX,
+    LIST,
+    LONG,
+    STRING,
+    ByListener,
+    prop,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
     """How clients reach the broker, and how many connections and how much memory they may use."""
+
+    __slots__ = ()
 
     listeners: str = prop(
         "listeners",
@@ -34,10 +51,35 @@ class NetworkConfig:
     listener_security_protocol_map: tuple[str, ...] = prop(
         "listener.security.protocol.map",
         LIST,
-        default=("PLAINTEXT:PLAINTEXT",),
+        default=("PLAINTEXT:PLAINTEXT", "SSL:SSL"),
         dynamic=False,
-        doc="NAME:PROTOCOL for each listener that is not named after its protocol. PLAINTEXT is the"
-        " only protocol so far.",
+        doc="NAME:PROTOCOL for each listener that is not named after its protocol. The protocols are"
+        " PLAINTEXT, SSL, SASL_PLAINTEXT and SASL_SSL.",
+    )
+    inter_broker_listener_name: str = prop(
+        "inter.broker.listener.name",
+        STRING,
+        default="",
+        dynamic=False,
+        doc="The listener by which brokers reach each other. It is checked, and not used: there is one"
+        " broker.",
+    )
+    security_inter_broker_protocol: str = prop(
+        "security.inter.broker.protocol",
+        STRING,
+        default="PLAINTEXT",
+        choices=PROTOCOLS_KNOWN,
+        dynamic=False,
+        doc="The protocol between brokers. It is checked, and not used: there is one broker.",
+    )
+    allow_unauthenticated_listeners: bool = prop(
+        "allow.unauthenticated.listeners",
+        BOOLEAN,
+        default=False,
+        dynamic=False,
+        doc="Whether a listener that asks clients for no authentication may listen on an address that"
+        " other machines reach. Without it the broker refuses to start with such a listener, or with"
+        " such an http.listener. Specific to Kompakt.",
     )
     controller_listener_names: tuple[str, ...] = prop(
         "controller.listener.names",
@@ -114,6 +156,7 @@ class NetworkConfig:
         INT,
         default=INT_MAX,
         at_least=0,
+        by_listener=ByListener.WHILE_RUNNING,
         doc="The most connections at a time, over all listeners; further ones are closed at once.",
     )
     max_connections_per_ip: int = prop(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from server.config.group_config import GroupConfig
 from storage.formats.config_property import INT, prop
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionConfig(GroupConfig):
+@dataclass(frozen=True, kw_only=True)
+class TransactionConfig:
     """Timeouts and retention of transactions and transactional ids."""
+
+    __slots__ = ()
 
     transaction_max_timeout_ms: int = prop(
         "transaction.max.timeout.ms",

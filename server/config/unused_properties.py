@@ -18,7 +18,7 @@ TYPO_SIMILARITY_MIN = 0.92
 """Two names this similar differ in a letter or two; log.segmnt.bytes has 0.97."""
 
 PREFIXES = (
-    "advertised.", "authorizer.", "auto.leader.", "broker.", "client.quota.", "compression.",
+    "advertised.", "auto.leader.", "broker.", "client.quota.", "compression.",
     "connection", "control.plane.", "controlled.shutdown.", "controller.", "delegation.token.",
     "early.start.", "eligible.leader.", "fetch.", "group.", "initial.broker.", "inter.broker.",
     "internal.", "kafka.metrics.", "leader.", "listener.name.", "log.", "max.connection",

@@ -34,6 +34,7 @@ from protocol.records.record import write_record
 from protocol.records.record_batch import Record, build_batch_around
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import DecodeError, EncodeError
+from protocol.wire.numbers import Offset
 from server.coordination.producer import NO_PRODUCER, Producer
 from server.durability.group_commit import GroupCommit
 from server.runtime.executors import Executor
@@ -44,6 +45,7 @@ from storage.batches.validate import ValidBatch
 from storage.files.errors import LogOffline, StorageError
 from storage.log.log import Appended, PartitionLog
 from storage.segment.reader import Isolation
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.coordination.coordinator_topic")
 
@@ -78,8 +80,9 @@ class ProducerRefused(StorageError):
         self.error_code = error_code
 
 
+@loop_thread
 class CoordinatorTopic:
-    """The topic as the coordinator writes and reads it. Lives on the event loop."""
+    """The topic as the coordinator writes and reads it."""
 
     __slots__ = (
         "_clock",
@@ -127,6 +130,7 @@ class CoordinatorTopic:
         self._partitions_count = 0 if topic is None else len(topic.partitions)
 
     @property
+    @any_thread
     def partitions_count(self) -> int:
         """The topic's partition count; 0 until the topic exists."""
         return self._partitions_count
@@ -136,7 +140,7 @@ class CoordinatorTopic:
         return java_abs(java_hash(coordinated_id)) % self._partitions_count
 
     async def ensure(self) -> None:
-        """Create the topic if it does not exist.
+        """Create the topic and its files if it does not exist.
 
         Raises:
             StorageError: it cannot be created now.
@@ -151,6 +155,8 @@ class CoordinatorTopic:
         if topic is None:
             assert isinstance(made, TopicRefused)
             raise StorageError(f"cannot create {self.name}: {made.message}")
+        # Else the first append to each partition would create its files on the event loop.
+        await self._topics.make_files(*topic.logs())
         self._partitions_count = len(topic.partitions)
 
     def log_of(self, partition: int) -> PartitionLog:
@@ -229,10 +235,14 @@ class CoordinatorTopic:
     async def settle(self, partition: int) -> PartitionLog:
         """Wait until all that was appended to a partition is durable, so that it may be read.
 
+        Creates its files if a crash came between the creation of the topic and theirs.
+
         Raises:
             StorageError: the partition is not served, or the data cannot become durable.
         """
         log = self.log_of(partition)
+        if not log.new_files.are_made:
+            await self._topics.make_files(log)
         end_offset = log.log_end_offset
         if end_offset > log.high_watermark:
             await _when_durable(log, self._group_commit.durable(log, end_offset), end_offset)
@@ -267,6 +277,9 @@ class Preparing:
 
     def add(self, record: CoordinatorRecord) -> None:
         """Encode one more record. Raises RecordsTooLarge."""
+        if record.value is not None:
+            # To encode payloads that do not fit would take long.
+            self._check(HEADER.size + len(self._encoded) + record.value.payload_bytes)
         try:
             key = write_key(record.key)
             value = None if record.value is None else write_value(record.value)
@@ -319,7 +332,7 @@ def feed_log(log: PartitionLog, end_offset: int, feed: Callable[[bytes], int]) -
     """
     offset = log.log_start_offset
     while offset < end_offset:
-        read = log.read(
+        read = log.reader.read(
             offset,
             max_bytes=PIECE_BYTES,
             whole_first_batch=True,
@@ -334,7 +347,7 @@ def feed_log(log: PartitionLog, end_offset: int, feed: Callable[[bytes], int]) -
         if not pieces:
             return  # Only batches without records are left.
         for piece in pieces:
-            offset = feed(piece)
+            offset = Offset(feed(piece))
 
 
 def decode_values(

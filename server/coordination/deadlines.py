@@ -1,7 +1,8 @@
 """Deadlines of groups or transactions: one heap and one timer for all of them.
 
-When a deadline passes, nothing may be due yet; the owner then sets a new one. So a heartbeat, which only
-delays what is due, costs nothing here.
+The owners are `groups/coordinator.py` (sessions and rebalances) and `transactions/coordinator.py`
+(timeouts of transactions). When a deadline passes, it may turn out that nothing is due yet; the owner
+then sets a new one. So a heartbeat, which only delays what is due, costs nothing here.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import heapq
 from collections.abc import Callable
 
 from server.runtime.tasks import call_later, guarded
+from storage.threads import loop_thread
 
 MS = 1_000
 
 
+@loop_thread
 class Deadlines:
-    """The next deadline of each id, on the event loop.
+    """The next deadline of each id.
 
     Args:
         now_ms: a monotonic clock.
@@ -63,6 +66,11 @@ class Deadlines:
             delay_s = max(due_ms - self._now_ms(), 0) / MS
             self._timer_ms = due_ms
             self._timer = call_later(delay_s, "deadlines", self._on_timer)
+        self._check_timer_runs_while_deadlines_wait()
+
+    def _check_timer_runs_while_deadlines_wait(self) -> None:
+        assert (self._timer is not None) == bool(self._heap)
+        assert len(self._by_id) <= len(self._heap)
 
     def _on_timer(self) -> None:
         self._timer = None

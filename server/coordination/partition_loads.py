@@ -17,6 +17,7 @@ from typing import TypeAlias
 from protocol.wire.error_codes import ErrorCode
 from server.runtime.tasks import report_failure, spawn
 from storage.files.errors import StorageError
+from storage.threads import any_thread, loop_thread
 
 LOADERS = 2
 """The number of partitions that load in parallel."""
@@ -31,8 +32,9 @@ STATES = ("loading", "active", "failed")
 Load: TypeAlias = Callable[[int], Awaitable[None]]
 
 
+@loop_thread
 class PartitionLoads:
-    """Loads partitions and keeps those that are not served yet. Lives on the event loop."""
+    """Loads partitions and keeps those that are not served yet."""
 
     __slots__ = ("_failed", "_is_idle", "_loaders", "_loading", "_log", "_retrier")
 
@@ -79,7 +81,7 @@ class PartitionLoads:
     async def loaded(self) -> None:
         """Wait until no load is running; failed ones may be retried later."""
         if self._loaders:
-            # Not `gather`: if this caller is cancelled, the loads must go on.
+            # Not `gather`: if this caller is cancelled, the loads must continue.
             await asyncio.wait(self._loaders)
         await self._is_idle.wait()
 
@@ -91,8 +93,9 @@ class PartitionLoads:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return ErrorCode.NONE
 
+    @any_thread
     def by_state(self, partitions_count: int) -> dict[str, int]:
-        """Returns how many of `partitions_count` partitions are in each of the `STATES`. Any thread."""
+        """Returns how many of `partitions_count` partitions are in each of the `STATES`."""
         loading, failed = len(self._loading), len(self._failed)
         active = max(partitions_count - loading - failed, 0)
         return dict(zip(STATES, (loading, active, failed), strict=True))

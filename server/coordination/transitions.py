@@ -2,7 +2,7 @@
 
 A guard is a named condition. At an event exactly one of the event's guards holds, and a table has
 exactly one row for each combination of state, event and guard: what to do, the next state, and the error
-code to answer. Combinations that cannot happen are listed, too, so that a table leaves nothing open; to
+code to answer. Combinations that cannot happen are also listed, so that a table leaves nothing open; to
 look one up is a bug and raises KeyError.
 
 docs/design/states.md is generated from the tables.

@@ -15,6 +15,7 @@ from collections import deque
 
 from server.runtime.tasks import call_later, call_soon
 from storage.log.log import PartitionLog
+from storage.threads import loop_thread
 
 WAKES_PER_TURN = 64
 """How many fetches wake in one turn: each of them reads at least one partition in that turn."""
@@ -27,6 +28,7 @@ LOGS_PER_TURN = 2_000
 """Fetches are removed from at most this many logs in one turn, which takes about a millisecond."""
 
 
+@loop_thread
 class ParkedFetch:
     """One waiting fetch."""
 
@@ -83,8 +85,9 @@ class ParkedFetch:
         self._waiters.leave(self)
 
 
+@loop_thread
 class FetchWaiters:
-    """Tracks which parked fetches watch which log. Used from the loop's thread only."""
+    """Tracks which parked fetches watch which log."""
 
     __slots__ = ("_by_log", "_changed", "_changed_whole", "_leaving", "_parked", "_wakes_left")
 
@@ -149,6 +152,11 @@ class FetchWaiters:
                 self._changed.append((log, waiting))
         if self._wakes_left < left_before == WAKES_PER_TURN:
             call_soon("fetch wake-ups", self._begin_turn)
+        self._check_rest_waits_for_a_turn()
+
+    def _check_rest_waits_for_a_turn(self) -> None:
+        assert not self._changed or self._wakes_left <= 0
+        assert len(self._changed_whole) <= len(self._changed)
 
     def _begin_turn(self) -> None:
         self._wakes_left = WAKES_PER_TURN

@@ -9,8 +9,8 @@ worker thread where those cannot (`storage/log/wal.py` decides).
 With `flush.on.acks.all=true`, or with `flush.messages=1`, every append starts a round if none runs, and
 the high watermark of a log is the end of what was synced. Otherwise the high watermark is the log end
 offset immediately: a crash of the machine may lose acknowledged records, as in Kafka. A round then
-starts only when `flush.messages` or `flush.ms` is due, and no producer waits for it. See "Produce" in
-ARCHITECTURE.md.
+starts only when `flush.messages` or `flush.ms` is due, and no producer waits for it. See "A produce
+request, top to bottom" in ARCHITECTURE.md.
 
 A failed sync is final: the log's directory goes offline (`storage/log/wal.py`), the waiters get False,
 and the records that they waited for are never acknowledged.
@@ -26,17 +26,19 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 from metrics.server_probe import ServerProbe
+from protocol.wire.numbers import Offset
 from server.durability.fetch_waiters import FetchWaiters
 from server.runtime.tasks import guarded, report_failure
 from storage.log.log import PartitionLog
 from storage.log.wal import Synced, Wal
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.durability.group_commit")
 
 
+@loop_thread
 class GroupCommit:
-    """Starts rounds of syncs and advances high watermarks. Used from the loop's thread; the rounds
-    run in other threads.
+    """Starts rounds of syncs, which run in other threads, and advances high watermarks.
 
     Only this class advances the high watermark of a log in service. Opening a log sets it, and a
     truncation lowers it.
@@ -83,7 +85,8 @@ class GroupCommit:
         self._waiting: dict[PartitionLog, list[tuple[int, asyncio.Future[bool]]]] = {}
 
     def appended(self, log: PartitionLog) -> None:
-        """Note that `log` has new bytes; schedule a round if one is needed and none runs."""
+        """Advance the high watermark at once if no sync is required; schedule a round if one is due and
+        none runs."""
         if not self._flush_on_acks_all and log.config.flush_messages > 1:
             self._advance(log, log.log_end_offset)
             if not log.is_flush_due():
@@ -99,6 +102,10 @@ class GroupCommit:
         self._wal.mark_dirty(log)
         if self._round_start_s is None:
             self._schedule_round(asyncio.get_running_loop())
+        self._check_dirty_logs_have_a_round()
+
+    def _check_dirty_logs_have_a_round(self) -> None:
+        assert self._round_start_s is not None or not self._wal.has_dirty
 
     def durable(self, log: PartitionLog, offset: int) -> asyncio.Future[bool]:
         """Returns a future that resolves once everything in `log` below `offset` is durable, as
@@ -195,6 +202,7 @@ class GroupCommit:
             return
         self._complete_round(loop, synced, is_lost=False)
 
+    @any_thread
     def _run_rounds(self) -> None:
         """Run the requested rounds in the worker thread, and report each to the loop."""
         while (loop := self._worker_rounds.get()) is not None:
@@ -224,6 +232,7 @@ class GroupCommit:
             self._schedule_round(loop)
             if self._waiting:
                 self._start_round(loop)
+        self._check_dirty_logs_have_a_round()
         for synced in round_:
             with guarded("sync round"):
                 self._advance(synced.log, synced.end_offset)
@@ -232,7 +241,7 @@ class GroupCommit:
         if not goes_on and self._idle is not None:
             self._idle.set_result(None)
 
-    def _advance(self, log: PartitionLog, offset: int) -> None:
+    def _advance(self, log: PartitionLog, offset: Offset) -> None:
         """Advance a log's high watermark, then resolve its waiters and wake its fetches."""
         log.advance_high_watermark(offset)
         waiting = self._waiting.pop(log, ())

@@ -144,6 +144,6 @@ class LogClock:
             if log.offline_reason is None:
                 _log.warning("%s: cannot %s: %s", log.topic_partition, duty.name, error)
         except Exception:  # noqa: BLE001 - one log must not end the duty for all logs
-            # A bug. If the task ended here, no log would roll or delete segments any more.
+            # A bug. If the task ended here, no log would roll or delete segments again.
             _log.exception("%s: cannot %s", log.topic_partition, duty.name)
             MISTAKES.count(f"log clock: {duty.name}")

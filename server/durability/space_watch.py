@@ -16,14 +16,16 @@ from server.runtime.tasks import every, spawn
 from storage.files.errors import DiskError
 from storage.files.files import FileSystem
 from storage.log.directory import LogDirectory
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.durability.space_watch")
 
 CHECK_SECONDS = 5.0
 
 
+@loop_thread
 class SpaceWatch:
-    """A task that checks free space periodically. Runs on the event loop; `stop` ends it."""
+    """A task that checks free space periodically; `stop` ends it."""
 
     __slots__ = (
         "_cleaner",
@@ -72,6 +74,7 @@ class SpaceWatch:
     async def _look(self) -> None:
         self._report(await self._upkeep.run(self._read_free_bytes))
 
+    @any_thread
     def _read_free_bytes(self) -> dict[LogDirectory, int]:
         """Returns the free bytes of each online directory whose disk reports them."""
         free: dict[LogDirectory, int] = {}

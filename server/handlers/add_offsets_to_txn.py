@@ -13,9 +13,9 @@ from collections.abc import Awaitable
 from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.producer import Producer
-from server.dispatch import RequestContext
 from server.handlers.shared.joining import join_with_offsets
 from server.handlers.shared.transaction_errors import error_for_version
+from server.request_context import RequestContext
 
 FENCED_SINCE = 2
 

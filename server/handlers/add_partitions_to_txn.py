@@ -28,9 +28,10 @@ from protocol.wire.lazy_array import lazy_array
 from server.coordination.producer import Producer
 from server.coordination.transactions.metadata import TransactionPartition
 from server.coordination.transactions.transaction import Outcome
-from server.dispatch import RequestContext
 from server.handlers.shared.transaction_errors import error_for_version
+from server.request_context import RequestContext
 from server.runtime.turns import Pace
+from server.security.acls import Operation, ResourceType
 from server.topics.topic import INTERNAL_TOPICS
 
 SEVERAL_SINCE = 4
@@ -121,6 +122,9 @@ async def _process(
 
 def _fault_of(partition: TransactionPartition, context: RequestContext) -> ErrorCode:
     if partition.topic in INTERNAL_TOPICS:
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    is_client = context.header.api_version < SEVERAL_SINCE
+    if is_client and not context.may(Operation.WRITE, ResourceType.TOPIC, partition.topic):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = context.broker.topics.get(partition.topic)
     if topic is None or not 0 <= partition.partition < len(topic.partitions):

@@ -1,7 +1,7 @@
 """AlterConfigs (key 33), v0-v2.
 
-Behaviour: the properties in the request replace all overrides of a resource; see
-`server/handlers/shared/config_alteration.py`.
+Behaviour: the properties in the request replace all overrides of a resource. For everything else see
+`server/handlers/incremental_alter_configs.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from protocol.messages.alter_configs import (
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from server.config.changes import ConfigChange, Operation
-from server.dispatch import RequestContext
 from server.handlers.shared.config_alteration import Alteration, alter_resources, answer_of
+from server.request_context import RequestContext
 from server.topics.topic import TopicRefused
 
 

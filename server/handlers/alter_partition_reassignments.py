@@ -18,7 +18,7 @@ from protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 from server.topics.topic import Topic
 
 Fault = tuple[ErrorCode, str | None]

@@ -20,7 +20,7 @@ from protocol.messages.alter_replica_log_dirs import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 from storage.log.directory import LogDirectory
 
 Targets = dict[str, dict[int, str]]

@@ -22,8 +22,8 @@ from protocol.messages.api_versions import (
 )
 from protocol.wire.api_keys import APIS
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
 from server.metadata.features import HIGHEST, Features
+from server.request_context import RequestContext
 
 STARTS_AT_0_SINCE = 4
 

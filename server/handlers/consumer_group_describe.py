@@ -8,6 +8,8 @@ Source: Apache Kafka, ConsumerGroup.java `asDescribedGroup`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -18,16 +20,20 @@ from protocol.messages.consumer_group_describe import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.coordination.groups import assignors
-from server.coordination.groups.consumer_group import ConsumerGroup
-from server.coordination.groups.consumer_member import ConsumerMember
-from server.dispatch import RequestContext
+from server.coordination.groups import events
+from server.coordination.groups.consumer.group import ConsumerGroup
+from server.coordination.groups.consumer.member import ConsumerMember
 from server.handlers.shared.answers import answers
-from server.metadata import allowed_operations
 from server.metadata.features import GROUP_VERSION
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
+from server.security.api_rules import REFUSALS
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 """The types of members, by the group protocol that they use."""
+
+
+HIDDEN_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 
 
 async def handle(
@@ -44,9 +50,9 @@ async def handle(
                 ]
             )
         )
-    allowed = allowed_operations.on_group(is_asked=request.include_authorized_operations)
+    is_asked = request.include_authorized_operations
     groups = await answers(
-        context.pace, request.group_ids, lambda group_id: _describe(group_id, allowed, context)
+        context.pace, request.group_ids, lambda group_id: _describe(group_id, is_asked, context)
     )
     return ConsumerGroupDescribeResponse(groups=groups)
 
@@ -63,7 +69,9 @@ def refuse(
     )
 
 
-def _describe(group_id: str, allowed: int, context: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, is_asked: bool, context: RequestContext) -> DescribedGroup:
+    if not context.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return _failed(group_id, *REFUSALS[ResourceType.GROUP])
     if not group_id:
         return _failed(group_id, ErrorCode.INVALID_GROUP_ID, None)
     group = context.broker.groups.describe(group_id)
@@ -72,6 +80,9 @@ def _describe(group_id: str, allowed: int, context: RequestContext) -> Described
     if not isinstance(group, ConsumerGroup):
         what = "not found" if group is None else "is not a consumer group"
         return _failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    members = tuple(_member(member, group) for member in group.data.members.values())
+    if not _may_see(members, context):
+        return _failed(group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED, HIDDEN_TOPICS)
     return DescribedGroup(
         error_code=ErrorCode.NONE,
         group_id=group_id,
@@ -79,9 +90,23 @@ def _describe(group_id: str, allowed: int, context: RequestContext) -> Described
         group_epoch=group.data.epoch,
         assignment_epoch=group.data.assignment_epoch,
         assignor_name=group.assignor,
-        members=tuple(_member(member, group) for member in group.data.members.values()),
-        authorized_operations=allowed,
+        members=members,
+        authorized_operations=context.operations_on(
+            ResourceType.GROUP, group_id, is_asked=is_asked
+        ),
     )
+
+
+def _may_see(members: Iterable[Member], context: RequestContext) -> bool:
+    """Returns whether the client may describe every topic of the members."""
+    if context.broker.authorizer is None:
+        return True
+    names: set[str] = set()
+    for member in members:
+        names.update(member.subscribed_topic_names)
+        for assignment in (member.assignment, member.target_assignment):
+            names.update(topic.topic_name for topic in assignment.topic_partitions)
+    return all(context.may(Operation.DESCRIBE, ResourceType.TOPIC, name) for name in names)
 
 
 def _member(member: ConsumerMember, group: ConsumerGroup) -> Member:
@@ -101,7 +126,7 @@ def _member(member: ConsumerMember, group: ConsumerGroup) -> Member:
     )
 
 
-def _assignment(assigned: assignors.Assignment, group: ConsumerGroup) -> Assignment:
+def _assignment(assigned: events.Assignment, group: ConsumerGroup) -> Assignment:
     known = ((group.topics.by_id(topic), numbers) for topic, numbers in assigned.items())
     return Assignment(
         topic_partitions=tuple(

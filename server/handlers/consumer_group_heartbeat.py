@@ -11,7 +11,8 @@ Source: Apache Kafka, GroupCoordinatorService.java `consumerGroupHeartbeat`.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
+from functools import partial
 
 from protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -19,19 +20,19 @@ from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from protocol.wire.encoded_strings import encode_strings_in_steps
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.errors import EncodeError
-from server.coordination.groups import assignors
-from server.coordination.groups.consumer_member import AWAY, JOINING, LEAVING
+from server.coordination.groups import events
+from server.coordination.groups.consumer.member import AWAY, JOINING, LEAVING
 from server.coordination.groups.events import Beat
 from server.coordination.groups.outcome import HeartbeatAnswer
-from server.dispatch import RequestContext
+from server.handlers.shared.subscribed_names import distinct_names, set_of_names
 from server.metadata.features import GROUP_VERSION
+from server.request_context import RequestContext
 from server.runtime.turns import Pace
+from server.security.acls import Operation, ResourceType
+from server.security.api_rules import REFUSALS
 
 MEMBER_ID_REQUIRED_SINCE = 1
-NAMES_ENCODED_AT_ONCE = 1_000
 TOO_MANY_NAMES = (
     "The names of the subscribed topics do not fit into one record: subscribe to fewer."
 )
@@ -43,6 +44,8 @@ async def handle(
     """Check the request by itself, then pass it to the group."""
     if not context.broker.features.levels[GROUP_VERSION]:
         return refuse(request, context, ErrorCode.UNSUPPORTED_VERSION, "")
+    if not await _may_subscribe(request, context):
+        return refuse(request, context, *REFUSALS[ResourceType.TOPIC])
     fault = _fault(request, context.header.api_version)
     if fault is not None:
         return refuse(request, context, ErrorCode.INVALID_REQUEST, fault)
@@ -66,6 +69,14 @@ def refuse(
     message: str,
 ) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(error_code=error_code, error_message=message or None)
+
+
+async def _may_subscribe(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> bool:
+    """Returns whether the client may describe every topic to which it subscribes by name."""
+    async for name in context.pace.paced(request.subscribed_topic_names or ()):
+        if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            return False
+    return True
 
 
 def _fault(request: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
@@ -100,11 +111,11 @@ def _fault_of_joining(request: ConsumerGroupHeartbeatRequest) -> str | None:
 
 async def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Beat | None:
     """Returns the heartbeat for the group; None if its topic names do not fit into one record."""
-    distinct, size = await _distinct(request.subscribed_topic_names or (), context.pace)
+    distinct, size = await distinct_names(request.subscribed_topic_names or (), context.pace)
     if not await context.broker.groups.has_room(request.group_id, size):
         return None
     is_named = request.subscribed_topic_names is not None
-    names = await _set_of(distinct, context.pace) if is_named else None
+    names = await set_of_names(distinct, context.pace) if is_named else None
     return Beat(
         member_id=request.member_id or str(uuid.uuid4()),
         member_epoch=request.member_epoch,
@@ -118,34 +129,16 @@ async def _beat(request: ConsumerGroupHeartbeatRequest, context: RequestContext)
         client_id=context.header.client_id or "",
         # With a slash, as Java prints an address without a host name; tools expect that form.
         client_host=f"/{context.connection.client_host}",
+        may_see=None if context.broker.authorizer is None else partial(_may_see, context),
     )
 
 
-async def _distinct(names: Sequence[str], pace: Pace) -> tuple[dict[str, None], int]:
-    """Returns the distinct names of the subscribed topics, in their order, and their total length."""
-    distinct: dict[str, None] = {}
-    size = 0
-    async for name in pace.paced(names):
-        if name not in distinct:
-            distinct[name] = None
-            size += len(name)
-    return distinct, size
+def _may_see(context: RequestContext, topic: str) -> bool:
+    """Returns whether the client may describe a topic that its regular expression matches."""
+    return context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, quiet=True)
 
 
-async def _set_of(names: dict[str, None], pace: Pace) -> frozenset[str]:
-    """Returns the names as a set; if they are many, with the encoding for the member's record."""
-    if len(names) <= NAMES_ENCODED_AT_ONCE:
-        return frozenset(names)
-    try:
-        return await pace.run(encode_strings_in_steps(names))
-    except EncodeError:
-        # A record cannot carry a name of this length: the write fails, and the member is refused.
-        return frozenset(names)
-
-
-async def _owned(
-    owned: tuple[TopicPartitions, ...] | None, pace: Pace
-) -> assignors.Assignment | None:
+async def _owned(owned: tuple[TopicPartitions, ...] | None, pace: Pace) -> events.Assignment | None:
     if owned is None:
         return None
     return {

@@ -13,7 +13,7 @@ from protocol.messages.create_delegation_token import (
     CreateDelegationTokenResponse,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 
 ANONYMOUS = ("User", "ANONYMOUS")
 """The principal type and name of every client on a PLAINTEXT listener, as in Kafka."""

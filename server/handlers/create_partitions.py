@@ -13,6 +13,7 @@ Source: KIP-195; Apache Kafka, ControllerApis.scala `createPartitions`, Replicat
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -22,11 +23,16 @@ from protocol.messages.create_partitions import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 from server.topics.creation import fault_of_request
 from server.topics.replica_assignment import fault_of_replicas
 from server.topics.topic import Topic, TopicRefused
 
+STRICT_SINCE = 3
+"""Clients of earlier versions do not know THROTTLING_QUOTA_EXCEEDED and pause instead."""
+
+UNAUTHORIZED = TopicRefused(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, message="")
 DUPLICATE = TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
 
 
@@ -35,9 +41,16 @@ async def handle(
 ) -> CreatePartitionsResponse:
     """Add partitions to the topics, one topic after the other."""
     times = Counter(topic.name for topic in request.topics)
-    once = [topic for topic in request.topics if times[topic.name] == 1]
-    too_many = fault_of_request(_new_count(topic, context) for topic in once)
     answers: dict[str, Topic | TopicRefused] = dict.fromkeys(times, DUPLICATE)
+    once = []
+    async for topic in context.pace.paced(request.topics):
+        if times[topic.name] > 1:
+            continue
+        if context.may(Operation.ALTER, ResourceType.TOPIC, topic.name):
+            once.append(topic)
+        else:
+            answers[topic.name] = UNAUTHORIZED
+    too_many = fault_of_request(_new_count(topic, context) for topic in once)
     async for topic in context.pace.paced(once):
         answers[topic.name] = too_many or await _add(topic, request, context)
     return CreatePartitionsResponse(
@@ -68,6 +81,9 @@ async def _add(
         asked.count,
         validate_only=request.validate_only,
         until_s=context.deadline_s(request.timeout_ms),
+        admit=partial(
+            context.admit_mutations, is_strict=context.header.api_version >= STRICT_SINCE
+        ),
     )
 
 

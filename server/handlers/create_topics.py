@@ -7,13 +7,15 @@ than 10,000 partitions is refused as a whole, even with validate_only. A topic i
 the answer is sent. `timeout_ms` bounds the wait for other changes of the same topics; a change that has
 started is finished, as in Kafka.
 Source: Apache Kafka, ControllerApis.scala `createTopics`, ReplicationControlManager.java.
-Versions: v4 defaults (KIP-464) · v5 configurations in the answer (KIP-525) · v7 topic_id.
+Versions: v4 defaults (KIP-464) · v5 configurations in the answer (KIP-525) · v6 a client beyond its
+controller_mutation_rate is refused (KIP-599) · v7 topic_id.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from protocol.messages.create_topics import (
     CreatableTopic,
@@ -26,13 +28,22 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from protocol.wire.primitives import ZERO_UUID
 from server.config.rows import topic_rows
-from server.dispatch import RequestContext
+from server.handlers.shared.topic_creators import may_create
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 from server.topics.creation import NewTopic, fault_of_request
 from server.topics.replica_assignment import fault_of_replicas
 from server.topics.topic import DEFAULT, Topic, TopicRefused
 
+STRICT_SINCE = 6
+"""Clients of earlier versions do not know THROTTLING_QUOTA_EXCEEDED and pause instead."""
+
 DUPLICATE = TopicRefused(error_code=ErrorCode.INVALID_REQUEST, message="Duplicate topic name.")
 
+
+UNAUTHORIZED = TopicRefused(
+    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, message="Authorization failed."
+)
 
 Configs = tuple[CreatableTopicConfigs, ...]
 
@@ -42,9 +53,14 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
     new_topics: dict[str, NewTopic] = {}
     refused: dict[str, TopicRefused] = {}
     times = Counter(topic.name for topic in request.topics)
-    once = [topic for topic in request.topics if times[topic.name] == 1]
+    refused |= await _unauthorized(request, times, context)
+    once = [
+        topic for topic in request.topics if times[topic.name] == 1 and topic.name not in refused
+    ]
     too_many = fault_of_request(_counts(once, context))
     async for asked in context.pace.paced(request.topics):
+        if asked.name in refused:
+            continue
         refusal = too_many or (DUPLICATE if times[asked.name] > 1 else _fault_of(asked, context))
         if refusal is None:
             new_topics[asked.name] = _new_topic(asked)
@@ -55,6 +71,9 @@ async def handle(request: CreateTopicsRequest, context: RequestContext) -> Creat
         validate_only=request.validate_only,
         pace=context.pace,
         until_s=context.deadline_s(request.timeout_ms),
+        admit=partial(
+            context.admit_mutations, is_strict=context.header.api_version >= STRICT_SINCE
+        ),
     )
     answers = refused | dict(zip(new_topics, created, strict=True))
     return CreateTopicsResponse(topics=await _results(answers, times, request, context))
@@ -66,6 +85,17 @@ def refuse(
     return CreateTopicsResponse(
         topics=lazy_array(lambda topic: _refused(topic.name, error_code, message), request.topics)
     )
+
+
+async def _unauthorized(
+    request: CreateTopicsRequest, times: Mapping[str, int], context: RequestContext
+) -> dict[str, TopicRefused]:
+    """Returns the refusals of the topics that the client may not create, of those named once."""
+    return {
+        asked.name: UNAUTHORIZED
+        async for asked in context.pace.paced(request.topics)
+        if times[asked.name] == 1 and not may_create(asked.name, context)
+    }
 
 
 def _counts(topics: Sequence[CreatableTopic], context: RequestContext) -> Iterator[int]:
@@ -103,6 +133,9 @@ async def _results(
         answer = answers[name]
         if isinstance(answer, TopicRefused):
             results.append(_refused(name, answer.error_code, answer.message or None))
+            continue
+        if not context.may(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, quiet=True):
+            results.append(_created_unseen(answer, request))
             continue
         key = frozenset(answer.overrides.items())
         if key not in configs:
@@ -156,6 +189,18 @@ def _created(topic: Topic, configs: Configs, request: CreateTopicsRequest) -> Cr
         num_partitions=len(topic.partitions),
         replication_factor=1,
         configs=configs,
+    )
+
+
+def _created_unseen(topic: Topic, request: CreateTopicsRequest) -> CreatableTopicResult:
+    """Returns the result for a client that may not see the topic's configuration."""
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=ZERO_UUID if request.validate_only else topic.id,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        configs=(),
     )
 
 

@@ -12,7 +12,8 @@ from protocol.messages.delete_groups import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 
 
 async def handle(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
@@ -20,9 +21,15 @@ async def handle(request: DeleteGroupsRequest, context: RequestContext) -> Delet
     results: dict[str, DeletableGroupResult] = {}
     async for group_id in context.pace.paced(request.groups_names):
         if group_id not in results:
-            error_code = await context.broker.groups.delete(group_id)
+            error_code = await _delete(group_id, context)
             results[group_id] = DeletableGroupResult(group_id=group_id, error_code=error_code)
     return DeleteGroupsResponse(results=tuple(results.values()))
+
+
+async def _delete(group_id: str, context: RequestContext) -> ErrorCode:
+    if not context.may(Operation.DELETE, ResourceType.GROUP, group_id):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    return await context.broker.groups.delete(group_id)
 
 
 def refuse(

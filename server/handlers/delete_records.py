@@ -22,7 +22,9 @@ from protocol.messages.delete_records import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.dispatch import RequestContext
+from protocol.wire.numbers import Offset
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 from server.topics.topic import INTERNAL_TOPICS
 from storage.files.errors import StorageError
 from storage.log.log import PartitionLog
@@ -90,6 +92,8 @@ async def _wanted(request: DeleteRecordsRequest, context: RequestContext) -> Wan
 async def _delete(
     topic_name: str, asked: DeleteRecordsPartition, context: RequestContext
 ) -> DeleteRecordsPartitionResult:
+    if not context.may(Operation.DELETE, ResourceType.TOPIC, topic_name):
+        return _refused(asked.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     log = context.log_of(topic_name, asked.partition_index)
     if isinstance(log, ErrorCode):
         return _refused(asked.partition_index, log)
@@ -113,7 +117,7 @@ async def _delete(
 async def _move_start(log: PartitionLog, offset: int, context: RequestContext) -> ErrorCode:
     if offset == HIGH_WATERMARK:
         offset = log.high_watermark
-    deleted = await context.broker.executors.administration.run(log.delete_records, offset)
+    deleted = await context.broker.executors.administration.run(log.delete_records, Offset(offset))
     if isinstance(deleted, ErrorCode):
         return deleted
     for each in deleted:

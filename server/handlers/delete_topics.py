@@ -25,10 +25,13 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from protocol.wire.primitives import ZERO_UUID
 from server.coordination.coordinator_topic import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 from server.topics.topic import Topic
 
 BY_ID_SINCE = 6
+STRICT_SINCE = 5
+"""Clients of earlier versions do not know THROTTLING_QUOTA_EXCEEDED and pause instead."""
 PROTECTED = {
     OFFSETS_TOPIC: "cannot be deleted: it holds the committed offsets of all groups",
     TRANSACTION_STATE_TOPIC: "cannot be deleted: it holds the state of all transactions",
@@ -48,7 +51,9 @@ async def handle(request: DeleteTopicsRequest, context: RequestContext) -> Delet
         times[asked] += 1
         if asked.name is None:
             ids.add(asked.topic_id)
-        elif (topic := context.broker.topics.get(asked.name)) is not None:
+        elif (topic := context.broker.topics.get(asked.name)) is not None and _may(
+            Operation.DELETE, asked.name, context
+        ):
             named.add(topic.id)
     results: dict[DeleteTopicState, DeletableTopicResult] = {}
     found: dict[DeleteTopicState, Topic] = {}
@@ -95,6 +100,9 @@ def _judge(
     if fault is not None:
         return _result(asked, ErrorCode.INVALID_REQUEST, fault)
     topic = _find(asked, context)
+    unauthorized = _unauthorized(asked, topic, context)
+    if unauthorized is not None:
+        return unauthorized
     if isinstance(topic, ErrorCode):
         return _result(asked, topic)
     if asked.name is not None and topic.id in ids:
@@ -103,7 +111,30 @@ def _judge(
     if topic.name in PROTECTED:
         text = f"{topic.name} {PROTECTED[topic.name]}."
         return _result(asked, ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+    is_strict = context.header.api_version >= STRICT_SINCE
+    refused = context.admit_mutations(len(topic.partitions), is_strict=is_strict)
+    if refused is not None:
+        return _result(asked, refused.error_code, refused.message)
     return topic
+
+
+def _unauthorized(
+    asked: DeleteTopicState, topic: Topic | ErrorCode, context: RequestContext
+) -> DeletableTopicResult | None:
+    """Returns the result for a client that may not delete a topic, or not know of it; else None."""
+    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if asked.name is not None and not _may(Operation.DESCRIBE, asked.name, context):
+        return _result(asked, code)
+    if isinstance(topic, ErrorCode) or _may(Operation.DELETE, topic.name, context):
+        return None
+    if asked.name is None and _may(Operation.DESCRIBE, topic.name, context):
+        return _result(asked, code, name=topic.name)
+    return _result(asked, code)
+
+
+def _may(operation: Operation, name: str, context: RequestContext) -> bool:
+    on_cluster = context.may(Operation.DELETE, ResourceType.CLUSTER, quiet=True)
+    return on_cluster or context.may(operation, ResourceType.TOPIC, name)
 
 
 async def _delete(

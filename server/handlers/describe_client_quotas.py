@@ -1,24 +1,26 @@
 """DescribeClientQuotas (key 48), v0-v1.
 
-Behaviour: there are no quotas, so a valid filter matches no entity. An invalid filter gets Kafka's
-error.
-Source: KIP-546; Apache Kafka, ClientQuotaCache.java `describeClientQuotas`.
+Behaviour: returns the entities that match every component of the filter. With `strict`, entities with
+parts of other types are left out.
+Source: KIP-546; Apache Kafka, ClientQuotasImage.java `describe`.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
-
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
+from server.request_context import RequestContext
+from server.security.quotas.quota_entity import ENTITY_TYPES, IP, QuotaEntity
 
 
 class MatchType(enum.IntEnum):
@@ -32,11 +34,19 @@ class MatchType(enum.IntEnum):
 async def handle(
     request: DescribeClientQuotasRequest, context: RequestContext
 ) -> DescribeClientQuotasResponse:
-    """Check the filter, and return no entries."""
+    """Check the filter, and return the entities that match it."""
     fault = _fault_of_filter(request.components)
     if fault is not None:
         return refuse(request, context, *fault)
-    return DescribeClientQuotasResponse(error_code=ErrorCode.NONE, error_message=None, entries=())
+    asked = {each.entity_type: each for each in request.components}
+    entries = [
+        _entry(entity, quotas)
+        async for entity, quotas in context.pace.paced(context.broker.quota_store.all())
+        if _matches(entity, asked, is_strict=request.strict)
+    ]
+    return DescribeClientQuotasResponse(
+        error_code=ErrorCode.NONE, error_message=None, entries=tuple(entries)
+    )
 
 
 def refuse(
@@ -46,6 +56,25 @@ def refuse(
     message: str,
 ) -> DescribeClientQuotasResponse:
     return DescribeClientQuotasResponse(error_code=error_code, error_message=message, entries=None)
+
+
+def _matches(entity: QuotaEntity, asked: Mapping[str, ComponentData], *, is_strict: bool) -> bool:
+    if is_strict and len(entity.parts) != len(asked):
+        return False
+    names = dict(entity.parts)
+    return all(
+        type_ in names and (each.match_type == MatchType.SPECIFIED or names[type_] == each.match)
+        for type_, each in asked.items()
+    )
+
+
+def _entry(entity: QuotaEntity, quotas: Mapping[str, float]) -> EntryData:
+    return EntryData(
+        entity=tuple(
+            EntityData(entity_type=type_, entity_name=name) for type_, name in entity.parts
+        ),
+        values=tuple(ValueData(key=key, value=value) for key, value in quotas.items()),
+    )
 
 
 def _fault_of_filter(components: Sequence[ComponentData]) -> tuple[ErrorCode, str] | None:
@@ -81,6 +110,6 @@ def _fault_of_component(component: ComponentData, seen: set[str]) -> tuple[Error
     if name in seen:
         text = f"Entity type {name} cannot appear more than once in the filter."
         return ErrorCode.INVALID_REQUEST, text
-    if name not in (USER, CLIENT_ID, IP):
+    if name not in ENTITY_TYPES:
         return ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {name}"
     return None

@@ -14,8 +14,7 @@ from protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
-from server.metadata.allowed_operations import on_cluster
+from server.request_context import RequestContext
 
 BROKERS = 1
 CONTROLLERS = 2
@@ -54,7 +53,7 @@ def _describe(request: DescribeClusterRequest, context: RequestContext) -> Descr
         brokers=(
             DescribeClusterBroker(broker_id=node.node_id, host=endpoint.host, port=endpoint.port),
         ),
-        cluster_authorized_operations=on_cluster(
+        cluster_authorized_operations=context.operations_on_cluster(
             is_asked=request.include_cluster_authorized_operations
         ),
     )

@@ -36,7 +36,9 @@ from server.config.rows import (
     logger_rows,
     topic_rows,
 )
-from server.dispatch import RequestContext
+from server.handlers.shared.config_permissions import config_refusal
+from server.request_context import RequestContext
+from server.security.acls import Operation
 from server.topics.names import fault_of_name
 from server.topics.topic import TopicRefused
 
@@ -84,6 +86,11 @@ async def _describe(
 def _describe_whole(
     asked: DescribeConfigsResource, request: DescribeConfigsRequest, context: RequestContext
 ) -> DescribeConfigsResult:
+    refusal = config_refusal(
+        Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name, context
+    )
+    if refusal is not None:
+        return _refused(asked, refusal.error_code, refusal.message)
     if asked.resource_type == ResourceType.TOPIC:
         return _describe_topic(asked, request, context)
     if asked.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):

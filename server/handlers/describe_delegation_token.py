@@ -13,7 +13,7 @@ from protocol.messages.describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 
 
 async def handle(

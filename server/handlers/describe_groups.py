@@ -1,8 +1,8 @@
 """DescribeGroups (key 15), v0-v6.
 
-Behaviour: describes each requested group. The metadata and assignments of members are included while
-the group is stable. A group of the consumer protocol counts as not found (ConsumerGroupDescribe
-describes it).
+Behaviour: describes each requested group. The metadata of members are included while the group is
+stable; assignments always, so that during a rebalance each member shows its last one, as in Kafka. A
+group of the consumer protocol counts as not found (ConsumerGroupDescribe describes it).
 Versions: v3 authorized operations (KIP-430) · v4 group_instance_id · v6 an unknown group is an error
 (KIP-1043); before, its state is Dead.
 """
@@ -17,11 +17,11 @@ from protocol.messages.describe_groups import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.coordination.groups.consumer_group import ConsumerGroup
-from server.coordination.groups.group import Group, GroupState
-from server.dispatch import RequestContext
+from server.coordination.groups.classic.group import Group, GroupState
+from server.coordination.groups.consumer.group import ConsumerGroup
 from server.handlers.shared.answers import answers
-from server.metadata import allowed_operations
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 
 NOT_FOUND_SINCE = 6
 DEAD = "Dead"
@@ -29,9 +29,9 @@ DEAD = "Dead"
 
 async def handle(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe each requested group."""
-    allowed = allowed_operations.on_group(is_asked=request.include_authorized_operations)
+    is_asked = request.include_authorized_operations
     groups = await answers(
-        context.pace, request.groups, lambda group_id: _describe(group_id, allowed, context)
+        context.pace, request.groups, lambda group_id: _describe(group_id, is_asked, context)
     )
     return DescribeGroupsResponse(groups=groups)
 
@@ -44,7 +44,9 @@ def refuse(
     )
 
 
-def _describe(group_id: str, allowed: int, context: RequestContext) -> DescribedGroup:
+def _describe(group_id: str, is_asked: bool, context: RequestContext) -> DescribedGroup:
+    if not context.may(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        return _failed(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED, context)
     group = context.broker.groups.describe(group_id)
     if isinstance(group, ErrorCode):
         return _failed(group_id, group, context)
@@ -60,7 +62,9 @@ def _describe(group_id: str, allowed: int, context: RequestContext) -> Described
         protocol_type=group.roster.protocol_type or "",
         protocol_data=(group.protocol_name or "") if is_stable else "",
         members=_members(group, is_stable=is_stable),
-        authorized_operations=allowed,
+        authorized_operations=context.operations_on(
+            ResourceType.GROUP, group_id, is_asked=is_asked
+        ),
     )
 
 
@@ -72,7 +76,7 @@ def _members(group: Group, *, is_stable: bool) -> tuple[DescribedGroupMember, ..
             client_id=member.client_id,
             client_host=member.client_host,
             member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
-            member_assignment=member.assignment if is_stable else b"",
+            member_assignment=member.assignment,
         )
         for member in group.roster
     )

@@ -22,7 +22,7 @@ from protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 from storage.files.errors import DiskError
 from storage.files.files import FileSystem
 from storage.log.directory import LogDirectory
@@ -48,6 +48,9 @@ async def handle(
 def refuse(
     request: DescribeLogDirsRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> DescribeLogDirsResponse:
+    if error_code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+        # The paths are not for everyone.
+        return DescribeLogDirsResponse(error_code=error_code, results=())
     paths = context.broker.config.data_directories
     return DescribeLogDirsResponse(
         error_code=error_code, results=tuple(_failed(path, error_code) for path in paths)

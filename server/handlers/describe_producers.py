@@ -17,8 +17,10 @@ from protocol.messages.describe_producers import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 from server.runtime.paced_sort import paced_sort
+from server.security.acls import Operation, ResourceType
+from server.security.api_rules import REFUSALS
 from server.topics.names import fault_of_name
 from storage.state import producer_state
 
@@ -63,6 +65,8 @@ async def _describe(name: str, number: int, context: RequestContext) -> Partitio
     fault = fault_of_name(name)
     if fault is not None:
         return _refused(number, ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
+    if not context.may(Operation.READ, ResourceType.TOPIC, name):
+        return _refused(number, *REFUSALS[ResourceType.TOPIC])
     log = context.log_of(name, number)
     if isinstance(log, ErrorCode):
         return _refused(number, log, log.message)

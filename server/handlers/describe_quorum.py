@@ -23,7 +23,7 @@ from protocol.messages.describe_quorum import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.primitives import ZERO_UUID
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 from server.topics.creation import METADATA_TOPIC
 from server.topics.names import parse_id
 

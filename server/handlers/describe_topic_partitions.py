@@ -20,10 +20,10 @@ from protocol.messages.describe_topic_partitions import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.dispatch import RequestContext
 from server.handlers.metadata import describe_partition
-from server.metadata.allowed_operations import on_topic
+from server.request_context import RequestContext
 from server.runtime.paced_sort import paced_sort
+from server.security.acls import Operation, ResourceType
 from server.topics.names import fault_of_name
 from server.topics.topic import Topic
 
@@ -42,8 +42,14 @@ async def handle(
         paced = context.pace.paced(request.topics)
         refused = [_refused(topic.name, ErrorCode.INVALID_REQUEST) async for topic in paced]
         return DescribeTopicPartitionsResponse(topics=tuple(refused))
-    topics = request.topics or context.broker.topics.all()
-    names = (topic.name for topic in topics)
+    if request.topics:
+        names = (topic.name for topic in request.topics)
+    else:
+        names = (
+            topic.name
+            for topic in context.broker.topics.all()
+            if context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, quiet=True)
+        )
     return await _describe(names, cursor, request.response_partition_limit, context)
 
 
@@ -82,6 +88,9 @@ async def _describe(
         topic = context.broker.topics.get(name)
         if room == 0:
             return _answer(topics, Cursor(topic_name=name, partition_index=start))
+        if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            topics.append(_refused(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            continue
         if topic is None:
             topics.append(_refused(name, _missing_code(name)))
             continue
@@ -118,7 +127,7 @@ async def _topic(
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=tuple(partitions),
-        topic_authorized_operations=on_topic(),
+        topic_authorized_operations=context.operations_on(ResourceType.TOPIC, topic.name),
     )
 
 

@@ -17,8 +17,9 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from server.coordination.transactions.metadata import by_topic
 from server.coordination.transactions.transaction_table import TransactionEntry
-from server.dispatch import RequestContext
 from server.handlers.shared.answers import answers
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 
 
 async def handle(
@@ -45,6 +46,8 @@ def refuse(
 
 
 def _describe(transactional_id: str, context: RequestContext) -> TransactionState:
+    if not context.may(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+        return _failed(transactional_id, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
         return _failed(transactional_id, ErrorCode.INVALID_REQUEST)
     found = context.broker.transactions.describe(transactional_id)
@@ -61,7 +64,9 @@ def _describe(transactional_id: str, context: RequestContext) -> TransactionStat
         producer_id=metadata.producer_id,
         producer_epoch=metadata.producer_epoch,
         topics=tuple(
-            TopicData(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions)
+            TopicData(topic=topic, partitions=numbers)
+            for topic, numbers in by_topic(partitions)
+            if context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic, quiet=True)
         ),
     )
 

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (key 50), v0.
 
-Behaviour: no user has SCRAM credentials. A user that is requested by name does not exist; a request for
-all users gets an empty list. A name that a request contains twice is refused.
+Behaviour: lists each user's mechanisms with their iterations, and no secret part. A request for all
+users gets them in the order of their names. A name that a request contains twice is refused.
 Source: KIP-554; Apache Kafka, ScramImage.java `describe`.
 """
 
@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 
 from protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
+from server.runtime.paced_sort import paced_sort
 
 
 async def handle(
@@ -23,10 +25,15 @@ async def handle(
 ) -> DescribeUserScramCredentialsResponse:
     """Answer each requested name once."""
     times: Counter[str] = Counter()
-    async for user in context.pace.paced(request.users or ()):
-        times[user.name] += 1
+    if request.users:
+        async for user in context.pace.paced(request.users):
+            times[user.name] += 1
+    else:
+        names = (user for user, _ in context.broker.scram.credentials())
+        async for name in paced_sort(names, context.pace):
+            times[name] = 1
     results = [
-        _missing(name) if count == 1 else _duplicate(name)
+        _described(name, context) if count == 1 else _duplicate(name)
         async for name, count in context.pace.paced(times.items())
     ]
     return DescribeUserScramCredentialsResponse(
@@ -42,6 +49,21 @@ def refuse(
 ) -> DescribeUserScramCredentialsResponse:
     return DescribeUserScramCredentialsResponse(
         error_code=error_code, error_message=message, results=()
+    )
+
+
+def _described(name: str, context: RequestContext) -> DescribeUserScramCredentialsResult:
+    credentials = context.broker.scram.credentials_of(name)
+    if not credentials:
+        return _missing(name)
+    return DescribeUserScramCredentialsResult(
+        user=name,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        credential_infos=tuple(
+            CredentialInfo(mechanism=mechanism, iterations=verifier.iterations)
+            for mechanism, verifier in credentials.items()
+        ),
     )
 
 

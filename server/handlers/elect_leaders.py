@@ -21,7 +21,7 @@ from protocol.messages.elect_leaders import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 from server.topics.topic import Topic
 
 ERROR_SINCE = 1

@@ -16,8 +16,8 @@ from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.producer import Producer
 from server.coordination.transactions.transaction import Outcome
-from server.dispatch import RequestContext
 from server.handlers.shared.transaction_errors import error_for_version
+from server.request_context import RequestContext
 
 FENCED_SINCE = 2
 EPOCH_BUMPED_SINCE = 5

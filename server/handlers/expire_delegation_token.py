@@ -13,7 +13,7 @@ from protocol.messages.expire_delegation_token import (
     ExpireDelegationTokenResponse,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 
 NEVER_MS = -1
 

@@ -8,6 +8,7 @@ last_fetched_epoch shows that its log diverges from this one gets `diverging_epo
 read_committed consumer gets the records below the last stable offset, with the list of aborted
 transactions among them. Records that are not in the page cache are first read in a thread; the
 connection's next request waits for that.
+A consumer beyond its quota gets an answer without topics, and its connection pauses (KIP-219).
 A partition that is named more than once is read and answered once, at the position where it is named
 first, with the parameters of the last one, as in Kafka.
 Versions: v5 log_start_offset · v7 sessions (KIP-227) · v9 current_leader_epoch (KIP-320) · v11
@@ -36,10 +37,12 @@ from protocol.messages.fetch import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
+from protocol.wire.numbers import Epoch, Offset
 from protocol.wire.primitives import ZERO_UUID
-from server.dispatch import RequestContext
 from server.durability.fetch_waiters import ParkedFetch
 from server.handlers.shared.topic_ids import name_of_topic
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 from storage.files.errors import NotCached, StorageError
 from storage.log.log import PartitionLog
 from storage.segment.reader import Isolation, ReadResult
@@ -54,9 +57,10 @@ UNKNOWN_TOPIC = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     }
 )
-"""Errors that metrics do not count by topic, because clients choose the names of unknown topics."""
+"""Errors that metrics do not count by topic, because clients choose the names of such topics."""
 
 COPIED_BYTES_MAX = 32 << 10
 """Up to this much of a partition is copied. A copy costs less than the system call for a region, and an
@@ -76,6 +80,9 @@ async def handle(request: FetchRequest, context: RequestContext) -> FetchRespons
         if context.connection.is_lost:
             fetch.release()
             return None
+        if context.usage is not None and not context.usage.charge_fetch(fetch.bytes):
+            fetch.release()
+            return FetchResponse(responses=())
         return await fetch.response()
     except BaseException:
         fetch.release()
@@ -152,6 +159,8 @@ class _Fetch:
         self.is_long = _is_long(request.topics)
         """Whether it names so many partitions that it must run in slices."""
         self._bytes_max = min(request.max_bytes, context.broker.config.fetch_max_bytes)
+        if context.usage is not None:
+            self._bytes_max = context.usage.fetch_bytes_max(self._bytes_max)
         committed = request.isolation_level == Isolation.READ_COMMITTED
         self._isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
         # Constant once `_collect_partitions` is done: topics by name or id, partitions in the order
@@ -262,7 +271,9 @@ class _Fetch:
         asked = self._topics.get(key)
         if asked is None:
             name = name_of_topic(topic.topic_id, self._context) if has_ids else topic.topic
-            asked = self._topics[key] = _AskedTopic(name, topic.topic_id if has_ids else None)
+            may_read = not name or self._context.may(Operation.READ, ResourceType.TOPIC, name)
+            topic_id = topic.topic_id if has_ids else None
+            asked = self._topics[key] = _AskedTopic(name, topic_id, may_read=may_read)
         places, known = asked.places, self._partitions
         for wanted in partitions:
             place = places.setdefault(wanted.partition, len(known))
@@ -274,26 +285,20 @@ class _Fetch:
     async def _read(self, asked: _AskedPartition) -> None:
         """Read one partition: on the loop if the page cache has the data, else in a thread."""
         if asked.bytes:
-            self.bytes -= asked.bytes
-            self._count_copies(-asked.copied_bytes)
-            asked.release()
-            self._pinned.discard(asked)
-        topic, wanted = asked.topic, asked.wanted
-        if topic.id is None:
-            log = self._context.log_of(topic.name, wanted.partition, wanted.current_leader_epoch)
-        else:
-            log = self._log_by_id(topic.id, asked)
+            self._drop(asked)
+        log = self._log_of(asked)
         if isinstance(log, ErrorCode):
             asked.refuse(log)
             self.has_fault = True
             return
+        wanted = asked.wanted
         read = partial(
-            log.read,
-            wanted.fetch_offset,
+            log.reader.read,
+            Offset(wanted.fetch_offset),
             max_bytes=max(0, min(wanted.partition_max_bytes, self._bytes_max - self.bytes)),
             whole_first_batch=self.bytes == 0,
             isolation=self._isolation,
-            last_fetched_epoch=wanted.last_fetched_epoch,
+            last_fetched_epoch=Epoch(wanted.last_fetched_epoch),
         )
         try:
             try:
@@ -316,6 +321,25 @@ class _Fetch:
         elif asked.bytes:
             self._pinned.add(asked)
 
+    def _drop(self, asked: _AskedPartition) -> None:
+        """Drop what was read of a partition, because it is read again."""
+        self.bytes -= asked.bytes
+        self._count_copies(-asked.copied_bytes)
+        asked.release()
+        self._pinned.discard(asked)
+
+    def _log_of(self, asked: _AskedPartition) -> PartitionLog | ErrorCode:
+        topic, wanted = asked.topic, asked.wanted
+        if topic.id is not None and not topic.name:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        if not topic.may_read:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        log = self._context.log_of(topic.name, wanted.partition, wanted.current_leader_epoch)
+        if topic.id is not None and isinstance(log, PartitionLog) and log.topic_id != topic.id:
+            # The topic was deleted meanwhile, and a new topic has its name.
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        return log
+
     def _count_copies(self, change: int) -> None:
         """Change how many copied bytes this fetch counts in the memory for answers."""
         self._copied_bytes += change
@@ -323,16 +347,6 @@ class _Fetch:
             self._context.broker.answers.hold(change)
         elif change < 0:
             self._context.broker.answers.give_back(-change)
-
-    def _log_by_id(self, topic_id: UUID, asked: _AskedPartition) -> PartitionLog | ErrorCode:
-        name, wanted = asked.topic.name, asked.wanted
-        if not name:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        log = self._context.log_of(name, wanted.partition, wanted.current_leader_epoch)
-        if isinstance(log, PartitionLog) and log.topic_id != topic_id:
-            # The topic was deleted meanwhile, and a new topic has its name.
-            return ErrorCode.INCONSISTENT_TOPIC_ID
-        return log
 
 
 def _is_long(topics: Sequence[FetchTopic]) -> bool:
@@ -344,13 +358,15 @@ def _is_long(topics: Sequence[FetchTopic]) -> bool:
 class _AskedTopic:
     """One topic of a fetch."""
 
-    __slots__ = ("id", "name", "places")
+    __slots__ = ("id", "may_read", "name", "places")
 
-    def __init__(self, name: str, topic_id: UUID | None) -> None:
+    def __init__(self, name: str, topic_id: UUID | None, *, may_read: bool) -> None:
         self.name = name
         """The topic's name; empty if the request gives an id that no topic has."""
         self.id = topic_id
         """The topic's id; None if the request gives its name."""
+        self.may_read = may_read
+        """Whether the client may read the topic."""
         self.places: dict[int, int] = {}
         """Maps a partition number to its position among all requested partitions."""
 

@@ -9,6 +9,7 @@ Not implemented: share groups.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import replace
 
 from protocol.messages.find_coordinator import (
@@ -18,7 +19,9 @@ from protocol.messages.find_coordinator import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
+from server.security.api_rules import REFUSALS
 
 BATCHED_SINCE = 4
 
@@ -31,6 +34,11 @@ class KeyType(enum.IntEnum):
 
 
 KINDS = frozenset(KeyType)
+
+RESOURCES: Mapping[int, ResourceType] = {
+    KeyType.GROUP: ResourceType.GROUP,
+    KeyType.TRANSACTION: ResourceType.TRANSACTIONAL_ID,
+}
 
 NO_COORDINATOR = Coordinator(key="", node_id=-1, host="", port=-1, error_code=ErrorCode.NONE)
 
@@ -53,9 +61,11 @@ async def handle(
             error_message=None,
         )
     if context.header.api_version < BATCHED_SINCE:
-        return _single_response(found)
-    pace = context.pace
-    answers = [replace(found, key=key) async for key in pace.paced(request.coordinator_keys)]
+        return _single_response(_checked(found, request.key, request.key_type, context))
+    answers = [
+        replace(_checked(found, key, request.key_type, context), key=key)
+        async for key in context.pace.paced(request.coordinator_keys)
+    ]
     return FindCoordinatorResponse(coordinators=tuple(answers))
 
 
@@ -68,6 +78,15 @@ def refuse(
     return FindCoordinatorResponse(
         coordinators=lazy_array(lambda key: replace(found, key=key), request.coordinator_keys)
     )
+
+
+def _checked(found: Coordinator, key: str, key_type: int, context: RequestContext) -> Coordinator:
+    """Returns the coordinator of a key, or the error if the client may not know it."""
+    kind = RESOURCES.get(key_type)
+    if kind is None or context.may(Operation.DESCRIBE, kind, key):
+        return found
+    code, text = REFUSALS[kind]
+    return replace(NO_COORDINATOR, error_code=code, error_message=text)
 
 
 def _single_response(found: Coordinator) -> FindCoordinatorResponse:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 
 
 async def handle(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:

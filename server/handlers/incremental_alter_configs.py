@@ -3,6 +3,9 @@
 Behaviour: like AlterConfigs, but properties that the request does not name stay unchanged. An operation
 sets a property, resets it to its default, or adds or removes elements of a list; for a list without an
 override, the elements are added to or removed from the broker's default.
+`server/handlers/shared/config_alteration.py` checks the changes of a resource and passes them to their
+owner: a topic's to `server/topics/topics.py` (`alter`), which stores them durably and then gives the new
+configuration to each log of the topic (`storage/log/log.py`: `update_config`).
 Source: KIP-339; Apache Kafka, ConfigurationControlManager.java.
 """
 
@@ -18,8 +21,8 @@ from protocol.messages.incremental_alter_configs import (
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from server.config.changes import ConfigChange
-from server.dispatch import RequestContext
 from server.handlers.shared.config_alteration import Alteration, alter_resources, answer_of
+from server.request_context import RequestContext
 from server.topics.topic import TopicRefused
 
 

@@ -14,8 +14,10 @@ from __future__ import annotations
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.producer import Producer
-from server.dispatch import RequestContext
 from server.handlers.shared.transaction_errors import error_for_version
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
+from server.security.api_rules import REFUSALS
 
 FENCED_SINCE = 4
 
@@ -24,6 +26,8 @@ async def handle(request: InitProducerIdRequest, context: RequestContext) -> Ini
     """Allocate a producer id, or initialize the producer of a transactional id."""
     if request.transactional_id is not None:
         return await _init(request, request.transactional_id, context)
+    if not _may_produce(context):
+        return refuse(request, context, *REFUSALS[ResourceType.CLUSTER])
     producer_id = await context.broker.producer_ids.next_id()
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
@@ -34,6 +38,12 @@ def refuse(
     request: InitProducerIdRequest, context: RequestContext, error_code: ErrorCode, message: str
 ) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error_code, producer_id=-1, producer_epoch=-1)
+
+
+def _may_produce(context: RequestContext) -> bool:
+    """Returns whether the client may be an idempotent producer: if it may write to any topic, too."""
+    by_cluster = context.may(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, quiet=True)
+    return by_cluster or context.may_on_any(Operation.WRITE, ResourceType.TOPIC)
 
 
 async def _init(

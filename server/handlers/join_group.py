@@ -12,23 +12,31 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable
+from dataclasses import replace
+from io import BytesIO
 
+from protocol.internal_topics.consumer_protocol import decode_subscription_in_steps
 from protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
 from protocol.wire.error_codes import ErrorCode
-from protocol.wire.schema import copied
-from server.coordination.groups.events import Join
-from server.coordination.groups.member import MemberProtocol
+from protocol.wire.errors import DecodeError
+from protocol.wire.schema import Payload, copied
+from server.coordination.groups.consumer.group import ConsumerGroup
+from server.coordination.groups.events import Join, MemberProtocol, Subscribed
 from server.coordination.groups.outcome import Joined
-from server.dispatch import RequestContext
+from server.handlers.shared.subscribed_names import distinct_names, set_of_names
+from server.request_context import RequestContext
+from server.runtime.turns import Pace
 
 REBALANCE_TIMEOUT_SINCE = 1
 MEMBER_ID_REQUIRED_SINCE = 4
 NULL_PROTOCOL_SINCE = 7
 SKIP_ASSIGNMENT_SINCE = 9
+
+COPIED_AT_ONCE_BYTES = 256 << 10
 
 
 async def handle(
@@ -42,6 +50,11 @@ async def handle(
     if not config.group_min_session_timeout_ms <= timeout_ms <= at_most_ms:
         return refuse(request, context, ErrorCode.INVALID_SESSION_TIMEOUT, "")
     join = await _join(request, context)
+    if _joins_consumers(request, context):
+        subscription = await _subscription(request.group_id, join, context)
+        if isinstance(subscription, ErrorCode):
+            return refuse(request, context, subscription, "")
+        join = replace(join, subscription=subscription)
     joined = await context.broker.groups.join(request.group_id, join)
     return _answer(joined, context)
 
@@ -83,8 +96,53 @@ async def _protocols(
     protocols: dict[str, MemberProtocol] = {}
     async for each in context.pace.paced(request.protocols):
         if each.name not in protocols:
-            protocols[each.name] = MemberProtocol(each.name, copied(each.metadata))
+            metadata = await _copied(each.metadata, context.pace)
+            protocols[each.name] = MemberProtocol(each.name, metadata)
     return tuple(protocols.values())
+
+
+async def _copied(metadata: Payload, pace: Pace) -> bytes:
+    """Returns a copy of the metadata, in slices if it is large."""
+    if len(metadata) <= COPIED_AT_ONCE_BYTES:
+        return copied(metadata)
+    copy = BytesIO()
+    async for start in pace.paced(range(0, len(metadata), COPIED_AT_ONCE_BYTES)):
+        copy.write(copied(metadata[start : start + COPIED_AT_ONCE_BYTES]))
+    # This gives away the buffer; it does not copy it.
+    return copy.getvalue()
+
+
+def _joins_consumers(request: JoinGroupRequest, context: RequestContext) -> bool:
+    """Returns whether the group has members of the consumer protocol; then the broker assigns."""
+    group = context.broker.groups.describe(request.group_id)
+    return isinstance(group, ConsumerGroup) and bool(group.data.members and request.protocols)
+
+
+async def _subscription(
+    group_id: str, join: Join, context: RequestContext
+) -> Subscribed | ErrorCode:
+    """Decode the member's subscription in slices. Returns an error if it is malformed or does not fit
+    into the member's record."""
+    pace, topics = context.pace, context.broker.topics
+    size = sum(len(each.metadata) for each in join.protocols)
+    if not await context.broker.groups.has_room(group_id, size):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    try:
+        found = await pace.run(decode_subscription_in_steps(join.protocols[0].metadata))
+    except DecodeError:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    names, names_size = await distinct_names(found.topics, pace)
+    if not await context.broker.groups.has_room(group_id, size + names_size):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return Subscribed(
+        topic_names=await set_of_names(names, pace),
+        rack_id=found.rack_id,
+        owned={
+            each.topic: frozenset({number async for number in pace.paced(each.partitions)})
+            async for each in pace.paced(found.owned_partitions)
+            if topics.get(each.topic) is not None
+        },
+    )
 
 
 async def _answer(joined: Awaitable[Joined], context: RequestContext) -> JoinGroupResponse:

@@ -17,7 +17,7 @@ from protocol.messages.leave_group import (
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.groups.events import Leave
 from server.coordination.groups.outcome import Left
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 
 SEVERAL_SINCE = 3
 

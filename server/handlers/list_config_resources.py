@@ -18,7 +18,7 @@ from protocol.messages.list_config_resources import (
 )
 from protocol.wire.error_codes import ErrorCode
 from server.config.rows import ResourceType
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 
 TYPES_SINCE = 1
 LISTED = (

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.wire.error_codes import ErrorCode
-from server.coordination.groups.consumer_group import ConsumerGroup
-from server.coordination.groups.group_checks import CONSUMER
+from server.coordination.groups.consumer.group import ConsumerGroup
 from server.coordination.groups.group_entry import AnyGroup
-from server.dispatch import RequestContext
+from server.coordination.groups.offset_checks import CONSUMER
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 
 
 async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
@@ -23,11 +24,16 @@ async def handle(request: ListGroupsRequest, context: RequestContext) -> ListGro
     pace = context.pace
     states = {state.lower() async for state in pace.paced(request.states_filter)}
     types = {group_type.lower() async for group_type in pace.paced(request.types_filter)}
+    sees_all = context.may(Operation.DESCRIBE, ResourceType.CLUSTER, quiet=True)
     listed = [
         _listed(group)
         async for group in pace.paced(groups)
         if (not states or group.state.value.lower() in states)
         and (not types or group.protocol in types)
+        and (
+            sees_all
+            or context.may(Operation.DESCRIBE, ResourceType.GROUP, group.group_id, quiet=True)
+        )
     ]
     return ListGroupsResponse(error_code=ErrorCode.NONE, groups=tuple(listed))
 

@@ -23,7 +23,9 @@ from protocol.messages.list_offsets import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.dispatch import RequestContext
+from protocol.wire.numbers import Offset
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 from storage.files.errors import StorageError
 from storage.log.log import PartitionLog
 
@@ -52,8 +54,11 @@ async def handle(request: ListOffsetsRequest, context: RequestContext) -> ListOf
     repeated = await _repeated(request, context)
     topics = []
     async for topic in context.pace.paced(request.topics):
+        may_describe = context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         partitions = [
-            _refused(asked.partition_index, ErrorCode.INVALID_REQUEST)
+            _refused(asked.partition_index, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            if not may_describe
+            else _refused(asked.partition_index, ErrorCode.INVALID_REQUEST)
             if (topic.name, asked.partition_index) in repeated
             else await _answer(topic.name, asked, request.isolation_level, context)
             async for asked in context.pace.paced(topic.partitions)
@@ -120,7 +125,7 @@ def _is_served(timestamp: int, version: int) -> bool:
 
 
 def _epoch_of(log: PartitionLog, timestamp: int, offset: int) -> int:
-    return log.leader_epoch if timestamp == LATEST else log.leader_epoch_at(offset)
+    return log.leader_epoch if timestamp == LATEST else log.reader.leader_epoch_at(Offset(offset))
 
 
 async def _find(
@@ -139,9 +144,9 @@ async def _find(
     # at a time, so it uses one thread of the pool no matter how many partitions it names.
     lookups = context.broker.executors.lookups
     if timestamp == MAX_TIMESTAMP:
-        found = await lookups.run(log.offset_of_max_timestamp)
+        found = await lookups.run(log.reader.offset_of_max_timestamp)
     else:
-        found = await lookups.run(log.offset_for_timestamp, timestamp)
+        found = await lookups.run(log.reader.offset_for_timestamp, timestamp)
     context.pace.begin()
     # The client cannot read records from `end_offset` on yet.
     if found is None or found.offset >= end_offset:

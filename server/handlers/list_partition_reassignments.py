@@ -1,6 +1,6 @@
 """ListPartitionReassignments (key 46), v0.
 
-Behaviour: no partition ever moves on a single broker, so the list is always empty. Kafka, too, leaves
+Behaviour: no partition ever moves on a single broker, so the list is always empty. Kafka also leaves
 out partitions that do not move or do not exist.
 Source: KIP-455; Apache Kafka, ReplicationControlManager.java `listPartitionReassignments`.
 """
@@ -12,7 +12,7 @@ from protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 
 
 async def handle(

@@ -20,7 +20,8 @@ from protocol.messages.list_transactions import (
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.transactions.metadata import TransactionMetadata
 from server.coordination.transactions.metadata import TransactionState as State
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 
 TITLES = {state.title: state for state in State}
 
@@ -67,6 +68,12 @@ async def handle(
         )
         async for entry in pace.paced(entries)
         if wanted.matches(entry.transaction.metadata, now_ms)
+        and context.may(
+            Operation.DESCRIBE,
+            ResourceType.TRANSACTIONAL_ID,
+            entry.transaction.transactional_id,
+            quiet=True,
+        )
     ]
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,

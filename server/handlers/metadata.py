@@ -23,8 +23,9 @@ from protocol.messages.metadata import (
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from protocol.wire.primitives import ZERO_UUID
-from server.dispatch import RequestContext
-from server.metadata.allowed_operations import on_cluster, on_topic
+from server.handlers.shared.topic_creators import may_create
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 from server.topics.names import fault_of_name
 from server.topics.topic import Topic, TopicRefused
 from storage.log.log import PartitionLog
@@ -66,7 +67,11 @@ async def _describe_all(
     """Describe every topic that exists now."""
     topics = context.broker.topics.all()
     return tuple(
-        [await _describe(topic, request, context) async for topic in context.pace.paced(topics)]
+        [
+            await _describe(topic, request, context)
+            async for topic in context.pace.paced(topics)
+            if context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name, quiet=True)
+        ]
     )
 
 
@@ -76,12 +81,17 @@ async def _find(
     """Describe one topic by name or id; create it if it is missing and that is allowed."""
     if topic_id != ZERO_UUID or name is None:
         return await _find_by_id(name, topic_id, request, context)
+    if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
     topic = context.broker.topics.get(name)
     if topic is not None:
         return await _describe(topic, request, context)
+    creates = request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable
+    if creates and not may_create(name, context):
+        return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, name)
     if fault_of_name(name) is not None:
         return _refused(ErrorCode.INVALID_TOPIC_EXCEPTION, name)
-    if not (request.allow_auto_topic_creation and context.broker.config.auto_create_topics_enable):
+    if not creates:
         return _refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name)
     created = await context.broker.topics.create_if_absent(name)
     if isinstance(created, TopicRefused):
@@ -97,6 +107,9 @@ async def _find_by_id(
     topic = context.broker.topics.by_id(topic_id)
     if topic is None:
         return _refused(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    if not context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.name):
+        # The client knows the id already; the name stays hidden.
+        return _refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, topic_id)
     return await _describe(topic, request, context)
 
 
@@ -111,7 +124,7 @@ def _response(
         cluster_id=node.cluster_id,
         controller_id=node.controller_id,
         topics=topics,
-        cluster_authorized_operations=on_cluster(
+        cluster_authorized_operations=context.operations_on_cluster(
             is_asked=request.include_cluster_authorized_operations
         ),
     )
@@ -131,7 +144,9 @@ async def _describe(
         topic_id=topic.id,
         is_internal=topic.is_internal,
         partitions=tuple(partitions),
-        topic_authorized_operations=on_topic(is_asked=request.include_topic_authorized_operations),
+        topic_authorized_operations=context.operations_on(
+            ResourceType.TOPIC, topic.name, is_asked=request.include_topic_authorized_operations
+        ),
     )
 
 

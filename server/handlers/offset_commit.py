@@ -28,9 +28,10 @@ from protocol.messages.offset_commit import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.coordination.groups.group_checks import Claim
-from server.dispatch import RequestContext
+from server.coordination.groups.offset_checks import Claim
+from server.request_context import RequestContext
 from server.runtime.turns import Pace
+from server.security.acls import Operation, ResourceType
 from storage.formats.config_property import LONG_MAX
 
 BY_ID_SINCE = 10
@@ -105,11 +106,16 @@ async def _commit(
 
 
 def _name(topic: OffsetCommitRequestTopic, context: RequestContext) -> str | ErrorCode:
-    """Returns the topic's name, or an error code if it does not exist."""
+    """Returns the topic's name, or an error code if it does not exist or the client may not read it."""
     topics = context.broker.topics
     if context.header.api_version >= BY_ID_SINCE:
         found = topics.by_id(topic.topic_id)
-        return ErrorCode.UNKNOWN_TOPIC_ID if found is None else found.name
+        if found is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        may_read = context.may(Operation.READ, ResourceType.TOPIC, found.name)
+        return found.name if may_read else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if not context.may(Operation.READ, ResourceType.TOPIC, topic.name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     found = topics.get(topic.name)
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else found.name
 

@@ -18,36 +18,50 @@ from protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 from server.runtime.turns import Pace
+from server.security.acls import Operation, ResourceType
 
 
 async def handle(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Delete the committed offsets of the partitions whose topic exists."""
     topics, pace = context.broker.topics, context.pace
     keys: list[tuple[str, int]] = []
+    unauthorized: set[str] = set()
     async for topic in pace.paced(request.topics):
-        if topics.get(topic.name) is not None:
+        if not context.may(Operation.READ, ResourceType.TOPIC, topic.name):
+            unauthorized.add(topic.name)
+        elif topics.get(topic.name) is not None:
             numbers = [each.partition_index async for each in pace.paced(topic.partitions)]
             keys += zip(itertools.repeat(topic.name), numbers, strict=False)
     outcome = await context.broker.offsets.delete(request.group_id, keys)
     if isinstance(outcome, ErrorCode):
         return OffsetDeleteResponse(error_code=outcome)
     answered = [
-        await _topic_response(topic, outcome, pace) async for topic in pace.paced(request.topics)
+        await _topic_response(
+            topic,
+            {} if topic.name in unauthorized else outcome,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            if topic.name in unauthorized
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            pace,
+        )
+        async for topic in pace.paced(request.topics)
     ]
     return OffsetDeleteResponse(error_code=ErrorCode.NONE, topics=tuple(answered))
 
 
 async def _topic_response(
-    topic: OffsetDeleteRequestTopic, outcome: dict[tuple[str, int], ErrorCode], pace: Pace
+    topic: OffsetDeleteRequestTopic,
+    outcome: dict[tuple[str, int], ErrorCode],
+    others: ErrorCode,
+    pace: Pace,
 ) -> OffsetDeleteResponseTopic:
+    """Returns all requested partitions of a topic, each with its own outcome or else `others`."""
     partitions = [
         OffsetDeleteResponsePartition(
             partition_index=each.partition_index,
-            error_code=outcome.get(
-                (topic.name, each.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            ),
+            error_code=outcome.get((topic.name, each.partition_index), others),
         )
         async for each in pace.paced(topic.partitions)
     ]

@@ -27,10 +27,11 @@ from protocol.messages.offset_fetch import (
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from server.coordination.groups.committed_offsets import CommittedOffsets
-from server.coordination.groups.group_checks import Claim
-from server.dispatch import RequestContext
+from server.coordination.groups.offset_checks import Claim
 from server.handlers.shared.answers import answers
+from server.request_context import RequestContext
 from server.runtime.turns import Pace
+from server.security.acls import Operation, ResourceType
 from server.topics.topics import Topics
 
 NO_OFFSET = -1
@@ -47,12 +48,18 @@ class _Options:
     by_id: bool
     stable: bool
     pace: Pace
+    context: RequestContext
+
+    def may_describe(self, name: str, *, quiet: bool = False) -> bool:
+        """Returns whether the client may describe a topic."""
+        return self.context.may(Operation.DESCRIBE, ResourceType.TOPIC, name, quiet=quiet)
 
 
 async def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Look up the offsets of every requested group."""
     version, pace = context.header.api_version, context.pace
-    options = _Options(context.broker.topics, version >= BY_ID_SINCE, request.require_stable, pace)
+    by_id, stable = version >= BY_ID_SINCE, request.require_stable
+    options = _Options(context.broker.topics, by_id, stable, pace, context)
     asked = await _asked_groups(request, version, pace)
     groups = [await _group(each, context, options) async for each in pace.paced(asked)]
     if version >= SEVERAL_GROUPS_SINCE:
@@ -101,6 +108,8 @@ async def _asked_groups(
 async def _group(
     asked: OffsetFetchRequestGroup, context: RequestContext, options: _Options
 ) -> OffsetFetchResponseGroup:
+    if not context.may(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
+        return _refused(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED)
     claim = Claim(member_id=asked.member_id or "", generation=asked.member_epoch)
     offsets = context.broker.offsets.fetch(asked.group_id, claim)
     if isinstance(offsets, ErrorCode):
@@ -119,7 +128,7 @@ async def _all(offsets: CommittedOffsets, options: _Options) -> list[OffsetFetch
     # Copy the topics, because the group may commit between two slices.
     async for name, partitions in options.pace.paced(list(offsets.by_topic().items())):
         topic = options.topics.get(name)
-        if topic is None and options.by_id:
+        if (topic is None and options.by_id) or not options.may_describe(name, quiet=True):
             continue
         of_topic = await _partitions(name, tuple(partitions), offsets, options)
         if topic is not None and options.by_id:
@@ -138,6 +147,8 @@ async def _asked_topic(
         if topic is None:
             return _refused_topic(asked, ErrorCode.UNKNOWN_TOPIC_ID)
         name = topic.name
+    if not options.may_describe(name):
+        return _refused_topic(asked, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return OffsetFetchResponseTopics(
         name=name,
         topic_id=asked.topic_id,

@@ -18,7 +18,9 @@ from protocol.messages.offset_for_leader_epoch import (
 )
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
-from server.dispatch import RequestContext
+from protocol.wire.numbers import Epoch
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 from storage.files.errors import StorageError
 
 
@@ -27,9 +29,13 @@ async def handle(
 ) -> OffsetForLeaderEpochResponse:
     """Look up the end offset for each partition."""
     topics = []
+    is_broker = context.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, quiet=True)
     async for topic in context.pace.paced(request.topics):
+        may = is_broker or context.may(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         partitions = [
             _answer(topic.topic, asked, context)
+            if may
+            else _refused(asked.partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             async for asked in context.pace.paced(topic.partitions)
         ]
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(partitions)))
@@ -62,7 +68,7 @@ def _answer(
     if isinstance(log, ErrorCode):
         return _refused(asked.partition, log)
     try:
-        epoch, end_offset = log.end_offset_for_epoch(asked.leader_epoch)
+        epoch, end_offset = log.reader.end_offset_for_epoch(Epoch(asked.leader_epoch))
     except StorageError as error:
         return _refused(asked.partition, context.log_failure(error))
     return EpochEndOffset(

@@ -35,12 +35,13 @@ from protocol.records.batch_header import BatchHeader
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from server.coordination.transactions.metadata import TransactionPartition
-from server.dispatch import RequestContext
 from server.handlers.shared.joining import Refusals, join_transaction
 from server.handlers.shared.topic_ids import fault_of_id, with_names
 from server.handlers.shared.transaction_errors import produce_error
 from server.net.connection import CloseConnection
+from server.request_context import RequestContext
 from server.runtime.turns import Pace
+from server.security.acls import Operation, ResourceType
 from server.topics.topic import INTERNAL_TOPICS
 from storage.batches.validate import Refused, ValidBatch, validate_at_once, validate_batch
 from storage.files.errors import StorageError
@@ -74,20 +75,14 @@ async def handle(
     """Append every batch, then answer according to `acks`."""
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         return refuse(request, context, ErrorCode.INVALID_REQUIRED_ACKS, f"acks={request.acks}")
-    has_ids = context.header.api_version >= IDS_SINCE
-    if has_ids:
+    if context.header.api_version >= IDS_SINCE:
         request = await with_names(request, context)
-    refused: Refusals = {}
+    not_joined: Refusals = {}
     if request.transactional_id is not None and context.header.api_version >= JOINS_SINCE:
-        refused = await join_transaction(request.transactional_id, request, context)
+        not_joined = await join_transaction(request.transactional_id, request, context)
     outcome: _Outcome = []
     for topic in request.topic_data:
-        done = [
-            await _append_by_id(topic, data, request, context, refused)
-            if has_ids
-            else await _append(topic.name, data, request, context, refused)
-            async for data in context.pace.paced(topic.partition_data)
-        ]
+        done = await _append_to_topic(topic, request, context, not_joined)
         outcome.append(((topic.name, topic.topic_id), done))
     if request.acks == ACKS_NONE:
         _close_if_failed(outcome)
@@ -116,6 +111,31 @@ def refuse(
             request.topic_data,
         )
     )
+
+
+async def _append_to_topic(
+    topic: TopicProduceData,
+    request: ProduceRequest,
+    context: RequestContext,
+    not_joined: Refusals,
+) -> list[_Done]:
+    """Append the batches of one topic, in the order of the request."""
+    refused = None
+    if topic.name and not context.may(Operation.WRITE, ResourceType.TOPIC, topic.name):
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    has_ids = context.header.api_version >= IDS_SINCE
+    done = []
+    # Not `pace.paced`: an asynchronous generator costs each request several calls.
+    for data in topic.partition_data:
+        if context.pace.is_over:
+            await context.pace.rest()
+        if refused is not None:
+            done.append(_refused(data.index, refused))
+        elif has_ids:
+            done.append(await _append_by_id(topic, data, request, context, not_joined))
+        else:
+            done.append(await _append(topic.name, data, request, context, not_joined))
+    return done
 
 
 async def _append_by_id(
@@ -152,8 +172,8 @@ async def _append(
         text = "A partition's records must be exactly one record batch."
         return _refused(data.index, ErrorCode.INVALID_RECORD, text)
     try:
-        if not log.has_files:
-            await context.broker.executors.administration.run(log.make_files)
+        if not log.new_files.are_made:
+            await context.broker.topics.make_files(log)
     except StorageError as error:
         return _refused(data.index, context.log_failure(error), str(error))
     batch = await _validate(data.records, log, context)

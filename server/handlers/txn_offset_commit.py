@@ -26,12 +26,13 @@ from protocol.messages.txn_offset_commit import (
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from server.coordination.coordinator_topic import OFFSETS_TOPIC
-from server.coordination.groups.group_checks import Claim
+from server.coordination.groups.offset_checks import Claim
 from server.coordination.producer import Producer
 from server.coordination.transactions.metadata import EPOCH_BUMPED_SINCE
-from server.dispatch import RequestContext
 from server.handlers.shared.joining import join_with_offsets
+from server.request_context import RequestContext
 from server.runtime.turns import Pace
+from server.security.acls import Operation, ResourceType
 
 LOAD_IN_PROGRESS_SINCE = 2
 ABORTABLE_SINCE = 4
@@ -133,6 +134,8 @@ def _check(
     topic: str, partition: TxnOffsetCommitRequestPartition, context: RequestContext
 ) -> ErrorCode:
     """Returns the error of one requested partition; NONE if it is valid."""
+    if not context.may(Operation.READ, ResourceType.TOPIC, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     found = context.broker.topics.get(topic)
     if found is None or not 0 <= partition.partition_index < len(found.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

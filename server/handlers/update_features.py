@@ -16,8 +16,8 @@ from protocol.messages.update_features import (
     UpdateFeaturesResponse,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
 from server.metadata.features import FeatureUpdate, UpgradeType, fault_of_update
+from server.request_context import RequestContext
 
 UPGRADE_TYPE_SINCE = 1
 RESULTS_UNTIL = 1

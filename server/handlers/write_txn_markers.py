@@ -25,7 +25,7 @@ from protocol.wire.lazy_array import lazy_array
 from server.coordination.producer import Producer
 from server.coordination.transactions.markers import Marker
 from server.coordination.transactions.metadata import TransactionPartition
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 from server.runtime.turns import Pace
 
 

@@ -1,1 +1,1 @@
-"""The cluster's facts: the metadata store and what is derived from it."""
+"""The metadata store, and facts about the cluster: features, producer ids, the node."""

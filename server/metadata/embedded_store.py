@@ -9,8 +9,10 @@ import asyncio
 import bisect
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
 
 from server.metadata.files import Operation, State, Transaction
 from server.metadata.log import MetadataLog
@@ -28,15 +30,22 @@ from server.metadata.store import (
 from server.runtime.tasks import call_later, spawn
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
+from storage.threads import loop_thread
 
 _log = logging.getLogger("server.metadata.embedded_store")
+
+T = TypeVar("T")
+
+INLINE_OPERATIONS_MAX = 256
+"""Larger transactions are computed in the worker thread, so that they do not hold the loop."""
 
 HISTORY_REVISIONS_MAX = 10_000
 """The most revisions that are kept for watches that start in the past."""
 
 
+@loop_thread
 class EmbeddedMetadataStore:
-    """The store of a single broker. Lives on the loop's thread; one worker thread does the disk work.
+    """The store of a single broker. One worker thread does the disk work.
 
     It is the sole writer of its directory. Readers see only durable changes. Cancelling the caller does
     not interrupt a change, so that the lock always covers a whole change.
@@ -138,7 +147,10 @@ class EmbeddedMetadataStore:
         async with self._lock:
             if not all(self._holds(compare) for compare in compares):
                 return TxnResult(succeeded=False, revision=self._revision)
-            written = self._effective(operations)
+            if len(operations) > INLINE_OPERATIONS_MAX:
+                written = await self._in_worker(_effective, operations, self._entries, self._leases)
+            else:
+                written = _effective(operations, self._entries, self._leases)
             if written:
                 await self._write(written)
             return TxnResult(succeeded=True, revision=self._revision)
@@ -187,49 +199,35 @@ class EmbeddedMetadataStore:
         entry = self._entries.get(compare.key)
         return (entry.mod_revision if entry else 0) == compare.mod_revision
 
-    def _effective(self, operations: Sequence[Put | Delete]) -> list[Operation]:
-        """Returns the operations to log, without deletions of keys that do not exist."""
-        written: list[Operation] = []
-        present: dict[str, bool] = {}
-        for operation in operations:
-            key = operation.key
-            if isinstance(operation, Put):
-                if operation.lease and operation.lease not in self._leases:
-                    raise LeaseNotFound(operation.lease)
-                written.append(["put", key, operation.value, operation.lease])
-                present[key] = True
-            elif present.get(key, key in self._entries):
-                written.append(["delete", key])
-                present[key] = False
-        return written
+    async def _in_worker(self, work: Callable[..., T], *arguments: object) -> T:
+        """Run work over the map in the worker thread. The lock keeps the map as it is meanwhile."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._worker, work, *arguments)
 
     async def _write(self, operations: list[Operation]) -> None:
         """Log one transaction, then apply it to the map and notify watches."""
-        loop = asyncio.get_running_loop()
-        revision = await loop.run_in_executor(self._worker, self._log.append, operations)
-        self._apply(Transaction(revision=revision, operations=operations))
+        revision = await self._in_worker(self._log.append, operations)
+        transaction = Transaction(revision=revision, operations=operations)
+        if len(operations) > INLINE_OPERATIONS_MAX:
+            self._replace(
+                await self._in_worker(_changes_of, transaction, self._entries, self._keys)
+            )
+        else:
+            self._apply(transaction)
         self._notify_watches()
         if self._log.is_due_for_snapshot:
-            await self._snapshot(loop)
+            await self._snapshot()
 
-    async def _snapshot(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _snapshot(self) -> None:
         """Replace the log by a snapshot. If that fails, the last transaction is still durable."""
         try:
-            await loop.run_in_executor(self._worker, self._log.snapshot, self._state())
+            await self._in_worker(
+                _write_snapshot, self._log, self._revision, self._entries, self._leases
+            )
         except StorageError:
             _log.exception("the metadata store could not write a snapshot")
 
     # State in memory.
-
-    def _state(self) -> State:
-        return State(
-            revision=self._revision,
-            entries=[
-                [e.key, e.value, e.create_revision, e.mod_revision, e.lease]
-                for e in self._entries.values()
-            ],
-            leases=[[lease, ttl_ms] for lease, ttl_ms in self._leases.items()],
-        )
 
     def _restore(self, state: State) -> None:
         self._revision = state.revision
@@ -240,6 +238,16 @@ class EmbeddedMetadataStore:
             )
         self._keys = sorted(self._entries)
         self._leases = {lease: ttl_ms for lease, ttl_ms, *_ in state.leases}
+
+    def _replace(self, changes: _Changes) -> None:
+        """Apply a large transaction, whose effect the worker has computed."""
+        change = changes.change
+        self._revision = change.revision
+        self._entries.update((entry.key, entry) for entry in change.entries)
+        for key in change.deleted:
+            self._entries.pop(key, None)
+        self._keys = changes.keys
+        self._keep(change)
 
     def _apply(self, transaction: Transaction) -> None:
         """Apply one logged transaction to the map, and keep it for watches."""
@@ -256,26 +264,23 @@ class EmbeddedMetadataStore:
                 self._end_lease(changed, arguments[0])
             else:
                 raise AssertionError(f"unknown operation {verb} in the metadata log")
-        self._history.append(
-            Change(
-                revision=transaction.revision,
-                entries=tuple(entry for entry in changed.values() if entry is not None),
-                deleted=tuple(key for key, entry in changed.items() if entry is None),
-            )
-        )
+        self._keep(_change(transaction.revision, changed))
+
+    def _keep(self, change: Change) -> None:
+        """Keep a change for watches."""
+        self._history.append(change)
         if len(self._history) > HISTORY_REVISIONS_MAX:
             self._history.popleft()
             self._oldest += 1
+        self._check_history_ends_at_revision()
+
+    def _check_history_ends_at_revision(self) -> None:
+        assert self._oldest + len(self._history) == self._revision + 1
+        assert len(self._keys) == len(self._entries)
 
     def _set(self, changed: dict[str, Entry | None], key: str, value: str, lease: int) -> None:
         before = self._entries.get(key)
-        entry = Entry(
-            key=key,
-            value=value,
-            create_revision=before.create_revision if before else self._revision,
-            mod_revision=self._revision,
-            lease=lease,
-        )
+        entry = _entry_after(before, key, value, lease, self._revision)
         if before is None:
             bisect.insort(self._keys, key)
         self._entries[key] = changed[key] = entry
@@ -334,6 +339,84 @@ class EmbeddedMetadataStore:
                     await self._write([["revoke", lease]])
                 except StorageError:
                     _log.exception("could not end lease %d, which has expired", lease)
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """The effect of a large transaction, and the map's keys after it, in their order."""
+
+    change: Change
+    keys: list[str]
+
+
+def _effective(
+    operations: Sequence[Put | Delete], entries: Mapping[str, Entry], leases: Mapping[int, int]
+) -> list[Operation]:
+    """Returns the operations to log, without deletions of keys that do not exist."""
+    written: list[Operation] = []
+    present: dict[str, bool] = {}
+    for operation in operations:
+        key = operation.key
+        if isinstance(operation, Put):
+            if operation.lease and operation.lease not in leases:
+                raise LeaseNotFound(operation.lease)
+            written.append(["put", key, operation.value, operation.lease])
+            present[key] = True
+        elif present.get(key, key in entries):
+            written.append(["delete", key])
+            present[key] = False
+    return written
+
+
+def _changes_of(
+    transaction: Transaction, entries: Mapping[str, Entry], keys: list[str]
+) -> _Changes:
+    """Returns the effect of a transaction of puts and deletions on the map."""
+    revision = transaction.revision
+    changed: dict[str, Entry | None] = {}
+    for verb, key, *rest in transaction.operations:
+        if verb == "put":
+            before = changed[key] if key in changed else entries.get(key)
+            value, lease = rest
+            changed[key] = _entry_after(before, key, value, lease, revision)
+        else:
+            assert verb == "delete", f"{verb} in a large transaction"
+            changed[key] = None
+    left = [key for key in keys if changed.get(key, entries[key]) is not None]
+    left += [key for key, entry in changed.items() if entry is not None and key not in entries]
+    left.sort()
+    return _Changes(_change(revision, changed), left)
+
+
+def _change(revision: int, changed: Mapping[str, Entry | None]) -> Change:
+    return Change(
+        revision=revision,
+        entries=tuple(entry for entry in changed.values() if entry is not None),
+        deleted=tuple(key for key, entry in changed.items() if entry is None),
+    )
+
+
+def _entry_after(before: Entry | None, key: str, value: str, lease: int, revision: int) -> Entry:
+    return Entry(
+        key=key,
+        value=value,
+        create_revision=before.create_revision if before else revision,
+        mod_revision=revision,
+        lease=lease,
+    )
+
+
+def _write_snapshot(
+    log: MetadataLog, revision: int, entries: Mapping[str, Entry], leases: Mapping[int, int]
+) -> None:
+    state = State(
+        revision=revision,
+        entries=[
+            [e.key, e.value, e.create_revision, e.mod_revision, e.lease] for e in entries.values()
+        ],
+        leases=[[lease, ttl_ms] for lease, ttl_ms in leases.items()],
+    )
+    log.snapshot(state)
 
 
 def _under(prefix: str, change: Change) -> Change | None:

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from server.metadata.store import MetadataStore, Put
+from storage.threads import loop_thread
 
 _log = logging.getLogger("server.metadata.features")
 
@@ -46,8 +47,9 @@ class FeatureUpdate:
     upgrade_type: int
 
 
+@loop_thread
 class Features:
-    """Owns the feature levels. Used on the event loop only."""
+    """Owns the feature levels."""
 
     __slots__ = ("_lock", "_store", "epoch", "levels")
 

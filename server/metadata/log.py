@@ -89,6 +89,8 @@ class MetadataLog:
             self._begin_log()
         else:
             self._open_at(found.log_path, found)
+        # The metadata hold the verifiers of passwords.
+        self._files.restrict(self._directory)
         return found.state, found.transactions
 
     def _read(self) -> Metadata:
@@ -100,7 +102,7 @@ class MetadataLog:
         """Write one transaction and sync it. Returns its revision.
 
         Raises:
-            StorageError: it was not written; after SyncFailed, nothing can be written any more.
+            StorageError: it was not written; after SyncFailed, nothing more can be written.
         """
         if self._is_broken or self._file is None:
             raise StorageError("the metadata store is out of service because a sync failed")
@@ -123,14 +125,15 @@ class MetadataLog:
         """Write `state` as a snapshot, start a new log and remove the files that both replace."""
         assert state.revision == self._revision
         data = encode_snapshot(state)
-        self._files.replace_durably(self._path(state.revision, "snapshot"), data)
+        path = self._path(state.revision, "snapshot")
+        self._files.replace_durably(path, data, secret=True)
         self._snapshot_bytes = len(data)
         before = self._file
         assert before is not None
         try:
             self._begin_log()
         except NoSpace:
-            # Keep the snapshot and go on with the old log; readers skip what is in both.
+            # Keep the snapshot and continue with the old log; readers skip what is in both.
             self._file = before
             self._files.unlink(self._path(state.revision + 1, "log"))
             self._files.sync_directory(self._directory)
@@ -171,6 +174,7 @@ class MetadataLog:
             # A start that did not complete has created it, and nothing was appended since.
             self._files.unlink(path)
         self._file = self._files.open(path, create=True)
+        self._files.restrict(self._directory)
         self._write_header()
 
     def _write_header(self) -> None:

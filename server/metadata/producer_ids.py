@@ -11,14 +11,16 @@ from __future__ import annotations
 import asyncio
 
 from server.metadata.store import Compare, MetadataStore, Put
+from storage.threads import loop_thread
 
 BLOCK_SIZE = 1000
 KEY = "/producer_ids/next"
 """Key of the first unreserved id."""
 
 
+@loop_thread
 class ProducerIds:
-    """Hands out producer ids. One instance per broker; lives on the event loop."""
+    """Hands out producer ids. One instance per broker."""
 
     __slots__ = ("_end", "_lock", "_next", "_store")
 

@@ -22,19 +22,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, cast
 
 from metrics.server_probe import ServerProbe
 from protocol.wire.errors import ProtocolError
 from protocol.wire.frame import FrameBuffer
-from server.config.addresses import Address
+from server.config.listeners.addresses import Address, SecurityProtocol
 from server.net.decoded_size import request_memory_bytes
 from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
-from server.net.outbox import Outbox, Part, buffered_size
+from server.net.mute import Mute
+from server.net.outbox import Outbox
+from server.net.send_queue import Part, SendQueue, buffered_size
 from server.net.sparing_log import SparingLog
+from server.net.tls_outbox import TlsOutbox
+from server.runtime.cold_reads import ColdReads
+from server.runtime.tasks import call_later, call_soon
 from server.runtime.turns import Pace, Turns
+from server.security.principal import ANONYMOUS, Principal
+from server.security.quotas.connection_rates import ConnectionRates
+from server.security.sasl.logins import Logins
+from storage.threads import loop_thread
 
 if TYPE_CHECKING:
     from server.durability.fetch_waiters import ParkedFetch
@@ -50,6 +59,9 @@ OUTBOX_BYTES_MAX = 1 << 20
 SMALL_HELD_BYTES = 16 << 10
 """The broker reads from a connection whose requests hold no more memory than this even while memory is
 short, so that clients with small requests do not wait for those with large ones."""
+
+Identify = Callable[[asyncio.Transport], Principal]
+"""Returns the identity of a client after its TLS handshake; raises ValueError if it has none."""
 
 Reply = list[Part] | Awaitable[list[Part] | None] | None
 """What dispatch returns: the response's parts, an awaitable of them, or None for no response."""
@@ -71,12 +83,19 @@ class Shared:
     memory: RequestMemory
     answers: AnswerMemory
     turns: Turns
+    cold_reads: ColdReads
     probe: ServerProbe
     warnings: SparingLog
     connections: set[Connection]
     frame_bytes_max: int
+    logins: Logins | None = None
+    """The logins of SASL listeners; None if there is no such listener."""
     in_flight_requests_max: int = IN_FLIGHT_REQUESTS_MAX
     outbox_bytes_max: int = OUTBOX_BYTES_MAX
+    rates: ConnectionRates | None = None
+    """How fast connections may be created; None: no bound."""
+    newcomers: dict[Connection, None] = field(default_factory=dict)
+    """The connections that have not sent a whole request, in the order in which they came."""
 
 
 class CloseConnection(Exception):
@@ -99,25 +118,40 @@ class _Answer:
         self.is_ready = True
 
 
+@loop_thread
 class Connection(asyncio.BufferedProtocol):
-    """The asyncio protocol of one connection. Used from the loop's thread only."""
+    """The asyncio protocol of one connection."""
 
-    def __init__(self, shared: Shared, endpoint: Address) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        endpoint: Address,
+        security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
+        identify: Identify = lambda _: ANONYMOUS,
+    ) -> None:
         # Constant after construction
         self._shared = shared
         self.endpoint = endpoint
+        self.security_protocol = security_protocol
+        self._identify = identify
         self._loop = asyncio.get_running_loop()
         # Known once connected
         self.client_host = ""
         self.client_port = 0
         self._transport: asyncio.Transport | None = None
-        self._outbox: Outbox | None = None
+        self._outbox: SendQueue | None = None
         self._pace = Pace(shared.turns)
+        # State of authentication
+        self.principal = ANONYMOUS
+        """The identity of the client: for whom ACLs and quotas are looked up."""
+        self.sasl = None if shared.logins is None else shared.logins.session(endpoint.name)
+        """The login of the client; None on listeners without SASL."""
         # State of reading: _held_bytes, the buffered and in-flight bytes of requests, is what this
         # connection has counted into the shared memory bound.
-        self._frames = FrameBuffer(frame_bytes_max=shared.frame_bytes_max)
-        self._requests: deque[bytearray] = deque()
+        self._frames = FrameBuffer(frame_bytes_max=self._frame_bytes_max())
+        self._requests: deque[tuple[bytearray, _Answer]] = deque()
         self._is_reading = True
+        self._mute = Mute()
         self._held_bytes = 0
         self._in_flight_bytes = 0
         # State of answering: in flight = queued + running + answered but not yet sendable
@@ -133,6 +167,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_stopping = False
         self.last_active_s = self._loop.time()
         """When bytes were last received or sent, in seconds on the loop's clock."""
+        self.opened_s = self.last_active_s
+        self._is_new = True
 
     def __str__(self) -> str:
         return f"{self.client_host}:{self.client_port} ({self.endpoint.name})"
@@ -144,24 +180,70 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername") or ("", 0)
         self.client_host, self.client_port = str(peer[0]), int(peer[1])
-        refusal = self._shared.limits.admit(self.client_host)
+        try:
+            self.principal = self._identify(self._transport)
+        except ValueError:
+            # `identify` has logged why.
+            self.is_lost = True
+            self._abort()
+            return
+        refusal = self._shared.limits.admit(self.client_host, self.endpoint.name)
         if refusal is not None:
             self._shared.warnings.say(self, f"connection refused, {refusal}")
             self._shared.probe.connection_refused(self.endpoint.name)
             self.is_lost = True
             self._abort()
             return
-        self._outbox = Outbox(
-            self._transport,
+        self._outbox = self._made_outbox(self._transport)
+        self._shared.connections.add(self)
+        self._shared.probe.connection_opened(self.endpoint.name)
+        self._serve_task = self._loop.create_task(self._serve(self._outbox))
+        self._shared.newcomers[self] = None
+        if self._shared.rates is not None and self._shared.rates.are_bound:
+            self._wait_for_turn(self._shared.rates)
+
+    def _made_outbox(self, transport: asyncio.Transport) -> SendQueue:
+        """Returns the send queue for the transport, which with TLS is the only way to the peer."""
+        if self.security_protocol.has_tls:
+            return TlsOutbox(
+                transport,
+                loop=self._loop,
+                memory=self._shared.answers,
+                bytes_max=self._shared.outbox_bytes_max,
+                on_sent=self._on_sent,
+                on_error=self._on_send_error,
+                cold_reads=self._shared.cold_reads,
+            )
+        return Outbox(
+            transport,
             loop=self._loop,
             memory=self._shared.answers,
             bytes_max=self._shared.outbox_bytes_max,
             on_sent=self._on_sent,
             on_error=self._on_send_error,
         )
-        self._shared.connections.add(self)
-        self._shared.probe.connection_opened(self.endpoint.name)
-        self._serve_task = self._loop.create_task(self._serve(self._outbox))
+
+    def _wait_for_turn(self, rates: ConnectionRates) -> None:
+        """Pause if connections are created too fast; close afterwards if the address creates them."""
+        now_ms = self._loop.time() * 1000
+        wait_ms, is_refused = rates.welcome(self.endpoint.name, self.client_host, now_ms)
+        if wait_ms:
+            self._shared.probe.connection_delayed(self.endpoint.name, wait_ms / 1000)
+            # The transport begins to read when this returns, and could not be paused before that.
+            call_soon("rate of connections", self.throttle, wait_ms / 1000)
+        if is_refused:
+            self._shared.newcomers.pop(self, None)
+            self._shared.warnings.say(self, "connection refused, connections are created too fast")
+            self._shared.probe.connection_refused(self.endpoint.name)
+            call_later(wait_ms / 1000, "refusal of a connection", self._abort)
+
+    def pause_writing(self) -> None:
+        if isinstance(self._outbox, TlsOutbox):
+            self._outbox.pause()
+
+    def resume_writing(self) -> None:
+        if isinstance(self._outbox, TlsOutbox):
+            self._outbox.resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer(sizehint)
@@ -191,7 +273,8 @@ class Connection(asyncio.BufferedProtocol):
         self._count_memory()
         self._shared.memory.forget(self)
         self._shared.connections.discard(self)
-        self._shared.limits.leave(self.client_host)
+        self._shared.newcomers.pop(self, None)
+        self._shared.limits.leave(self.client_host, self.endpoint.name)
         self._shared.probe.connection_closed(self.endpoint.name)
         self._wake()
 
@@ -210,6 +293,21 @@ class Connection(asyncio.BufferedProtocol):
             self._shared.probe.protocol_error(self.endpoint.name)
             self._abort()
 
+    def authenticate(self, principal: Principal) -> None:
+        """Set the client's identity; from now on its requests may have any size."""
+        self.principal = principal
+        self._frames.frame_bytes_max = self._frame_bytes_max()
+
+    def finish(self) -> None:
+        """Close once the running request is answered; requests after it are dropped."""
+        for _, answer in self._requests:
+            self._in_flight -= 1
+            self._in_flight_bytes -= answer.request_bytes
+        self._requests.clear()
+        self._count_memory()
+        self._is_stopping = True
+        self._pause_reading()
+
     async def stop(self) -> None:
         """Answer the requests that were received, send the replies, then close."""
         self._is_stopping = True
@@ -217,6 +315,13 @@ class Connection(asyncio.BufferedProtocol):
         self._wake()
         if self._serve_task is not None:
             await asyncio.wait([self._serve_task])
+
+    def throttle(self, seconds: float) -> None:
+        """Neither read nor start a request for this long, because a quota is exceeded (KIP-219)."""
+        if not self.is_ending:
+            self._mute.begin(seconds, self.resume_reading)
+            self._shared.memory.forget(self)
+            self._pause_reading()
 
     def park(self, fetch: ParkedFetch | None) -> None:
         """Set the fetch to cancel when the connection breaks or stops; None if no fetch waits."""
@@ -234,31 +339,50 @@ class Connection(asyncio.BufferedProtocol):
         """Returns whether it holds memory for a peer that has moved no bytes since `time_s`."""
         if self.last_active_s > time_s or self._outbox is None:
             return False
+        # While it is muted, its requests wait in memory.
         is_awaited = self._is_reading and self._frames.buffered_bytes > 0
-        return is_awaited or self._outbox.pending_bytes > 0
+        is_waiting = self._mute.is_on and self._held_bytes > SMALL_HELD_BYTES
+        return is_awaited or is_waiting or self._outbox.pending_bytes > 0
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether it pauses because of a quota."""
+        return self._mute.is_on
 
     @property
     def is_ending(self) -> bool:
         """Whether the connection is lost or stopping, so that a fetch need not wait for data."""
         return self.is_lost or self._is_stopping
 
+    def _frame_bytes_max(self) -> int:
+        """Returns the size of the largest request that the client may send now."""
+        bytes_max = self._shared.frame_bytes_max
+        if self.sasl is None or self.sasl.is_complete:
+            return bytes_max
+        return min(bytes_max, self.sasl.listener.receive_bytes_max)
+
     # Requests.
 
     def _queue_request(self, frame: bytearray) -> None:
-        self._requests.append(frame)
+        answer = _Answer(request_memory_bytes(frame))
+        self._requests.append((frame, answer))
+        if self._is_new:
+            self._is_new = False
+            self._shared.newcomers.pop(self, None)
         self._in_flight += 1
-        self._in_flight_bytes += request_memory_bytes(frame)
+        self._in_flight_bytes += answer.request_bytes
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
-    async def _serve(self, outbox: Outbox) -> None:
+    async def _serve(self, outbox: SendQueue) -> None:
         """Run requests until the connection ends, then drain its replies and close it."""
         while await self._wait_for_request():
-            frame = self._requests.popleft()
-            answer = _Answer(request_memory_bytes(frame))
+            frame, answer = self._requests.popleft()
             self._answers.append(answer)
             await self._run(frame, answer)
             del frame
+            if self._mute.is_on:
+                await self._mute.over()
             await outbox.room()
             if outbox.pending_bytes and not self._shared.answers.has_room:
                 await outbox.drained()
@@ -295,7 +419,7 @@ class Connection(asyncio.BufferedProtocol):
         except CloseConnection as request:
             self.close(str(request))
             reply = None
-        except Exception:  # noqa: BLE001 - close this connection and let the others go on
+        except Exception:  # noqa: BLE001 - close this connection and let the others continue
             # dispatch turns a handler's exceptions into answers, so this is a bug in dispatch.
             _log.exception("%s: request failed", self)
             self.close("a request failed unexpectedly")
@@ -376,7 +500,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_read(self) -> bool:
         """Returns whether every bound allows reading; queues for memory if that is short."""
-        if self._in_flight >= self._shared.in_flight_requests_max:
+        if self._in_flight >= self._shared.in_flight_requests_max or self._mute.is_on:
             return False
         memory = self._shared.memory
         if self._held_bytes <= SMALL_HELD_BYTES or memory.may_read(self):
@@ -397,6 +521,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _wake(self) -> None:
         """Wake the serving task and the parked fetch: the connection is ending."""
+        self._mute.end()
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
         if self._parked is not None:

@@ -61,5 +61,5 @@ def decoded_memory_bytes(frame: bytearray) -> int:
 
 def _counted_in(large_frame: bytearray) -> CountedIn:
     # The broker may not serve this key.
-    api_key = int.from_bytes(large_frame[:2], "big")
+    api_key = large_frame[0] << 8 | large_frame[1]
     return EXCEPTIONS.get(api_key, CountedIn.DECODED_MEMORY)

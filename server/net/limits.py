@@ -8,46 +8,86 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Generic, Protocol, TypeVar
+
+from storage.threads import loop_thread
 
 T = TypeVar("T")
 
 
+@loop_thread
 class ConnectionLimits:
-    """Counts connections over all listeners (`max.connections`, `max.connections.per.ip`)."""
+    """Counts connections: over all listeners (`max.connections`), by address
+    (`max.connections.per.ip`, with overrides), by listener (`listener.name.<name>.max.connections`)."""
 
-    __slots__ = ("_by_ip", "_connections_max", "_per_ip_max", "count")
+    __slots__ = (
+        "_by_ip", "_by_listener", "_connections_max", "_ip_overrides", "_listeners_max",
+        "_per_ip_max", "count",
+    )  # fmt: skip
 
     def __init__(self, *, connections_max: int, connections_per_ip_max: int) -> None:
-        self._connections_max = connections_max
-        self._per_ip_max = connections_per_ip_max
-        # State: count is the sum of _by_ip, which holds no zeros.
+        # State: count is the sum of _by_ip, and of _by_listener; neither holds zeros.
         self._by_ip: Counter[str] = Counter()
+        self._by_listener: Counter[str] = Counter()
         self.count = 0
+        self._ip_overrides: Mapping[str, int] = {}
+        self._listeners_max: Mapping[str, int] = {}
+        self.configure(
+            connections_max=connections_max, connections_per_ip_max=connections_per_ip_max
+        )
 
-    def configure(self, *, connections_max: int, connections_per_ip_max: int) -> None:
-        """Change the limits. Connections that are open already stay open."""
+    def configure(
+        self,
+        *,
+        connections_max: int,
+        connections_per_ip_max: int,
+        by_ip: Mapping[str, int] | None = None,
+        by_listener: Mapping[str, int] | None = None,
+    ) -> None:
+        """Change the limits. Connections that are open already stay open.
+
+        Args:
+            by_ip: the limits of single addresses, in place of `connections_per_ip_max`.
+            by_listener: the limits of single listeners.
+        """
         self._connections_max = connections_max
         self._per_ip_max = connections_per_ip_max
+        self._ip_overrides = by_ip or {}
+        self._listeners_max = by_listener or {}
 
-    def admit(self, ip: str) -> str | None:
+    def admit(self, ip: str, listener: str) -> str | None:
         """Count a new connection. Returns None, or why a limit refuses it (it is then not counted)."""
         if self.count >= self._connections_max:
             return f"max.connections={self._connections_max} is reached"
-        if self._by_ip[ip] >= self._per_ip_max:
-            return f"max.connections.per.ip={self._per_ip_max} is reached for {ip}"
+        listener_max = self._listeners_max.get(listener)
+        if listener_max is not None and self._by_listener[listener] >= listener_max:
+            name = f"listener.name.{listener.lower()}.max.connections"
+            return f"{name}={listener_max} is reached"
+        ip_max = self._ip_overrides.get(ip, self._per_ip_max)
+        if self._by_ip[ip] >= ip_max:
+            return f"max.connections.per.ip={ip_max} is reached for {ip}"
         self._by_ip[ip] += 1
+        self._by_listener[listener] += 1
         self.count += 1
+        self._check_total_covers(ip, listener)
         return None
 
-    def leave(self, ip: str) -> None:
+    def leave(self, ip: str, listener: str) -> None:
         """Stop counting a connection that was admitted."""
         self.count -= 1
         self._by_ip[ip] -= 1
+        self._by_listener[listener] -= 1
+        self._check_total_covers(ip, listener)
         if not self._by_ip[ip]:
             del self._by_ip[ip]
+        if not self._by_listener[listener]:
+            del self._by_listener[listener]
+
+    def _check_total_covers(self, ip: str, listener: str) -> None:
+        assert 0 <= self._by_ip[ip] <= self.count
+        assert 0 <= self._by_listener[listener] <= self.count
 
 
 class Reader(Protocol):
@@ -57,6 +97,7 @@ class Reader(Protocol):
         """Called when there is room, or when this connection may read beyond the bound."""
 
 
+@loop_thread
 class RequestMemory:
     """Counts the bytes of requests over all connections: partly received, queued or running
     (`queued.max.request.bytes`).
@@ -83,6 +124,7 @@ class RequestMemory:
     def give_back(self, size: int) -> None:
         """Count `size` fewer bytes as held, and resume the connections that now have room."""
         self.held_bytes -= size
+        self._check_held_bytes_are_owned()
         self._advance()
 
     def may_read(self, reader: Reader) -> bool:
@@ -121,6 +163,9 @@ class RequestMemory:
                 self._exempt = first
             del self._waiting[first]
             first.resume_reading()
+
+    def _check_held_bytes_are_owned(self) -> None:
+        assert self.held_bytes >= 0, "a connection gives back what it holds"
 
 
 class _Waiters(Generic[T]):
@@ -167,6 +212,7 @@ class _Waiters(Generic[T]):
                 turn.set_result(None)
 
 
+@loop_thread
 class AnswerMemory:
     """Counts the bytes of encoded, unsent answers over all connections
     (`queued.max.response.bytes`). File regions do not count.
@@ -200,6 +246,7 @@ class AnswerMemory:
     def give_back(self, size: int) -> None:
         """Stop counting bytes that were sent or dropped."""
         self.held_bytes -= size
+        self._check_held_bytes_are_owned()
         self._waiters.advance()
 
     async def grow(self, answer: object, size: int) -> None:
@@ -222,7 +269,11 @@ class AnswerMemory:
             return True
         return False
 
+    def _check_held_bytes_are_owned(self) -> None:
+        assert self.held_bytes >= 0, "only bytes that were held are given back"
 
+
+@loop_thread
 class DecodedMemory:
     """Bounds the estimated memory of decoded large requests over all connections.
 
@@ -254,4 +305,5 @@ class DecodedMemory:
 
     def _release(self, size: int) -> None:
         self.held_bytes -= size
+        assert self.held_bytes >= 0, "only bytes that were held are given back"
         self._waiters.advance()

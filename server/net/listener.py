@@ -1,9 +1,10 @@
 """Listens for clients: binds, accepts, closes idle connections, drains connections on a stop.
 
 A connection beyond `max.connections` or `max.connections.per.ip` is closed as soon as it is accepted,
-and a metric counts it. One timer closes idle connections (`connections.max.idle.ms`). Another timer,
-while memory for requests or answers is short, closes connections that hold some of it and move no
-bytes.
+and a metric counts it. Where there are SASL listeners, a timer closes connections whose login takes too
+long. One timer closes idle connections (`connections.max.idle.ms`). Another timer closes new connections
+that send no request, and, while memory for requests or answers is short, connections that hold some of
+it and move no bytes.
 """
 
 from __future__ import annotations
@@ -12,12 +13,21 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from server.config.addresses import Address, Listener
-from server.net.connection import Connection, Shared
+from server.config.listeners.addresses import Address, Listener
+from server.net.connection import Connection, Identify, Shared
 from server.net.limits import Reader
+from server.net.tls_handshake import SHUTDOWN_SECONDS, TlsHandshake
 from server.runtime.tasks import awaited, call_later, guarded
+from server.security.principal import ANONYMOUS
+from server.security.sasl.logins import LOGIN_SECONDS_MAX
+from server.security.sasl.session import LoginTimeout
+
+if TYPE_CHECKING:
+    from server.security.tls_listener import TlsListener
 
 _log = logging.getLogger("server.net.listener")
 
@@ -26,6 +36,8 @@ IDLE_SWEEPS = 4
 
 STALL_SECONDS = 5.0
 """While others wait for memory, a connection that holds some and moves no bytes this long is closed."""
+CLOSING_CHECK_SECONDS = 0.01
+"""How often a stop looks whether connections with TLS have ended."""
 EXEMPT_SECONDS = 30.0
 """How long a connection may read a request beyond the memory bound while others wait."""
 
@@ -58,27 +70,47 @@ class Listeners:
     __slots__ = (
         "_exempt",
         "_exempt_since_s",
+        "_first_request_s",
         "_idle_s",
+        "_login_sweep",
         "_options",
         "_servers",
         "_shared",
         "_stall_sweep",
         "_sweep",
+        "_unfinished",
     )
 
-    def __init__(self, shared: Shared, *, idle_ms: int, options: SocketOptions) -> None:
-        """`idle_ms` at or below 0 keeps idle connections for ever."""
+    def __init__(
+        self,
+        shared: Shared,
+        *,
+        idle_ms: int,
+        options: SocketOptions,
+        first_request_ms: int = 0,
+    ) -> None:
+        """
+        Args:
+            idle_ms: how long a connection may be idle; for ever at or below 0.
+            first_request_ms: how long a new connection may take for its first request; 0: for ever.
+        """
         self._options = options
         self._shared = shared
         self._idle_s = idle_ms / 1000
+        self._first_request_s = first_request_ms / 1000
         self._servers: list[asyncio.Server] = []
+        self._unfinished: set[TlsHandshake] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self._stall_sweep: asyncio.TimerHandle | None = None
+        self._login_sweep: asyncio.TimerHandle | None = None
         self._exempt: Reader | None = None
         self._exempt_since_s = 0.0
 
-    async def open(self, listener: Listener) -> Address:
+    async def open(self, listener: Listener, tls: TlsListener | None = None) -> Address:
         """Listen on an address. Returns the address to advertise, with the actual port instead of 0.
+
+        Args:
+            tls: the certificates of the listener; None if its protocol has no TLS.
 
         Raises:
             ListenError: the address does not belong to this machine, is in use or forbidden.
@@ -87,7 +119,7 @@ class Listeners:
         advertised: list[Address] = []
         try:
             server = await loop.create_server(
-                lambda: Connection(self._shared, advertised[0]),
+                self._protocols(listener, tls, lambda: advertised[0]),
                 host=listener.bind.host or None,
                 port=listener.bind.port,
                 reuse_address=True,
@@ -106,22 +138,48 @@ class Listeners:
         _log.info("listening on %s, advertised as %s", listener.bind, advertised[0])
         return advertised[0]
 
+    def _protocols(
+        self, listener: Listener, tls: TlsListener | None, endpoint: Callable[[], Address]
+    ) -> Callable[[], asyncio.BaseProtocol]:
+        """Returns what makes the protocol object of each accepted connection."""
+
+        def connection(identify: Identify = lambda _: ANONYMOUS) -> Connection:
+            return Connection(self._shared, endpoint(), listener.security_protocol, identify)
+
+        assert (tls is not None) == listener.security_protocol.has_tls
+        if tls is None:
+            return connection
+        return lambda: TlsHandshake(
+            self._shared, tls, self._unfinished, endpoint=endpoint, connection=connection
+        )
+
     async def stop(self, *, grace_s: float) -> None:
         """Stop accepting, answer the received requests and close; after `grace_s`, abort the rest."""
-        for timer in (self._sweep, self._stall_sweep):
+        for timer in (self._sweep, self._stall_sweep, self._login_sweep):
             if timer is not None:
                 timer.cancel()
-        self._sweep = self._stall_sweep = None
+        self._sweep = self._stall_sweep = self._login_sweep = None
         for server in self._servers:
             server.close()
+        for handshake in tuple(self._unfinished):
+            handshake.cancel()
         stopping = [awaited(each.stop()) for each in self._shared.connections]
         if stopping:
             await asyncio.wait(stopping, timeout=grace_s)
         for connection in tuple(self._shared.connections):
             connection.close("the broker stops")
+        await self._wait_for_tls()
         for server in self._servers:
             await server.wait_closed()
         self._servers.clear()
+
+    async def _wait_for_tls(self) -> None:
+        """Wait until the transports of connections with TLS are empty; servers await only others."""
+        deadline_s = asyncio.get_running_loop().time() + SHUTDOWN_SECONDS + 1
+        while asyncio.get_running_loop().time() < deadline_s and any(  # noqa: ASYNC110
+            each.security_protocol.has_tls for each in self._shared.connections
+        ):
+            await asyncio.sleep(CLOSING_CHECK_SECONDS)
 
     def _start_sweeping(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._idle_s > 0 and self._sweep is None:
@@ -130,6 +188,20 @@ class Listeners:
             self._stall_sweep = call_later(
                 STALL_SECONDS / IDLE_SWEEPS, "stall sweep", self._close_stalled
             )
+        if self._shared.logins is not None and self._login_sweep is None:
+            self._close_overdue_logins()
+
+    def _close_overdue_logins(self) -> None:
+        """Close connections whose login takes too long, and schedule the next sweep."""
+        logins = self._shared.logins
+        assert logins is not None
+        for connection in tuple(self._shared.connections):
+            with guarded("login sweep"):
+                if connection.sasl is not None and logins.is_overdue(connection.sasl):
+                    connection.refuse(LoginTimeout("the client did not authenticate in time"))
+        self._login_sweep = call_later(
+            LOGIN_SECONDS_MAX / IDLE_SWEEPS, "login sweep", self._close_overdue_logins
+        )
 
     def _close_idle(self) -> None:
         """Close connections that were idle for too long, and schedule the next sweep."""
@@ -141,6 +213,15 @@ class Listeners:
                     connection.close("idle for connections.max.idle.ms")
         self._sweep = call_later(self._idle_s / IDLE_SWEEPS, "idle sweep", self._close_idle)
 
+    def _close_silent(self, limit_s: float) -> None:
+        """Close connections that were opened before `limit_s` and have not sent a whole request."""
+        for connection in tuple(self._shared.newcomers):
+            if connection.opened_s > limit_s:
+                return
+            with guarded("newcomer sweep"):
+                if not connection.is_muted:
+                    connection.close("no request within connections.first.request.timeout.ms")
+
     def _close_stalled(self) -> None:
         """Close stalled connections while memory is short, and schedule the next sweep."""
         loop = asyncio.get_running_loop()
@@ -151,6 +232,8 @@ class Listeners:
                 with guarded("stall sweep"):
                     if connection.is_stalled_since(now_s - STALL_SECONDS):
                         connection.close("stalled while it holds memory that others wait for")
+        if self._first_request_s > 0:
+            self._close_silent(now_s - self._first_request_s)
         if memory.exempt is not self._exempt:
             self._exempt, self._exempt_since_s = memory.exempt, now_s
         is_late = now_s - self._exempt_since_s > EXEMPT_SECONDS

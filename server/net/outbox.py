@@ -17,14 +17,14 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Protocol, TypeAlias
+from collections.abc import Callable
 
 from cleaner.rules.text import count_text
 from server.net.limits import AnswerMemory
+from server.net.send_queue import RegionToSend, SendQueue
 from server.runtime.tasks import call_later
 from storage.files.errors import StorageError
+from storage.threads import loop_thread
 
 TURN_BYTES_MAX = 4 << 20
 """How much one connection may send before the loop serves the others."""
@@ -38,59 +38,15 @@ RETRY_SECONDS = 0.02
 """Interval between attempts to send to a slow peer while no descriptor is left to watch it with."""
 
 
-class Region(Protocol):
-    """A range of bytes of an open file, kept readable until `release` is called."""
-
-    @property
-    def fileno(self) -> int: ...
-    @property
-    def position(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    def release(self) -> None: ...
-
-
-Part: TypeAlias = bytes | bytearray | memoryview | Region
-
-
-def buffered_size(parts: Iterable[Part]) -> int:
-    """Returns how many bytes of an answer are in memory, that is, without its file regions."""
-    return sum(len(part) for part in parts if isinstance(part, bytes | bytearray | memoryview))
-
-
-class _RegionToSend:
-    """A region and how many of its bytes are sent."""
-
-    __slots__ = ("region", "sent_bytes")
-
-    def __init__(self, region: Region) -> None:
-        self.region = region
-        self.sent_bytes = 0
-
-
-def _ignore(_: object) -> None:
-    """Replaces the callbacks of a closed outbox."""
-
-
-class Outbox:
-    """The send queue of one connection. Used from the loop's thread only."""
+@loop_thread
+class Outbox(SendQueue):
+    """The send queue of a connection without TLS."""
 
     __slots__ = (
-        "_bytes_max",
-        "_drain_waiter",
         "_duplicate",
-        "_is_closed",
         "_is_watched",
-        "_loop",
-        "_memory",
-        "_on_error",
-        "_on_sent",
-        "_queue",
         "_retry",
-        "_room_waiter",
         "_socket",
-        "_transport",
-        "pending_bytes",
     )
 
     def __init__(
@@ -103,92 +59,32 @@ class Outbox:
         on_sent: Callable[[int], None],
         on_error: Callable[[Exception], None],
     ) -> None:
-        """Create an outbox that sends on the socket of `transport`, which still owns the socket.
-
-        Args:
-            memory: gets back the bytes of buffers that are sent or dropped; the caller of `write`
-                has counted them in.
-            bytes_max: `room` waits while at least this many bytes are unsent.
-            on_sent: called with the number of bytes sent in a turn.
-            on_error: called once, after the outbox was closed, if sending failed.
-        """
+        """Create an outbox that sends on the socket of `transport`, which still owns the socket."""
+        super().__init__(
+            transport,
+            loop=loop,
+            memory=memory,
+            bytes_max=bytes_max,
+            on_sent=on_sent,
+            on_error=on_error,
+        )
         # Constant after construction
-        self._loop = loop
-        self._transport = transport
-        self._memory = memory
         self._socket = socket.socket(fileno=transport.get_extra_info("socket").fileno())
         self._socket.setblocking(False)
-        self._bytes_max = bytes_max
-        self._on_sent = on_sent
-        self._on_error = on_error
         # State: while the queue is not empty, the loop watches the duplicate for writability, or, if
         # no descriptor is left for a duplicate, a timer retries.
-        self._queue: deque[memoryview | _RegionToSend] = deque()
         self._is_watched = False
         self._duplicate: socket.socket | None = None
         self._retry: asyncio.TimerHandle | None = None
-        self._is_closed = False
-        self.pending_bytes = 0
-        self._room_waiter: asyncio.Future[None] | None = None
-        self._drain_waiter: asyncio.Future[None] | None = None
 
-    def write(self, parts: Iterable[Part]) -> None:
-        """Send the parts after all earlier ones. The outbox takes over the pins of regions.
-
-        Buffers are not copied and must not change until they are sent.
-        """
-        for part in parts:
-            if isinstance(part, (bytes, bytearray, memoryview)):
-                if self._is_closed:
-                    self._memory.give_back(len(part))
-                else:
-                    self._put(memoryview(part), len(part))
-            elif self._is_closed or not part.size:
-                part.release()
-            else:
-                self._put(_RegionToSend(part), part.size)
-        if not self._is_watched and not self._is_closed:
+    def _send_if_ready(self) -> None:
+        if not self._is_watched:
             self._send()
 
-    def _put(self, item: memoryview | _RegionToSend, size: int) -> None:
-        if size:
-            self._queue.append(item)
-            self.pending_bytes += size
-
-    async def room(self) -> None:
-        """Wait until less than `bytes_max` is unsent, or the outbox is closed."""
-        if self.pending_bytes >= self._bytes_max and not self._is_closed:
-            self._room_waiter = self._loop.create_future()
-            await self._room_waiter
-
-    async def drained(self) -> None:
-        """Wait until the kernel has accepted everything, or the outbox is closed."""
-        if self._queue and not self._is_closed:
-            self._drain_waiter = self._loop.create_future()
-            await self._drain_waiter
-
-    def close(self) -> None:
-        """Drop unsent output and release its pins. A second call changes nothing.
-
-        Call it before the transport is closed, or from `connection_lost`.
-        """
-        if self._is_closed:
-            return
-        self._is_closed = True
+    def _stop_sending(self) -> int:
         self._watch(wanted=False)
         self._socket.detach()
-        dropped = 0
-        for item in self._queue:
-            if isinstance(item, _RegionToSend):
-                item.region.release()
-            else:
-                dropped += len(item)
-        self._queue.clear()
-        self.pending_bytes = 0
-        # The callbacks refer to the connection, which refers to the outbox: break the cycle.
-        self._on_sent = self._on_error = _ignore
-        self._memory.give_back(dropped)
-        self._wake_waiters()
+        return 0
 
     def _send(self) -> None:
         """Send until the kernel takes no more, the queue is empty, or the turn is over."""
@@ -200,7 +96,7 @@ class Outbox:
         try:
             while self._queue and before - self.pending_bytes < TURN_BYTES_MAX:
                 head = self._queue[0]
-                if isinstance(head, _RegionToSend):
+                if isinstance(head, RegionToSend):
                     self._send_region(head)
                 else:
                     self._send_buffers()
@@ -211,20 +107,19 @@ class Outbox:
         if before > self.pending_bytes:
             self._on_sent(before - self.pending_bytes)
         if failure is not None:
-            on_error = self._on_error
-            self.close()
-            on_error(failure)
+            self._fail(failure)
             # The exception's traceback refers to this frame: break the cycle.
             del failure
             return
         self._watch(wanted=bool(self._queue))
+        self._check_pending_bytes_are_queued()
         self._wake_waiters()
 
     def _send_buffers(self) -> None:
         """Send the buffers at the head of the queue in one call."""
         buffers: list[memoryview] = []
         for item in self._queue:
-            if isinstance(item, _RegionToSend) or len(buffers) == IOVECS_MAX:
+            if isinstance(item, RegionToSend) or len(buffers) == IOVECS_MAX:
                 break
             buffers.append(item)
         # More parts follow immediately: let the kernel put them into the same packets.
@@ -239,7 +134,7 @@ class Outbox:
             sent -= len(buffer)
             self._queue.popleft()
 
-    def _send_region(self, item: _RegionToSend) -> None:
+    def _send_region(self, item: RegionToSend) -> None:
         region = item.region
         rest = region.size - item.sent_bytes
         sent = os.sendfile(
@@ -285,14 +180,3 @@ class Outbox:
     def _retry_send(self) -> None:
         self._watch(wanted=False)
         self._send()
-
-    def _wake_waiters(self) -> None:
-        room, drain = self._room_waiter, self._drain_waiter
-        if room is not None and self.pending_bytes < self._bytes_max:
-            self._room_waiter = None
-            if not room.done():
-                room.set_result(None)
-        if drain is not None and not self._queue:
-            self._drain_waiter = None
-            if not drain.done():
-                drain.set_result(None)

@@ -7,14 +7,16 @@ from collections import OrderedDict
 
 from cleaner.rules.text import count_text
 from server.runtime.clock import Clock
+from storage.threads import loop_thread
 
 INTERVAL_SECONDS = 60.0
 TEXTS_MAX = 1000
 """How many different warnings are remembered; beyond that the oldest may be logged again early."""
 
 
+@loop_thread
 class SparingLog:
-    """A logger that counts repeated warnings instead of logging them. Used from the loop's thread."""
+    """A logger that counts repeated warnings instead of logging them."""
 
     __slots__ = ("_clock", "_log", "_recent")
 

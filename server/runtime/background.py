@@ -7,12 +7,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from metrics.mistakes import MISTAKES
+from storage.threads import any_thread
 
 _log = logging.getLogger("server.runtime.background")
 
 THREADS = 2
 
 
+@any_thread
 class Background:
     """Runs jobs in worker threads. Jobs of one log may overlap; the log enforces the order it needs."""
 
@@ -24,7 +26,7 @@ class Background:
         self._unfinished: set[Future[None]] = set()
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Run `job` soon, in another thread. Any thread may call this."""
+        """Run `job` soon, in another thread."""
         future = self._executor.submit(_run, job)
         self._unfinished.add(future)
         future.add_done_callback(self._unfinished.discard)

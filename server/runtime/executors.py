@@ -50,7 +50,10 @@ class Executor:
 class Executors:
     """The broker's thread pools. The broker owns them; handlers use them through `broker`."""
 
-    __slots__ = ("administration", "loading", "lookups", "scrapes", "upkeep", "validation")
+    __slots__ = (
+        "administration", "authentication", "issuers", "loading", "lookups", "scrapes", "upkeep",
+        "validation",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.validation = Executor("validation", threads=2)
@@ -59,6 +62,10 @@ class Executors:
         """Reads indexes and segments for a request: ListOffsets by time."""
         self.administration = Executor("administration", threads=4)
         """Creates, grows, configures, deletes and cleans topics, and deletes records, for a request."""
+        self.authentication = Executor("authentication", threads=2)
+        """Derives keys from clients' passwords, and verifies tokens. CPU-bound."""
+        self.issuers = Executor("issuers", threads=1)
+        """Fetches the keys of token issuers, from files and over the network."""
         self.loading = Executor("loading", threads=2)
         """Loads a coordinator's partition into memory."""
         self.upkeep = Executor("upkeep", threads=2)

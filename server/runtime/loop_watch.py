@@ -23,6 +23,7 @@ from types import FrameType
 from metrics.facts import LoopFacts, LoopStall
 from protocol.wire.api_keys import APIS
 from server.runtime.tasks import call_later
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.runtime.loop_watch")
 
@@ -45,6 +46,7 @@ REQUEST_MODULES = ("server.handlers.", "protocol.messages.")
 _NAMES_BY_MODULE = {api.key.name.lower(): api.name for api in APIS.values()}
 
 
+@loop_thread
 class LoopWatch:
     """Watches the event loop on which it was created."""
 
@@ -73,13 +75,14 @@ class LoopWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop watching and join the thread. Called on the loop's thread."""
+        """Stop watching and join the thread."""
         self._beat_at.cancel()
         self._stopping.set()
         self._thread.join()
 
+    @any_thread
     def facts(self) -> LoopFacts:
-        """Returns the values for the metrics. Any thread may call it."""
+        """Returns the values for the metrics."""
         now, cpu = self._due_s, self._cpu_at_beat
         before, cpu_before = self._samples[0]
         busy = min((cpu - cpu_before) / (now - before), 1.0) if now > before else 0.0
@@ -123,6 +126,7 @@ class LoopWatch:
 
     # In the watching thread.
 
+    @any_thread
     def _look(self) -> None:
         while not self._stopping.wait(LOOK_SECONDS):
             due_s = self._due_s

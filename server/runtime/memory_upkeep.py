@@ -23,6 +23,7 @@ from pathlib import Path
 
 from server.runtime.executors import Executor
 from server.runtime.tasks import every, spawn
+from storage.threads import loop_thread
 
 TICK_SECONDS = 5.0
 
@@ -40,8 +41,9 @@ STATM = Path("/proc/self/statm")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
+@loop_thread
 class MemoryUpkeep:
-    """The timer. Runs on the event loop; `stop` ends it and restores the collector's thresholds.
+    """The timer. `stop` ends it and restores the collector's thresholds.
 
     Args:
         held_bytes: returns how many bytes of memory requests and answers hold now.

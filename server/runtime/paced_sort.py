@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from server.runtime.turns import Pace
 
-T = TypeVar("T", str, int)
+T = TypeVar("T", bound=str | int)
 
 RUN_LENGTH = 2_000
 """Sorting this many names takes about half a millisecond."""

@@ -21,6 +21,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from typing import Any, TypeVar
 
+from storage.threads import loop_thread
+
 T = TypeVar("T")
 
 SLICE_SECONDS = 0.002
@@ -28,6 +30,7 @@ SLICE_SECONDS = 0.002
 at the end of a slice may use the rest."""
 
 
+@loop_thread
 class Turns:
     """The queues of long work on one event loop."""
 
@@ -65,6 +68,10 @@ class Turns:
                 break
         if any(self._queues):
             self._schedule(loop)
+        self._check_waiters_have_a_turn()
+
+    def _check_waiters_have_a_turn(self) -> None:
+        assert self._is_scheduled or not any(self._queues)
 
     def _let_one_run(self, queue: deque[asyncio.Future[None]]) -> bool:
         """Run the first waiter that was not cancelled. Returns whether there was one."""
@@ -76,6 +83,7 @@ class Turns:
         return False
 
 
+@loop_thread
 class Pace:
     """Measures one request's slices of the loop, and lets it wait for the next one."""
 

@@ -1,1 +1,1 @@
-"""Topics and their partitions: create, open, grow, delete."""
+"""Topics and their partitions: create, open, configure, grow, delete."""

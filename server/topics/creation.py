@@ -5,11 +5,11 @@ Messages are Kafka's where they are true here. Source: Apache Kafka, Replication
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from protocol.wire.error_codes import ErrorCode
-from server.topics.configs import TopicConfigs
+from server.topics.computed_configs import TopicConfigs
 from server.topics.names import collision_key, fault_of_name
 from server.topics.topic import DEFAULT, Topic, TopicDefaults, TopicRefused
 from storage.formats.config_property import ConfigError
@@ -31,6 +31,14 @@ class NewTopic:
     partitions_count: int = DEFAULT
     replication_factor: int = DEFAULT
     overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+Admit = Callable[[int], TopicRefused | None]
+"""Called with a number of partitions to create. Returns why that must not happen now, or None."""
+
+
+def admit_all(_: int) -> None:
+    """Admit any number of partitions."""
 
 
 def fault_of_request(counts: Iterable[int]) -> TopicRefused | None:

@@ -6,13 +6,15 @@ declares such synonyms beside the settings, the strongest first.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 from storage.formats.config_property import INT, ConfigProperty, Synonym, properties_of
 from storage.formats.log_config import LogConfig
 
 
-def topic_synonyms() -> dict[str, tuple[str, ConfigProperty, int]]:
+@functools.cache
+def topic_synonyms() -> Mapping[str, tuple[str, ConfigProperty, int]]:
     """Returns the broker-wide synonyms of topic settings by name: field, broker property, scale."""
     return {
         synonym.name: (name, _as_broker_property(declared, synonym), synonym.scale)

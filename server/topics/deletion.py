@@ -25,6 +25,7 @@ from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.files.paths import topic_id_text
 from storage.log.directory import LogDirectory
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.topics.topics")
 
@@ -35,8 +36,9 @@ DeletedTopic = tuple[str, uuid.UUID]
 """The name and id of a deleted topic."""
 
 
+@loop_thread
 class TopicDeletion:
-    """Deletes topics from the store and the directories; only `Topics` calls it. On the event loop."""
+    """Deletes topics from the store and the directories; only `Topics` calls it."""
 
     __slots__ = (
         "_administration", "_directories", "_files", "_has_all_directories", "_is_stopping",
@@ -120,6 +122,7 @@ class TopicDeletion:
             names = ", ".join(name for name, _ in topics)
             _log.warning("%s: could not remove all files yet: %s", names, error)
 
+    @any_thread
     def _remove_from(self, directory: LogDirectory, topics: Sequence[DeletedTopic]) -> None:
         directory.delete_topics(topics)
         # The store forgets the topics next, so files that a crash brings back would never be removed.

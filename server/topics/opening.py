@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from server.metadata.store import Entry
-from server.topics.configs import TopicConfigs
+from server.topics.computed_configs import TopicConfigs
 from server.topics.names import parse_id
 from server.topics.topic import OfflineLog, Topic
 from storage.files.errors import StorageError

@@ -5,10 +5,9 @@
     2  the logs' files, and their syncs, here
     3  the store forgets that logs may be missing
 
-An acknowledged record is durable before step 3, too: the first write to a log creates its files
-(`storage/log/new_files.py`), and its first sync also syncs its directory entries
-(`storage/log/new_names.py`). A start that finds step 1 creates the logs that are missing; nothing was
-ever acknowledged in them.
+An acknowledged record is also durable before step 3: the first write to a log creates its files, and
+its first sync also syncs its directory entries (`storage/log/new_files.py`). A start that finds step 1
+creates the logs that are missing; nothing was ever acknowledged in them.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from server.topics.topic import Topic
 from storage.files.errors import StorageError
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
+from storage.threads import loop_thread
 
 _log = logging.getLogger("server.topics.topics")
 
@@ -49,8 +49,9 @@ class Unsettled:
     logs: tuple[PartitionLog, ...]
 
 
+@loop_thread
 class TopicSettling:
-    """Creates and syncs the files of new logs, then updates the store. Lives on the event loop."""
+    """Creates and syncs the files of new logs, then updates the store."""
 
     __slots__ = ("_administration", "_directories", "_is_stopping", "_store", "_task", "_waiting")
 
@@ -135,9 +136,9 @@ class TopicSettling:
             if self._is_stopping:
                 return False
             some = logs[start : start + LOGS_AT_ONCE]
-            await self._administration.run(directory.make_files, some)
+            await self._administration.run(directory.new_logs.make_files, some)
         together = len(logs) >= TOGETHER_MIN and not self._is_stopping
-        if together and await self._administration.run(directory.make_all_safe, logs):
+        if together and await self._administration.run(directory.new_logs.make_all_safe, logs):
             return True
         step = LOGS_AT_ONCE * JOBS_AT_ONCE
         for start in range(0, len(logs), step):
@@ -146,6 +147,6 @@ class TopicSettling:
             some = logs[start : start + step]
             jobs = (some[at::JOBS_AT_ONCE] for at in range(JOBS_AT_ONCE))
             await asyncio.gather(
-                *(self._administration.run(directory.make_safe, job) for job in jobs)
+                *(self._administration.run(directory.new_logs.make_safe, job) for job in jobs)
             )
         return True

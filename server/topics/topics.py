@@ -5,6 +5,10 @@ two: it creates the logs of topics and partitions whose creation did not complet
 missing logs that were never written to nor synced, and removes the logs of deleted topics. If any other
 log is missing, its partition goes offline. A directory that is not in the store is left alone: missing
 metadata never causes a deletion or a new, empty log.
+
+`alter` changes a topic's configuration while the broker runs: first in the store, then in each of its
+logs (`storage/log/log.py`: `update_config`). `follow_defaults` does the same for changed defaults of the
+broker.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import json
 import logging
 import uuid
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -22,8 +26,14 @@ from protocol.wire.error_codes import ErrorCode
 from server.metadata.store import Compare, Delete, MetadataStore, Put
 from server.runtime.executors import Executor
 from server.runtime.turns import Pace, Turns
-from server.topics.configs import TopicConfigs
-from server.topics.creation import NewTopic, check_creation, fault_of_growth
+from server.topics.computed_configs import TopicConfigs
+from server.topics.creation import (
+    Admit,
+    NewTopic,
+    admit_all,
+    check_creation,
+    fault_of_growth,
+)
 from server.topics.deletion import BATCH_TOPICS, TopicDeletion
 from server.topics.files import close_logs
 from server.topics.growth import TopicGrowth
@@ -40,6 +50,7 @@ from server.topics.names_in_use import FOR_EVER
 from server.topics.opening import TopicOpening
 from server.topics.settling import TopicSettling
 from server.topics.start import with_progress
+from server.topics.table import TopicTable
 from server.topics.topic import (
     DEFAULT,
     INTERNAL_TOPICS,
@@ -57,17 +68,18 @@ from storage.formats.log_config import LogConfig
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
 from storage.recovery.progress import RecoveryProgress
+from storage.threads import loop_thread
 
 _log = logging.getLogger("server.topics.topics")
 
 
-class Topics:
-    """Sole owner of the set of topics. Lives on the event loop; disk work runs in threads."""
+@loop_thread
+class Topics(TopicTable):
+    """Sole owner of the set of topics. Disk work runs in threads."""
 
     __slots__ = (
-        "_administration", "_by_id", "_by_name", "_defaults", "_deletion", "_directories",
-        "_growth", "_making", "_names_by_key", "_new_id", "_on_removed",
-        "_progress", "_recovery_threads", "_settling", "_store", "_unclean", "_work", "revision",
+        "_administration", "_deletion", "_directories", "_growth", "_making", "_new_id", "_on_removed",
+        "_progress", "_recovery_threads", "_settling", "_store", "_unclean", "_work",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +106,7 @@ class Topics:
             has_all_directories: whether every directory of `log.dirs` is open; if not, deleted topics
                 may have files in the others, so the store keeps them for a later start.
         """
+        super().__init__(defaults)
         # Constant after construction
         self._store = store
         self._directories = directories
@@ -128,38 +141,8 @@ class Topics:
             has_all_directories=has_all_directories,
             is_stopping=lambda: self._work.is_stopping,
         )
-        # State
-        self.revision = 0
-        """Increases whenever a topic is created, changed or deleted; counts from the start."""
-        self._defaults = defaults
-        # The topics in the store, with their open logs.
-        self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[uuid.UUID, Topic] = {}
-        self._names_by_key: dict[str, str] = {}
-        # Ids of directories with a log that could not be opened.
+        # State: ids of directories with a log that could not be opened.
         self._unclean: set[str] = set()
-
-    # Reading.
-
-    def get(self, name: str) -> Topic | None:
-        return self._by_name.get(name)
-
-    def by_id(self, topic_id: uuid.UUID) -> Topic | None:
-        return self._by_id.get(topic_id)
-
-    def all(self) -> list[Topic]:
-        """Returns all topics in the order of their names. Any thread."""
-        # The copy is atomic, as it is one step of the interpreter; the loop's thread adds and deletes.
-        topics = list(self._by_name.values())
-        topics.sort(key=lambda topic: topic.name)
-        return topics
-
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-    def logs(self) -> list[PartitionLog]:
-        """Returns every log that could be opened. Any thread."""
-        return [log for topic in list(self._by_name.values()) for log in topic.logs()]
 
     # Starting and stopping.
 
@@ -256,6 +239,7 @@ class Topics:
         validate_only: bool = False,
         pace: Pace | None = None,
         until_s: float = FOR_EVER,
+        admit: Admit = admit_all,
     ) -> list[Topic | TopicRefused]:
         """Create topics. Returns each topic, or why it is refused.
 
@@ -265,19 +249,20 @@ class Topics:
             validate_only: check everything and change nothing; the topics returned have no logs.
             pace: the pace of the client's request.
             until_s: when it is too late to start, on the loop's clock; started work is finished.
+            admit: called for each valid topic; may refuse it.
 
         Raises:
             StorageError: the store failed; the next start finds out which topics exist.
         """
         names = [new_topic.name for new_topic in new_topics]
-        work = self._create_all(new_topics, validate_only, pace or Pace(Turns()))
+        work = self._create_all(new_topics, validate_only, pace or Pace(Turns()), admit)
         return await self._work.exclusively(names, until_s, work, len(new_topics))
 
     async def _create_all(
-        self, new_topics: Sequence[NewTopic], validate_only: bool, pace: Pace
+        self, new_topics: Sequence[NewTopic], validate_only: bool, pace: Pace, admit: Admit
     ) -> list[Topic | TopicRefused]:
         defaults = self._defaults
-        answers = await self._planned(new_topics, defaults, pace)
+        answers = await self._planned(new_topics, defaults, pace, admit)
         if validate_only:
             return answers
         made: dict[str, Topic | TopicRefused] = {}
@@ -289,7 +274,7 @@ class Topics:
         return [made[each.name] if isinstance(each, Topic) else each for each in answers]
 
     async def _planned(
-        self, new_topics: Sequence[NewTopic], defaults: TopicDefaults, pace: Pace
+        self, new_topics: Sequence[NewTopic], defaults: TopicDefaults, pace: Pace, admit: Admit
     ) -> list[Topic | TopicRefused]:
         """Returns each topic, planned and without logs, or why it is refused."""
         configs = TopicConfigs(defaults.config)
@@ -299,9 +284,11 @@ class Topics:
             checked = check_creation(
                 new_topic, existing=existing, defaults=defaults, configs=configs
             )
-            if isinstance(checked, TopicRefused):
-                planned.append(checked)
+            refusal = checked if isinstance(checked, TopicRefused) else admit(checked[0])
+            if refusal is not None:
+                planned.append(refusal)
                 continue
+            assert not isinstance(checked, TopicRefused)
             existing[collision_key(new_topic.name)] = new_topic.name
             planned.append(self._plan(new_topic, *checked))
         return planned
@@ -327,6 +314,15 @@ class Topics:
 
     # Adding partitions.
 
+    async def make_files(self, *logs: PartitionLog) -> None:
+        """Create the files of new logs in a thread, unless they exist: the first writes are next.
+
+        Raises:
+            LogOffline: the topic was deleted.
+            DiskError: the files cannot be created.
+        """
+        await self._administration.run(_make_files, logs)
+
     async def add_partitions(
         self,
         name: str,
@@ -334,25 +330,29 @@ class Topics:
         *,
         validate_only: bool = False,
         until_s: float = FOR_EVER,
+        admit: Admit = admit_all,
     ) -> Topic | TopicRefused:
         """Increase a topic's number of partitions to `count`; durable when this returns.
 
         Args:
             validate_only: check everything and change nothing; new partitions have no logs.
             until_s: when it is too late to start, on the loop's clock.
+            admit: called if the topic may grow; may refuse it.
         """
-        work = self._add_partitions(name, count, validate_only)
+        work = self._add_partitions(name, count, validate_only, admit)
         (answer,) = await self._work.exclusively([name], until_s, work, 1)
         return answer
 
     async def _add_partitions(
-        self, name: str, count: int, validate_only: bool
+        self, name: str, count: int, validate_only: bool, admit: Admit
     ) -> list[Topic | TopicRefused]:
         topic = self._by_name.get(name)
         if topic is None:
             return [TopicRefused.unknown(name)]
         defaults = self._defaults
-        refusal = fault_of_growth(topic, count, defaults.partitions_max)
+        refusal = fault_of_growth(topic, count, defaults.partitions_max) or admit(
+            count - len(topic.partitions)
+        )
         if refusal is not None:
             return [refusal]
         placeholder = (OfflineLog.planned(name, len(topic.partitions)),)
@@ -420,41 +420,17 @@ class Topics:
         for log in altered.logs():
             log.update_config(altered.config)
         altered = self._publish_by(defaults, altered)
-        # Once the request is answered, no commit may still follow the old configuration.
+        # Once the request is answered, no manifest commit of these logs may use the old configuration.
         await self._administration.run(_wait_for_commits, altered.logs())
         _log.info("%s: configured with %s", altered.name, altered.overrides)
         return altered
-
-    def check_defaults(self, config: LogConfig) -> None:
-        """Check that all topics can have these defaults.
-
-        Raises:
-            ConfigError: a topic's overrides contradict them.
-        """
-        before, after = TopicConfigs(self._defaults.config), TopicConfigs(config)
-        for topic in self._by_name.values():
-            fault = after.fault_of(topic.overrides)
-            # Overrides that are invalid with the current defaults are ignored already.
-            if fault is not None and before.fault_of(topic.overrides) is None:
-                raise ConfigError(f"topic {topic.name}: {fault}")
 
     async def follow_defaults(self, config: LogConfig) -> None:
         """Use other defaults for new topics, and for the properties that topics do not override."""
         if config == self._defaults.config:
             return
-        self._defaults = replace(self._defaults, config=config)
-        configs = TopicConfigs(config)
-        followed: list[PartitionLog] = []
-        for topic in self.all():
-            its_config = configs.of(topic.name, topic.overrides)
-            if its_config != topic.config:
-                altered = replace(topic, config=its_config)
-                self._publish(altered)
-                for log in altered.logs():
-                    log.update_config(its_config)
-                followed += altered.logs()
-        # Once the request is answered, no commit may still follow the old configuration.
-        await self._administration.run(_wait_for_commits, followed)
+        # Once the request is answered, no manifest commit of these logs may use the old configuration.
+        await self._administration.run(_wait_for_commits, self._set_defaults(config))
 
     # Deleting.
 
@@ -492,10 +468,7 @@ class Topics:
 
     async def _delete_some(self, topics: Sequence[Topic], pace: Pace) -> None:
         await self._deletion.mark(topics)
-        for topic in topics:
-            del self._by_name[topic.name], self._by_id[topic.id]
-            del self._names_by_key[collision_key(topic.name)]
-        self.revision += 1
+        self._remove(topics)
         async for log in pace.paced([log for topic in topics for log in topic.logs()]):
             log.retire()
             self._on_removed(log)
@@ -506,20 +479,10 @@ class Topics:
             names = ", ".join(topic.name for topic in topics)
             _log.info("%s deleted: %s", count_text(len(topics), "topic"), names)
 
-    def _publish(self, topic: Topic) -> None:
-        self._by_name[topic.name] = self._by_id[topic.id] = topic
-        self._names_by_key[collision_key(topic.name)] = topic.name
-        self.revision += 1
 
-    def _publish_by(self, defaults: TopicDefaults, topic: Topic) -> Topic:
-        """Publish a topic whose configuration was computed with `defaults`, which may be old."""
-        if self._defaults is not defaults:
-            config = TopicConfigs(self._defaults.config).of(topic.name, topic.overrides)
-            topic = replace(topic, config=config)
-            for log in topic.logs():
-                log.update_config(config)
-        self._publish(topic)
-        return topic
+def _make_files(logs: Iterable[PartitionLog]) -> None:
+    for log in logs:
+        log.new_files.make()
 
 
 def _wait_for_commits(logs: Sequence[PartitionLog]) -> None:

@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 from server.runtime.tasks import awaited
 from server.topics.names_in_use import NamesInUse
 from server.topics.topic import TopicRefused
+from storage.threads import loop_thread
 
 T = TypeVar("T")
 
 
+@loop_thread
 class TopicWork:
-    """Runs the changes to the topics of one broker. Lives on the event loop."""
+    """Runs the changes to the topics of one broker."""
 
     __slots__ = ("_in_use", "_tasks", "is_stopping")
 

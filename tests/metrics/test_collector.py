@@ -1,4 +1,4 @@
-"""What a scrape shows is what the probes were told."""
+"""A scrape shows the values that the probes have counted."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import timeit
 
 import pytest
 
-from metrics.facts import GroupFacts, GroupTopicFacts, TransactionFacts
-from metrics.names import METRICS
+from metrics.facts import GroupFacts, GroupTopicFacts, QuotaFacts, TransactionFacts
+from metrics.names import METRICS, QUOTA_USES
 from metrics.server_probe import ServerProbe
 from tests.harness.scraped_world import Report, ScrapedWorld, Waiting, partition, quarantined
 
@@ -68,6 +68,24 @@ def test_connections_are_counted_by_listener() -> None:
     assert samples["kompakt_protocol_errors_total", "PLAINTEXT"] == 1
 
 
+def test_pauses_and_delays_are_counted() -> None:
+    world = ScrapedWorld(
+        quotas=QuotaFacts(entities_count=3, uses={"consumer_byte_rate": [("alice", "app", 512.5)]})
+    )
+    world.server.client_throttled("request_percentage", 0.5)
+    world.server.client_throttled("request_percentage", 0.25)
+    world.server.connection_delayed("PLAINTEXT", 2.5)
+
+    samples = world.samples()
+
+    assert samples["kompakt_throttles_total", "request_percentage"] == 2
+    assert samples["kompakt_throttle_seconds_total", "request_percentage"] == 0.75
+    assert samples["kompakt_quota_entities",] == 3
+    assert samples["kafka_server_fetch_byte_rate", "app", "alice"] == 512.5
+    assert samples["kompakt_connections_delayed_total", "PLAINTEXT"] == 1
+    assert samples["kompakt_connections_delayed_seconds_total", "PLAINTEXT"] == 2.5
+
+
 def test_a_deleted_topic_is_not_counted_on() -> None:
     world = ScrapedWorld()
     world.server.batch_appended("gone", 10, 1200)
@@ -89,12 +107,15 @@ def test_every_metric_of_the_table_is_shown() -> None:
             )
         ],
         transactions=TransactionFacts(ids_by_state={"Empty": 1}, ended_by_outcome={"abort": 1}),
+        quotas=QuotaFacts(uses={quota: [("alice", "app", 1.5)] for quota in QUOTA_USES}),
     )
+    world.server.client_throttled("producer_byte_rate", 0.5)
     world.server.batch_appended("c", 1, 1)
     world.server.batch_refused("c", "X", 1)
     world.server.segment_deleted("c", "time", 1)
     world.server.request_completed("Fetch", 0.1)
     world.server.connection_opened("P")
+    world.server.login_completed("P", "PLAIN", is_again=False)
     world.cleaner.pass_started("c", 0)
     world.cleaner.pass_completed(Report())
     world.cleaner.picked(None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -77,6 +78,22 @@ async def test_a_request_that_is_not_sent_whole_loses_its_connection(
 
     writer.write(sent)
 
+    assert await ended(reader) == b""
+    writer.close()
+
+
+async def test_a_connection_that_opens_long_after_it_was_accepted_is_closed_too(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy loop may sweep between the two steps, and must not lose sight of the connection."""
+    monkeypatch.setattr(http_connections, "HEAD_SECONDS", 0.01)
+    ours, theirs = socket.socketpair()
+    protocol = served.connections.accept()
+    served.connections._close_silent()
+
+    await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, theirs)
+
+    reader, writer = await asyncio.open_connection(sock=ours)
     assert await ended(reader) == b""
     writer.close()
 

@@ -111,7 +111,7 @@ def test_an_idle_compacted_topic_is_cleaned_to_its_last_values(tmp_path: Path) -
         create_topic(process.bootstrap_servers, "table", config=settings)
         ConfluentClient().produce(process.bootstrap_servers, {"table": "none"}, RECORDS)
 
-        # No client produces any more: the clock alone rolls the segment and triggers its cleaning.
+        # No client produces now: the clock alone rolls the segment and triggers its cleaning.
         wait_for("a cleaning pass", lambda: completed_passes(process) >= 1)
         wait_for("the last values", lambda: len(values_of(process, "table")) == 10)
 

@@ -30,8 +30,8 @@ from protocol.wire.errors import (
     UnsupportedMagic,
 )
 from protocol.wire.schema import Message
-from server.dispatch import error_code_of
 from server.handlers import list_offsets
+from server.request_context import error_code_of
 from storage.files.errors import DirectoryOffline
 from storage.formats.config_property import ConfigError
 from tests.harness.raw_client import decode_response, encode_request

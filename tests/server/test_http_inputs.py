@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from metrics import http_connections
+from tests.harness.examples import examples
 from tests.harness.steered_broker import SteeredBroker, steered_broker
 
 ANSWER_SECONDS = 20
@@ -153,7 +154,7 @@ def requests(draw: st.DrawFn, table: Sequence[tuple[str, str]], its_token: bytes
     )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=400)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(400))
 @given(data=st.data())
 async def test_no_request_for_a_route_makes_the_broker_fail(
     broker: SteeredBroker, tmp_path: Path, data: st.DataObject
@@ -166,7 +167,7 @@ async def test_no_request_for_a_route_makes_the_broker_fail(
     assert all(status < 500 for status in answered), answered
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(200))
 @given(
     raw=st.one_of(
         st.binary(max_size=200),

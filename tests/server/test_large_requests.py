@@ -11,8 +11,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from protocol.internal_topics.consumer_protocol import Subscription, write
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from protocol.messages.join_group import JoinGroupResponse
 from protocol.wire.api_keys import APIS, ApiKey
+from protocol.wire.error_codes import ErrorCode
+from tests.harness import group_requests
 from tests.harness.consumer_requests import join_request
 from tests.harness.large_requests import ATTACKED, LargeRequest, array_paths, large_request
 from tests.harness.raw_client import RawClient
@@ -95,6 +99,33 @@ async def test_a_member_with_as_many_topic_names_as_fit_joins_in_slices(
             with broker.longest_turn() as longest:
                 joined = await client.call(large, 1, ConsumerGroupHeartbeatResponse)
             assert joined.error_code == 0
+            turns.append(longest())
+
+    assert min(turns) <= TURN_SECONDS_MAX
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        pytest.param(70_000, ErrorCode.NONE, id="as-many-as-fit"),
+        pytest.param(1_000_000, ErrorCode.UNKNOWN_SERVER_ERROR, id="too-many"),
+    ],
+)
+async def test_a_classic_member_of_a_consumer_group_joins_in_slices(
+    broker: WatchedBroker, names: int, expected: ErrorCode
+) -> None:
+    topics = tuple(f"{number:x}" for number in range(names))
+    metadata = write(Subscription(topics=topics))
+    async with await RawClient.connect(broker.host, broker.port) as client:
+        turns = []
+        for number in range(TRIES):
+            group_id = f"mixed-{names}-{number}"
+            small = join_request(group_id)
+            assert (await client.call(small, 1, ConsumerGroupHeartbeatResponse)).error_code == 0
+            large = group_requests.join_request(group_id, metadata=metadata)
+            with broker.longest_turn() as longest:
+                joined = await client.call(large, 3, JoinGroupResponse)
+            assert joined.error_code == expected
             turns.append(longest())
 
     assert min(turns) <= TURN_SECONDS_MAX

@@ -21,6 +21,7 @@ from protocol.messages.incremental_alter_configs import (
 )
 from protocol.messages.produce import ProduceResponse
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import ProducerId
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import (
     ServedBroker,
@@ -162,12 +163,12 @@ async def test_idle_producers_are_forgotten_sooner_from_the_change_on(tmp_path: 
         )
         await served.produce("orders")
         await asyncio.sleep(0.1)
-        assert served.log("orders").producers.get(7) is not None
+        assert served.log("orders").producers.get(ProducerId(7)) is not None
 
         await alter(served, (SET, "producer.id.expiration.ms", "1"))
 
         async with asyncio.timeout(20):
-            while served.log("orders").producers.get(7) is not None:  # noqa: ASYNC110
+            while served.log("orders").producers.get(ProducerId(7)) is not None:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
 

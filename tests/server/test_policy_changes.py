@@ -20,6 +20,7 @@ from protocol.messages.incremental_alter_configs import (
 from protocol.messages.produce import ProduceResponse
 from protocol.records.record_batch import Record, build_batch
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset
 from tests.harness.served_broker import (
     NOW_MS,
     ServedBroker,
@@ -80,7 +81,7 @@ class World:
                 break
             assert [r.offset for r in records] == sorted({r.offset for r in records})
             found |= {record.offset: (record.key, record.value) for record in records}
-            offset = records[-1].offset + 1
+            offset = Offset(records[-1].offset + 1)
         return {at: pair for at, pair in found.items() if at < end}
 
     async def check(self) -> Content:

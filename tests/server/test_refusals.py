@@ -18,8 +18,8 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.request import Request, parse_request
 from protocol.wire.response import encode_response
 from protocol.wire.schema import Message
-from server.config.addresses import Address
-from server.dispatch import RequestContext
+from server.config.listeners.addresses import Address
+from server.request_context import RequestContext
 from server.runtime.turns import Pace
 from tests.harness.large_requests import array_paths, large_request
 from tests.harness.served_broker import ServedBroker

@@ -1,1 +1,1 @@
-"""Consumer groups: their members, their committed offsets, and the topic that stores both."""
+"""Consumer groups: the requests of both protocols, committed offsets, and the topic that stores them."""

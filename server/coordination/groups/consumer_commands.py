@@ -1,4 +1,4 @@
-"""Heartbeats of the consumer protocol. Lives on the event loop.
+"""Heartbeats of the consumer protocol.
 
 The first heartbeat creates the group. It converts a group of the classic protocol, which keeps its
 committed offsets; one with members only if `group.consumer.migration.policy` allows it.
@@ -12,13 +12,13 @@ from collections.abc import Awaitable
 from dataclasses import replace
 
 from protocol.wire.error_codes import ErrorCode
-from server.coordination.groups.consumer_group import ConsumerGroup
-from server.coordination.groups.consumer_member import JOINING
+from server.coordination.groups.classic.group import Group
+from server.coordination.groups.consumer.group import ConsumerGroup
+from server.coordination.groups.consumer.member import JOINING
 from server.coordination.groups.coordinator import GroupCoordinator
 from server.coordination.groups.events import Beat
-from server.coordination.groups.group import Group
-from server.coordination.groups.group_checks import is_empty
 from server.coordination.groups.group_entry import GroupEntry
+from server.coordination.groups.offset_checks import is_empty
 from server.coordination.groups.outcome import Answer, HeartbeatAnswer, Outcome
 from server.coordination.groups.protocol_changes import UPGRADES, CannotUpgrade, upgrade
 from server.runtime.at_once import at_once

@@ -6,7 +6,9 @@
                               durable ------------------------> answered
 
 Only the event loop touches groups, and a step does not await, so a group handles one event at a time.
-Answers wait until all that the group has written is durable (`group_entry.py`).
+Answers wait until all that the group has written is durable (`group_entry.py`). When a deadline passes
+(a session, a rebalance), `_on_deadline` calls the group's `expire`: `classic/group.py`,
+`consumer/group.py`.
 
 Source: Apache Kafka, GroupCoordinatorService.java.
 """
@@ -24,14 +26,13 @@ from server.config.group_config import GroupConfig
 from server.config.group_overrides import GroupTimes
 from server.coordination.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic, RecordsTooLarge
 from server.coordination.deadlines import Deadlines
+from server.coordination.groups.classic.group import Group, GroupSettings
 from server.coordination.groups.committed_offsets import tombstone_batches
-from server.coordination.groups.consumer_group import ConsumerGroup, ConsumerSettings
-from server.coordination.groups.events import Join, Leave, LeaveKey, Sync
-from server.coordination.groups.group import Group, GroupSettings
-from server.coordination.groups.group_checks import delete_error
+from server.coordination.groups.consumer.group import ConsumerGroup, ConsumerSettings
+from server.coordination.groups.events import NO_MEMBER, Join, Leave, LeaveKey, Sync
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry, error_answer
 from server.coordination.groups.group_table import GroupTable
-from server.coordination.groups.member import NO_MEMBER
+from server.coordination.groups.offset_checks import delete_error
 from server.coordination.groups.outcome import (
     Answer,
     HeartbeatAnswer,
@@ -194,7 +195,7 @@ class GroupCoordinator:
         if not isinstance(entry, GroupEntry):
             return entry or ErrorCode.GROUP_ID_NOT_FOUND
         try:
-            # Commits in flight must be deleted, too.
+            # Commits in flight must also be deleted.
             await self.wait_for_commits(entry)
             error = delete_error(entry.group)
             if error is ErrorCode.NONE:

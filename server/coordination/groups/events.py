@@ -1,12 +1,49 @@
-"""The requests of members as values, independent of request versions."""
+"""The requests of members as values, independent of request versions; the events of a group's steps.
+
+`outcome.py` has the answers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from server.coordination.groups.assignors import Assignment
-from server.coordination.groups.member import ClassicMember, MemberProtocol
+Ticket = object
+"""The caller's handle for a request: passed in with an event, returned with the answer; compared by
+identity."""
+
+NO_MEMBER = ""
+"""The member id in requests of clients that have no id yet."""
+
+Assignment = Mapping[uuid.UUID, frozenset[int]]
+"""Partitions by topic id; a topic without partitions is absent."""
+
+
+class MemberProtocol(NamedTuple):
+    """A protocol that a member supports, with the metadata that the leader needs for it."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicMember:
+    """The classic session timeout and protocols of a classic member in a consumer group."""
+
+    session_timeout_ms: int
+    protocols: tuple[MemberProtocol, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscribed:
+    """The decoded subscription of a classic member that joins a consumer group."""
+
+    topic_names: Collection[str]
+    rack_id: str | None
+    owned: Mapping[str, frozenset[int]]
+    """The partitions that the member has, by topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +66,8 @@ class Join:
     can_skip_assignment: bool = True
     """The client understands `skip_assignment` (KIP-814)."""
     reason: str = ""
+    subscription: Subscribed | None = None
+    """That of its first protocol, if the caller has decoded it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +123,11 @@ class Beat:
     client_host: str = ""
     classic: ClassicMember | None = None
     """Set if this was a JoinGroup: the member speaks the classic protocol."""
+    may_see: Callable[[str], bool] | None = field(default=None, compare=False)
+    """Whether the client may describe a topic, by name; None: every one."""
 
     @property
     def is_full(self) -> bool:
-        """Whether it carries all fields, as after an error: then the answer has to be complete, too."""
+        """Whether it carries all fields, as after an error: then the answer must also be complete."""
         says_topics = self.topic_names is not None or self.topic_regex is not None
         return self.rebalance_timeout_ms != -1 and says_topics and self.owned is not None

@@ -22,11 +22,11 @@ from protocol.internal_topics.group_records import (
     OffsetCommitKey,
 )
 from protocol.wire.error_codes import ErrorCode
+from server.coordination.groups.classic.group import Group, GroupState
 from server.coordination.groups.committed_offsets import CommittedOffsets
-from server.coordination.groups.consumer_group import ConsumerGroup
-from server.coordination.groups.consumer_records import member_tombstones
-from server.coordination.groups.group import Group, GroupState
-from server.coordination.groups.mixed_group import MixedGroup
+from server.coordination.groups.consumer.group import ConsumerGroup
+from server.coordination.groups.consumer.mixed_group import MixedGroup
+from server.coordination.groups.consumer.records import member_tombstones
 from server.coordination.groups.outcome import Answer, HeartbeatAnswer, Joined, Left, Synced, Value
 
 AnyGroup = Group | MixedGroup

@@ -9,23 +9,25 @@ from protocol.internal_topics.consumer_group_records import group_of
 from protocol.internal_topics.group_records import GroupMetadataValue
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.coordinator_topic import CoordinatorTopic
+from server.coordination.groups.classic.group import Group, GroupSettings
+from server.coordination.groups.classic.restore import restored
 from server.coordination.groups.committed_offsets import CommittedOffsets
-from server.coordination.groups.consumer_group import ConsumerSettings
-from server.coordination.groups.consumer_state import state_of
-from server.coordination.groups.group import Group, GroupSettings
+from server.coordination.groups.consumer.group import ConsumerSettings
+from server.coordination.groups.consumer.mixed_group import MixedGroup
+from server.coordination.groups.consumer.state import state_of
+from server.coordination.groups.consumer.topic_catalog import TopicCatalog
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry
 from server.coordination.groups.loading import LoadedPartition, load_partition
-from server.coordination.groups.mixed_group import MixedGroup
-from server.coordination.groups.stored_group import restored
-from server.coordination.groups.topic_catalog import TopicCatalog
 from server.coordination.partition_loads import PartitionLoads
 from server.runtime.clock import Clock, SteadyClock
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.coordination.groups")
 
 
+@loop_thread
 class GroupTable:
-    """The groups by id. Lives on the event loop."""
+    """The groups by id."""
 
     __slots__ = (
         "_entries",
@@ -109,6 +111,7 @@ class GroupTable:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @any_thread
     def entries(self) -> Iterator[GroupEntry]:
         """Returns an iterator over all groups; the table may change meanwhile."""
         return iter(list(self._entries.values()))

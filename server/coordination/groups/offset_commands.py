@@ -20,25 +20,26 @@ from dataclasses import dataclass
 from protocol.internal_topics.group_records import GroupRecord, OffsetCommitKey
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.coordinator_topic import PreparedBatch, ProducerRefused, RecordsTooLarge
+from server.coordination.groups.classic.group import Group
 from server.coordination.groups.committed_offsets import CommittedOffsets, tombstone_batches
 from server.coordination.groups.coordinator import GroupCoordinator
-from server.coordination.groups.group import Group
-from server.coordination.groups.group_checks import (
+from server.coordination.groups.group_entry import AnyGroup, GroupEntry
+from server.coordination.groups.offset_checks import (
     OUTSIDE,
     Claim,
     commit_error,
     fetch_error,
     is_empty,
-    is_subscribed,
     offset_delete_error,
     offset_expiry,
+    subscribed_among,
     transactional_commit_error,
 )
-from server.coordination.groups.group_entry import AnyGroup, GroupEntry
 from server.coordination.producer import NO_PRODUCER, Producer
 from server.runtime.tasks import guarded, spawn
 from server.runtime.turns import Pace, Turns
 from storage.files.errors import StorageError
+from storage.threads import loop_thread
 
 _log = logging.getLogger("server.coordination.groups")
 
@@ -56,8 +57,9 @@ class _WriteResult:
     error_code: ErrorCode = ErrorCode.NONE
 
 
+@loop_thread
 class OffsetCommands:
-    """Carries out requests for committed offsets, and their expiry. Lives on the event loop."""
+    """Carries out requests for committed offsets, and their expiry."""
 
     __slots__ = (
         "_check_interval_ms",
@@ -185,7 +187,7 @@ class OffsetCommands:
         topics = {topic async for topic, _ in pace.paced(places)}
         known = [place async for place in pace.paced(places) if entry.offsets.has(*place)]
         # No await from here to the append, so that no member can subscribe in between.
-        held = {topic for topic in topics if is_subscribed(entry.group, topic)}
+        held = subscribed_among(entry.group, topics)
         failed = await self._forget(entry, [place for place in known if place[0] not in held])
         if failed is not ErrorCode.NONE:
             return failed

@@ -1,16 +1,21 @@
-"""The outcome of a group's step: answers, records to write, and the next deadline.
+"""The outcome of a group's step: answers, records to write, and the next deadline; and its builder.
 
 None of it has taken effect yet: the records must be durable before the answers are sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from protocol.internal_topics.group_records import GroupRecord
 from protocol.wire.error_codes import ErrorCode
-from server.coordination.groups.assignors import Assignment
-from server.coordination.groups.member import NO_MEMBER, Ticket
+from server.coordination.groups.events import NO_MEMBER, Assignment, Ticket
+
+REASON_CHARACTERS_MAX = 255
+"""Clients cut their reasons at this length, too (KIP-800)."""
+
+NAMES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +94,65 @@ class Outcome:
     """When the group must be called next, at the latest; None: no deadline."""
     notes: tuple[str, ...] = ()
     """Notes for the operator's log, with text from clients; the log line starts with the group's id."""
+
+
+class OutcomeBuilder:
+    """Collects the answers, the notes and the write request of one step, and the next deadline, which
+    persists from step to step."""
+
+    __slots__ = ("_answers", "_deadline_ms", "_notes", "_writes")
+
+    def __init__(self) -> None:
+        self._answers: list[Answer] = []
+        self._notes: list[str] = []
+        self._writes = False
+        self._deadline_ms: int | None = None
+        """A lower bound: nothing is due before, but it may be earlier than the earliest deadline."""
+
+    def answer(self, ticket: Ticket, value: Value) -> None:
+        self._answers.append(Answer(ticket=ticket, value=value))
+
+    def note(self, text: str) -> None:
+        self._notes.append(text)
+
+    def request_write(self) -> None:
+        """Request that the group's record be written, in its state at the end of the step."""
+        self._writes = True
+
+    @property
+    def writes(self) -> bool:
+        return self._writes
+
+    def add_deadline(self, due_ms: int) -> None:
+        """Note that the group has a deadline at `due_ms`."""
+        if self._deadline_ms is None or due_ms < self._deadline_ms:
+            self._deadline_ms = due_ms
+
+    def forget_deadline(self) -> None:
+        """Reset the deadline; the caller then adds all deadlines again."""
+        self._deadline_ms = None
+
+    def build(self, records: tuple[GroupRecord, ...]) -> Outcome:
+        """Returns the collected outcome and clears it for the next step."""
+        outcome = Outcome(
+            answers=tuple(self._answers),
+            records=records,
+            deadline_ms=self._deadline_ms,
+            notes=tuple(self._notes),
+        )
+        self._answers.clear()
+        self._notes.clear()
+        self._writes = False
+        return outcome
+
+
+def with_reason(what: str, reason: str) -> str:
+    """Returns what happened, with the client's reason if it gave one."""
+    return f"{what} ({reason[:REASON_CHARACTERS_MAX]})" if reason else what
+
+
+def first_names(names: Iterable[str]) -> str:
+    """Returns the first few names for a log line."""
+    listed = list(names)
+    more = len(listed) - NAMES_MAX
+    return ", ".join(listed[:NAMES_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -12,7 +12,6 @@ KIP-848.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 
 from protocol.internal_topics.consumer_protocol import (
@@ -25,25 +24,25 @@ from protocol.internal_topics.consumer_protocol import (
 )
 from protocol.internal_topics.group_records import GroupRecord
 from protocol.wire.errors import DecodeError
-from server.coordination.groups import assignors
-from server.coordination.groups.consumer_member import ConsumerMember
-from server.coordination.groups.consumer_records import (
+from server.coordination.groups import events
+from server.coordination.groups.classic.group import Group, GroupState
+from server.coordination.groups.classic.member import Member
+from server.coordination.groups.consumer import assignors
+from server.coordination.groups.consumer.member import ConsumerMember
+from server.coordination.groups.consumer.mixed_group import MixedGroup, assignment_of
+from server.coordination.groups.consumer.records import (
     current_record,
     epoch_record,
     subscription_record,
     target_epoch_record,
     target_record,
 )
-from server.coordination.groups.group import Group, GroupState
-from server.coordination.groups.member import ClassicMember, Member
-from server.coordination.groups.mixed_group import MixedGroup, assignment_of
+from server.coordination.groups.consumer.topic_catalog import TopicCatalog
+from server.coordination.groups.events import ClassicMember
 from server.coordination.groups.outcome import Outcome
-from server.coordination.groups.topic_catalog import TopicCatalog
 
 UPGRADES, DOWNGRADES = {"upgrade", "bidirectional"}, {"downgrade", "bidirectional"}
 """The policies that allow each direction."""
-
-Part = tuple[uuid.UUID, int]
 
 
 class CannotUpgrade(Exception):
@@ -66,7 +65,7 @@ def upgrade(group: Group, upgraded: MixedGroup, *, now_ms: int) -> tuple[GroupRe
 
 def _records(group: Group, topics: TopicCatalog, now_ms: int) -> Iterator[GroupRecord]:
     group_id, generation = group.group_id, group.generation
-    taken: set[Part] = set()
+    taken: set[assignors.Part] = set()
     yield epoch_record(group_id, generation, 0)
     yield target_epoch_record(group_id, generation, now_ms)
     for each in group.roster:
@@ -77,7 +76,7 @@ def _records(group: Group, topics: TopicCatalog, now_ms: int) -> Iterator[GroupR
 
 
 def _consumer_member(
-    member: Member, group: Group, topics: TopicCatalog, taken: set[Part]
+    member: Member, group: Group, topics: TopicCatalog, taken: set[assignors.Part]
 ) -> ConsumerMember:
     subscription, assignment = _decoded(member, group)
     return ConsumerMember(
@@ -113,8 +112,8 @@ def _decoded(member: Member, group: Group) -> tuple[Subscription, Assignment]:
 
 
 def _assigned(
-    assignment: Assignment, topics: TopicCatalog, taken: set[Part]
-) -> assignors.Assignment:
+    assignment: Assignment, topics: TopicCatalog, taken: set[assignors.Part]
+) -> events.Assignment:
     """Returns a member's existing partitions. A leader may have assigned a partition twice; then the
     first member keeps it."""
     parts = {

@@ -1,11 +1,8 @@
-"""The asyncio shell around transactions: turns requests into steps and carries out their outcomes.
+"""The asyncio shell around transactions: turns requests into steps, whose outcomes are carried out.
 
     request -> loaded? -> transaction.init, add_partitions, end -> outcome: new metadata
                                                                       |
-                           appended to the id's partition of `__transaction_state`
-                           durable -> answered
-                             | prepared?
-                             markers into every partition -> durable -> complete, appended
+                                        `outcome_writer.py`: durable -> answered; markers
 
 Only the event loop touches transactions. A step is carried out even if its client has disconnected.
 After a restart every prepared transaction is completed.
@@ -17,43 +14,33 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from protocol.wire.error_codes import ErrorCode
 from server.config.transaction_config import TransactionConfig
-from server.coordination.coordinator_topic import (
-    TRANSACTION_STATE_TOPIC,
-    CoordinatorTopic,
-    RecordsTooLarge,
-)
-from server.coordination.deadlines import Deadlines
+from server.coordination.coordinator_topic import TRANSACTION_STATE_TOPIC, CoordinatorTopic
 from server.coordination.producer import Producer
 from server.coordination.transactions.expiry import Expiry
-from server.coordination.transactions.markers import Marker, Markers, TransactionEnded
+from server.coordination.transactions.markers import Markers, TransactionEnded
 from server.coordination.transactions.metadata import (
     NO_PRODUCER_ID,
     TransactionMetadata,
     TransactionPartition,
-    TransactionState,
-    record_of,
 )
-from server.coordination.transactions.transaction import Outcome, Transaction
+from server.coordination.transactions.outcome_writer import OutcomeWriter
+from server.coordination.transactions.transaction import Outcome
 from server.coordination.transactions.transaction_table import TransactionEntry, TransactionTable
 from server.durability.group_commit import GroupCommit
 from server.runtime.at_once import at_once
 from server.runtime.clock import Clock
 from server.runtime.executors import Executor
-from server.runtime.tasks import raising, report_failure, spawn
 from server.runtime.turns import Turns
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
 
 _log = logging.getLogger("server.coordination.transactions")
-
-T = TypeVar("T")
 
 PREVIOUS_TRANSACTION_WAIT_SECONDS = 0.1
 """How long a new transaction waits for the previous one to complete; Kafka's
@@ -81,20 +68,7 @@ class TransactionSettings:
 class TransactionCoordinator:
     """Carries out the transaction requests of clients and of the broker, and the timeouts."""
 
-    __slots__ = (
-        "_deadlines",
-        "_is_stopping",
-        "_marking",
-        "_producer_ids",
-        "_settings",
-        "_writing",
-        "ended",
-        "expiry",
-        "markers",
-        "table",
-        "timed_out",
-        "topic",
-    )
+    __slots__ = ("_producer_ids", "_settings", "expiry", "markers", "outcomes", "table", "topic")
 
     def __init__(
         self,
@@ -110,39 +84,27 @@ class TransactionCoordinator:
         self.markers = markers
         self._producer_ids = producer_ids
         self._settings = settings
-        self._deadlines = Deadlines(table.now_ms, self._on_deadline)
+        self.outcomes = OutcomeWriter(
+            topic, table, markers, abort_interval_ms=settings.abort_interval_ms
+        )
         self.expiry = Expiry(
             table,
-            self._carry_out,
+            self.outcomes.carry_out,
             retention_ms=settings.id_expiration_ms,
             interval_ms=settings.expiration_interval_ms,
         )
-        # State
-        self._writing: set[asyncio.Task[Any]] = set()
-        """Writes of metadata in flight."""
-        self._marking: set[asyncio.Task[Any]] = set()
-        """Transactions whose markers are being written."""
-        self._is_stopping = False
-        self.ended: Counter[TransactionState] = Counter()
-        """Number of transactions decided since the start, by the decision."""
-        self.timed_out = 0
-        """Number of transactions aborted because of their timeout; also counted in `ended`."""
 
     def start(self) -> None:
         """Start to load the transactions and to complete the prepared ones."""
-        self.table.start(on_loaded=self._follow_up)
+        self.table.start(on_loaded=self.outcomes.follow_up)
         self.expiry.start()
 
     async def stop(self) -> None:
         """Wait until pending writes are durable. The next start writes the remaining markers."""
-        self._is_stopping = True
+        self.outcomes.interrupt()
         await self.table.loads.stop()
-        self._deadlines.stop()
         await self.expiry.stop()
-        for task in self._marking:
-            task.cancel()
-        if ending := self._marking | self._writing:
-            await asyncio.wait(ending)
+        await self.outcomes.stop()
 
     # Requests of clients.
 
@@ -172,7 +134,7 @@ class TransactionCoordinator:
         outcome = entry.transaction.init(
             timeout_ms, expected, spare_producer_id=spare_id, now_ms=now_ms
         )
-        return await self._carry_out(entry, outcome)
+        return await self.outcomes.carry_out(entry, outcome)
 
     def add_partitions(
         self,
@@ -193,7 +155,7 @@ class TransactionCoordinator:
             transaction_version=transaction_version,
             now_ms=self.table.now_ms(),
         )
-        return self._carry_out(entry, outcome)
+        return self.outcomes.carry_out(entry, outcome)
 
     async def add_when_possible(
         self,
@@ -238,7 +200,7 @@ class TransactionCoordinator:
             spare_producer_id=spare_id,
             now_ms=self.table.now_ms(),
         )
-        return self._carry_out(entry, outcome)
+        return self.outcomes.carry_out(entry, outcome)
 
     async def _spare_id(self, transactional_id: str) -> int:
         entry = self._find(transactional_id)
@@ -278,14 +240,14 @@ class TransactionCoordinator:
 
     def transactions(self) -> list[TransactionEntry] | ErrorCode:
         """Returns all transactions, or an error while some partitions are still loading."""
-        if self._is_stopping:
+        if self.outcomes.is_stopping:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if self.table.loads.is_loading:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         return [entry for entry in self.table.entries() if entry.transaction.is_known]
 
     def _find(self, transactional_id: str) -> TransactionEntry | ErrorCode | None:
-        if self._is_stopping:
+        if self.outcomes.is_stopping:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return self.table.find(transactional_id)
 
@@ -294,122 +256,6 @@ class TransactionCoordinator:
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
         return self._find(transactional_id) or ErrorCode.INVALID_PRODUCER_ID_MAPPING
-
-    # Steps.
-
-    def _carry_out(self, entry: TransactionEntry, outcome: Outcome) -> Awaitable[Outcome]:
-        """Append an outcome's metadata at once. The result resolves when it is durable."""
-        if outcome.metadata is None:
-            return at_once(outcome)
-        entry.transaction.begin_write(outcome)
-        try:
-            appended = self._append(entry)
-        except Exception as error:  # noqa: BLE001 - treated like a failed write
-            appended = raising(error)
-        written = self._await_write(entry, outcome, appended)
-        # The write continues even if the caller stops waiting.
-        return asyncio.shield(spawn(written, "transaction write", among=self._writing))
-
-    def _append(self, entry: TransactionEntry) -> Awaitable[int]:
-        """Append the pending metadata. The returned awaitable raises any error."""
-        transactional_id, metadata = entry.transaction.transactional_id, entry.transaction.pending
-        assert metadata is not None
-        partition = self.topic.partition_of(transactional_id)
-        return self.topic.append(partition, (record_of(transactional_id, metadata),))
-
-    async def _await_write(
-        self, entry: TransactionEntry, outcome: Outcome, appended: Awaitable[int]
-    ) -> Outcome:
-        transaction = entry.transaction
-        try:
-            await appended
-        except StorageError as error:
-            _log.warning(
-                "transactional id %r could not be written: %s", transaction.transactional_id, error
-            )
-            is_ours = isinstance(error, RecordsTooLarge)
-            return self._roll_back(
-                entry,
-                ErrorCode.UNKNOWN_SERVER_ERROR if is_ours else ErrorCode.COORDINATOR_NOT_AVAILABLE,
-            )
-        except Exception as error:  # noqa: BLE001 - waiting clients must get an answer
-            report_failure("transaction write", error)
-            return self._roll_back(entry, ErrorCode.UNKNOWN_SERVER_ERROR)
-        transaction.finish_write()
-        if transaction.metadata.state.is_prepared:
-            self.ended[transaction.metadata.state] += 1
-        self._follow_up(entry)
-        entry.notify()
-        return outcome
-
-    def _roll_back(self, entry: TransactionEntry, error_code: ErrorCode) -> Outcome:
-        """Return to the state before the step, and let waiting requests proceed."""
-        entry.transaction.fail_write()
-        self._clean_up_failed_write(entry)
-        entry.notify()
-        return Outcome(error_code)
-
-    def _clean_up_failed_write(self, entry: TransactionEntry) -> None:
-        """Clean up after a failed write: forget an unused id, or retry a due abort later."""
-        transaction = entry.transaction
-        if not transaction.is_known:
-            self.table.forget(entry)
-        elif transaction.metadata.deadline_ms is not None:
-            due_ms = self.table.now_ms() + self._settings.abort_interval_ms
-            self._deadlines.set(transaction.transactional_id, due_ms)
-
-    def _follow_up(self, entry: TransactionEntry) -> None:
-        """Act on metadata that is now durable: forget the id, write markers, set the timeout."""
-        transaction = entry.transaction
-        metadata = transaction.metadata
-        if metadata.state is TransactionState.DEAD:
-            self.table.forget(entry)
-        elif metadata.state.is_prepared and not self._is_stopping:
-            entry.unmarked = set(metadata.partitions)
-            spawn(self._complete(entry), "transaction markers", among=self._marking)
-        self._deadlines.set(transaction.transactional_id, metadata.deadline_ms)
-
-    async def _complete(self, entry: TransactionEntry) -> None:
-        """Write the markers of a decided transaction, then its completion."""
-        transaction = entry.transaction
-        try:
-            await self.markers.write(self._marker_of(transaction), entry.unmarked)
-            transaction.begin_write(transaction.complete(self.table.now_ms()))
-            appended = self._append(entry)
-            # The completion may be used before it is durable: see `transaction.py`.
-            transaction.finish_write()
-            entry.notify()
-            await appended
-        except StorageError as error:
-            _log.warning(
-                "transactional id %r: the transaction could not be completed: %s",
-                transaction.transactional_id,
-                error,
-            )
-
-    def _marker_of(self, transaction: Transaction) -> Marker:
-        partition = self.topic.partition_of(transaction.transactional_id)
-        return Marker(
-            producer=transaction.producer,
-            is_commit=transaction.metadata.state is TransactionState.PREPARE_COMMIT,
-            coordinator_epoch=self.topic.log_of(partition).leader_epoch,
-        )
-
-    # Timeouts.
-
-    def _on_deadline(self, transactional_id: str) -> None:
-        entry = self.table.find(transactional_id)
-        if not isinstance(entry, TransactionEntry):
-            return
-        outcome = entry.transaction.time_out(self.table.now_ms())
-        if outcome.metadata is not None:
-            _log.info(
-                "transactional id %r: its transaction timed out and is aborted", transactional_id
-            )
-            self.timed_out += 1
-            self._carry_out(entry, outcome)
-        elif entry.transaction.pending is None:
-            self._deadlines.set(transactional_id, entry.transaction.metadata.deadline_ms)
 
 
 def transactions_of(

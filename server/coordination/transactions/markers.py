@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, ProducerId
 from server.coordination.coordinator_topic import OFFSETS_TOPIC
 from server.coordination.producer import Producer
 from server.coordination.transactions.metadata import TransactionPartition
@@ -26,6 +27,7 @@ from server.topics.topics import Topics
 from storage.batches.validate import Refused
 from storage.files.errors import StorageError
 from storage.log.log import PartitionLog
+from storage.threads import loop_thread
 
 _log = logging.getLogger("server.coordination.transactions")
 
@@ -50,8 +52,9 @@ class Marker:
     coordinator_epoch: int
 
 
+@loop_thread
 class Markers:
-    """Writes markers. Lives on the event loop."""
+    """Writes markers."""
 
     __slots__ = ("_group_commit", "_now_ms", "_offsets_ended", "_topics", "_turns")
 
@@ -106,26 +109,28 @@ class Markers:
         TRANSACTION_COORDINATOR_FENCED: the log has seen a later epoch. KAFKA_STORAGE_ERROR: the disk
         failed.
         """
-        begun = [(each, self._append(*each)) async for each in pace.paced(writes)]
+        begun = [(each, await self._append(*each)) async for each in pace.paced(writes)]
         async for (marker, partition), outcome in pace.paced(begun):
             if isinstance(outcome, ErrorCode):
                 yield (marker, partition), outcome
             else:
                 yield (marker, partition), await self._await_durable(marker, partition, outcome)
 
-    def _append(
+    async def _append(
         self, marker: Marker, partition: TransactionPartition
     ) -> ErrorCode | asyncio.Future[bool]:
-        """Append a marker at once. The future resolves to whether it became durable."""
+        """Append a marker. The future resolves to whether it became durable."""
         log = self._log_of(partition)
         if isinstance(log, ErrorCode):
             return log
         try:
+            if not log.new_files.are_made:
+                await self._topics.make_files(log)
             appended = log.append_marker(
-                marker.producer.id,
-                marker.producer.epoch,
+                ProducerId(marker.producer.id),
+                Epoch(marker.producer.epoch),
                 is_commit=marker.is_commit,
-                coordinator_epoch=marker.coordinator_epoch,
+                coordinator_epoch=Epoch(marker.coordinator_epoch),
                 now_ms=self._now_ms(),
             )
         except StorageError as error:

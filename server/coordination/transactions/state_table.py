@@ -233,7 +233,7 @@ _END: tuple[_Row, ...] = (
     *_end(Event.ABORT, is_commit=False),
     *_end_and_raise(Event.COMMIT_AND_RAISE, is_commit=True),
     *_end_and_raise(Event.ABORT_AND_RAISE, is_commit=False),
-    # In the new protocol a producer may abort what it has not begun: that, too, raises its epoch.
+    # In the new protocol a producer may abort what it has not begun: that also raises its epoch.
     _refuse(Event.COMMIT_AND_RAISE, _IDLE, _NOT_OPEN, Guard.NO_SPARE_ID, Guard.OWNER),
     _refuse(Event.ABORT_AND_RAISE, _IDLE, _BUSY, Guard.NO_SPARE_ID),
     Row(

@@ -25,7 +25,7 @@ with a raised epoch, which fences late batches of the old producer. Only the old
 epoch, if it asks before the new one does. No producer ever gets the highest epoch, so a higher one
 always exists for fencing. A producer id whose epochs are exhausted is replaced by `spare_producer_id`;
 a request that needs a spare id and has none must be retried. With KIP-890 (`bumps_epoch`) each end of a
-transaction raises the epoch, too, so a late batch cannot join the next transaction.
+transaction also raises the epoch, so a late batch cannot join the next transaction.
 
 Pure: no clock, no I/O, no randomness. Invalid requests never raise.
 
@@ -241,7 +241,7 @@ class Transaction:
 
     def _abort_and_fence(self, step: TransactionStep, now_ms: int) -> Outcome:
         """Abort the open transaction with a raised epoch. Its producer may continue with that epoch
-        unless another producer takes the id first: Kafka, too, writes such aborts with the newest
+        unless another producer takes the id first: Kafka also writes such aborts with the newest
         transaction version."""
         metadata = self.metadata
         epoch = min(metadata.producer_epoch + 1, EPOCH_MAX)

@@ -7,13 +7,15 @@ from collections import Counter
 from metrics.facts import TransactionFacts
 from server.coordination.transactions.coordinator import TransactionCoordinator
 from server.coordination.transactions.metadata import WRITTEN, TransactionState
+from storage.threads import any_thread
 
 OUTCOMES = {TransactionState.PREPARE_COMMIT: "commit", TransactionState.PREPARE_ABORT: "abort"}
 
 
+@any_thread
 def transaction_facts(coordinator: TransactionCoordinator) -> TransactionFacts:
-    """Collect the numbers in one pass over all transactional ids. Safe in any thread: entries may
-    change between reads, but each value read is valid."""
+    """Collect the numbers in one pass over all transactional ids. Entries may change between reads, but
+    each value read is valid."""
     now_ms = coordinator.table.now_ms()
     states = Counter({state.title: 0 for state in WRITTEN})
     oldest_ms = now_ms
@@ -25,6 +27,8 @@ def transaction_facts(coordinator: TransactionCoordinator) -> TransactionFacts:
     return TransactionFacts(
         ids_by_state=states,
         oldest_open_ms=now_ms - oldest_ms,
-        ended_by_outcome={name: coordinator.ended[state] for state, name in OUTCOMES.items()},
-        timed_out=coordinator.timed_out,
+        ended_by_outcome={
+            name: coordinator.outcomes.ended[state] for state, name in OUTCOMES.items()
+        },
+        timed_out=coordinator.outcomes.timed_out,
     )

@@ -14,6 +14,7 @@ from server.coordination.transactions.loading import load_partition
 from server.coordination.transactions.metadata import TransactionMetadata, TransactionPartition
 from server.coordination.transactions.transaction import Transaction
 from server.runtime.clock import Clock, SteadyClock
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.coordination.transactions")
 
@@ -44,8 +45,9 @@ class TransactionEntry:
                 waiter.set_result(None)
 
 
+@loop_thread
 class TransactionTable:
-    """The transactional ids. Lives on the event loop."""
+    """The transactional ids."""
 
     __slots__ = ("_entries", "_topic", "loads", "now_ms")
 
@@ -71,6 +73,7 @@ class TransactionTable:
     def __len__(self) -> int:
         return len(self._entries)
 
+    @any_thread
     def entries(self) -> Iterator[TransactionEntry]:
         """Returns an iterator over all entries; the table may change meanwhile."""
         return iter(list(self._entries.values()))

@@ -1,1 +1,1 @@
-"""What the handlers of several APIs share."""
+"""Code that the handlers of several APIs share."""

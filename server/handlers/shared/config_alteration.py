@@ -1,8 +1,9 @@
 """Changes the settings of resources, for AlterConfigs and IncrementalAlterConfigs.
 
-The changes of one resource are applied together or not at all. When the answer is sent, the changes of
-a topic are durable and its logs follow them (`server/topics/topics.py`), and the changes of a broker's
-dynamic properties are durable and in effect. Log levels last until the next start.
+The changes of one resource are applied together or not at all. When the answer is sent, the changes of a
+topic are durable and its logs follow them (`server/topics/topics.py`: `alter`), and the changes of a
+broker's dynamic properties are durable and in effect (`server/config/broker_configs.py`). Log levels
+last until the next start.
 Not implemented: client metrics.
 
 Source: Apache Kafka, ConfigAdminManager.scala, ControllerConfigurationValidator.scala.
@@ -20,10 +21,13 @@ from protocol.messages.alter_configs import AlterConfigsResourceResponse
 from protocol.wire.error_codes import ErrorCode
 from server.config.broker_loggers import fault_of_levels, set_levels
 from server.config.changes import ConfigChange, Examined, examined, overrides_after
-from server.config.config import known_properties
-from server.config.group_overrides import GROUP_PROPERTIES
+from server.config.config import BrokerConfig, known_properties
+from server.config.group_config import GROUP_PROPERTIES
+from server.config.listeners.overrides import override_declared
 from server.config.rows import ResourceType
-from server.dispatch import RequestContext
+from server.handlers.shared.config_permissions import config_refusal
+from server.request_context import RequestContext
+from server.security.acls import Operation
 from server.topics.names import fault_of_name
 from server.topics.topic import TopicRefused
 from storage.formats.config_property import ConfigError, fields_by_property
@@ -93,6 +97,11 @@ async def _alter(
     alteration: Alteration,
     context: RequestContext,
 ) -> TopicRefused | None:
+    refusal = config_refusal(
+        Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name, context
+    )
+    if refusal is not None:
+        return refusal
     alter = ALTER.get(resource.resource_type)
     known = _known_properties(resource, context)
     found = await examined(changes, known, context.pace)
@@ -114,11 +123,25 @@ def _known_properties(resource: AskedResource, context: RequestContext) -> Conta
             return TOPIC_PROPERTIES | topic.overrides.keys() if topic else TOPIC_PROPERTIES
         case ResourceType.BROKER:
             given = context.broker.configs.names_set(resource.resource_name)
-            return _broker_properties() | given if given else _broker_properties()
+            return _BrokerNames(given)
         case ResourceType.GROUP:
             return GROUP_PROPERTIES
         case _:
             return None
+
+
+class _BrokerNames:
+    """The names that a change of the broker may have: properties, and those of one listener."""
+
+    __slots__ = ("_given",)
+
+    def __init__(self, given: Container[str]) -> None:
+        self._given = given
+
+    def __contains__(self, name: object) -> bool:
+        if name in _broker_properties() or name in self._given:
+            return True
+        return isinstance(name, str) and override_declared(BrokerConfig, name) is not None
 
 
 @functools.cache

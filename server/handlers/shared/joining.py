@@ -18,7 +18,8 @@ from protocol.wire.errors import ProtocolError
 from server.coordination.coordinator_topic import OFFSETS_TOPIC
 from server.coordination.producer import Producer
 from server.coordination.transactions.metadata import EPOCH_BUMPED_SINCE, TransactionPartition
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
+from server.security.acls import Operation, ResourceType
 from server.topics.topic import INTERNAL_TOPICS
 from storage.files.errors import StorageError
 
@@ -79,6 +80,8 @@ def _transactional_partitions(
 ) -> Iterator[tuple[Producer, TransactionPartition]]:
     """Yields the partitions with a transactional batch. Produce refuses invalid ones later."""
     for topic in request.topic_data:
+        if not context.may(Operation.WRITE, ResourceType.TOPIC, topic.name):
+            continue
         for data in topic.partition_data:
             log = context.log_of(topic.name, data.index)
             if isinstance(log, ErrorCode) or topic.name in INTERNAL_TOPICS or not data.records:

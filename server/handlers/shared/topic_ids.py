@@ -6,7 +6,7 @@ from uuid import UUID
 
 from protocol.messages.produce import ProduceRequest, TopicProduceData
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 
 
 def name_of_topic(topic_id: UUID, context: RequestContext) -> str:

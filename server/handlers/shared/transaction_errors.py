@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from protocol.wire.error_codes import ErrorCode
-from server.dispatch import RequestContext
+from server.request_context import RequestContext
 
 ABORTABLE_SINCE_PRODUCE = 11
 CONCURRENT_SINCE_PRODUCE = 12

@@ -10,7 +10,7 @@ import pytest
 import server.admin.compaction_jobs
 from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.progress import PassProgress
-from cleaner.pool.running import RunningPass
+from cleaner.pool.runner import RunningPass
 from cleaner.pool.status import Task
 from cleaner.rules.pick import Reason
 from cleaner.rules.report import PassReport

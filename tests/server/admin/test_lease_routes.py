@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.wire.numbers import Offset
 from server.admin import lease_routes
 from tests.harness.lease_client import LeaseClient, executed
 from tests.harness.steered_broker import SteeredBroker, steered_broker
@@ -171,7 +172,7 @@ async def test_a_result_that_does_not_match_the_plan_changes_nothing_and_says_wh
     log = broker.served.log("orders")
     before = [each.row() for each in log.segments[:-1]]
 
-    job = await client.commit(lease, replace(result, end_offset=99))
+    job = await client.commit(lease, replace(result, end_offset=Offset(99)))
 
     (part,) = job["partitions"]
     assert (part["state"], part["error"]) == (

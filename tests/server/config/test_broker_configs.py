@@ -55,7 +55,7 @@ class Home:
     async def follow(self, config: BrokerConfig) -> None:
         self.changes.append(config)
 
-    def check(self, config: BrokerConfig) -> None:
+    async def check(self, config: BrokerConfig) -> None:
         if config.log_defaults.retention_bytes == 13:
             raise ConfigError("thirteen is refused")
 
@@ -186,6 +186,8 @@ def another(now: Value, declared: ConfigProperty) -> str | None:
     if isinstance(now, int | float) and not declared.choices:
         least = declared.at_least or 0
         return declared.format(type(now)(least if now != least else least + 1))
+    if declared.name == "max.connections.per.ip.overrides":
+        return "10.0.0.7:500"
     return next(choice for choice in declared.choices if choice != declared.format(now))
 
 
@@ -195,6 +197,8 @@ def watched(config: BrokerConfig) -> tuple[object, ...]:
         config.max_connections,
         config.producer_id_expiration_ms,
         config.max_connections_per_ip,
+        config.max_connections_per_ip_overrides,
+        config.max_connection_creation_rate,
         config.cleaner_settings(),
         config.log_cleaner_latency_guard_enable,
         config.log_cleaner_disk_pressure_free_bytes,

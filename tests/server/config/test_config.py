@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner.pacing.throttle import IoRates
-from server.config.addresses import Address, HttpListener
 from server.config.config import BrokerConfig, known_properties
+from server.config.listeners.addresses import Address, HttpListener
 from server.config.sources import (
     from_environment,
     parse_overrides,
@@ -71,7 +72,9 @@ def test_the_server_properties_that_kafka_ships_start_this_broker(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.INFO):
-        config = BrokerConfig.from_texts(parse_properties(KAFKAS_OWN_FILE))
+        config = BrokerConfig.from_texts(
+            parse_properties(KAFKAS_OWN_FILE) | {"allow.unauthenticated.listeners": "true"}
+        )
 
     (listener,) = config.resolved_listeners()
     assert listener.bind == Address(name="PLAINTEXT", host="", port=9092)
@@ -88,6 +91,15 @@ def test_every_default_is_within_its_own_bounds_and_documented() -> None:
         assert text is not None
         assert declared.parse(text) == getattr(BrokerConfig(), field), declared.name
         assert declared.doc.endswith("."), declared.name
+
+
+def test_each_property_is_declared_once_by_one_part() -> None:
+    parts = (BrokerConfig, *BrokerConfig.__bases__)
+    fields = [field for part in parts for field in part.__annotations__]
+    names = [declared.name for declared in properties_of(BrokerConfig).values()]
+
+    assert sorted(set(fields)) == sorted(fields)
+    assert sorted(set(names)) == sorted(names)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +129,6 @@ def test_every_default_is_within_its_own_bounds_and_documented() -> None:
         ),
         ("listeners", "localhost:9092", "listeners: localhost:9092 is not NAME://host:port"),
         ("listeners", "PLAINTEXT://:99999", "listeners: port 99999 is out of range: 0 to 65535"),
-        ("listeners", "SSL://:9092", "SSL is not served yet"),
         ("listeners", "INSIDE://:9092", "has no protocol for INSIDE"),
         ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "names the listener PLAINTEXT twice"),
         ("listeners", "PLAINTEXT://0.0.0.0:9092", "advertised.listeners: PLAINTEXT://0.0.0.0:9092"),
@@ -145,6 +156,7 @@ def test_several_listeners_each_advertise_their_own_address() -> None:
         listeners="INSIDE://0.0.0.0:9092,OUTSIDE://:0",
         advertised_listeners="OUTSIDE://example.org:9094,INSIDE://broker:9092",
         listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        allow_unauthenticated_listeners="true",
     ).resolved_listeners()
 
     assert str(inside.advertised_at(9092)) == "INSIDE://broker:9092"
@@ -213,6 +225,116 @@ def test_rows_list_every_known_property_with_its_value() -> None:
     assert rows["log.roll.hours"] == 3
     assert rows["log.roll.ms"] == 3 * 3_600_000
     assert rows["log.segment.bytes"] == 1 << 30
+
+
+# Listeners of one's own, and listeners that are open.
+
+
+OPEN = "open to the network and asks clients for no authentication"
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"listeners": "PLAINTEXT://0.0.0.0:9092", "advertised.listeners": "PLAINTEXT://kafka:9092"},
+        {"listeners": "PLAINTEXT://:9092"},
+        {"listeners": "PLAINTEXT://kafka.example:9092"},
+        {"listeners": "PLAINTEXT://127.0.0.1:9092,SSL://192.0.2.1:9093"},
+        {"listeners": "SSL://192.0.2.1:9093", "ssl.client.auth": "requested"},
+        {
+            "listeners": "SSL://192.0.2.1:9093",
+            "ssl.client.auth": "required",
+            "listener.name.ssl.ssl.client.auth": "none",
+        },
+        {"http.listener": "0.0.0.0:9644"},
+    ],
+)
+def test_a_listener_that_is_open_to_the_network_must_be_allowed(texts: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=OPEN) as refused:
+        BrokerConfig.from_texts(texts)
+    assert "\n" not in str(refused.value)
+
+    BrokerConfig.from_texts(texts | {"allow.unauthenticated.listeners": "true"})
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"listeners": "PLAINTEXT://127.0.0.7:9092,SSL://[::1]:9093", "http.listener": "[::1]:1"},
+        {"listeners": "PLAINTEXT://localhost:9092", "http.listener": ""},
+        {"listeners": "SSL://:9093", "ssl.client.auth": "required"},
+        {"listeners": "SSL://:9093", "listener.name.ssl.ssl.client.auth": "required"},
+    ],
+)
+def test_a_listener_on_loopback_or_with_authentication_needs_no_permission(
+    texts: dict[str, str],
+) -> None:
+    BrokerConfig.from_texts(texts)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (
+            {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "SSL"},
+            "Only one of inter.broker.listener.name and security.inter.broker.protocol",
+        ),
+        ({"inter.broker.listener.name": "INSIDE"}, "inter.broker.listener.name: INSIDE must be"),
+        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol: SSL must be"),
+        ({"security.inter.broker.protocol": "TLS"}, "String must be one of: PLAINTEXT, SSL"),
+        (
+            {"listener.name.outside.ssl.client.auth": "perhaps"},
+            "perhaps for configuration listener.name.outside.ssl.client.auth: String must be one of",
+        ),
+    ],
+)
+def test_a_wrong_property_of_listeners_is_named(texts: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        BrokerConfig.from_texts(texts)
+
+    assert message in str(refused.value)
+
+
+def test_the_example_of_the_readme_is_a_configuration_without_an_open_listener() -> None:
+    readme = (Path(__file__).resolve().parents[3] / "README.md").read_text("utf-8")
+    (example,) = re.findall(r"```properties\n(.*?)```", readme, re.DOTALL)
+
+    config = BrokerConfig.from_texts(parse_properties(example))
+
+    local, outside = config.resolved_listeners()
+    assert not local.security_protocol.has_tls
+    assert outside.security_protocol.has_tls
+    assert config.ssl_client_auth == "required"
+
+
+def test_a_text_with_a_listeners_prefix_holds_for_that_listener_only() -> None:
+    of_all = BrokerConfig.from_texts(
+        {
+            "ssl.keystore.location": "/all.pem",
+            "ssl.keystore.password": "one",
+            "listener.name.outside.ssl.keystore.location": "/outside.pem",
+        }
+    )
+
+    outside = of_all.for_listener("OUTSIDE")
+    assert outside.ssl_keystore_location == "/outside.pem"
+    assert outside.ssl_keystore_password == "one"
+    assert of_all.for_listener("INSIDE").ssl_keystore_location == "/all.pem"
+
+
+def test_a_prefix_of_a_listener_that_does_not_exist_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    BrokerConfig.from_texts(
+        {
+            "listener.name.plaintext.ssl.client.auth": "none",
+            "listener.name.controller.ssl.client.auth": "none",
+            "controller.listener.names": "CONTROLLER",
+            "listener.name.inside.ssl.client.auth": "required",
+        }
+    )
+
+    assert caplog.messages == ["listener.name.inside: listeners has no such listener, ignored"]
 
 
 # Unknown names.

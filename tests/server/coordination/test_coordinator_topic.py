@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,8 @@ from server.coordination.coordinator_topic import (
     java_hash,
 )
 from storage.files.errors import LogOffline, StorageError
+from storage.log import opening
+from storage.log.new_logs import NewLogs
 from tests.harness.offsets_world import commit, offsets_topic, records_of
 from tests.harness.topics_world import opened
 
@@ -112,3 +116,27 @@ async def test_reading_waits_for_what_is_not_durable_yet(tmp_path: Path) -> None
 
         assert log.high_watermark == log.log_end_offset == 1
         assert await waiting == 0
+
+
+async def test_the_files_of_all_partitions_are_created_in_a_thread_with_the_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No append creates them on the loop or waits for a thread, so appends keep their order."""
+    threads: list[int] = []
+    create = opening._create_files
+
+    def noted(*args: Any) -> None:
+        threads.append(threading.get_ident())
+        create(*args)
+
+    monkeypatch.setattr(opening, "_create_files", noted)
+    # The broker has not yet created the files in the background.
+    monkeypatch.setattr(NewLogs, "make_files", lambda *_: None)
+    monkeypatch.setattr(NewLogs, "make_safe", lambda *_: None)
+    async with offsets_topic(tmp_path) as (topic, _):
+        await topic.ensure()
+        await topic.append(topic.partition_of("b"), [commit(0, group="b")])
+
+        assert all(topic.log_of(each).new_files.are_made for each in range(4))
+    assert len(threads) == 4
+    assert threading.get_ident() not in threads

@@ -14,8 +14,8 @@ from metrics.server_probe import ServerProbe
 from server.durability.log_clock import Duty, LogClock, retention_duty
 from server.runtime.clock import SystemClock
 from storage.files.errors import DiskError
+from storage.log.commits import LogCommits
 from storage.log.log import PartitionLog
-from storage.log.segment_list import SegmentList
 from storage.recovery.checkpoint import Checkpoint
 from tests.harness import log_builder
 from tests.harness.log_home import SMALL, LogHome
@@ -154,13 +154,13 @@ async def test_the_recovery_point_of_a_log_that_has_grown_is_moved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     committed: list[int] = []
-    commit = SegmentList.commit_checkpoint
+    commit = LogCommits.commit_checkpoint
 
-    def watched(segments: SegmentList, taken: Checkpoint) -> None:
+    def watched(segments: LogCommits, taken: Checkpoint) -> None:
         commit(segments, taken)
         committed.append(taken.row.end_offset)
 
-    monkeypatch.setattr(SegmentList, "commit_checkpoint", watched)
+    monkeypatch.setattr(LogCommits, "commit_checkpoint", watched)
     async with serving_broker(tmp_path, log_flush_offset_checkpoint_interval_ms="20") as served:
         await served.create("large", max_message_bytes=str(16 << 20))
         await served.create("small")

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: logs stay where they are. Codes are Kafka 4.3.1's, but for a real move."""
+"""AlterReplicaLogDirs: logs stay where they are. Codes are Kafka 4.3.1's, except for a real move."""
 
 from __future__ import annotations
 

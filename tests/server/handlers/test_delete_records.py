@@ -1,4 +1,4 @@
-"""DeleteRecords: the log start moves up, and clients find it where they are told."""
+"""DeleteRecords: the log start moves up to the offset that the answer names."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ async def test_a_transaction_ends_as_its_producer_says(
         await until_state(served, "CompleteCommit" if is_commit else "CompleteAbort")
         # The marker.
         assert served.log("t").high_watermark == 1
-        # It did not hear of it.
+        # It missed the answer.
         assert await end(served, producer, is_commit=is_commit, version=version) == answer
 
 

@@ -20,8 +20,9 @@ from protocol.messages.fetch import (
     PartitionData,
 )
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset
 from server.runtime.turns import Pace
-from storage.log.log import PartitionLog
+from storage.log.reader import LogReader
 from tests.harness.raw_client import RawClient
 from tests.harness.served_broker import (
     ServedBroker,
@@ -194,13 +195,13 @@ async def test_a_fetch_that_names_a_partition_very_often_reads_it_once_each_time
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[int] = []
-    read = PartitionLog.read
+    read = LogReader.read
 
-    def counted(self: PartitionLog, offset: int, **settings: Any) -> Any:
+    def counted(self: LogReader, offset: int, **settings: Any) -> Any:
         reads.append(offset)
-        return read(self, offset, **settings)
+        return read(self, Offset(offset), **settings)
 
-    monkeypatch.setattr(PartitionLog, "read", counted)
+    monkeypatch.setattr(LogReader, "read", counted)
     async with serving_broker(tmp_path) as served:
         await served.create("orders")
         client = await served.connect()

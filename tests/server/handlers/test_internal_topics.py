@@ -1,15 +1,15 @@
-"""Every API that can name a topic, for every internal topic in every state: what it answers.
+"""The answer of every API that can name a topic, for every internal topic in every state.
 
 The table is checked against `protocol/wire/api_keys.py`: an API that is in neither `REQUESTS` nor
-`NAMES_NO_TOPIC` fails the first test. Whatever is asked, the topics that hold what groups and
-transactions are stay, with all their partitions.
+`NAMES_NO_TOPIC` fails the first test. Whatever a client requests, the topics that store groups and
+transactions stay, with all their partitions.
 
 Apache Kafka 4.3.1 was asked the same, for a topic that is online and after its deletion. It answers the
-same but for these, where this broker is stricter on purpose:
+same, except for these, where this broker is stricter on purpose:
 
     DeleteTopics       of the topics of coordinators: NONE, and they are gone
-    CreatePartitions   NONE: what is in an internal topic is not found any more where it is looked for
-    Metadata           UNKNOWN_TOPIC_OR_PARTITION for one that is not there, and makes it
+    CreatePartitions   NONE, after which records are not in the partition where they are expected
+    Metadata           UNKNOWN_TOPIC_OR_PARTITION for a missing topic, and creates it
 """
 
 from __future__ import annotations
@@ -304,12 +304,14 @@ NAMES_NO_TOPIC = frozenset(
         ApiKey.SYNC_GROUP, ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.API_VERSIONS,
         ApiKey.INIT_PRODUCER_ID, ApiKey.ADD_OFFSETS_TO_TXN, ApiKey.END_TXN, ApiKey.DESCRIBE_ACLS,
         ApiKey.DELETE_GROUPS, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
         ApiKey.DESCRIBE_CLUSTER, ApiKey.DESCRIBE_TRANSACTIONS, ApiKey.LIST_TRANSACTIONS,
         ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE,
         ApiKey.LIST_CONFIG_RESOURCES, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE,
         ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.CREATE_DELEGATION_TOKEN,
         ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN,
         ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.UPDATE_FEATURES,
+        ApiKey.ALTER_CLIENT_QUOTAS,
     }
 )  # fmt: skip
 """They name groups, transactional ids or nothing; a subscription only waits for a topic. Those of ACLs

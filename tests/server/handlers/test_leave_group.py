@@ -8,7 +8,7 @@ import pytest
 
 from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from protocol.wire.error_codes import ErrorCode
-from server.coordination.groups.group import Group, GroupState
+from server.coordination.groups.classic.group import Group, GroupState
 from tests.harness.group_requests import AT_ONCE, stabilize
 from tests.harness.served_broker import serving_broker
 

@@ -15,6 +15,7 @@ from protocol.messages.list_offsets import (
 )
 from protocol.records.record_batch import Record, build_batch
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset
 from tests.harness.served_broker import NOW_MS, ServedBroker, batch_of, serving_broker
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -101,7 +102,7 @@ async def test_without_tiered_storage_all_is_local_and_nothing_is_tiered(
     async with serving_broker(tmp_path) as served:
         await served.create("orders")
         await served.produce("orders", batch_of(3))
-        served.log("orders").delete_records(2)
+        served.log("orders").delete_records(Offset(2))
         for version in range(1, 12):
             (answer,) = await ask(served, timestamp, version=version)
             if version < since:

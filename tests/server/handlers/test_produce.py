@@ -19,9 +19,10 @@ from protocol.messages.produce import (
 )
 from protocol.records.batch_scan import scan_batches
 from protocol.records.record_batch import Codec, Record, build_batch
+from protocol.records.record_walk import UNFIT_MAX
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.transactions.coordinator import TransactionCoordinator
-from storage.log.directory import LogDirectory
+from storage.log.new_logs import NewLogs
 from tests.harness.served_broker import (
     NOW_MS,
     ServedBroker,
@@ -99,15 +100,15 @@ async def test_the_first_write_creates_the_files_of_a_new_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does not wait until the broker has created them in the background."""
-    monkeypatch.setattr(LogDirectory, "make_files", lambda *_: None)
-    monkeypatch.setattr(LogDirectory, "make_safe", lambda *_: None)
+    monkeypatch.setattr(NewLogs, "make_files", lambda *_: None)
+    monkeypatch.setattr(NewLogs, "make_safe", lambda *_: None)
     async with serving_broker(tmp_path) as served:
         await served.create("orders")
         assert files_of_orders(tmp_path) == set()
         request = produce_request("orders", batch_of(2))
         answer = only_produced(await served.call(request, 9, ProduceResponse))
         assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
-        assert served.log("orders").has_files
+        assert served.log("orders").new_files.are_made
         assert {"manifest", f"{0:020}.v1.log"} <= files_of_orders(tmp_path)
 
 
@@ -304,6 +305,25 @@ async def test_one_record_without_a_key_refuses_its_batch_on_a_compacted_topic(
         counts = served.broker.probe.topics["orders"]
         assert counts.refused_by_reason == {"INVALID_RECORD": 4}
         assert (await served.produce("events", build_batch(records))).base_offset == 0
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_an_answer_with_many_record_errors_does_not_hold_the_loop(
+    tmp_path: Path, acks: int
+) -> None:
+    """A request of 1 MB may name 200,000 bad records; the fixture of the loop measures its turns."""
+    keyless = batch_of(2000, key=None, value=b"", codec=Codec.ZSTD)
+    data = tuple(PartitionProduceData(index=0, records=memoryview(keyless)) for _ in range(200))
+    request = ProduceRequest(
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=(TopicProduceData(name="orders", partition_data=data),),
+    )
+    async with serving_broker(tmp_path) as served:
+        await served.create("orders", cleanup_policy="compact")
+        answer = await served.call(request, 9, ProduceResponse)
+    (topic,) = answer.responses
+    assert [len(each.record_errors) for each in topic.partition_responses] == [UNFIT_MAX] * 200
 
 
 async def test_every_partition_is_answered_on_its_own(tmp_path: Path) -> None:

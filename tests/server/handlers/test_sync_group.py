@@ -30,6 +30,16 @@ async def test_a_member_that_believes_in_another_protocol_is_refused(tmp_path: P
     assert synced.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
+@pytest.mark.parametrize("group_id", ["group", "other"])
+async def test_since_version_5_a_member_must_name_its_protocol(
+    tmp_path: Path, group_id: str
+) -> None:
+    async with serving_broker(tmp_path, **AT_ONCE) as served:
+        request = sync_request(await join(served), group_id, protocol_name=None)
+        synced = await served.call(request, 5, SyncGroupResponse)
+    assert synced.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
 @pytest.mark.parametrize(
     ("group_id", "code"),
     [("", ErrorCode.INVALID_GROUP_ID), ("other", ErrorCode.UNKNOWN_MEMBER_ID)],

@@ -264,7 +264,7 @@ async def test_a_parked_fetch_by_id_whose_topic_is_deleted_is_answered_as_one_by
 async def test_a_topic_that_is_made_anew_while_a_request_is_carried_out_is_an_inconsistent_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kafka answers so where the name that it found for the id is another topic's by now."""
+    """Kafka answers so if the name that it found for the id already belongs to another topic."""
     async with serving_broker(tmp_path) as served:
         topic = await served.create("orders", partitions=2)
         await served.create("others")

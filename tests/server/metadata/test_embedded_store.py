@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import stat
 import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from protocol.records.batch_scan import crc32c
 from server.metadata import embedded_store
+from server.metadata import files as metadata_files
 from server.metadata import log as metadata_log
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.store import Compare, Delete, Put, RevisionCompacted
@@ -26,6 +28,7 @@ from storage.files.errors import (
     SyncFailed,
 )
 from storage.files.local_files import LocalFileSystem
+from tests.harness.examples import examples
 from tests.server.metadata_store_contract import MetadataStoreContract
 
 
@@ -79,6 +82,29 @@ async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     await store.revoke(lease)
     assert await contents(store) == {"/b": "ü"}
     await store.close()
+
+
+async def test_only_the_owner_may_read_the_store_which_holds_verifiers_of_passwords(
+    tmp_path: Path,
+) -> None:
+    directory = tmp_path / "metadata"
+    store = await open_store(directory)
+    await store.txn((), [Put(key="/a", value="1")])
+    await store.close()
+    # As an earlier release left it.
+    directory.chmod(0o755)
+    for file in directory.iterdir():
+        file.chmod(0o644)
+
+    store = await open_store(directory)
+    await store.txn((), [Put(key="/large", value="x" * (metadata_log.LOG_BYTES_MIN + 1))])
+    await store.txn((), [Put(key="/b", value="1")])
+    await store.close()
+
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in directory.iterdir()}
+    assert any(name.endswith(".snapshot") for name in modes)
+    assert set(modes.values()) == {0o600}
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
 
 async def test_a_change_whose_caller_was_cancelled_happens_whole(tmp_path: Path) -> None:
@@ -248,7 +274,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps=STEPS)
 def test_the_store_agrees_with_a_dictionary_over_restarts_and_snapshots(
     steps: list[Put | Delete | Compare | str], tmp_path_factory: pytest.TempPathFactory
@@ -277,6 +303,40 @@ def test_the_store_agrees_with_a_dictionary_over_restarts_and_snapshots(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metadata_log, "LOG_BYTES_MIN", 400)
         asyncio.run(run(tmp_path_factory.mktemp("model")))
+
+
+async def test_large_transactions_do_what_small_ones_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(11)
+    histories = [
+        [
+            Put(key=f"/{rng.randrange(40)}", value=str(number))
+            if rng.random() < 0.6
+            else Delete(key=f"/{rng.randrange(40)}")
+            for number in range(rng.randrange(1, 30))
+        ]
+        for _ in range(60)
+    ]
+    found = []
+    for inline_max in (1_000, 1):
+        monkeypatch.setattr(embedded_store, "INLINE_OPERATIONS_MAX", inline_max)
+        monkeypatch.setattr(metadata_files, "ELEMENTS_ENCODED_AT_ONCE", inline_max)
+        monkeypatch.setattr(metadata_log, "LOG_BYTES_MIN", 400)
+        directory = tmp_path / str(inline_max)
+        store = await open_store(directory)
+        for operations in histories:
+            await store.txn((), operations)
+        watch = store.watch("/", after_revision=0)
+        changes = [await anext(watch) for _ in range(20)]
+        in_memory = await store.range("/")
+        await store.close()
+        store = await open_store(directory)
+        assert await store.range("/") == in_memory
+        await store.close()
+        files = {path.name: path.read_bytes() for path in directory.glob("*.log")}
+        found.append((in_memory, changes, files))
+    assert found[0] == found[1]
 
 
 def test_a_log_cut_at_a_random_byte_holds_a_prefix_of_the_transactions(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from protocol.wire.errors import DecodeError
 from server.net.connection import CloseConnection, Connection, Reply
-from server.net.outbox import Outbox, Part
+from server.net.outbox import Outbox
+from server.net.send_queue import Part
 from tests.harness.connection_server import echo, framed, serving, until
 from tests.harness.raw_client import RawClient
 

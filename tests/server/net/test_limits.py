@@ -6,6 +6,8 @@ import asyncio
 import random
 from dataclasses import dataclass, field
 
+import pytest
+
 from server.net.limits import AnswerMemory, DecodedMemory, RequestMemory
 
 
@@ -179,3 +181,16 @@ async def test_a_request_cancelled_just_as_it_is_admitted_holds_nothing() -> Non
 
     assert not admitted.has_begun
     assert memory.held_bytes == 0
+
+
+def test_giving_back_more_than_is_held_is_a_mistake() -> None:
+    requests, answers = RequestMemory(bytes_max=10), AnswerMemory(bytes_max=10)
+    requests.hold(4)
+    answers.hold(4)
+    requests.give_back(4)
+    answers.give_back(4)
+
+    with pytest.raises(AssertionError):
+        requests.give_back(1)
+    with pytest.raises(AssertionError):
+        answers.give_back(1)

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from server.config.addresses import Address, Listener
+from server.config.listeners.addresses import Address, Listener
 from server.net.listener import ListenError
 from tests.harness.connection_server import echo, serving, until
 

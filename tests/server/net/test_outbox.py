@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from server.net.limits import AnswerMemory
-from server.net.outbox import Outbox, Part
+from server.net.outbox import Outbox
+from server.net.send_queue import Part, buffered_size
 
 PATIENCE_SECONDS = 30.0
 
@@ -37,8 +38,14 @@ class Peer:
     theirs: socket.socket
     transport: asyncio.Transport
     outbox: Outbox
+    memory: AnswerMemory
     sent: list[int] = field(default_factory=list)
     errors: list[Exception] = field(default_factory=list)
+
+    def write(self, parts: Sequence[Part]) -> None:
+        """Count the buffers in, as a connection does, and write."""
+        self.memory.hold(buffered_size(parts))
+        self.outbox.write(parts)
 
     async def receive(self, size: int) -> bytes:
         loop = asyncio.get_running_loop()
@@ -62,15 +69,16 @@ async def peer() -> AsyncIterator[Peer]:
     transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
     sent: list[int] = []
     errors: list[Exception] = []
+    memory = AnswerMemory(bytes_max=1 << 30)
     outbox = Outbox(
         transport,
         loop=loop,
-        memory=AnswerMemory(bytes_max=1 << 30),
+        memory=memory,
         bytes_max=1000,
         on_sent=sent.append,
         on_error=errors.append,
     )
-    yield Peer(theirs, transport, outbox, sent, errors)
+    yield Peer(theirs, transport, outbox, memory, sent, errors)
     outbox.close()
     transport.abort()
     theirs.close()
@@ -93,8 +101,8 @@ async def test_buffers_and_regions_arrive_in_the_order_they_were_written(
     fileno, content = segment
     first, second = FileRegion(fileno, 7, 100_000), FileRegion(fileno, 0, 11)
 
-    peer.outbox.write([b"head", memoryview(b"er"), first, b"middle", second])
-    peer.outbox.write([bytearray(b"tail")])
+    peer.write([b"head", memoryview(b"er"), first, b"middle", second])
+    peer.write([bytearray(b"tail")])
 
     expected = b"header" + content[7:100_007] + b"middle" + content[:11] + b"tail"
     assert await peer.receive(len(expected)) == expected
@@ -110,7 +118,7 @@ async def test_more_than_the_socket_takes_is_sent_when_the_reader_catches_up(
     big = os.urandom(5 << 20)
     parts: list[Part] = [big, *regions, b"end"]
 
-    peer.outbox.write(parts)
+    peer.write(parts)
 
     assert peer.outbox.pending_bytes > 0
     expected = big + content * 4 + b"end"
@@ -123,14 +131,14 @@ async def test_more_than_the_socket_takes_is_sent_when_the_reader_catches_up(
 async def test_more_buffers_than_one_call_takes_are_all_sent(peer: Peer) -> None:
     buffers: list[Part] = [b"%04d" % i for i in range(3000)]
 
-    peer.outbox.write(buffers)
+    peer.write(buffers)
 
     assert await peer.receive(12_000) == b"".join(b"%04d" % i for i in range(3000))
 
 
 async def test_room_waits_while_the_peer_does_not_read(peer: Peer) -> None:
     await asyncio.wait_for(peer.outbox.room(), PATIENCE_SECONDS)
-    peer.outbox.write([bytes(16 << 20)])
+    peer.write([bytes(16 << 20)])
     room = asyncio.ensure_future(peer.outbox.room())
     await asyncio.sleep(0.02)
     assert not room.done()
@@ -145,7 +153,7 @@ async def test_closing_releases_what_is_unsent_and_ends_the_waits(
 ) -> None:
     fileno, content = segment
     region = FileRegion(fileno, 0, len(content))
-    peer.outbox.write([bytes(16 << 20), region])
+    peer.write([bytes(16 << 20), region])
     waits = [
         asyncio.ensure_future(peer.outbox.room()),
         asyncio.ensure_future(peer.outbox.drained()),
@@ -158,7 +166,7 @@ async def test_closing_releases_what_is_unsent_and_ends_the_waits(
     await asyncio.wait_for(asyncio.gather(*waits), PATIENCE_SECONDS)
     assert region.releases == 1
     late = FileRegion(fileno, 0, 1)
-    peer.outbox.write([late, b"x"])
+    peer.write([late, b"x"])
     assert late.releases == 1
     assert peer.outbox.pending_bytes == 0
 
@@ -166,7 +174,7 @@ async def test_closing_releases_what_is_unsent_and_ends_the_waits(
 async def test_a_peer_that_is_gone_is_reported_once(peer: Peer) -> None:
     peer.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     peer.transport.pause_reading()  # otherwise the transport notices first, and closes by itself
-    peer.outbox.write([bytes(16 << 20)])
+    peer.write([bytes(16 << 20)])
 
     peer.theirs.close()
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -185,7 +193,7 @@ async def test_a_region_shorter_than_promised_breaks_the_connection(
     fileno, content = segment
     region = FileRegion(fileno, len(content) - 10, 20)
 
-    peer.outbox.write([region])
+    peer.write([region])
 
     assert [str(error) for error in peer.errors] == [
         "segment file ends 10 bytes before the region to send"
@@ -196,7 +204,7 @@ async def test_a_region_shorter_than_promised_breaks_the_connection(
 async def test_an_empty_region_is_released_at_once(peer: Peer) -> None:
     region = FileRegion(-1, 0, 0)
 
-    peer.outbox.write([region, b"", b"x"])
+    peer.write([region, b"", b"x"])
 
     assert region.releases == 1
     assert await peer.receive(1) == b"x"

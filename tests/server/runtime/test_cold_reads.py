@@ -1,4 +1,4 @@
-"""Reads of data outside the page cache run in a thread; the loop goes on, and no pin is lost."""
+"""Reads of data outside the page cache run in a thread; the loop continues, and no pin is lost."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from metrics.server_probe import ServerProbe
 from protocol.messages.fetch import FetchResponse, PartitionData
 from protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Offset
 from server.runtime.cold_reads import ColdReads
 from storage.files.paths import LOG
 from storage.segment.reader import Isolation, ReadResult
@@ -170,8 +171,8 @@ async def test_a_read_that_nobody_waits_for_any_more_releases_what_it_found() ->
     def read() -> ReadResult | ErrorCode:
         loop.call_soon_threadsafe(started.set)
         asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(10)
-        return log.read(
-            0, max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+        return log.reader.read(
+            Offset(0), max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
         )
 
     task = asyncio.ensure_future(reads.run(read))

@@ -19,10 +19,10 @@ BEGINNINGS = frozenset(
 ALLOWED = {
     "server/runtime/tasks.py": "the one place",
     "server/net/connection.py": "once a request: both tasks and the callback answer for themselves",
-    "server/runtime/turns.py": "once a slice: it only lets a waiting request go on",
+    "server/runtime/turns.py": "once a slice: it only lets a waiting request continue",
     "server/durability/group_commit.py": "once a sync round: each part of it fails its waiters",
     "metrics/http_connections.py": "a leaf, which knows no server; its sweep only closes connections",
-    "cleaner/pool/pool.py": "the workers; what one raises is counted, and a dead one is a metric",
+    "cleaner/pool/workers.py": "the workers; what one raises is counted, and a dead one is a metric",
 }
 
 

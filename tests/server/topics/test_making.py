@@ -158,12 +158,12 @@ async def test_a_topic_that_is_deleted_before_it_has_files_never_gets_any() -> N
     world = await open_world(disk, "/data")
     world.administration.may_make_files.clear()
     (topic,) = await create(world, new_topics(1, 3))
-    assert not any(log.has_files for log in topic.logs())
+    assert not any(log.new_files.are_made for log in topic.logs())
     assert await world.topics.delete(topic) is None
     await at_rest(world)
     for log in topic.logs():
         with pytest.raises(LogOffline):
-            log.make_files()
+            log.new_files.make()
     assert not [name for name in disk.list("/data") if name.startswith("t0")]
     await world.close()
 
@@ -183,7 +183,7 @@ async def test_a_stop_leaves_files_that_do_not_exist_yet_to_the_next_start(
     world = await open_world(disk, "/data")
     assert world.directories[0].was_clean
     (topic,) = world.topics.all()
-    assert all(log.has_files for log in topic.logs())
+    assert all(log.new_files.are_made for log in topic.logs())
     await at_rest(world)
     assert not (await world.store.range(UNSETTLED)).entries
     await world.close()

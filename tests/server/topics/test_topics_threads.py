@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.state.producer_state import AppendedBatch, ProducerStates
 from tests.harness.topics_world import opened
 
@@ -74,13 +75,13 @@ async def test_topics_and_logs_are_listed_while_others_come_and_go(tmp_path: Pat
 
 def test_producers_are_listed_while_others_come_and_go() -> None:
     states = ProducerStates()
-    states.remember(1, 0, AppendedBatch(0, 0, 7), now_ms=1)
+    states.remember(ProducerId(1), Epoch(0), AppendedBatch(0, 0, Offset(7)), now_ms=1)
 
     def change(number: int) -> None:
-        states.marked(2 + number % 500, 0, now_ms=number)
+        states.marked(ProducerId(2 + number % 500), Epoch(0), now_ms=number)
         if number % 500 == 499:
             states.expire(number - 100)
-            states.remember(1, 0, AppendedBatch(0, 0, 7), now_ms=number)
+            states.remember(ProducerId(1), Epoch(0), AppendedBatch(0, 0, Offset(7)), now_ms=number)
 
     with changing(change):
         for _ in range(ROUNDS):

@@ -210,7 +210,8 @@ def test_they_are_what_the_log_says_whoever_hears_first_what_is_durable(
 
 
 class LaggingOffsets:
-    """Offsets that hear of what is durable when the test says so; of markers in a queue of its own."""
+    """Offsets that learn that records are durable when the test says so; markers have their own
+    queue."""
 
     def __init__(self) -> None:
         self.offsets = CommittedOffsets()
@@ -234,7 +235,7 @@ class LaggingOffsets:
         if event.producer_id is None:
             self._appended.append((records, at))
         else:
-            # A producer goes on only when its last transaction is over.
+            # A producer continues only when its last transaction is over.
             self.end()
             self.offsets.add_pending(event.producer_id, records, at)
 

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol over a disk: what is told is written, and protocols may change."""
+"""Groups of the consumer protocol over a disk: answers wait until they are durable; protocols change."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from protocol.wire.error_codes import ErrorCode
+from server.coordination.groups.classic.group import Group
 from server.coordination.groups.committed_offsets import OffsetExpiry
-from server.coordination.groups.consumer_group import ConsumerGroup
-from server.coordination.groups.events import Beat, Join, Leave
-from server.coordination.groups.group import Group
-from server.coordination.groups.group_checks import Claim, offset_expiry
+from server.coordination.groups.consumer.group import ConsumerGroup
+from server.coordination.groups.events import Beat, Join, Leave, MemberProtocol
 from server.coordination.groups.group_entry import AnyGroup
-from server.coordination.groups.member import MemberProtocol
+from server.coordination.groups.offset_checks import Claim, offset_expiry
 from server.coordination.groups.outcome import HeartbeatAnswer
 from server.runtime.turns import Pace, Turns
 from tests.harness.faulty_fs import FaultyFileSystem

@@ -1,4 +1,4 @@
-"""The coordinator: what members hear is on disk first, and is there after a restart."""
+"""The coordinator: answers to members are on disk first, and hold after a restart."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ import pytest
 from protocol.wire.error_codes import ErrorCode
 from server.coordination import partition_loads
 from server.coordination.coordinator_topic import OFFSETS_TOPIC
+from server.coordination.groups.classic.group import Group, GroupState
 from server.coordination.groups.coordinator import GroupCoordinator
-from server.coordination.groups.events import Join, Leave, Sync
-from server.coordination.groups.group import Group, GroupState
-from server.coordination.groups.member import MemberProtocol
+from server.coordination.groups.events import Join, Leave, MemberProtocol, Sync
 from server.coordination.groups.outcome import Joined
 from server.http import broker_facts
 from server.runtime.tasks import raising

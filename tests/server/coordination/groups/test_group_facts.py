@@ -1,11 +1,11 @@
-"""What a scrape is told of groups: committed offsets against the logs."""
+"""The facts about groups for a scrape: committed offsets compared with the logs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from server.coordination.groups.group_checks import Claim
 from server.coordination.groups.group_facts import group_facts
+from server.coordination.groups.offset_checks import Claim
 from tests.harness.garbage import at_every_collection
 from tests.harness.offsets_world import commit
 from tests.harness.served_broker import batch_of, serving_broker

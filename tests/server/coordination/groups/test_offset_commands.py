@@ -25,10 +25,9 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponse,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.coordination.groups.events import Join, Sync
-from server.coordination.groups.group_checks import Claim
+from server.coordination.groups.events import Join, MemberProtocol, Sync
 from server.coordination.groups.group_entry import GroupEntry
-from server.coordination.groups.member import MemberProtocol
+from server.coordination.groups.offset_checks import Claim
 from server.coordination.producer import Producer
 from tests.harness.offsets_world import commit, end_transaction
 from tests.harness.served_broker import ServedBroker, serving_broker

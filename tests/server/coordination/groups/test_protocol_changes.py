@@ -16,10 +16,9 @@ from protocol.internal_topics.consumer_protocol import (
     write,
 )
 from protocol.wire.error_codes import ErrorCode
-from server.coordination.groups.events import Beat, Join, Sync
-from server.coordination.groups.group import Group, GroupState
-from server.coordination.groups.member import MemberProtocol
-from server.coordination.groups.mixed_group import MixedGroup
+from server.coordination.groups.classic.group import Group, GroupState
+from server.coordination.groups.consumer.mixed_group import MixedGroup
+from server.coordination.groups.events import Beat, Join, MemberProtocol, Sync
 from server.coordination.groups.outcome import HeartbeatAnswer, Joined
 from tests.harness.group_requests import AT_ONCE
 from tests.harness.served_broker import ServedBroker, serving_broker
@@ -56,7 +55,7 @@ async def beaten(served: ServedBroker, beat: Beat) -> HeartbeatAnswer:
 
 
 async def synced(served: ServedBroker, generation: int, assignment: bytes = b"") -> list[int]:
-    """What the classic member hears that it shall read."""
+    """Returns the partitions that the classic member is assigned."""
     sync = Sync(member_id="c", generation=generation, assignments={"c": assignment})
     answer = await served.broker.groups.sync("g", sync)
     assert answer.error_code == ErrorCode.NONE, answer

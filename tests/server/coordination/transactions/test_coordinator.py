@@ -1,4 +1,4 @@
-"""The coordinator of transactions: what is told is durable, and is carried on after a restart."""
+"""The coordinator of transactions: answers are durable, and a restart continues its work."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def test_a_write_that_fails_unexpectedly_is_answered_and_the_id_goes_on(
             raise error
 
         with monkeypatch.context() as patch:
-            patch.setattr(transactions, "topic", _Failing(transactions.topic, append))
+            patch.setattr(transactions.outcomes, "_topic", _Failing(transactions.topic, append))
             outcome = await transactions.init_producer_id("tx", 60_000)
             assert outcome.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
         assert (await init(transactions)).id >= 0

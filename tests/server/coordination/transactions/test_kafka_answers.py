@@ -1,4 +1,4 @@
-"""What each transactional request hears in each state: what Apache Kafka 4.3.1 answered, cell by cell.
+"""Each transactional request gets in each state the answer of Apache Kafka 4.3.1, cell by cell.
 
 `kafka_4_3_1_answers.txt` was written by `tests.harness.transaction_scenes` against Kafka 4.3.1.
 """

@@ -1,4 +1,4 @@
-"""A transactional id as a machine: who has it, what its transaction comes to, and what is refused."""
+"""A transactional id as a state machine: its producer, its transactions, and refused requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMEOUT_MS = 60_000
 
 
 class Scene:
-    """One transactional id; what a step comes to is written at once."""
+    """One transactional id; the outcome of a step is written at once."""
 
     def __init__(self, **fields: Any) -> None:
         metadata = TransactionMetadata(
@@ -93,7 +93,7 @@ def begun(**fields: Any) -> tuple[Scene, Producer]:
 
 
 def ended(*, is_commit: bool = True, bumps_epoch: bool = False) -> tuple[Scene, Producer]:
-    """With a transaction that is complete, and what its producer goes on with."""
+    """Returns a scene with a completed transaction, and the producer's next id and epoch."""
     scene, producer = begun()
     outcome = scene.end(producer, is_commit=is_commit, bumps_epoch=bumps_epoch)
     scene.complete()
@@ -147,7 +147,7 @@ def test_a_producer_that_says_who_it_was_goes_on() -> None:
     old = scene.init().producer
     new = scene.init(old).producer
     assert new == Producer(FIRST_ID, old.epoch + 1)
-    # It did not hear of it: the same again, not the next one.
+    # It missed the answer, so it gets the same epoch again, not the next one.
     assert scene.init(old).producer == new
     assert scene.init(old).producer == new
 
@@ -313,7 +313,7 @@ def test_each_end_raises_the_epoch() -> None:
 def test_an_end_that_was_not_heard_of_is_told_again(is_commit: bool) -> None:
     scene, old = begun()
     new = scene.end(old, is_commit=is_commit, bumps_epoch=True).producer
-    # Whatever it asks for: the new epoch, which it may have been told of, is not there yet.
+    # Whatever it asks for: the new epoch, which it may know already, is not in effect yet.
     concurrent = ErrorCode.CONCURRENT_TRANSACTIONS
     for producer in (old, new, Producer(FIRST_ID, new.epoch + 1), Producer(FIRST_ID + 1, 0)):
         for verdict in (True, False):
@@ -447,7 +447,7 @@ def test_while_something_is_written_nothing_else_begins() -> None:
     assert scene.end(producer).error_code is concurrent
     assert transaction.time_out(1 << 40) == Outcome()
     assert transaction.expire(retention_ms=1, now_ms=1 << 40) == Outcome()
-    # Whoever asks; only an end in the old protocol has its epoch looked at first.
+    # For every producer; only an end in the old protocol has its epoch checked first.
     assert scene.add(Producer(FIRST_ID, 7), B) is concurrent
     assert scene.end(Producer(FIRST_ID, 7), bumps_epoch=True).error_code is concurrent
     assert scene.end(Producer(FIRST_ID, 7)).error_code is ErrorCode.PRODUCER_FENCED

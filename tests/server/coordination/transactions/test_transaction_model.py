@@ -1,4 +1,4 @@
-"""Whatever producers do, fail to hear of, or say falsely, what they were told of a transaction is so.
+"""Whatever producers do, miss or claim falsely, every answer about a transaction holds.
 
 Several producers have one transactional id after each other, in the old protocol and in the new one,
 and some do not know that they are replaced. Answers get lost, writes fail, time passes, the broker
@@ -33,6 +33,7 @@ from server.coordination.transactions.metadata import (
     record_of,
 )
 from server.coordination.transactions.transaction import Outcome, Transaction
+from tests.harness.examples import examples
 
 PARTITIONS = tuple(TransactionPartition("t", number) for number in range(3))
 TIMEOUT_MS = 60_000
@@ -111,7 +112,7 @@ class TransactionModel(RuleBasedStateMachine):
             TIMEOUT_MS, expected, spare_producer_id=self._spare(), now_ms=self.now_ms
         )
         if expected is not None and outcome.metadata is not None:
-            check(client is self.owner, "somebody who was replaced goes on")
+            check(client is self.owner, "a replaced producer continues")
         self._write(outcome)
         if outcome.error_code is ErrorCode.NONE:
             self.owner = client
@@ -137,7 +138,7 @@ class TransactionModel(RuleBasedStateMachine):
         )
         self._write(outcome)
         if outcome.error_code is ErrorCode.NONE:
-            check(client is self.owner, "somebody who was replaced adds partitions")
+            check(client is self.owner, "a replaced producer adds partitions")
             if hears:
                 client.added |= partitions
 
@@ -152,8 +153,8 @@ class TransactionModel(RuleBasedStateMachine):
     @precondition(lambda self: any(each.late for each in self.clients))
     @rule(data=st.data())
     def a_batch_comes_late(self, data: st.DataObject) -> None:
-        """It was on its way when its producer gave up, and may be in any transaction, but that only
-        of the new protocol are safe from it once they have begun anew."""
+        """It was on its way when its producer gave up, and may join any transaction; only those
+        of the new protocol are safe from it once the next one has begun."""
         client = data.draw(st.sampled_from([each for each in self.clients if each.late]))
         assert client.late is not None
         if client.bumps_epoch or self.transaction.metadata.state is not TransactionState.ONGOING:
@@ -161,7 +162,7 @@ class TransactionModel(RuleBasedStateMachine):
 
     def _append(self, client: Client, producer: Producer, to: TransactionPartition) -> None:
         if self.transaction.write_error(producer, to) is ErrorCode.NONE:
-            check(client is self.owner, "somebody who was replaced writes")
+            check(client is self.owner, "a replaced producer writes")
             check(
                 producer == client.producer or client.is_ending, "a late batch joins the next one"
             )
@@ -188,7 +189,7 @@ class TransactionModel(RuleBasedStateMachine):
         self._write(outcome)
         client.is_ending = True
         if outcome.error_code is ErrorCode.NONE:
-            check(client is self.owner, "somebody who was replaced ends a transaction")
+            check(client is self.owner, "a replaced producer ends a transaction")
             if hears:
                 self.told.append((client.batches, is_commit))
                 client.producer = outcome.producer if client.bumps_epoch else client.producer
@@ -273,7 +274,7 @@ class TransactionModel(RuleBasedStateMachine):
                 if batch.is_committed is None:
                     check(decided.is_prepared, "a batch of a transaction that is over hangs")
                 else:
-                    check(batch.is_committed is is_committed, "what was told is not so")
+                    check(batch.is_committed is is_committed, "an answer does not hold")
 
     @invariant()
     def nothing_hangs(self) -> None:
@@ -285,7 +286,7 @@ class TransactionModel(RuleBasedStateMachine):
                 check(is_pending and partition in metadata.partitions, "a transaction hangs")
 
     def teardown(self) -> None:
-        """Whatever happened, somebody new gets the id soon."""
+        """Whatever happened, a new producer soon gets the id."""
         outcome = Outcome(ErrorCode.CONCURRENT_TRANSACTIONS)
         for _ in range(3):
             outcome = self.transaction.init(
@@ -294,7 +295,7 @@ class TransactionModel(RuleBasedStateMachine):
             self._write(outcome)
             if self.transaction.metadata.state.is_prepared:
                 self.the_markers_are_written()
-        check(outcome.error_code is ErrorCode.NONE, "nobody gets the id any more")
+        check(outcome.error_code is ErrorCode.NONE, "no producer gets the id")
         check(not any(self.logs.values()), "a transaction hangs")
 
 
@@ -304,5 +305,6 @@ def check(holds: bool, what_is_wrong: str) -> None:
 
 def test_what_producers_are_told_is_so() -> None:
     run_state_machine_as_test(
-        TransactionModel, settings=settings(max_examples=100, stateful_step_count=40, deadline=None)
+        TransactionModel,
+        settings=settings(max_examples=examples(100), stateful_step_count=40, deadline=None),
     )

@@ -1,0 +1,119 @@
+"""The broker's cleaner: the pool, what sets its pace, and what operators control it by.
+
+Imported only when the cleaner starts, because clients do not need its libraries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cleaner.pacing.probe import Probes
+from cleaner.pool.pool import CleanerPool
+from server.admin.compaction import Compaction
+from server.admin.compaction_pauses import CompactionPauses
+from server.admin.latency_watch import LatencyWatch
+from server.admin.leases import CleaningLeases
+from server.admin.pass_history import HistoryProbe
+from server.admin.remote_token import remote_token
+from server.config.config import BrokerConfig
+from server.durability.space_watch import SpaceWatch
+from server.runtime.background import Background
+from storage.threads import any_thread, loop_thread
+
+if TYPE_CHECKING:
+    from server.broker import Broker
+
+
+@loop_thread
+class Cleaning:
+    """The cleaner of one broker, from its start until `stop`."""
+
+    __slots__ = ("_counts", "_latency_watch", "_pool", "_space_watch", "compaction")
+
+    def __init__(self, broker: Broker, pauses: CompactionPauses, *, background: Background) -> None:
+        """Start to clean the logs of a broker that serves clients.
+
+        Raises:
+            StorageError: the token of remote cleaners cannot be read or written; nothing has started.
+        """
+        config = broker.configs.config
+        token = _remote_token(broker)
+        self._counts = broker.cleaner_counts
+        self._pool = _pool(broker, background)
+        pauses.when_changed(self._pool.pause)
+        self._counts.set_threads(config.log_cleaner_threads)
+        self._pool.start()
+        self._latency_watch = LatencyWatch(
+            broker.probe,
+            self._counts,
+            set_rate=self._pool.set_guard_rate,
+            is_enabled=config.log_cleaner_latency_guard_enable,
+        )
+        self.compaction = Compaction(
+            self._pool,
+            pauses,
+            broker.topics,
+            self._latency_watch,
+            clock=broker.clock,
+            administration=broker.executors.administration,
+        )
+        if token is not None:
+            self._enable_leases(broker, token)
+        self._space_watch = SpaceWatch(
+            broker.directories,
+            broker.files,
+            self._counts,
+            free_bytes_min=config.log_cleaner_disk_pressure_free_bytes,
+            tell=self._pool.short_of_space,
+            upkeep=broker.executors.upkeep,
+        )
+
+    def _enable_leases(self, broker: Broker, token: str) -> None:
+        """Let other processes that send the token lease logs and clean them."""
+        config = broker.config
+        self.compaction.remote_token = token
+        self.compaction.leases = CleaningLeases(
+            self._pool,
+            broker.files,
+            self.compaction.jobs,
+            seconds=config.log_cleaner_remote_lease_ms / 1000,
+            decompressed_bytes_max=config.log_cleaner_decompressed_batch_bytes_max,
+            report_count=self._counts.set_leases,
+            administration=broker.executors.administration,
+        )
+
+    @property
+    @any_thread
+    def dead_workers(self) -> int:
+        """Number of workers that ended unexpectedly."""
+        return self._pool.dead_workers
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Apply changed dynamic properties."""
+        self._pool.configure(config.cleaner_settings())
+        self._counts.set_threads(config.log_cleaner_threads)
+        self._latency_watch.enable(config.log_cleaner_latency_guard_enable)
+        self._space_watch.set_free_bytes_min(config.log_cleaner_disk_pressure_free_bytes)
+
+    async def stop(self) -> None:
+        """Stop the passes, then wait until all jobs and leases have ended."""
+        for part in (self._latency_watch, self._space_watch, self._pool, self.compaction):
+            await part.stop()
+
+
+def _pool(broker: Broker, background: Background) -> CleanerPool:
+    """Returns the pool, whose passes are counted and recorded in the history."""
+    history = HistoryProbe(broker.pass_history, background=background.submit, clock=broker.clock)
+    return CleanerPool(
+        broker.topics.logs,
+        broker.configs.config.cleaner_settings(),
+        clock=broker.clock,
+        probe=Probes(broker.cleaner_counts, history),
+    )
+
+
+def _remote_token(broker: Broker) -> str | None:
+    """Returns the token that remote cleaners must send; None if remote cleaning is disabled."""
+    if not broker.config.log_cleaner_remote_enable:
+        return None
+    return remote_token(broker.files, broker.config.metadata_directory)
