@@ -9,14 +9,17 @@ from typing import Annotated
 
 import typer
 
+from cli.acls import commands as acls_commands
 from cli.compact import commands as compact_commands
 from cli.configs import commands as configs_commands
 from cli.consume import command as consume_command
 from cli.doctor import command as doctor_command
 from cli.groups import commands as groups_commands
 from cli.produce import command as produce_command
+from cli.quotas import commands as quotas_commands
 from cli.topics import commands as topics_commands
 from cli.transactions import commands as transactions_commands
+from cli.users import commands as users_commands
 from server.runtime.release import release
 
 app = typer.Typer(
@@ -31,6 +34,9 @@ app.add_typer(topics_commands.app)
 app.add_typer(configs_commands.app)
 app.add_typer(groups_commands.app)
 app.add_typer(transactions_commands.app)
+app.add_typer(users_commands.app)
+app.add_typer(acls_commands.app)
+app.add_typer(quotas_commands.app)
 # Imported by name, because the import contracts forbid the server to import the pipeline. The
 # module of its commands does not import Spark.
 app.add_typer(importlib.import_module("pipeline.cli").app)

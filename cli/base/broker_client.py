@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,7 +17,9 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from cleaner.rules.text import count_text
+from cli.base.access import Access, current
 from cli.base.command_end import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, CommandFailed
+from cli.base.log_in import log_in
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.wire.api_keys import APIS, ApiKey
@@ -159,23 +162,34 @@ class BrokerClient:
 
 @asynccontextmanager
 async def connected(bootstrap: str) -> AsyncIterator[BrokerClient]:
-    """Yields a client of the first broker in `host:port,...` that answers. Raises CommandFailed."""
-    address, reader, writer = await _connect(bootstrap)
+    """Yields a client of the first broker in `host:port,...` that answers, logged in.
+
+    It connects as `cli/base/access.py` says for the running command.
+
+    Raises:
+        CommandFailed: no broker answers, or it refuses the login.
+    """
+    access = current()
+    address, reader, writer = await _connect(bootstrap, access)
     try:
         client = BrokerClient(address, reader, writer)
         await client.learn_versions()
+        if access.login is not None:
+            await log_in(client, access)
         yield client
     finally:
         writer.close()
 
 
-async def _connect(bootstrap: str) -> tuple[str, asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(
+    bootstrap: str, access: Access
+) -> tuple[str, asyncio.StreamReader, asyncio.StreamWriter]:
     failures = []
     for address in filter(None, map(str.strip, bootstrap.split(","))):
         host, port = parse_address(address)
         try:
             async with asyncio.timeout(CONNECT_SECONDS_MAX):
-                return address, *await asyncio.open_connection(host, port)
+                return address, *await asyncio.open_connection(host, port, ssl=access.tls)
         except (OSError, TimeoutError) as error:
             failures.append(_no_answer(address, error))
     if not failures:
@@ -196,12 +210,21 @@ def parse_address(text: str) -> tuple[str, int]:
 def _no_answer(address: str, error: BaseException) -> str:
     if isinstance(error, ProtocolError | EOFError):
         return (
-            f"the server at {address} is not a Kafka broker, or it closed the connection ({error})"
+            f"the server at {address} is not a Kafka broker, or it closed the connection ({error});"
+            " if its listener requires TLS or a login, say so with --command-config"
         )
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS connection to {address}: {_tls_reason(error)}"
     return (
         f"no broker answers at {address} ({_reason(error)}):"
         " is it running, and is that its listener? Choose another with --bootstrap-server"
     )
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted, {error.verify_message}"
+    return f"is that a TLS listener? ({error.reason or error})"
 
 
 def _reason(error: BaseException) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.base.access import with_access
 from cli.base.command_end import EXIT_USAGE, CommandFailed, run
 from cli.base.options import (
     DEFAULT_BOOTSTRAP,
@@ -44,6 +45,7 @@ AppendPairs = Annotated[
 
 
 @app.command()
+@with_access
 def describe(
     names: Annotated[
         list[str] | None,
@@ -78,6 +80,7 @@ def describe(
 
 
 @app.command(name="set")
+@with_access
 def set_configs(
     pairs: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME=VALUE...]", help="The new values.")
@@ -116,6 +119,7 @@ def set_configs(
 
 
 @app.command()
+@with_access
 def unset(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Settings to remove.")],
     topic: OfTopic = None,

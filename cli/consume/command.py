@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from cli.base.access import with_access
 from cli.base.command_end import EXIT_USAGE, CommandFailed, end
 from cli.base.options import DEFAULT_BOOTSTRAP, Bootstrap, Topic
 from cli.base.text import NULL
 from cli.groups.complete import complete_group
 
 
+@with_access
 def consume(
     topic: Topic,
     latest: Annotated[

@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from cli.base.access import current
 from cli.base.command_end import EXIT_FAILED, EXIT_UNREACHABLE, CommandFailed
 from cli.base.record_text import ReadRecord
 from cli.consume.range import Range
@@ -150,7 +151,7 @@ def open_consumer(bootstrap: str, *, is_committed: bool, **settings: object) -> 
             max_poll_records=POLL_RECORDS_MAX,
             fetch_max_bytes=FETCH_BYTES,
             max_partition_fetch_bytes=PARTITION_FETCH_BYTES,
-            **{"group_id": None, **settings},
+            **{"group_id": None, **current().kafka_python_settings(), **settings},
         )
     except KafkaError as error:
         raise CommandFailed(EXIT_FAILED, reason(error)) from error

@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import typer
@@ -19,11 +20,11 @@ from rich.text import Text
 from cli.base.broker_client import connected
 from cli.base.command_end import EXIT_FAILED, CommandFailed
 from cli.base.output import print_json
-from cli.doctor import findings, probes
+from cli.doctor import findings, probes, tls
 from cli.doctor.findings import Finding, Status, fault, fine, warning
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from server.config.addresses import Listener
 from server.config.config import BrokerConfig
+from server.config.listeners.addresses import Listener
 from server.config.sources import read_sources
 from storage.files.errors import StorageError
 from storage.files.local_files import ReadOnlyFileSystem
@@ -104,6 +105,8 @@ def _check_all(sources: Sources) -> Iterator[Finding]:
         yield findings.judge_memory(wanted=wanted, available=available)
     for listener in config.resolved_listeners():
         yield from _check_listener(listener)
+        if listener.security_protocol.has_tls:
+            yield tls.check_certificate(listener, config, datetime.now(UTC))
 
 
 class _CapturedWarnings(logging.Handler):
@@ -209,6 +212,8 @@ def _check_port(listener: Listener) -> Finding:
     if error.errno != errno.EADDRINUSE:
         reason = error.strerror or str(error)
         return fault(check, f"cannot listen on {bind}: {reason}", "use an address of this machine")
+    if listener.security_protocol.has_tls:
+        return tls.judge_tls_port(listener)
     advertised = listener.advertised
     try:
         answer = asyncio.run(_request_metadata(str(advertised).partition("://")[2]))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cleaner.rules.text import size_text
-from server.config.addresses import Listener
+from server.config.listeners.addresses import Listener
 
 DESCRIPTORS_MIN, DESCRIPTORS_GOOD = 1024, 10_000
 FREE_BYTES_MIN = 64 << 20

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cli.base.access import with_access
 from cli.base.command_end import EXIT_USAGE, CommandFailed, confirm, run
 from cli.base.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from cli.groups.complete import complete_group
@@ -36,6 +37,7 @@ OfTopics = Annotated[
 
 
 @app.command(name="list")
+@with_access
 def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
     """List groups with their states."""
     from cli.groups.show import show_list
@@ -44,6 +46,7 @@ def list_groups(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = Fals
 
 
 @app.command()
+@with_access
 def describe(
     groups: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False
 ) -> None:
@@ -57,6 +60,7 @@ def describe(
 
 
 @app.command(name="reset-offsets")
+@with_access
 def reset_offsets(
     group: Group,
     topic: OfTopics = None,
@@ -132,6 +136,7 @@ def reset_offsets(
 
 
 @app.command()
+@with_access
 def delete(
     groups: Groups,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
@@ -150,6 +155,7 @@ def delete(
 
 
 @app.command(name="delete-offsets")
+@with_access
 def delete_offsets(
     group: Group,
     topic: OfTopics = None,

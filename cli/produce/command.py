@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cleaner.rules.text import count_text, duration_text, size_text
+from cli.base.access import with_access
 from cli.base.command_end import EXIT_FAILED, EXIT_USAGE, CommandFailed, end
 from cli.base.options import DEFAULT_BOOTSTRAP, Bootstrap, Topic, parse_pair
 
@@ -23,6 +24,7 @@ PROGRESS_SECONDS = 0.1
 PARTITIONS_SHOWN = 8
 
 
+@with_access
 def produce(
     topic: Topic,
     files: Annotated[

@@ -19,6 +19,7 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
+from cli.base.access import current
 from cli.base.command_end import EXIT_FAILED, EXIT_UNREACHABLE, CommandFailed
 from cli.produce.parse import BadLine, LineReader, NewRecord
 from protocol.wire.error_codes import ErrorCode
@@ -190,6 +191,7 @@ def _producer(destination: Destination) -> Any:
             max_request_size=REQUEST_BYTES_MAX,
             max_block_ms=destination.stall_seconds_max * 1000,
             allow_auto_create_topics=False,
+            **current().kafka_python_settings(),
         )
     except KafkaError as error:
         raise CommandFailed(EXIT_FAILED, _reason(error)) from error

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.base.access import with_access
 from cli.base.command_end import confirm, run
 from cli.base.options import (
     DEFAULT_BOOTSTRAP,
@@ -23,6 +24,7 @@ app = typer.Typer(
 
 
 @app.command(name="list")
+@with_access
 def list_topics(
     internal: Annotated[
         bool, typer.Option("--internal", help="Also list internal topics.")
@@ -37,6 +39,7 @@ def list_topics(
 
 
 @app.command()
+@with_access
 def describe(
     topics: Topics, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False
 ) -> None:
@@ -47,6 +50,7 @@ def describe(
 
 
 @app.command()
+@with_access
 def create(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The new topic's name.")],
     partitions: Annotated[
@@ -81,6 +85,7 @@ def create(
 
 
 @app.command()
+@with_access
 def delete(
     topics: Topics,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
@@ -102,6 +107,7 @@ def delete(
 
 
 @app.command(name="add-partitions")
+@with_access
 def add_partitions(
     topic: Topic,
     to: Annotated[
@@ -122,6 +128,7 @@ def add_partitions(
 
 
 @app.command(name="delete-records")
+@with_access
 def delete_records(
     topic: Topic,
     partition: Annotated[int, typer.Option(min=0, help="The partition.")],

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.base.access import with_access
 from cli.base.command_end import EXIT_USAGE, CommandFailed, run
 from cli.base.options import (
     DEFAULT_BOOTSTRAP,
@@ -38,6 +39,7 @@ def complete_transactional_id(context: typer.Context, incomplete: str) -> list[s
 
 
 @app.command(name="list")
+@with_access
 def list_transactions(
     state: Annotated[
         list[str] | None,
@@ -62,6 +64,7 @@ def list_transactions(
 
 
 @app.command()
+@with_access
 def describe(
     transactional_ids: Annotated[
         list[str],
@@ -79,6 +82,7 @@ def describe(
 
 
 @app.command(name="find-hanging")
+@with_access
 def find_hanging(
     topics: Annotated[
         list[str] | None,
@@ -103,6 +107,7 @@ def find_hanging(
 
 
 @app.command()
+@with_access
 def abort(
     transactional_id: Annotated[
         str | None,

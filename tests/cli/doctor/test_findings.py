@@ -15,7 +15,7 @@ from cli.doctor.findings import (
     judge_space,
     judge_syncs,
 )
-from server.config.addresses import Address, Listener
+from server.config.listeners.addresses import Address, Listener
 
 GIB = 1 << 30
 

@@ -1,0 +1,65 @@
+"""Logs a command's client in by SASL, before its first other request.
+
+    client                               broker
+    SaslHandshake(mechanism)      ->     the mechanism is enabled
+    SaslAuthenticate(token)       ->     token             (once for PLAIN, twice for SCRAM)
+
+kafka-python makes and checks the tokens. Source: KIP-43, KIP-152.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from cli.base.access import Access
+from cli.base.command_end import EXIT_FAILED, CommandFailed
+from protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.schema import Message, copied
+
+M = TypeVar("M", bound=Message)
+
+
+class Caller(Protocol):
+    """A client that sends one request at a time."""
+
+    async def call(self, request: Message, response_type: type[M]) -> M: ...
+
+
+async def log_in(client: Caller, access: Access) -> None:
+    """Log in as the user of `access`, which must have a login.
+
+    Raises:
+        CommandFailed: the broker does not enable the mechanism, refuses the user or the password, or
+            cannot prove that it knows the password (SCRAM).
+    """
+    # kafka-python takes long to import.
+    from kafka.net.sasl import get_sasl_mechanism
+
+    assert access.login is not None
+    name = access.login.mechanism
+    await _shake_hands(client, name)
+    settings = access.kafka_python_settings()
+    mechanism = get_sasl_mechanism(name)(**settings)
+    while not mechanism.is_done():
+        request = SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes())
+        answer = await client.call(request, SaslAuthenticateResponse)
+        if answer.error_code:
+            text = answer.error_message or ErrorCode(answer.error_code).message
+            raise CommandFailed(EXIT_FAILED, f"login as {access.login.user} by {name}: {text}")
+        try:
+            mechanism.receive(copied(answer.auth_bytes))
+        except (ValueError, KeyError) as error:
+            raise CommandFailed(EXIT_FAILED, f"the broker's answer to {name}: {error}") from error
+
+
+async def _shake_hands(client: Caller, mechanism: str) -> None:
+    answer = await client.call(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse)
+    if answer.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise CommandFailed(EXIT_FAILED, "this listener has no SASL: leave out --user")
+    if answer.error_code:
+        enabled = ", ".join(answer.mechanisms) or "none"
+        raise CommandFailed(
+            EXIT_FAILED, f"the broker does not enable {mechanism} here; it enables: {enabled}"
+        )
