@@ -19,7 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.aborted import aborted_figures
+from bench.authorization import authorization_figures
 from bench.cleaning import pass_figures
+from bench.compressed import compressed_figures
 from bench.copy_runs import copy_figures
 from bench.figure import Figure
 from bench.group_commit import group_commit_figures
@@ -59,6 +61,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "latency": latency_figures,
     "fetch": fetch_figures,
     "produce": produce_figures,
+    "compressed": compressed_figures,
     "group_commit": group_commit_figures,
     "kernel": kernel_figures,
     "cleaning": lambda pairs: [*pass_figures(pairs), *workers_figures(pairs)],
@@ -69,6 +72,7 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "latency_guard": latency_guard_figures,
     "groups": group_figures,
     "aborted": aborted_figures,
+    "authorization": authorization_figures,
     "topics": topic_figures,
     "many_topics": many_topics_figures,
     "segment_source": _segment_source_figures,

@@ -13,6 +13,7 @@ from bench.figure import Figure, interleaved
 from protocol.records.batch_header import read_header
 from protocol.records.record_batch import Record, build_batch
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.batches.validate import ValidBatch
 from storage.files.local_files import LocalFileSystem
 from storage.log.log import PartitionLog
@@ -49,7 +50,13 @@ def aborted_log() -> Iterator[PartitionLog]:
         for number in range(TRANSACTIONS):
             producer_id = number % 50
             log.append_as_leader(_batch(producer_id), now_ms=now_ms())
-            log.append_marker(producer_id, 0, is_commit=False, coordinator_epoch=0, now_ms=now_ms())
+            log.append_marker(
+                ProducerId(producer_id),
+                Epoch(0),
+                is_commit=False,
+                coordinator_epoch=Epoch(0),
+                now_ms=now_ms(),
+            )
         log.advance_high_watermark(log.log_end_offset)
         yield log
         log.close()
@@ -68,17 +75,19 @@ def _batch(producer_id: int) -> ValidBatch:
 def microseconds_of_a_read(log: PartitionLog, isolation: Isolation) -> float:
     started = time.perf_counter()
     for number in range(READS):
-        _read(log, log.log_end_offset // 2 + number, isolation)
+        _read(log, Offset(log.log_end_offset // 2 + number), isolation)
     return 1e6 * (time.perf_counter() - started) / READS
 
 
 def aborted_in_a_read(log: PartitionLog) -> int:
     """Returns the number of aborted transactions in the result of one read."""
-    return _read(log, log.log_end_offset // 2, Isolation.READ_COMMITTED)
+    return _read(log, Offset(log.log_end_offset // 2), Isolation.READ_COMMITTED)
 
 
-def _read(log: PartitionLog, offset: int, isolation: Isolation) -> int:
-    result = log.read(offset, max_bytes=READ_BYTES, whole_first_batch=True, isolation=isolation)
+def _read(log: PartitionLog, offset: Offset, isolation: Isolation) -> int:
+    result = log.reader.read(
+        offset, max_bytes=READ_BYTES, whole_first_batch=True, isolation=isolation
+    )
     assert not isinstance(result, ErrorCode)
     result.release()
     return len(result.aborted)

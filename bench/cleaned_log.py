@@ -20,6 +20,7 @@ from cleaner.rules.cleaning_plan import CleaningPlan, plan_pass
 from cleaner.rules.pick import assess
 from cleaner.rules.report import PassReport
 from protocol.records.batch_header import stamp
+from protocol.wire.numbers import Epoch
 from server.run import HEAP_BLOCK_BYTES_MAX
 from server.runtime.background import Background
 from storage.batches.validate import Refused, validate_batch
@@ -54,7 +55,7 @@ def identity(directory: Path) -> LogIdentity:
 
 def opening(*, is_clean: bool) -> LogOpening:
     return LogOpening(
-        leader_epoch=1,
+        leader_epoch=Epoch(1),
         background=BACKGROUND.submit,
         on_failure=lambda error: None,
         now_ms=now_ms(),
@@ -116,11 +117,13 @@ def copy_of(directory: Path, number: int = 0) -> Iterator[PartitionLog]:
 def clean_whole(log: PartitionLog, *, verify: bool = True) -> PassReport:
     """Run one pass over everything dirty, in this thread, without a throttle.
 
-    Returns when the replaced segments are removed, too.
+    Returns when the replaced segments are also removed.
     """
     bytes(HEAP_BLOCK_BYTES_MAX)  # the allocator as in the broker, see server/run.py
     settings = CleanerSettings(verify=verify)
-    report = clean(log, whole_plan(log), settings, meter=free_meter(), monotonic=time.monotonic)
+    report = clean(
+        log.cleaning, whole_plan(log), settings, meter=free_meter(), monotonic=time.monotonic
+    )
     BACKGROUND.drain()
     return report
 

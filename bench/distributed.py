@@ -135,7 +135,7 @@ def _timed(work: Callable[[], float]) -> Taken:
 def _clean_locally(directory: Path, now_ms: int) -> float:
     log = opened(directory)
     settings = CleanerSettings()
-    clean(log, _plan(log, now_ms), settings, meter=free_meter(), monotonic=time.monotonic)
+    clean(log.cleaning, _plan(log, now_ms), settings, meter=free_meter(), monotonic=time.monotonic)
     BACKGROUND.drain()
     log.close()
     return 0.0

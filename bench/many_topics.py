@@ -43,7 +43,7 @@ SHAPE = f"{TOPICS} topics with {PARTITIONS} partitions each"
 WARM_UP_ROUNDS = 3
 """Rounds that are not counted: Java compiles what it runs often."""
 SETTLE_SECONDS = 2.0
-"""Wait between measurements: both brokers go on with files after their answers."""
+"""Wait between measurements: both brokers continue to write files after their answers."""
 LIST_VERSION, PRODUCE_VERSION = 7, 12
 """Later versions of Produce do not name topics."""
 END = -1

@@ -56,5 +56,5 @@ def seconds(source: Path, workers: Executor) -> float:
 
 
 def be_ready() -> None:
-    """Occupy a worker until the other one has started, too."""
+    """Occupy a worker until the other one has also started."""
     time.sleep(START_SECONDS)

@@ -3,6 +3,7 @@
     /mnt/shared/config/server.properties   read if it exists
     KAFKA_...                              properties, as in the official image; override the file
     KAFKA_ADVERTISED_LISTENERS             the address at which clients outside the container reach it
+    KAFKA_ALLOW_UNAUTHENTICATED_LISTENERS  true: everyone who reaches the container may use the broker
 
 The process replaces itself with the broker, so that the broker receives the container's signals.
 """
@@ -10,6 +11,7 @@ The process replaces itself with the broker, so that the broker receives the con
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,9 +20,13 @@ CONFIG = Path("/mnt/shared/config/server.properties")
 DEFAULTS = {
     "KAFKA_LISTENERS": "PLAINTEXT://:9092",
     "KAFKA_LOG_DIRS": "/var/lib/kafka/data",
-    "KAFKA_HTTP_LISTENER": "0.0.0.0:9644",
+    "KAFKA_HTTP_LISTENER": "127.0.0.1:9644",
 }
 """Defaults that a container needs and a laptop does not; a user's settings override them."""
+
+ALLOW = "KAFKA_ALLOW_UNAUTHENTICATED_LISTENERS"
+OPEN_HTTP_LISTENER = "0.0.0.0:9644"
+"""The HTTP endpoint authenticates nobody, so it leaves the container only if ALLOW says so."""
 
 WARNING = """\
 kompakt: KAFKA_ADVERTISED_LISTENERS is not set.
@@ -32,13 +38,23 @@ kompakt: KAFKA_ADVERTISED_LISTENERS is not set.
 """
 
 
-def settings(environment: Mapping[str, str], given_in_file: Sequence[str]) -> dict[str, str]:
+def settings(
+    environment: Mapping[str, str], given_in_file: Sequence[str], *, is_open: bool = False
+) -> dict[str, str]:
     """Returns the defaults that are set neither by a variable nor in the file."""
+    defaults = DEFAULTS | ({"KAFKA_HTTP_LISTENER": OPEN_HTTP_LISTENER} if is_open else {})
     return {
         name: value
-        for name, value in DEFAULTS.items()
+        for name, value in defaults.items()
         if name not in environment and name not in given_in_file
     }
+
+
+def allows_everyone(environment: Mapping[str, str], file: str) -> bool:
+    """Returns whether the operator allows listeners that ask for no authentication."""
+    pattern = r"^\s*allow\.unauthenticated\.listeners\s*[=:\s]\s*(\S*)\s*$"
+    given = re.findall(pattern, file, re.MULTILINE)
+    return environment.get(ALLOW, given[-1] if given else "").lower() == "true"
 
 
 def variables_of_file(text: str) -> list[str]:
@@ -65,12 +81,14 @@ def command(arguments: Sequence[str], has_file: bool) -> list[str]:
 def main() -> None:
     """Replace this process with the broker."""
     has_file = CONFIG.is_file()
-    given = variables_of_file(CONFIG.read_text("utf-8")) if has_file else []
+    file = CONFIG.read_text("utf-8") if has_file else ""
+    given = variables_of_file(file)
     text = warning(os.environ, given, os.uname().nodename)
     if text is not None:
         sys.stderr.write(text)
         sys.stderr.flush()
-    os.environ.update(settings(os.environ, given))
+    is_open = allows_everyone(os.environ, file)
+    os.environ.update(settings(os.environ, given, is_open=is_open))
     arguments = command(sys.argv[1:], has_file)
     os.execv(arguments[0], arguments)  # noqa: S606 - the broker itself, without a shell
 

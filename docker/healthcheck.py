@@ -17,7 +17,7 @@ from pathlib import Path
 
 CONFIG = Path("/mnt/shared/config/server.properties")
 BROKER = Path("/proc/1/cmdline")
-DEFAULTS = {"http.listener": "0.0.0.0:9644", "listeners": "PLAINTEXT://:9092"}
+DEFAULTS = {"http.listener": "127.0.0.1:9644", "listeners": "PLAINTEXT://:9092"}
 """The same defaults as in the entry point."""
 TIMEOUT_SECONDS = 2.0
 EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on

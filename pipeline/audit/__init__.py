@@ -1,1 +1,1 @@
-"""Proof of what the cleaner did."""
+"""Comparison of a cleaned log with its original."""

@@ -1,1 +1,1 @@
-"""Passes carried out by Spark."""
+"""Passes that Spark executes and the broker commits."""

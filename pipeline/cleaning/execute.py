@@ -8,8 +8,8 @@
              folder
 
 All logs of a job go through a step together, so that few or many partitions fill all executors. A log
-that fails, fails alone. The job only changes the leases' folders; at the commit the broker decides
-whether to accept a result.
+that fails, fails alone. The job only changes the leases' folders; at the commit the broker
+(`cleaner/remote/commit.py`) decides whether to accept a result, and swaps the segments.
 
 The driver holds the plans, the results of tasks, and the marks: a bit for each record.
 """
@@ -33,6 +33,7 @@ from pipeline.cleaning import tasks as cleaning_tasks
 from pipeline.cleaning.tasks import Outcome, Section, Work, attempt
 from pipeline.source.key_entries import SCHEMA, NumberedSegment, key_entries
 from pipeline.source.superseded import map_in_arrow, marked
+from protocol.wire.numbers import Offset
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ class LogPass:
         return sum(each.made_by is not None for each in self.keys)
 
     @property
-    def end_offset(self) -> int:
+    def end_offset(self) -> Offset:
         """The offset at which the pass ends."""
         return self.section.end_offset if self.section else self.plan.end_offset
 

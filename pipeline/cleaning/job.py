@@ -1,5 +1,10 @@
 """Cleans partitions outside of the broker's machine: lease -> execute -> commit -> report.
 
+    lease    `leases.py` asks the broker for the plan of a pass
+    execute  `execute.py` makes the cleaned segments with Spark, in the lease's folder
+    commit   `leases.py` sends the result to the broker (`server/admin/lease_routes.py`), which
+             verifies it and swaps the segments (`cleaner/remote/commit.py`)
+
 A partition that cannot be leased, or that fails, fails alone. However the job ends, it gives its leases
 up.
 """

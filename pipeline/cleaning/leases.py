@@ -1,7 +1,9 @@
 """Leases of logs for cleaning: take them from the broker, renew them, give them up at the end.
 
 A lease that is not renewed ends by itself, and the broker's own cleaner takes the log again: so a job
-that dies does no harm. `server/admin/lease_routes.py` is the other side.
+that dies does no harm. `commit` sends the result of a pass. The other side is the broker:
+`server/admin/lease_routes.py` receives these requests, `server/admin/leases.py` keeps the leases, and
+`cleaner/remote/commit.py` verifies a result and swaps the segments.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from cleaner.remote.execute import LeaseGone, RemotePass, SegmentKeys, WrongHash
 from cleaner.remote.plan import RemotePlan, group_json
 from cleaner.rules.retain import AbortedTransaction
 from protocol.wire.errors import ProtocolError
+from protocol.wire.numbers import Offset
 from storage.files.errors import StorageError
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ class Outcome(Generic[T]):
 class Section:
     """The part of a `DirtySection` that travels between processes."""
 
-    end_offset: int
+    end_offset: Offset
     """The offset at which the pass ends."""
     aborted: tuple[AbortedTransaction, ...] = ()
 

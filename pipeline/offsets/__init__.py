@@ -1,1 +1,1 @@
-"""Where a read begins and ends."""
+"""The offsets between which jobs read."""

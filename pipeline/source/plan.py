@@ -14,6 +14,7 @@ import pyarrow as pa
 from pipeline.source.filters import Range, RowFilter
 from pipeline.source.options import EARLIEST, LATEST, BadOption, Bound, SegmentOptions
 from pipeline.source.read import OffsetsGone, RangeOfLog, index_entry, record_batches
+from protocol.wire.numbers import Offset
 from storage.files.files import FileSystem
 from storage.formats.log_identity import LogIdentity
 from storage.log.on_disk import LogOnDisk, SegmentOnDisk, look_at_log
@@ -201,7 +202,7 @@ def _pieces(
     for number in range(1, count):
         position = segment.size * number // count
         entry = index_entry(fs, log.identity.directory, segment, position=position)
-        cut = segment.base_offset + entry[0] + 1 if entry is not None else first
+        cut = first if entry is None else Offset(segment.base_offset + entry[0] + 1)
         if first < cut < segment.end_offset:
             yield first, cut, (segment,)
             first = cut

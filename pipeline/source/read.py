@@ -17,6 +17,7 @@ import pyarrow as pa
 from protocol.records.batch_header import HEADER_BYTES
 from protocol.records.record_columns import BinaryColumn, ColumnBuffer, Columns, RecordColumns
 from protocol.wire.errors import CorruptBatch
+from protocol.wire.numbers import Offset, Position, RelativeOffset
 from storage.batches.walk import PLACE
 from storage.files.errors import CorruptLog, MissingFile
 from storage.files.files import File, FileSystem
@@ -69,7 +70,7 @@ def record_batches(
     Args:
         schema: Arrow schema with some of the columns of Spark's Kafka source.
         rows_target: approximate bound on the rows of a batch.
-        with_markers: records of control batches become rows, too.
+        with_markers: records of control batches also become rows.
 
     Raises:
         CorruptLog: bytes of a segment are damaged; the message has the file and the position.
@@ -195,10 +196,10 @@ class _RangeReader:
                 " failOnDataLoss=false skips them"
             )
         self._first_offset = max(first, manifest.log_start_offset)
-        return _covering(manifest, self._first_offset, wanted.end_offset)
+        return _covering(manifest, self._first_offset, Offset(wanted.end_offset))
 
 
-def _covering(manifest: Manifest, first: int, end: int) -> list[SegmentOnDisk]:
+def _covering(manifest: Manifest, first: int, end: Offset) -> list[SegmentOnDisk]:
     rows = manifest.segments
     return [
         SegmentOnDisk(
@@ -233,9 +234,9 @@ def index_entry(
         index = SealedIndex(fs, *(join(directory, name) for name in names),
                             size=max(segment.size, 1), span=span)  # fmt: skip
         if offset is not None:
-            return index.entry_at_or_before(offset - segment.base_offset)
+            return index.entry_at_or_before(RelativeOffset(offset - segment.base_offset))
         assert position is not None
-        return index.entry_up_to_position(position)
+        return index.entry_up_to_position(Position(position))
     except (MissingFile, ValueError):
         return None
 

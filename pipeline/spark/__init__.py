@@ -1,1 +1,1 @@
-"""Sessions, jars, jobs, progress."""
+"""Spark sessions, jars, jobs and their progress."""

@@ -1,1 +1,1 @@
-"""Latest values as tables."""
+"""Tables of the latest value of each key."""
