@@ -1,4 +1,5 @@
-"""Hooks for all tests: KOMPAKT_REQUIRE_ALL=1 turns skips into failures; long files run first."""
+"""Hooks for all tests: KOMPAKT_REQUIRE_ALL=1 turns skips into failures; long files run first; each call
+that belongs to the event loop's thread is checked, here and in the brokers that tests start."""
 
 from __future__ import annotations
 
@@ -11,6 +12,12 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
+from tests.harness.examples import EXAMPLES_QUICK
+from tests.harness.wrong_threads import WRONG_CALLS
+
+# `storage/threads.py` reads it at import, here and in the processes that inherit the environment.
+os.environ.setdefault("KOMPAKT_DEBUG_THREADS", "1")
+
 settings.register_profile("ci", deadline=None, print_blob=True)
 settings.register_profile(
     "soak",
@@ -19,7 +26,7 @@ settings.register_profile(
     max_examples=5_000,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("quick", deadline=None, print_blob=True, max_examples=20)
+settings.register_profile("quick", deadline=None, print_blob=True, max_examples=EXAMPLES_QUICK)
 settings.load_profile(
     next((name for name in ("soak", "quick") if os.environ.get(f"KOMPAKT_{name.upper()}")), "ci")
 )
@@ -38,8 +45,11 @@ LONG_FILES = [
     "crash/test_storage_crash_states.py",
     "conformance/test_million_records.py",
     "cleaner/test_races.py",
+    "crash/test_cleaning_crash_states.py",
+    "crash/test_attack_soak.py",
     "properties/test_codec_oracles.py",
-    "conformance/test_produce_consume_commands.py",
+    "cleaner/fuzz/test_kernel_under_asan.py",
+    "server/test_large_requests.py",
     "conformance/test_connect.py",
     "conformance/test_streams.py",
     "crash/test_cleaning_soak.py",
@@ -62,6 +72,14 @@ class FilesSharedOut(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         scope: str = super()._split_scope(nodeid)
         return PIPELINE if scope.startswith(PIPELINE) else scope
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Fail a test in which a thread called what belongs to another, even if the error was caught."""
+    yield
+    wrong = WRONG_CALLS.take()
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -29,7 +29,9 @@ NO_PLURALS = frozenset(
 """Words that end in s and are not plurals."""
 BOUNDS = re.compile(r"(?:_max|_MAX|size_max)$")
 """Names of values that are never 1."""
-NEVER_ONE = frozenset({"partitions_count partitions", "controller_id only supports"})
+NEVER_ONE = frozenset(
+    {"partitions_count partitions", "controller_id only supports", "count login modules"}
+)
 """A value with the words after it: a count that exceeds a bound, and an id, which is not a count."""
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from server.config.config import BrokerConfig
 from server.config.sources import from_environment
+from storage.formats.config_property import ConfigError
 from tests.harness.served_broker import serving_broker
 
 DOCKER = Path(__file__).resolve().parents[1] / "docker"
@@ -138,8 +139,41 @@ def test_the_build_stage_compiles_and_the_last_stage_has_no_compiler() -> None:
     assert "gcc" not in final
 
 
-def test_nothing_set_gives_a_broker_that_listens_on_all_addresses(entrypoint: ModuleType) -> None:
-    config = BrokerConfig.from_texts(from_environment(entrypoint.settings({}, [])))
+def test_without_permission_the_container_does_not_serve_everyone(entrypoint: ModuleType) -> None:
+    settings = entrypoint.settings({}, [])
+
+    with pytest.raises(ConfigError, match=r"allow\.unauthenticated\.listeners=true"):
+        BrokerConfig.from_texts(from_environment(settings))
+    assert settings["KAFKA_HTTP_LISTENER"] == "127.0.0.1:9644"
+
+
+@pytest.mark.parametrize(
+    ("environment", "file", "expected"),
+    [
+        ({}, "", False),
+        ({}, "allow.unauthenticated.listeners = true\n", True),
+        ({"KAFKA_ALLOW_UNAUTHENTICATED_LISTENERS": "TRUE"}, "", True),
+        (
+            {"KAFKA_ALLOW_UNAUTHENTICATED_LISTENERS": "false"},
+            "allow.unauthenticated.listeners=true",
+            False,
+        ),
+    ],
+)
+def test_the_permission_is_read_from_the_environment_and_the_file(
+    entrypoint: ModuleType, environment: dict[str, str], file: str, expected: bool
+) -> None:
+    assert entrypoint.allows_everyone(environment, file) is expected
+
+
+def test_with_permission_the_broker_listens_on_all_addresses(entrypoint: ModuleType) -> None:
+    given = {entrypoint.ALLOW: "true"}
+    settings = entrypoint.settings(given, [], is_open=True)
+    config = BrokerConfig.from_texts(from_environment(given | settings))
+
+    http = config.resolved_http_listener()
+    assert http is not None
+    assert http.host == "0.0.0.0"
 
     (listener,) = config.resolved_listeners()
     assert listener.bind.host == ""

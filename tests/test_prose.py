@@ -1,15 +1,22 @@
-"""Docstrings, comments, messages and documents avoid the words that CONTRIBUTING.md rules out."""
+"""Docstrings, comments, messages and documents avoid the words that CONTRIBUTING.md rules out.
+
+In tests only comments, docstrings and documents count: data and names of functions may have any words.
+"""
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 SUFFIXES = {".py", ".pyx", ".pxi", ".pxd", ".pyi", ".h", ".md", ".yml", ".yaml", ".toml", ".sh"}
-SKIPPED = {"CHANGELOG.md", "CONTRIBUTING.md", "tests/test_prose.py"}
+SKIPPED = {"CONTRIBUTING.md", "tests/test_prose.py"}
 FOLDERS = (
     "cli",
     "bench",
@@ -22,6 +29,7 @@ FOLDERS = (
     "protocol",
     "server",
     "storage",
+    "tests",
 )
 
 INSTEAD = {
@@ -44,10 +52,21 @@ INSTEAD = {
     r"\bsees? \w+ off\b": "drain",
     r"\bhow far it is\b": "its progress",
     r"\bby now\b": "already",
+    r", too, ": "also, before the verb",
+    r"\bany more\b": "no longer; or leave it out",
+    r"\bgo(es)? on\b": "continue",
+    r"\bserves? on\b": "stays in service",
+    r"\bbehind (the (commit|cut|snapshot|(file|log)'s end)|its (end|snapshot)|a snapshot)\b": "after",
+    r"\b(is|are) of (another|lease|segment)\b": "belongs to",
+    r"\bbut has not\b": "lacks",
+    r"\bover (crashes|kills|restarts|a (crash|kill|restart))\b": "across, despite, after",
+    r"\bhears?\b": "gets, is answered with",
+    r"\bfor sure\b": "always, certainly",
 }
 """Patterns to avoid, and what to write instead."""
 
 
+@cache
 def texts() -> list[Path]:
     found = [path for folder in FOLDERS for path in (CHECKOUT / folder).rglob("*")]
     found += CHECKOUT.glob("*.md")
@@ -58,6 +77,22 @@ def texts() -> list[Path]:
     )
 
 
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields the lines to check, with their numbers."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".py" and path.relative_to(CHECKOUT).parts[0] == "tests":
+        yield from _comments_and_docstrings(text)
+    else:
+        yield from enumerate(text.splitlines(), 1)
+
+
+def _comments_and_docstrings(source: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        is_docstring = token.type == tokenize.STRING and token.string.startswith('"""')
+        if is_docstring or token.type == tokenize.COMMENT:
+            yield from enumerate(token.string.splitlines(), token.start[0])
+
+
 @pytest.mark.parametrize("folder", [*FOLDERS, "."])
 def test_prose_is_plain(folder: str) -> None:
     """Lists all offenders of a folder: file, line, the words found and what to write instead."""
@@ -66,7 +101,7 @@ def test_prose_is_plain(folder: str) -> None:
         for path in texts()
         if path.relative_to(CHECKOUT).parts[0] == folder
         or (folder == "." and path.parent == CHECKOUT)
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        for number, line in lines_of(path)
         for pattern, instead in INSTEAD.items()
         if (match := re.search(pattern, line, re.IGNORECASE))
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +16,6 @@ ENTRIES_MAX = 25
 LARGE = {
     "server/handlers": "one file for each API",
     "protocol/messages": "one file for each API",
-    "server/coordination/groups": "two protocols for groups, each a state machine with its parts",
     "cleaner/kernel": "one file for each step of the compiled pass",
 }
 BUILT = {".c", ".so", ".pyi"}
@@ -40,6 +40,7 @@ def rooms() -> dict[str, str]:
     return found
 
 
+@cache
 def listed() -> dict[str, str]:
     text = (CHECKOUT / "ARCHITECTURE.md").read_text("utf-8")
     (listing,) = re.findall(r"## 1\. The folders.*?```\n(.*?)```", text, re.DOTALL)
@@ -55,6 +56,41 @@ def listed() -> dict[str, str]:
 
 def test_architecture_lists_every_room_with_the_sentence_of_its_package() -> None:
     assert listed() == rooms()
+
+
+def room_of(path: str) -> str | None:
+    """Returns the innermost listed room that holds a file or a module; None for the top of a package."""
+    holding = [room for room in listed() if path.startswith(f"{room}/")]
+    return max(holding, key=len, default=None)
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """Returns the rooms of the same package that a file imports from."""
+    tree = ast.parse(path.read_text("utf-8"))
+    modules = {
+        f"{node.module}.{alias.name}".replace(".", "/")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+    top = path.relative_to(CHECKOUT).parts[0]
+    found = {room_of(module) for module in modules if module.split("/")[0] == top}
+    return {room for room in found if room is not None}
+
+
+def test_architecture_lists_each_room_after_those_that_it_imports() -> None:
+    """Except the room that it is part of."""
+    places = {room: place for place, room in enumerate(listed())}
+    wrong = [
+        f"{path.relative_to(CHECKOUT)} imports {imported}"
+        for top in TOPS
+        for path in sorted((CHECKOUT / top).rglob("*.py"))
+        if (room := room_of(path.relative_to(CHECKOUT).as_posix())) is not None
+        for imported in sorted(imported_rooms(path))
+        if places[imported] > places[room] and not room.startswith(f"{imported}/")
+    ]
+
+    assert not wrong
 
 
 @pytest.mark.parametrize("room", rooms())

@@ -1,4 +1,4 @@
-"""What no client would send gets its documented answer, and the broker serves on.
+"""Requests that no client would send get their documented answers, and the broker stays in service.
 
 A peer that breaks the framing, asks for an API or version that is not advertised, or sends a body
 that cannot be decoded is cut off; bad batches are answered with an error code.

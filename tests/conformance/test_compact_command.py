@@ -137,7 +137,7 @@ def test_ctrl_c_leaves_the_pass_running_and_says_so(tmp_path: Path) -> None:
         operator = Operator(broker)
         operator.create("slow")
         operator.produce("slow", 10, 1)
-        # Whoever started the tests in the background left them deaf to it, and so their children.
+        # If the tests run in the background, they and their children ignore the signal.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         typed = operator.started("compact", "now", "slow-0", stderr=subprocess.PIPE)
         wait_until_running(operator)

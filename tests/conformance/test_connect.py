@@ -22,7 +22,7 @@ LINE_BYTES = len(LINE.format(0))
 
 
 class GrowingFile:
-    """A file that gets lines, each unlike any other, until it is told that it is whole."""
+    """A file to which a thread appends distinct lines until `end` is called."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -69,7 +69,7 @@ class FileCopy:
         """Wait until so many more lines have arrived that neither connector would copy again."""
         goal = len(self.lines()) + lines
         until(
-            "both go on",
+            "both continue",
             lambda: len(self.lines()) >= goal and self._committed_lines() >= goal,
             lambda: f"{len(self.lines())} and {self._committed_lines()}; {self._worker.tail()}",
         )

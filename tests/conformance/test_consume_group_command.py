@@ -1,4 +1,4 @@
-"""`kompakt consume --group` as somebody types it, against a real broker."""
+"""`kompakt consume --group` as a user types it, against a real broker."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Follower:
     """`kompakt consume --group ... --follow` in the background, printing into a file."""
 
     def __init__(self, kompakt: TypedCommands, topic: str, group: str, path: Path) -> None:
-        # Whoever started the tests in the background left them deaf to it, and so their children.
+        # If the tests run in the background, they and their children ignore the signal.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self._path = path
         with path.open("wb") as output:

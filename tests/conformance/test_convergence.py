@@ -1,8 +1,8 @@
-"""A topic that nobody writes to any more comes to rest, as Redpanda's stress test asserts it.
+"""The cleaner finishes with a topic without writes, as Redpanda's stress test asserts it.
 
-Every setting is the default but for times, which are short: the segments are 1 GiB, so that only the
-idle roll lets the cleaner at them, and the dirty ratio must pass one half. What becomes of the key
-sidecars between the pass that finds dirt and the one that retires tombstones makes no difference.
+All settings except times are the defaults: the segments are 1 GiB, so that only the idle roll makes them
+cleanable, and the dirty ratio must exceed one half. It makes no difference whether the key sidecars are
+kept, removed or damaged between the pass that cleans the records and the one that drops the tombstones.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def test_without_traffic_dirt_and_tombstones_go_and_the_latest_view_stays(
             check_that_it_rests(wait_until_only_values_are_left(broker, topic), view)
         wait_until_counted(broker, passes=2 * len(topics))
         time.sleep(DELETE_RETENTION_MS / 1000 + SCRAPE_AGE_MAX)
-        assert completed_passes(broker) == 2 * len(topics), "there is nothing to do any more"
+        assert completed_passes(broker) == 2 * len(topics), "there is nothing left to do"
 
 
 def write(broker: BrokerProcess, topic: str) -> str:

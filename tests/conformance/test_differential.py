@@ -75,7 +75,8 @@ def marker(offset: int, verdict: ControlType) -> bytes:
 
 
 def test_kafka_brings_a_deleted_key_back(kafka: KafkaCleaner) -> None:
-    """Its fault, so that we hear of it when a later release has it no more; ours has it not."""
+    """A bug of Kafka's: this test fails once a later release has fixed it. Our cleaner does not have
+    it."""
     batches = [
         data(0, b"deleted", b"old", is_transactional=False),
         data(1, b"aborted", b""),

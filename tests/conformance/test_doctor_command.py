@@ -1,4 +1,4 @@
-"""`kompakt doctor` as somebody types it before a start, and beside a broker."""
+"""`kompakt doctor` as a user types it before a start, and beside a broker."""
 
 from __future__ import annotations
 
@@ -6,31 +6,23 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.harness.broker_process import CHECKOUT, BrokerProcess, free_ports, scrape
-from tests.harness.typed_commands import TypedCommands
+from tests.harness.typed_commands import TypedCommands, run_kompakt
 
 
 def doctor(*arguments: str, **properties: object) -> subprocess.CompletedProcess[str]:
     pairs = [f"--override={name}={value}" for name, value in properties.items()]
-    return subprocess.run(
-        [sys.executable, "-m", "cli", "doctor", *arguments, *pairs],
-        cwd=CHECKOUT,
-        env={**os.environ, "COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    environment = {**os.environ, "COLUMNS": "80"}
+    return run_kompakt("doctor", *arguments, *pairs, environment=environment)
 
 
 def faults(*arguments: str, **properties: object) -> list[dict[str, Any]]:
-    """The faults that are found; the exit code has to say whether there are any."""
+    """Returns the faults that are found; checks that the exit code agrees."""
     done = doctor("--json", *arguments, **properties)
     report = json.loads(done.stdout)
     found = [each for each in report["findings"] if each["status"] == "fault"]

@@ -1,7 +1,7 @@
 """Consumers that outlive their broker: a restart is a new leader epoch, and nothing is reset (KIP-320).
 
 Both clients ask OffsetForLeaderEpoch whether what they have read is still the log's. A wrong answer
-would make them report a truncation, for they are told never to reset their position by themselves.
+would make them report a truncation, because they are configured never to reset their position.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`kompakt produce` and `consume` as somebody types them, against a real broker."""
+"""`kompakt produce` and `consume` as a user types them, against a real broker."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_the_table_of_last_values_goes_on_with_their_changes(kompakt: TypedComma
 @contextmanager
 def following(kompakt: TypedCommands, topic: str, *options: str) -> Iterator[Callable[[], str]]:
     """What reads the next line of `kompakt consume --follow`, which Ctrl-C ends."""
-    # Whoever started the tests in the background left them deaf to it, and so their children.
+    # If the tests run in the background, they and their children ignore the signal.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     typed = kompakt.started("consume", topic, "--follow", *options, stdout=subprocess.PIPE)
     assert typed.stdout is not None

@@ -1,8 +1,8 @@
 """Real clients whose transactions end one right after the other are never fenced.
 
-With version 2 of transactions (KIP-890) a client hears that its transaction is decided, and its next
-epoch, before the markers are written. It may end the next transaction, and that one is empty or
-short, while they still are.
+With version 2 of transactions (KIP-890) a client learns that its transaction is decided, and its next
+epoch, before the markers are written. It may end the next transaction, which is empty or short, while
+the markers are still being written.
 
 The Java client has a race of its own. If a broker answers the end of an empty transaction at once, a
 record that the client should drop with the aborted transaction may stay in its open batch and go out

@@ -10,7 +10,7 @@ from tests.harness.typed_commands import TypedCommands
 
 
 def typed() -> list[str]:
-    """The commands of the section "Start", but for the one that starts the broker."""
+    """The commands of the section "Start", except the one that starts the broker."""
     section = (CHECKOUT / "README.md").read_text().split("## Start\n")[1].split("\n## ")[0]
     first, *rest = re.findall(r"^\$ (.+)$", section, re.MULTILINE)
     assert first == "make run"

@@ -67,7 +67,7 @@ class Author:
 
 
 class Reader:
-    """Reads the committed counts as they come, over kills of the broker."""
+    """Reads the committed counts as they arrive, across kills of the broker."""
 
     def __init__(self, bootstrap: str) -> None:
         self.counts: dict[str, list[int]] = {}

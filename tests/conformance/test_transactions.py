@@ -45,7 +45,7 @@ def test_two_groups_copy_every_committed_record_once_and_abort_some_attempts(
     by_workers = [each for each in history.transactions.values() if each.group]
     assert {each.outcome for each in by_workers} == {Outcome.COMMITTED, Outcome.ABORTED}
     # The feeder is confluent-kafka's. Where it aborts before a partition is in the transaction, it asks
-    # the broker to end one that has not begun, is told INVALID_TXN_STATE (by Kafka, too), and gives up.
+    # the broker to end one that has not begun, gets INVALID_TXN_STATE (as from Kafka), and gives up.
     assert {program.lives for program in run.programs[1:]} == {1}, run.summary()
 
 

@@ -1,7 +1,7 @@
-"""Every state that a crash may leave of what a coordinator has written, and whether it keeps its word.
+"""Every state that a crash may leave of a coordinator's log, and whether its answers still hold.
 
-A test plays a history over a disk that loses what was not synced, and says at any moment what has been
-told, and what will have been told when the step under way is over. After each operation of the disk the
+A test plays a history over a disk that loses unsynced data, and knows at any moment which answers were
+sent, and which will have been sent when the current step is over. After each operation of the disk the
 machine "loses power" in two ways. What a start then reads back must be one of the two.
 
 KOMPAKT_CRASH_STATES sets how many states are tried: one for 50 of the log's own, which take less time.
@@ -69,7 +69,7 @@ class CrashStates(Generic[Told]):
 
 @dataclass(frozen=True, slots=True)
 class Sweep(Generic[Told]):
-    """Histories by their seeds, and how a start reads back what was told."""
+    """Histories by their seeds, and how a start reads back the answered state."""
 
     history: Callable[[int], Awaitable[CrashStates[Told]]]
     found_on: Callable[[MemoryFileSystem], Awaitable[Told]]
@@ -99,7 +99,7 @@ class Sweep(Generic[Told]):
             sys.stdout.write(f"\n{states} crash states of {title}, seeds {SEED} to {seed - 1}\n")
 
     async def catches_answers_before_the_sync(self, patch: pytest.MonkeyPatch) -> None:
-        """Let nothing be synced any more before it is acknowledged: the first history shows it."""
+        """Acknowledge everything before it is synced: the first history shows it."""
 
         def careless(self: SyncAtOnce, log: PartitionLog) -> None:
             log.advance_high_watermark(log.log_end_offset)

@@ -56,10 +56,10 @@ def check_timestamps(log: PartitionLog, content: Content, random: Random) -> Non
     """Records are found by their times."""
     times = {at: record[0] for at, record in content.items()}
     wanted = random.choice([*times.values(), 0])
-    found = log.offset_for_timestamp(wanted)
+    found = log.reader.offset_for_timestamp(wanted)
     first = min((at for at, time in times.items() if time >= wanted), default=None)
     assert (found and found.offset) == first, f"{found} is not the first at or after {wanted}"
-    youngest = log.offset_of_max_timestamp()
+    youngest = log.reader.offset_of_max_timestamp()
     largest = max(times.values(), default=None)
     first = min((at for at, time in times.items() if time == largest), default=None)
     assert (youngest and youngest.offset) == first, f"{youngest} is not the youngest"
@@ -73,7 +73,7 @@ def check_epochs(log: PartitionLog) -> None:
     if log.size_bytes and log.segments[0].size:
         data = log.segments[0].files.open().read_at(0, 61)
         first = read_header(data).leader_epoch
-        assert log.end_offset_for_epoch(first)[0] == first
+        assert log.reader.end_offset_for_epoch(first)[0] == first
 
 
 def read_content(log: PartitionLog) -> Content:

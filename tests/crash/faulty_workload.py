@@ -13,6 +13,7 @@ from copy import deepcopy
 
 import pytest
 
+from protocol.wire.numbers import Offset
 from storage.files.errors import LogOffline, StorageError
 from storage.segment.reader import Isolation
 from tests.crash.expected import check_content, check_files, check_keys, read_content
@@ -75,8 +76,8 @@ class FaultyWorkload(Workload):
         with pytest.raises(LogOffline):
             self.log.append_as_leader(valid(batch_of([(b"k", b"v")])), now_ms=self.now_ms)
         with pytest.raises(LogOffline):
-            self.log.read(
-                0, max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+            self.log.reader.read(
+                Offset(0), max_bytes=1, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
             )
         self.background.run_all()
         for loss in Loss:

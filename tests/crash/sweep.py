@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from random import Random
 
+from protocol.wire.numbers import Offset
 from storage.log.log import PartitionLog
 from storage.state.producer_state import Duplicate
 from tests.crash.expected import (
@@ -119,9 +120,9 @@ class Sweep:
             there = [(header, at) for header, at in sent if at < log.log_end_offset]
             if there and not self.workload.what.startswith("truncate"):
                 header, at = there[-1]
-                assert log.producers.judge(header) == Duplicate(at, at + header.record_count - 1), (
-                    f"producer {producer} is not known with its batch at {at}"
-                )
+                assert log.producers.judge(header) == Duplicate(
+                    Offset(at), Offset(at + header.record_count - 1)
+                ), f"producer {producer} is not known with its batch at {at}"
             for header, at in sent[len(there) :]:
                 assert not isinstance(log.producers.judge(header), Duplicate), (
                     f"producer {producer} would believe its lost batch at {at} to be in the log"
@@ -161,6 +162,6 @@ def caught(first_seed: int) -> bool:
     for seed in (first_seed, *range(16, 60)):
         try:
             Sweep(seed, states_max=2000).run()
-        except Exception:  # noqa: BLE001 - a history that cannot even go on has caught it too
+        except Exception:  # noqa: BLE001 - a history that cannot continue has also caught it
             return True
     return False

@@ -86,7 +86,8 @@ def resident(pid: int, field_name: str = "VmRSS") -> int:
 
 
 def descriptors(pid: int) -> int:
-    """Those of the process, but for files of the coordinators' topics, which stay and grow."""
+    """Returns the number of the process's descriptors, except those of the coordinators' topics, which
+    grow."""
     count = 0
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # It was closed meanwhile.

@@ -21,6 +21,7 @@ from cleaner.kernel.kernel import BatchFilter
 from cleaner.pacing.meter import CleaningAborted
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import Codec, Record, build_batch, build_control_batch
+from protocol.wire.numbers import ProducerId
 from storage.files.errors import SwapRefused
 from storage.log.log import Appended, PartitionLog
 from storage.log.opening import open_log
@@ -66,7 +67,7 @@ class Scenario:
     map_slots: int = 1000
     sidecars: SidecarMode = SidecarMode.KEPT
     output_bytes_max: int = (1 << 31) - 1
-    """Where a group's output goes on in another segment."""
+    """The size at which a group's output continues in another segment."""
     seed: int = 0
 
     def build(
@@ -106,7 +107,7 @@ class Scenario:
 def append_transaction(log: CompactedLog, key: bytes, *, aborted: bool) -> None:
     """A transaction of one record, and its marker."""
     producer_id, offset = 7 + aborted, log.log.log_end_offset
-    state = log.log.producers.get(producer_id)
+    state = log.log.producers.get(ProducerId(producer_id))
     record = Record(offset=0, timestamp=1000, key=key, value=ABORTED if aborted else b"committed")
     data = build_batch(
         [record],

@@ -120,7 +120,7 @@ class Writer:
         self._connection: RawConnection | None = None
 
     def connect(self, port: int) -> None:
-        """Go on with a broker that has just started."""
+        """Continue with a broker that has just started."""
         self.close()
         self._connection = RawConnection(port, timeout=60)
         for _, frame in self._in_flight:
@@ -213,7 +213,7 @@ class Reader(threading.Thread):
         while position is not None:
             if self._stopping.is_set():
                 return
-            # Behind the snapshot's end it must keep up with the writer.
+            # Beyond the snapshot's end it must keep up with the writer.
             pause = self._choices.choice(PAUSES) if position < end else 0
             try:
                 answer = self._receive(position, pause)
@@ -263,7 +263,7 @@ def take(connection: socket.socket, size: int) -> bytes:
 
 
 def segments_taken_away(broker: DyingBroker) -> set[str]:
-    """The segment files that no manifest lists any more, and that are there for their readers."""
+    """Returns the segment files that no manifest lists and that exist only for their readers."""
     (directory,) = broker.data_dir.glob(f"{TOPIC}.*/0")
     try:
         rows = decode((directory / "manifest").read_bytes(), "manifest").segments
@@ -271,7 +271,7 @@ def segments_taken_away(broker: DyingBroker) -> set[str]:
         return set()
     listed = {segment_file(row.base_offset, row.file_version, LOG) for row in rows}
     there = {each.name for each in directory.glob(f"*{LOG}")}
-    # What lies behind the last row is a roll that is not listed yet.
+    # A segment after the last row is a roll that is not listed yet.
     return {name for name in there - listed if int(name[:20]) < rows[-1].base_offset}
 
 

@@ -11,10 +11,11 @@ from collections.abc import Callable
 
 import pytest
 
+from protocol.wire.numbers import Offset
 from storage.files.errors import SyncFailed
+from storage.log.commits import LogCommits
 from storage.log.segment_list import SegmentList
 from storage.log.service import LogService
-from storage.log.syncs import LogSyncs
 from tests.crash.faulty_workload import FaultyWorkload
 from tests.harness.memory_fs import MemoryFileSystem
 
@@ -40,17 +41,17 @@ def test_no_failed_operation_loses_what_was_acknowledged_or_makes_an_answer_lie(
 
 def believes_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
     """As if a second fsync, which succeeds, had made up for the first."""
-    sync = LogSyncs.sync
+    sync = SegmentList.sync
 
-    def careless(self: LogSyncs, end_of_log: Callable[[], int]) -> int:
+    def careless(self: SegmentList) -> Offset:
         try:
-            return sync(self, end_of_log)
+            return sync(self)
         except SyncFailed:
             for segment in self._unsynced:
                 segment.files._sync_failure = None
-            return sync(self, end_of_log)
+            return sync(self)
 
-    patch.setattr(LogSyncs, "sync", careless)
+    patch.setattr(SegmentList, "sync", careless)
 
 
 def believes_the_page_cache_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
@@ -60,10 +61,10 @@ def believes_the_page_cache_after_a_failed_sync(patch: pytest.MonkeyPatch) -> No
 def loses_rolls_that_were_put_off(patch: pytest.MonkeyPatch) -> None:
     """A commit that lacked space forgets what it was to list, and the next one says it is there."""
 
-    def list_rolled(self: SegmentList) -> None:
-        self._rolled = []
+    def list_rolled(self: LogCommits) -> None:
+        self._list.take_rolled()
 
-    patch.setattr(SegmentList, "_commit_unlisted_rolls", list_rolled)
+    patch.setattr(LogCommits, "list_rolls", list_rolled)
 
 
 def goes_on_after_any_failure(patch: pytest.MonkeyPatch) -> None:
@@ -87,7 +88,7 @@ def test_fault_histories_catch(
     def is_caught(seed: int) -> bool:
         try:
             FaultyWorkload(seed).play()
-        except Exception:  # noqa: BLE001 - a history that cannot even go on has caught it too
+        except Exception:  # noqa: BLE001 - a history that cannot continue has also caught it
             return True
         return False
 

@@ -1,8 +1,8 @@
 """Stop a broker at every operation of its disk while a group rebalances, and read the group back.
 
-Members of a group of either protocol come and go, the group becomes empty, is deleted and begins anew,
-cleaning passes compact what is written of it. After every crash the group is as the last answer said
-that it is, or as the step that was under way leaves it: whoever heard an assignment still has it.
+Members of a group of either protocol come and go, the group becomes empty, is deleted and created again,
+and cleaning passes compact its records. After every crash the group is in the state of the last answer,
+or in that of the step that was running: a member that got an assignment still has it.
 
 `coordinator_sweep.py` has the crashes.
 """
@@ -17,14 +17,13 @@ import pytest
 from protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.schema import copied
+from server.coordination.groups.classic.group import GroupSettings
+from server.coordination.groups.consumer.state import state_of
 from server.coordination.groups.consumer_commands import ConsumerCommands
-from server.coordination.groups.consumer_state import state_of
 from server.coordination.groups.coordinator import GroupCoordinator
-from server.coordination.groups.events import Join, Leave, Sync
-from server.coordination.groups.group import GroupSettings
+from server.coordination.groups.events import Join, Leave, MemberProtocol, Sync
 from server.coordination.groups.group_table import GroupTable
 from server.coordination.groups.loading import load_partition
-from server.coordination.groups.member import MemberProtocol
 from server.runtime.turns import Pace, Turns
 from tests.crash.coordinator_sweep import TIMEOUT_SECONDS, CrashStates, Sweep
 from tests.harness.consumer_on_disk import ConsumerGroupOnDisk
@@ -42,11 +41,11 @@ Told = tuple[int, dict[str, bytes]] | None
 
 
 Both = tuple[Told, ConsumerTold]
-"""What was told of a group of either protocol."""
+"""The answered state of a group of either protocol."""
 
 
 class GroupOnDisk:
-    """A coordinator over a disk, and what it has told of its one group."""
+    """A coordinator over a disk, and the state that it has answered for its one group."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self.groups = groups

@@ -92,7 +92,7 @@ class History:
 
 
 class Writer:
-    """A producer that lives through all kills; what it hears goes into the topic's history."""
+    """A producer that survives all kills; its answers go into the topic's history."""
 
     __slots__ = ("_history", "_name", "_producer", "_topic", "sent")
 
@@ -339,7 +339,8 @@ def check_table(history: History, found: Mapping[int, tuple[bytes, bytes]]) -> N
 
 
 def finish(broker: BrokerProcess, writers: list[Writer], histories: Mapping[str, History]) -> None:
-    """Everything sent is acknowledged, cleaning comes to its end, the last values are right."""
+    """Check that everything sent is acknowledged, that cleaning ends, and that the last values are
+    right."""
     for writer in writers:
         writer.finish()
     broker.overrides.pop(IO_BUDGET, None)

@@ -1,7 +1,7 @@
-"""Whoever looks at a log that a crash has left sees what its recovery then finds, and changes nothing.
+"""A read-only look at a log after a crash sees what its recovery then finds, and changes nothing.
 
-The look needs no lock and does not write; recovery makes what it finds safe first. Both must come to
-the same records, the same end, and the same transactions, at every operation of a disk.
+The look takes no lock and does not write; recovery first makes durable what it finds. Both must find the
+same records, the same end, and the same transactions, at every operation of a disk.
 """
 
 from __future__ import annotations

@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
+from protocol.wire.numbers import Offset, ProducerId
 from storage.files.files import FileSystem
 from storage.files.paths import SEGMENT_KINDS
 from storage.formats import key_sidecar
 from storage.formats.key_sidecar import KeySidecar
 from storage.formats.manifest import UNKNOWN, SegmentRow
+from storage.log.cleaning import LogCleaning
+from storage.log.commits import LogCommits
 from storage.log.segment_list import SegmentList
 from storage.log.start import LogStart
-from storage.log.syncs import LogSyncs
 from storage.recovery.segment_sweep import SegmentSweep
+from storage.segment import lookup
 from storage.segment.segment import Segment
 from storage.state import log_states
 from storage.state.aborted_transactions import AbortedTransactions, Row
@@ -27,6 +30,7 @@ from storage.state.producer_recovery import ProducerReplay
 from tests.crash.sweep import caught
 from tests.harness.memory_fs import Directory, MemoryFileSystem
 
+Aborted = tuple[ProducerId, Offset, Offset, bool]
 Patch = pytest.MonkeyPatch
 
 
@@ -36,24 +40,24 @@ def directories_are_never_synced(patch: Patch) -> None:
 
 def swap_without_generation(patch: Patch) -> None:
     """A pass commits although the log was truncated or stopped to be compacted under it."""
-    swap = SegmentList.swap
+    swap = LogCleaning.swap
 
-    def careless(self: SegmentList, *args: Any, generation: int, **names: Any) -> None:
-        swap(self, *args, generation=self.generation, **names)
+    def careless(self: LogCleaning, *args: Any, generation: int, **names: Any) -> None:
+        swap(self, *args, generation=self._list.generation, **names)
 
-    patch.setattr(SegmentList, "swap", careless)
+    patch.setattr(LogCleaning, "swap", careless)
 
 
 def acknowledge_before_fsync(patch: Patch) -> None:
-    patch.setattr(LogSyncs, "sync", lambda _, end_of_log: end_of_log())
+    patch.setattr(SegmentList, "sync", lambda self: self._offsets.end)
 
 
 def offset_index_trusted_over_log(patch: Patch) -> None:
-    patch.setattr(Segment, "_is_batch", lambda *_: True)
+    patch.setattr(lookup, "_is_batch", lambda *_: True)
 
 
 def time_index_trusted_over_log(patch: Patch) -> None:
-    patch.setattr(Segment, "_is_youngest_of_batch", lambda *_: True)
+    patch.setattr(lookup, "_is_youngest_of_batch", lambda *_: True)
 
 
 def rolled_segment_removed_as_an_orphan(patch: Patch) -> None:
@@ -61,33 +65,33 @@ def rolled_segment_removed_as_an_orphan(patch: Patch) -> None:
 
 
 def commit_lists_what_is_not_synced(patch: Patch) -> None:
-    patch.setattr(SegmentList, "_seal", lambda *_: None)
+    patch.setattr(LogCommits, "_seal", lambda *_: None)
 
 
 def recovery_point_ahead_of_the_sync(patch: Patch) -> None:
-    patch.setattr(SegmentList, "_make_safe", lambda *_: None)
+    patch.setattr(LogCommits, "_make_safe", lambda *_: None)
 
 
 def log_start_shown_before_its_commit(patch: Patch) -> None:
-    advance = SegmentList.advance_start
+    advance = LogCommits.advance_start
 
-    def careless(self: SegmentList, start_offset: int) -> tuple[Segment, ...]:
-        self.log_start_offset = start_offset
-        return advance(self, start_offset)
+    def careless(self: LogCommits, start_offset: int) -> tuple[Segment, ...]:
+        self._offsets.start = Offset(start_offset)
+        return advance(self, Offset(start_offset))
 
-    patch.setattr(SegmentList, "advance_start", careless)
+    patch.setattr(LogCommits, "advance_start", careless)
 
 
 def deleted_segments_removed_before_the_commit(patch: Patch) -> None:
-    advance = SegmentList.advance_start
+    advance = LogCommits.advance_start
 
-    def careless(self: SegmentList, start_offset: int) -> tuple[Segment, ...]:
-        for segment in self.segments[:-1]:
+    def careless(self: LogCommits, start_offset: int) -> tuple[Segment, ...]:
+        for segment in self._list.segments[:-1]:
             if segment.end_offset <= start_offset:
                 segment.files.unlink(SEGMENT_KINDS)
-        return advance(self, start_offset)
+        return advance(self, Offset(start_offset))
 
-    patch.setattr(SegmentList, "advance_start", careless)
+    patch.setattr(LogCommits, "advance_start", careless)
 
 
 def manifest_written_in_place(patch: Patch) -> None:
@@ -99,12 +103,12 @@ def renames_of_a_swap_never_finished(patch: Patch) -> None:
 
 
 def truncation_without_intent(patch: Patch) -> None:
-    commit = SegmentList._commit
+    commit = LogCommits.commit
 
-    def forgetful(self: SegmentList, *args: Any, truncate_to: int = UNKNOWN, **names: Any) -> None:
+    def forgetful(self: LogCommits, *args: Any, truncate_to: int = UNKNOWN, **names: Any) -> None:
         commit(self, *args, **names)
 
-    patch.setattr(SegmentList, "_commit", forgetful)
+    patch.setattr(LogCommits, "commit", forgetful)
 
 
 def epochs_not_truncated(patch: Patch) -> None:
@@ -131,15 +135,15 @@ def log_start_past_what_is_synced(patch: Patch) -> None:
 
 
 def segments_removed_before_the_log_start_is_committed(patch: Patch) -> None:
-    advance = SegmentList.advance_start
+    advance = LogCommits.advance_start
 
-    def hasty(self: SegmentList, start_offset: int) -> tuple[Segment, ...]:
-        for segment in self.segments[:-1]:
+    def hasty(self: LogCommits, start_offset: int) -> tuple[Segment, ...]:
+        for segment in self._list.segments[:-1]:
             if segment.end_offset <= start_offset:
                 segment.files.remove()
-        return advance(self, start_offset)
+        return advance(self, Offset(start_offset))
 
-    patch.setattr(SegmentList, "advance_start", hasty)
+    patch.setattr(LogCommits, "advance_start", hasty)
 
 
 def torn_key_sidecar_believed(patch: Patch) -> None:
@@ -166,16 +170,16 @@ def key_sidecar_of_another_size_believed(patch: Patch) -> None:
 
 
 def aborted_transactions_written_after_the_producers(patch: Patch) -> None:
-    """As if the two could come in any order: only what is behind a snapshot is looked for."""
+    """As if the order of the two did not matter: recovery looks only for what comes after a snapshot."""
     write = LogStates._write_aborted
     patch.setattr(LogStates, "_write_aborted", lambda _: None)
-    commit = SegmentList._commit
+    commit = LogCommits.commit
 
-    def late(self: SegmentList, *args: Any, **names: Any) -> None:
+    def late(self: LogCommits, *args: Any, **names: Any) -> None:
         commit(self, *args, **names)
         write(self._states)
 
-    patch.setattr(SegmentList, "_commit", late)
+    patch.setattr(LogCommits, "commit", late)
 
 
 def aborted_transactions_of_lost_markers_kept(patch: Patch) -> None:
@@ -193,8 +197,8 @@ def transactions_that_began_before_the_snapshot_not_aborted(patch: Patch) -> Non
 def aborts_reach_back_to_the_snapshot_only(patch: Patch) -> None:
     begin = ProducerReplay._with_first_offsets
 
-    def careless(self: ProducerReplay, aborted: Sequence[tuple[int, int, int, bool]]) -> list[Row]:
-        known = [row[:3] for row in aborted if row[1] >= 0]
+    def careless(self: ProducerReplay, aborted: Sequence[Aborted]) -> list[Row]:
+        known: list[Row] = [row[:3] for row in aborted if row[1] >= 0]
         rows = [*known, *begin(self, [row for row in aborted if row[1] < 0])]
         return sorted(rows, key=lambda row: row[2])
 

@@ -9,7 +9,7 @@ opened from what is left, and must hold
   - of a swap, a truncation or a move of its start that was under way, all or nothing;
   - the last batches of every idempotent producer it still has, and its leader epochs;
   - no file that its manifest does not know, and nothing that `dump-log --verify` calls an error;
-  - of its segments' key sidecars, which are never synced, none that says what is not so;
+  - no wrong key sidecar of a segment, although sidecars are never synced;
 
 and a second crash right after the recovery changes nothing.
 

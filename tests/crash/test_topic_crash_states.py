@@ -25,7 +25,7 @@ from server.topics import settling
 from server.topics.keys import CREATING, DELETED, UNSETTLED
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
-from storage.log.new_names import NewNames
+from storage.log.new_files import NewFiles
 from tests.crash.topic_workload import CrashState, TopicWorkload, check_state
 from tests.harness.memory_fs import MemoryFileSystem
 
@@ -96,11 +96,11 @@ def files_of_a_deleted_topic_forgotten(patch: Patch) -> None:
 
 
 def new_log_that_is_written_to_is_not_made_safe(patch: Patch) -> None:
-    patch.setattr(NewNames, "make_safe", lambda _: None)
+    patch.setattr(NewFiles, "make_safe", lambda _: None)
 
 
 def new_logs_taken_for_safe_without_a_sync(patch: Patch) -> None:
-    patch.setattr(NewNames, "sync_files", lambda _: None)
+    patch.setattr(NewFiles, "sync", lambda _: None)
 
 
 def new_logs_taken_for_safe_without_a_sync_of_the_disk(patch: Patch) -> None:

@@ -167,7 +167,7 @@ class TransactionsOnDisk:
             if outcome.metadata is not None:
                 self.will_tell = {**self.told}
                 del self.will_tell[transaction.transactional_id]
-                await self.transactions._carry_out(entry, outcome)
+                await self.transactions.outcomes.carry_out(entry, outcome)
                 self.told = self.will_tell
 
     def _foresee(self, transaction: Transaction, outcome: Outcome) -> None:

@@ -48,7 +48,7 @@ class Known:
 
 @dataclass(slots=True)
 class Expected:
-    """What there is of topics, as clients were told."""
+    """The topics that exist, according to the answers to clients."""
 
     topics: dict[str, Known] = field(default_factory=dict)
     under_way: set[str] = field(default_factory=set)
@@ -121,8 +121,8 @@ class TopicWorkload:
             self.expected.topics[name] = Known(None, [[] for _ in range(count)], [0] * count)
         self.expected.under_way = set(new)
         if self.random.random() < 0.6:
-            # Until the history comes to rest: what happens meanwhile finds logs that are not safe,
-            # or that have no files.
+            # Until the history is over: until then events find logs that are not durable, or that have
+            # no files.
             self.world.administration.may_settle.clear()
         if self.random.random() < 0.3:
             self.world.administration.may_make_files.clear()
@@ -227,7 +227,7 @@ async def at_rest(world: World) -> None:
 
 
 async def check_state(state: CrashState) -> None:
-    """Start on what a crash has left, twice: everything that was told is so.
+    """Start twice on what a crash has left: every answer still holds.
 
     After a kill the power fails as soon as the start is over, before new logs are made durable.
     """

@@ -15,6 +15,7 @@ from random import Random
 
 from protocol.records.batch_header import BatchHeader, read_header
 from protocol.records.control_record import ControlType, TransactionMarker, write_transaction_marker
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.files.errors import SwapRefused
 from storage.formats.config_property import LONG_MAX
 from storage.formats.manifest import SegmentRow
@@ -54,9 +55,11 @@ class PlannedPass:
         there = {(segment.base_offset, segment.file_version) for segment in log.segments}
         return all((row.base_offset, row.file_version) in there for row in self.sources)
 
-    def swap(self, log: PartitionLog, clean_offset: int | None) -> None:
+    def swap(self, log: PartitionLog, clean_offset: Offset | None) -> None:
         """Ask the log for the swap."""
-        log.swap(self.sources, self.cleaned, generation=self.generation, clean_offset=clean_offset)
+        log.cleaning.swap(
+            self.sources, self.cleaned, generation=self.generation, clean_offset=clean_offset
+        )
 
     def discard(self, home: LogHome) -> None:
         """Remove what was written."""
@@ -149,12 +152,12 @@ class Workload:
         """The contents that a crash may leave now."""
         end = self.log.log_end_offset
         if self.what in APPENDS or self.what in ("truncate", "truncate_fully"):
-            end = max(self.log_end, max(self.records, default=-1) + 1)
+            end = Offset(max(self.log_end, max(self.records, default=-1) + 1))
         found = [Possible(self.records, self.start, self.synced_end, max(end, self.synced_end))]
         if self.other is not None:
             records, start, synced = self.other
             found.append(Possible(records, start, synced, max(end, start)))
-        # A reader may have seen the log start: it never goes back, not over a crash either.
+        # A reader may have seen the log start: it never goes back, not even in a crash.
         shown = 0 if self.what.startswith("truncate") else self.log.log_start_offset
         return [possible for possible in found if possible.start >= shown]
 
@@ -203,7 +206,7 @@ class Workload:
         self.records.update({first + at: (time, *pair) for at, (time, pair) in sent})
         self.transactions.send(producer, range(first, first + len(pairs)))
         appended = self.log.append_as_leader(valid(batch), now_ms=self.now_ms)
-        assert appended == Appended(first, first + len(pairs))
+        assert appended == Appended(first, Offset(first + len(pairs)))
 
     def end_transaction(self) -> None:
         """A marker, also for a producer that has nothing open."""
@@ -214,9 +217,13 @@ class Workload:
         self.records[first] = (self.now_ms, *record)
         self.transactions.end(producer, first, is_commit=is_commit)
         appended = self.log.append_marker(
-            producer, 0, is_commit=is_commit, coordinator_epoch=0, now_ms=self.now_ms
+            ProducerId(producer),
+            Epoch(0),
+            is_commit=is_commit,
+            coordinator_epoch=Epoch(0),
+            now_ms=self.now_ms,
         )
-        assert appended == Appended(first, first + 1)
+        assert appended == Appended(first, Offset(first + 1))
 
     def sync(self) -> None:
         end = self.log.sync()
@@ -283,7 +290,7 @@ class Workload:
         """Learn whose records a pass has taken."""
         self.decided_to = max(self.decided_to, self.transactions.marker_of_any(dropped) + 1)
 
-    def _sound(self, clean_offset: int | None, records: Content) -> int | None:
+    def _sound(self, clean_offset: Offset | None, records: Content) -> Offset | None:
         """The clean offset, if no aborted and no undecided record stays below it."""
         end = self.log.high_watermark
         not_clean = self.transactions.aborted(end) | self.transactions.undecided(end)
@@ -294,13 +301,13 @@ class Workload:
         """A pass that has found nothing to rewrite."""
         view = self.log.cleaning_view()
         ends = [each.row.end_offset for each in view.segments]
-        clean_offset = max((end for end in ends if end <= view.high_watermark), default=-1)
+        clean_offset = max((end for end in ends if end <= view.high_watermark), default=Offset(-1))
         if clean_offset > view.clean_offset and self._sound(clean_offset, self.records):
-            self.log.commit_clean_offset(clean_offset, generation=view.generation)
+            self.log.cleaning.commit_clean_offset(clean_offset, generation=view.generation)
             assert self.log.clean_offset == clean_offset
 
     def begin_keys(self) -> None:
-        """Write a segment's key sidecar but for its trailer; much may come before that."""
+        """Write a segment's key sidecar without its trailer; other events may follow before that."""
         segments = self.log.cleaning_view().segments
         segment = self.random.choice(segments) if segments else None
         if segment is None or self.indexing is not None or check_sidecar(segment, self.hash_key):
@@ -326,7 +333,7 @@ class Workload:
             self.random.choice(segments).drop_key_sidecar()
 
     def change_policy(self) -> None:
-        """Stop or begin to compact: no pass that was planned before may drop anything any more."""
+        """Stop or begin to compact: no pass that was planned before may drop anything."""
         others = [each for each in POLICIES if each != self.log.config.cleanup_policy]
         policy = self.random.choice(others)
         self.home.config = dataclasses.replace(self.home.config, cleanup_policy=policy)
@@ -349,7 +356,7 @@ class Workload:
             self.log.segments,
             self.log.config,
             now_ms=self.now_ms,
-            log_start_offset=self.start,
+            log_start_offset=Offset(self.start),
             high_watermark=self.log.high_watermark,
         )
         start = max([self.start, *(each.end_offset for each in sealed[: len(due.reasons)])])
@@ -361,7 +368,7 @@ class Workload:
             self.log.advance_high_watermark(self.log.log_end_offset)
         bound = self.log.high_watermark
         start = self.random.choice([bound, self.random.randrange(self.start, bound + 1)])
-        self._advance_start(start, lambda: self.log.delete_records(start))
+        self._advance_start(start, lambda: self.log.delete_records(Offset(start)))
 
     def _advance_start(self, start: int, advance: Callable[[], object]) -> None:
         self.other = (self.records, start, max(self.synced_end, start))
@@ -376,21 +383,21 @@ class Workload:
         cut = max(self._batch_across(offset), self.start)
         kept = {at: each for at, each in self.records.items() if at < cut}
         self.other = (kept, self.start, min(self.synced_end, cut))
-        self.log.truncate_to(offset)
+        self.log.truncate_to(Offset(offset))
         self.changes += offset < end
         self._truncated(kept, self.start)
 
     def truncate_fully(self) -> None:
         offset = self.log.log_end_offset + self.random.randrange(5)
         self.other = ({}, offset, offset)
-        self.log.truncate_fully_and_start_at(offset)
+        self.log.truncate_fully_and_start_at(Offset(offset))
         self.changes += 1
         self._truncated({}, offset)
 
     def _truncated(self, kept: Content, start: int) -> None:
         self.records, self.start, self.other = kept, start, None
         end = self.log.log_end_offset
-        # A log that is cut to nothing begins anew.
+        # A log that is cut to nothing starts over.
         self.transactions.cut(end if start < end else 0)
         self.synced_end = min(self.synced_end, self.log.log_end_offset)
         self.synced_end = max(self.synced_end, start)
@@ -431,14 +438,14 @@ class Workload:
         self.records = check_content(self.log, self.possible())
         self.start, self.other = self.log.log_start_offset, None
         self.synced_end = end = self.log.log_end_offset
-        # A log that was cut to nothing begins anew.
+        # A log that was cut to nothing starts over.
         is_emptied = self.what.startswith("truncate") and self.start == end
         self.transactions.cut(0 if is_emptied else end)
         self.disk.on_operation = self.observe
         self._forget_sent(end)
 
     def _forget_sent(self, end: int) -> None:
-        """Go on as each producer's last batch below `end` allows, if the log still knows it.
+        """Continue after each producer's last batch below `end`, if the log still knows it.
 
         Cleaning keeps a producer's last batch only, so a truncation may leave none of them.
         """
@@ -448,7 +455,7 @@ class Workload:
                 for header, at in sent
                 if at < end and isinstance(self.log.producers.judge(header), Duplicate)
             ]
-            state = self.log.producers.get(producer)
+            state = self.log.producers.get(ProducerId(producer))
             batches = state.batches if state else ()
             self.sequences[producer] = batches[-1].last_sequence + 1 if batches else 0
 

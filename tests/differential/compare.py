@@ -37,11 +37,11 @@ class Reason(enum.Enum):
     that a committed transaction counts as aborted: what it supersedes stays for ever."""
     CUT_PASS = "the horizon of a batch whose tombstones are gone"
     """A small map cuts Kafka's pass up, and never ours; a tombstone that lived from one cut to the
-    next has left its horizon behind, which means nothing any more."""
+    next has left its horizon, which no longer has an effect."""
 
     @property
     def may_last(self) -> bool:
-        """Whether it may still be there when nothing is under way any more."""
+        """Whether it may remain when all transactions are decided and all horizons have passed."""
         return self in (Reason.KAFKA_UNMAPPED, Reason.CUT_PASS)
 
 

@@ -1,6 +1,6 @@
 """Give one workload to Apache Kafka's cleaner and to ours, and compare after every pass.
 
-What becomes of our key sidecars between passes is drawn for each workload; it must not matter.
+Each workload chooses at random what happens to our key sidecars between passes; it must not matter.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TOPIC_CONFIG = {
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one workload."""
+    """The outcome of one workload."""
 
     workload: Workload
     records_appended: int = 0
@@ -110,7 +110,7 @@ class Pair:
                 self._clean(passes_max, is_compared=is_compared)
 
     def finish(self) -> None:
-        """Nothing is under way any more, so what only was a matter of time has no reason now."""
+        """All is decided and due, so differences that were a matter of time have no reason now."""
         self.outcome.differences += [
             Difference(f"to the end: {each.what}", None)
             for each in self._last

@@ -2,8 +2,8 @@
 
 A workload is a list of steps, made from a profile, a codec and a seed alone. Batches carry their
 offsets, as a follower gets them, so they may leave gaps and holes as a cleaned leader's do. Every
-workload ends with passes far apart in time, each behind a batch of a key of its own, and after them
-nothing of a producer, a tombstone or a transaction is under way any more.
+workload ends with passes far apart in time, each after a batch with a key of its own, and after them
+nothing of a producer, a tombstone or a transaction is still pending.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Reopen:
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """Run passes, as a rule until the log is not eligible any more; then compare."""
+    """Run passes, usually until the log is no longer eligible; then compare."""
 
     passes_max: int = 200
     is_compared: bool = True

@@ -7,7 +7,6 @@ any moment and started again on the same ports and data.
 from __future__ import annotations
 
 import http.client
-import os
 import random
 import re
 import signal
@@ -18,6 +17,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
+
+from tests.harness.forked_python import ForkedProgram, start_python
+from tests.harness.wrong_threads import WRONG_THREAD
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 READY_SECONDS_MAX = 30.0
@@ -31,7 +33,8 @@ class BrokerFailed(AssertionError):
 class BrokerProcess:
     """One broker on free ports of 127.0.0.1, with its data and its log in `folder`.
 
-    As a context manager it asserts a clean stop: SIGTERM ends it with code 0.
+    As a context manager it asserts a clean stop: SIGTERM ends it with code 0, and no thread has called
+    what belongs to another.
     """
 
     __slots__ = ("_process", "folder", "http_port", "overrides", "port")
@@ -42,7 +45,7 @@ class BrokerProcess:
         self.port, self.http_port = free_ports(2)
         self.overrides = dict(overrides or {})
         # State.
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProgram | subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -86,19 +89,18 @@ class BrokerProcess:
         assert self._process is None, "it is already running"
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                self.command(),
-                cwd=CHECKOUT,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            self._process = start_python(
+                self.command(), ("cli.serve", "server.run"), stdout=log, stderr=log
             )
 
     def wait_until_ready(self) -> None:
-        """Wait until the Kafka listener accepts connections: from then on it answers requests."""
+        """Wait until its listeners accept connections: from then on it answers requests.
+
+        The HTTP listener is the last to open.
+        """
         deadline = time.monotonic() + READY_SECONDS_MAX
-        while not accepts_connections(self.port):
+        ports = [self.port] if "http.listener" in self.overrides else [self.port, self.http_port]
+        while not all(map(accepts_connections, ports)):
             assert self._process is not None
             if self._process.poll() is not None:
                 raise BrokerFailed(f"the broker ended with {self._process.returncode}{self.tail()}")
@@ -160,6 +162,7 @@ class BrokerProcess:
             return
         code = self.stop()
         assert code == 0, f"SIGTERM ended it with {code}{self.tail()}"
+        assert WRONG_THREAD not in self.log_path.read_text(errors="replace"), self.log_path
 
 
 def free_ports(count: int) -> tuple[int, ...]:

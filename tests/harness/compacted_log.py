@@ -23,6 +23,7 @@ from cleaner.rules.report import PassReport
 from protocol.records.batch_header import BatchHeader
 from protocol.records.record_batch import Codec, Record
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset
 from storage.batches.validate import ValidBatch
 from storage.files.errors import MissingFile
 from storage.files.paths import KEYS
@@ -77,7 +78,7 @@ def opening(
 ) -> LogOpening:
     """Returns the parameters for opening a log."""
     return LogOpening(
-        leader_epoch=leader_epoch,
+        leader_epoch=Epoch(leader_epoch),
         background=background,
         on_failure=lambda error: None,
         now_ms=now_ms,
@@ -117,8 +118,11 @@ def _each_record(log: PartitionLog, offset: int) -> Iterable[Record]:
 
 def read_bytes(log: PartitionLog, offset: int, max_bytes: int = 1 << 30) -> bytes:
     """Returns the batches that one read at an offset returns."""
-    result = log.read(
-        offset, max_bytes=max_bytes, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    result = log.reader.read(
+        Offset(offset),
+        max_bytes=max_bytes,
+        whole_first_batch=True,
+        isolation=Isolation.READ_UNCOMMITTED,
     )
     assert not isinstance(result, ErrorCode), f"offset {offset}: {result.name}"
     try:
@@ -144,8 +148,8 @@ class CompactedLog:
         self.log = create_log(self.fs, identity(), config, opening(background=background))
         for path in ("/", "data", "data/orders"):
             self.fs.sync_directory(path)
-        self.log.sync_new_files()
-        self.log.mark_directories_synced()
+        self.log.new_files.sync()
+        self.log.new_files.mark_safe()
         self.settings = settings
         self.now_ms = START_MS
         self.remainder: Remainder | None = None
@@ -256,7 +260,7 @@ class CompactedLog:
         keeps = self.settings.keeps_key_sidecars and self.sidecars is not SidecarMode.OFF
         try:
             return clean(
-                self.log,
+                self.log.cleaning,
                 plan,
                 replace(self.settings, keeps_key_sidecars=keeps),
                 meter=meter_of(self.log, plan.view.generation, stop),

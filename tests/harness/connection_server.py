@@ -10,12 +10,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from metrics.server_probe import ServerProbe
-from server.config.addresses import Address, Listener
+from server.config.listeners.addresses import Address, Listener
 from server.net.connection import Connection, Reply, Shared
 from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
 from server.net.listener import Listeners, SocketOptions
 from server.net.sparing_log import SparingLog
 from server.runtime.clock import SystemClock
+from server.runtime.cold_reads import ColdReads
 from server.runtime.turns import Turns
 from tests.harness.raw_client import RawClient
 
@@ -64,6 +65,7 @@ async def serving(
     connections_per_ip_max: int = 100,
     idle_ms: int = 0,
 ) -> AsyncIterator[Server]:
+    probe = ServerProbe()
     shared = Shared(
         warnings=SparingLog(logging.getLogger("server.clients"), SystemClock()),
         dispatch=handle,  # type: ignore[arg-type]
@@ -73,7 +75,8 @@ async def serving(
         memory=RequestMemory(bytes_max=request_bytes_max),
         answers=AnswerMemory(bytes_max=answer_bytes_max),
         turns=Turns(),
-        probe=ServerProbe(),
+        cold_reads=ColdReads(probe),
+        probe=probe,
         connections=set(),
         frame_bytes_max=frame_bytes_max,
         in_flight_requests_max=in_flight_requests_max,

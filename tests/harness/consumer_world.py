@@ -14,13 +14,11 @@ from protocol.internal_topics.consumer_protocol import (
 from protocol.internal_topics.coordinator_records import write_key, write_value
 from protocol.internal_topics.group_records import GroupKey, GroupRecord, read_record
 from protocol.wire.error_codes import ErrorCode
-from server.coordination.groups.assignors import Assignment
-from server.coordination.groups.consumer_group import ConsumerSettings
-from server.coordination.groups.consumer_member import AWAY, JOINING, LEAVING
-from server.coordination.groups.consumer_state import ConsumerState, state_of
-from server.coordination.groups.events import Beat, Join, Leave, Sync
-from server.coordination.groups.member import MemberProtocol
-from server.coordination.groups.mixed_group import MixedGroup
+from server.coordination.groups.consumer.group import ConsumerSettings
+from server.coordination.groups.consumer.member import AWAY, JOINING, LEAVING
+from server.coordination.groups.consumer.mixed_group import MixedGroup
+from server.coordination.groups.consumer.state import ConsumerState, state_of
+from server.coordination.groups.events import Assignment, Beat, Join, Leave, MemberProtocol, Sync
 from server.coordination.groups.outcome import HeartbeatAnswer, Joined, Left, Outcome, Synced, Value
 from tests.harness.group_time import pass_time
 

@@ -54,13 +54,14 @@ async def join(
 
 
 def sync_request(
-    joined: JoinGroupResponse, group_id: str = "group", *, protocol_name: str | None = None
+    joined: JoinGroupResponse, group_id: str = "group", *, protocol_name: str | None = "range"
 ) -> SyncGroupRequest:
     """Returns a leader's request that assigns each member its own id."""
     return SyncGroupRequest(
         group_id=group_id,
         generation_id=joined.generation_id,
         member_id=joined.member_id,
+        protocol_type="consumer",
         protocol_name=protocol_name,
         assignments=tuple(
             SyncGroupRequestAssignment(

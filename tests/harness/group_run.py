@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,8 +14,8 @@ from confluent_kafka.admin import AdminClient
 
 from protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, read_record
 from server.coordination.coordinator_topic import OFFSETS_TOPIC
-from tests.harness.broker_process import CHECKOUT
 from tests.harness.clients import ConfluentClient
+from tests.harness.forked_python import CLIENT_LIBRARIES, start_python
 from tests.harness.java_client import JavaClient
 from tests.harness.member_program import MEMBER_PROGRAMS
 
@@ -34,7 +33,7 @@ class MemberProcess:
         self.has_left = False
         self._errors = output.with_name(f"{output.name}.err")
         with output.open("wb") as file, self._errors.open("wb") as errors:
-            self.process = subprocess.Popen(command, cwd=CHECKOUT, stdout=file, stderr=errors)
+            self.process = start_python(command, CLIENT_LIBRARIES, stdout=file, stderr=errors)
 
     def handled(self) -> list[Place]:
         """Returns the records that it has handled so far, in order."""

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 
 from protocol.internal_topics.group_records import GroupMetadataValue
 from protocol.wire.error_codes import ErrorCode
-from server.coordination.groups.events import Join, Leave, Sync
-from server.coordination.groups.group import Group, GroupSettings, GroupState
-from server.coordination.groups.member import MemberProtocol
+from server.coordination.groups.classic.group import Group, GroupSettings, GroupState
+from server.coordination.groups.classic.restore import restored
+from server.coordination.groups.events import Join, Leave, MemberProtocol, Sync
 from server.coordination.groups.outcome import HeartbeatAnswer, Joined, Left, Outcome, Synced
-from server.coordination.groups.stored_group import restored
 from tests.harness.group_time import pass_time
 
 SESSION_TIMEOUT_MS = 10_000

@@ -7,31 +7,32 @@ from contextlib import contextmanager
 
 import pytest
 
+from protocol.wire.numbers import Offset
 from storage.formats.manifest import SegmentRow
-from storage.log.log import PartitionLog
+from storage.log.cleaning import LogCleaning
 from storage.segment.cleaned_segment import CleanedSegment
 
 
 @contextmanager
 def watched_swaps(
-    on_swap: Callable[[PartitionLog], None] = lambda log: None,
+    on_swap: Callable[[], None] = lambda: None,
 ) -> Iterator[list[tuple[SegmentRow, ...]]]:
     """Yields a list that collects the sources of each swap; `on_swap` is called after each."""
     groups: list[tuple[SegmentRow, ...]] = []
-    swap = PartitionLog.swap
+    swap = LogCleaning.swap
 
     def watched(
-        log: PartitionLog,
+        cleaning: LogCleaning,
         sources: Sequence[SegmentRow],
         cleaned: Sequence[CleanedSegment],
         *,
         generation: int,
-        clean_offset: int | None,
+        clean_offset: Offset | None,
     ) -> None:
-        swap(log, sources, cleaned, generation=generation, clean_offset=clean_offset)
+        swap(cleaning, sources, cleaned, generation=generation, clean_offset=clean_offset)
         groups.append(tuple(sources))
-        on_swap(log)
+        on_swap()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PartitionLog, "swap", watched)
+        patch.setattr(LogCleaning, "swap", watched)
         yield groups

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from protocol.records.batch_header import BatchHeader, read_header
 from protocol.records.record_batch import Record, build_batch, build_empty_batch, read_records
+from protocol.wire.numbers import Offset
 from storage.formats.manifest import SegmentRow
 from storage.log.cleaning_view import CleanableSegment
 from storage.log.log import PartitionLog
@@ -89,7 +90,7 @@ def _write(
     *,
     has_keys: bool,
 ) -> CleanedSegment:
-    writer = log.new_cleaned_segment(base_offset)
+    writer = log.cleaning.new_cleaned_segment(Offset(base_offset))
     record_count, youngest, youngest_offset = 0, -1, -1
     for batch in batches:
         header = read_header(batch)
@@ -108,11 +109,11 @@ def _write(
         totals = totals_of(data)
     return writer.finish(
         SegmentRow(
-            base_offset=base_offset,
+            base_offset=Offset(base_offset),
             file_version=0,
-            end_offset=end_offset,
+            end_offset=Offset(end_offset),
             max_timestamp=youngest,
-            offset_of_max_timestamp=youngest_offset,
+            offset_of_max_timestamp=Offset(youngest_offset),
             created_ms=0,
             first_append_ms=min(source.row.first_append_ms for source in sources),
             last_append_ms=max(source.row.last_append_ms for source in sources),

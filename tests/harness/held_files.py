@@ -21,7 +21,7 @@ def open_descriptors(directory: Path) -> list[str]:
 
 
 def deleted_but_open(directory: Path) -> list[str]:
-    """Returns the open files below the directory that have no name any more."""
+    """Returns the open files below the directory that no longer have a name."""
     return [target for target in open_descriptors(directory) if target.endswith(DELETED)]
 
 

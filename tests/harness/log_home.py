@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from protocol.records.record_batch import Record
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
 from storage.formats.log_config import LogConfig
@@ -77,7 +78,7 @@ class LogHome:
 
     def opening(self, *, epoch: int, is_clean: bool, now_ms: int) -> LogOpening:
         return LogOpening(
-            leader_epoch=epoch,
+            leader_epoch=Epoch(epoch),
             background=self.background,
             on_failure=self.failures.append,
             now_ms=now_ms,
@@ -93,8 +94,8 @@ class LogHome:
             path = f"{path}/{name}"
         opening = self.opening(epoch=epoch, is_clean=False, now_ms=now_ms)
         log = create_log(self.fs, self.identity, self.config, opening)
-        log.sync_new_files()
-        log.mark_directories_synced()
+        log.new_files.sync()
+        log.new_files.mark_safe()
         return log
 
     def open(self, *, epoch: int = 2, is_clean: bool = False, now_ms: int = 0) -> PartitionLog:
@@ -128,7 +129,9 @@ def answers(log: PartitionLog, isolation: Isolation, *, max_bytes: int) -> Itera
     """Read from the log start to the end of what an isolation level may read, like a client."""
     offset = log.log_start_offset
     while True:
-        result = log.read(offset, max_bytes=max_bytes, whole_first_batch=True, isolation=isolation)
+        result = log.reader.read(
+            offset, max_bytes=max_bytes, whole_first_batch=True, isolation=isolation
+        )
         assert not isinstance(result, ErrorCode), (result, offset)
         if not result.regions:
             return
@@ -138,4 +141,4 @@ def answers(log: PartitionLog, isolation: Isolation, *, max_bytes: int) -> Itera
         # Clients do the same, because the last records of a batch may have been cleaned away.
         next_offset = end_of(data)
         assert next_offset > offset, "the answer makes no progress"
-        offset = next_offset
+        offset = Offset(next_offset)

@@ -56,4 +56,4 @@ def compact(log: PartitionLog) -> None:
         return
     plan = plan_pass(view, assessment, now_ms=NOW_MS, stamp_ms=NOW_MS)
     meter = meter_of(log, view.generation, never_stop)
-    clean(log, plan, SETTINGS, meter=meter, monotonic=lambda: NOW_MS / 1000)
+    clean(log.cleaning, plan, SETTINGS, meter=meter, monotonic=lambda: NOW_MS / 1000)

@@ -15,6 +15,7 @@ from protocol.internal_topics.group_records import (
     read_record,
 )
 from protocol.records.record_batch import read_records
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from server.broker import Broker
 from server.coordination.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic
 from server.coordination.groups.committed_offsets import tombstone_batches
@@ -68,8 +69,8 @@ async def offsets_topic(path: Path) -> AsyncIterator[tuple[CoordinatorTopic, Wor
 
 def records_of(log: PartitionLog) -> list[GroupRecord]:
     """Returns the records of the log's first batch."""
-    found = log.read(
-        0, max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
+    found = log.reader.read(
+        Offset(0), max_bytes=1 << 20, whole_first_batch=True, isolation=Isolation.READ_UNCOMMITTED
     )
     assert not isinstance(found, int)
     data = b"".join(region.read_bytes() for region in found.regions)
@@ -95,7 +96,11 @@ async def write_marker(
 ) -> None:
     """Append a marker, and wait until it is durable."""
     appended = log.append_marker(
-        producer.id, producer.epoch, is_commit=is_commit, coordinator_epoch=0, now_ms=NOW_MS
+        ProducerId(producer.id),
+        Epoch(producer.epoch),
+        is_commit=is_commit,
+        coordinator_epoch=Epoch(0),
+        now_ms=NOW_MS,
     )
     assert isinstance(appended, Appended)
     group_commit.appended(log)

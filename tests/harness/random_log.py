@@ -10,6 +10,7 @@ from cleaner.passes.index import IndexedSegment, SegmentIndex
 from cleaner.passes.mark import DirtySection, KeyParts, Marked, dirty_section, mark_window
 from cleaner.passes.verify_pass import PassVerifier
 from protocol.records.record_batch import Codec
+from protocol.wire.numbers import Offset
 from tests.harness.compacted_log import HASH_KEY, SETTINGS, CompactedLog, meter_of
 from tests.harness.log_builder import KeyValue
 from tests.harness.transactional_producer import TransactionalProducer
@@ -59,7 +60,9 @@ def local_marks(
     segments = SegmentIndex(HASH_KEY, SETTINGS, meter).index_segments(
         log.log.cleaning_view().segments
     )
-    section = dirty_section(segments, start_offset=start_offset, end_offset=log.log.log_end_offset)
+    section = dirty_section(
+        segments, start_offset=Offset(start_offset), end_offset=log.log.log_end_offset
+    )
     parts = KeyParts(section, OffsetMap(24 * 10_000, HASH_KEY))
     verifier = PassVerifier(SETTINGS, meter=meter, monotonic=lambda: 0.0)
     return segments, section, mark_window(segments, section, parts, verifier)

@@ -7,6 +7,7 @@ independent ones; this client tests the broker's behaviour.
 from __future__ import annotations
 
 import asyncio
+import ssl
 import struct
 from typing import Self, TypeVar
 
@@ -23,15 +24,30 @@ TIMEOUT_S = 10.0
 class RawClient:
     """One connection to a broker, as slow or as wrong as a test needs it."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        timeout_s: float | None = TIMEOUT_S,
+    ) -> None:
+        self._timeout_s = timeout_s
         self._reader = reader
         self._writer = writer
         self._correlation_id = 0
 
     @classmethod
-    async def connect(cls, host: str, port: int, *, limit: int = 1 << 26) -> Self:
-        """Connect. `limit` bounds the read-ahead: a small one makes a slow reader."""
-        return cls(*await asyncio.open_connection(host, port, limit=limit))
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        *,
+        limit: int = 1 << 26,
+        timeout_s: float | None = TIMEOUT_S,
+        tls: ssl.SSLContext | None = None,
+    ) -> Self:
+        """Connect. `limit` bounds the read-ahead: a small one makes a slow reader. `timeout_s` is how
+        long a response may take; None: for ever."""
+        return cls(*await asyncio.open_connection(host, port, limit=limit, ssl=tls), timeout_s)
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,7 +83,7 @@ class RawClient:
 
     async def receive_frame(self) -> bytes:
         """Returns the next frame's payload."""
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(self._timeout_s):
             (size,) = struct.unpack(">i", await self._reader.readexactly(4))
             return await self._reader.readexactly(size)
 

@@ -15,6 +15,7 @@ from metrics.facts import (
     LoopFacts,
     LoopStall,
     PartitionFacts,
+    QuotaFacts,
     TransactionFacts,
 )
 from metrics.server_probe import ServerProbe
@@ -105,6 +106,7 @@ class ScrapedWorld:
             stalls_by_api={"Fetch": 3},
         )
     )
+    quotas: QuotaFacts = field(default_factory=QuotaFacts)
     now: float = 0.0
 
     def __post_init__(self) -> None:
@@ -138,6 +140,8 @@ class ScrapedWorld:
             coordinator_partitions={OFFSETS_TOPIC: self.coordinator_partitions},
             transactions=self.transactions,
             loop=self.loop,
+            quotas=self.quotas,
+            certificates_expire_seconds={"SSL": 86_400.0},
             node_id=7,
             address="broker.example:9092",
         )

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from server.coordination.groups.consumer_member import MemberState
-from server.coordination.groups.member_state_table import MEMBER_STATES
-from server.coordination.groups.state_table import GROUP_STATES, GroupState
+from server.coordination.groups.classic.state_table import GROUP_STATES, GroupState
+from server.coordination.groups.consumer.member import MemberState
+from server.coordination.groups.consumer.member_state_table import MEMBER_STATES
 from server.coordination.transactions.metadata import TransactionState
 from server.coordination.transactions.state_table import TRANSACTION_STATES
 from server.coordination.transitions import Impossible

@@ -19,11 +19,12 @@ from storage.files.local_files import LocalFileSystem
 from storage.formats.log_config import LogConfig
 from storage.log.directory import LogDirectory
 from storage.log.log import Appended, PartitionLog
+from storage.log.new_logs import NewLogs
 from storage.recovery.progress import RecoveryProgress
 from tests.harness.served_broker import NOW_MS, batch_of
 
-SYNCS_OF_NEW_LOGS = {LogDirectory.make_safe.__name__, LogDirectory.make_all_safe.__name__}
-FILES_OF_NEW_LOGS = {LogDirectory.make_files.__name__}
+SYNCS_OF_NEW_LOGS = {NewLogs.make_safe.__name__, NewLogs.make_all_safe.__name__}
+FILES_OF_NEW_LOGS = {NewLogs.make_files.__name__}
 
 
 class FixedClock:
@@ -51,7 +52,7 @@ class SteeredExecutor(Executor):
             self.release()
 
     def release(self) -> None:
-        """Hold nothing back any more."""
+        """Let everything continue."""
         self.may_make_files.set()
         self.may_settle.set()
 

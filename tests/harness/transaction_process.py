@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.harness.broker_process import CHECKOUT
+from tests.harness.forked_python import CLIENT_LIBRARIES, ForkedProgram, start_python
 from tests.harness.transaction_history import Transaction, read_transactions
 from tests.harness.transaction_java import transactions_command
 
@@ -33,16 +33,16 @@ class ProgramProcess:
         # State.
         self.lives = 0
         self.stalls = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedProgram | subprocess.Popen[bytes] | None = None
         self._is_over = False
-        self._zombies: list[subprocess.Popen[bytes]] = []
+        self._zombies: list[ForkedProgram | subprocess.Popen[bytes]] = []
         self._heard = (0, 0.0)
 
     def start(self) -> None:
         """Start one more run."""
         with self._output(self.lives).open("wb") as output, self._errors().open("ab") as errors:
-            self._process = subprocess.Popen(
-                self._command(self.lives), cwd=CHECKOUT, stdout=output, stderr=errors
+            self._process = start_python(
+                self._command(self.lives), CLIENT_LIBRARIES, stdout=output, stderr=errors
             )
         self.lives += 1
         self._heard = (0, time.monotonic())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from protocol.records.compression import Codec
 from protocol.records.control_record import ControlType
+from protocol.wire.numbers import Epoch, ProducerId
 from storage.log.log import Appended
 from tests.harness.compacted_log import CompactedLog
 from tests.harness.log_builder import KeyValue, batch_of, valid
@@ -47,10 +48,10 @@ class TransactionalProducer:
 
     def _end(self, kind: ControlType) -> int:
         appended = self._log.log.append_marker(
-            self._producer_id,
-            self._producer_epoch,
+            ProducerId(self._producer_id),
+            Epoch(self._producer_epoch),
             is_commit=kind is ControlType.COMMIT,
-            coordinator_epoch=0,
+            coordinator_epoch=Epoch(0),
             now_ms=self._log.now_ms,
         )
         assert isinstance(appended, Appended), appended

@@ -2,16 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.harness.broker_process import CHECKOUT, BrokerProcess
+from tests.harness.forked_python import start_python
 
 COMMAND_SECONDS_MAX = 60
+
+
+def run_kompakt(
+    *arguments: str, environment: Mapping[str, str], given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run `kompakt` in a fork, with `given` on its standard input, which is a pipe.
+
+    Raises subprocess.TimeoutExpired after `COMMAND_SECONDS_MAX`; then the command is killed.
+    """
+    command = [sys.executable, "-m", "cli", *arguments]
+    read_end, write_end = os.pipe()
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        # A command may end without reading all.
+        with contextlib.suppress(BrokenPipeError), os.fdopen(write_end, "wb") as pipe:
+            with os.fdopen(read_end, "rb"):
+                program = start_python(
+                    command,
+                    ("tests.harness.all_commands",),
+                    stdin=read_end,
+                    stdout=output,
+                    stderr=errors,
+                    environment=environment,
+                )
+            pipe.write(given.encode())
+        try:
+            code = program.wait(COMMAND_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            program.kill()
+            program.wait()
+            raise
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(
+            command, code, output.read().decode(), errors.read().decode()
+        )
 
 
 class TypedCommands:
@@ -30,16 +69,7 @@ class TypedCommands:
 
     def run(self, *arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command, with `given` on its standard input."""
-        return subprocess.run(
-            [sys.executable, "-m", "cli", *arguments],
-            cwd=CHECKOUT,
-            env=self.environment,
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS_MAX,
-            check=False,
-        )
+        return run_kompakt(*arguments, environment=self.environment, given=given)
 
     def started(
         self,

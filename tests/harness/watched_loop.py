@@ -46,7 +46,7 @@ class WatchedLoop(uvloop.Loop):
         super().__init__()
         self._is_watching = False
         self._held: list[tuple[float, str]] = []
-        self._garbage = _GarbageTime()
+        self._garbage = GarbageTime()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -113,7 +113,7 @@ class WatchedLoop(uvloop.Loop):
                     self._held.append((seconds, name))
 
 
-class _GarbageTime:
+class GarbageTime:
     """The duration of garbage collections in the thread that created this."""
 
     def __init__(self) -> None:

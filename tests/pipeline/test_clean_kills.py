@@ -41,7 +41,7 @@ LEASE_MS = 2_000
 
 
 class KilledCleanings:
-    """A broker, and jobs that clean its topics until somebody kills something."""
+    """A broker, and jobs that clean its topics until the test kills something."""
 
     def __init__(self, broker: BrokerProcess, random: Random) -> None:
         self.broker = broker
@@ -129,7 +129,7 @@ class KilledCleanings:
     def until_no_lease(self) -> None:
         deadline = time.monotonic() + 10 * LEASE_MS / 1000
         while self.is_leased():
-            assert time.monotonic() < deadline, "a lease goes on that nobody renews"
+            assert time.monotonic() < deadline, "a lease that no job renews does not end"
             time.sleep(0.05)
 
     def digests(self) -> dict[tuple[str, int], object]:

@@ -9,6 +9,7 @@ from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.settings import CleanerSettings
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import Record, build_batch, build_control_batch
+from protocol.wire.numbers import Offset, ProducerId
 from tests.harness.compacted_log import DIRECTORY, CompactedLog, read_bytes
 from tests.harness.log_builder import headers_in, records_in, valid
 from tests.harness.memory_fs import Loss, MemoryFileSystem
@@ -76,8 +77,8 @@ class History:
     written: dict[int, Written] = field(default_factory=dict)
     producers: dict[int, Producer] = field(default_factory=dict)
     cut_at: int = -1
-    """Where the log was truncated last. What a pass had left there may not reach that far, and
-    nobody is told where it ends, until something is appended."""
+    """Where the log was truncated last. The output of a pass may end before it, and
+    no reader learns where, until something is appended."""
 
     # ---------------------------------------------------------------- steps
 
@@ -198,7 +199,7 @@ class History:
                 each.first_cleaned_ms = self.log.now_ms
 
     def _truncate(self, offset: int) -> None:
-        self.log.log.truncate_to(offset)
+        self.log.log.truncate_to(Offset(offset))
         self.cut_at = end = self.log.log.log_end_offset
         # What a record that goes had superseded is not called back.
         there = {record.offset for record in self._read(0)[0]}
@@ -208,7 +209,7 @@ class History:
                 each.outcome = None
         for number, producer in self.producers.items():
             # Cleaning has kept a producer's last batch only; if that goes, so may its sequence.
-            state = self.log.log.producers.get(number)
+            state = self.log.log.producers.get(ProducerId(number))
             batches = state.batches if state is not None else ()
             producer.sequence = batches[-1].last_sequence + 1 if batches else 0
             if producer.last_batch_at >= end:

@@ -83,7 +83,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class ChangePolicy:
-    """A topic stops to be compacted, and begins again: no pass planned before may go on."""
+    """A topic stops being compacted, and starts again: no pass planned before may continue."""
 
 
 Step = (

@@ -1,4 +1,4 @@
-"""Logs of every kind and what a pass over them is told, for the properties of the compiled kernel."""
+"""Logs of every kind with the parameters of a pass over them, for properties of the compiled kernel."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ DELETE_RETENTION_MS = 700
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """A log and all that a pass over it is told."""
+    """A log, and all parameters of a pass over it."""
 
     batches: tuple[LogBatch, ...]
     start_offset: int

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from protocol.records.control_record import ControlType, TransactionMarker, write_transaction_marker
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset, ProducerId
 from storage.batches.validate import Refused
 from storage.files.errors import SwapRefused
 from storage.log.log import Appended
@@ -79,7 +80,7 @@ class LogOperations(RuleBasedStateMachine):
         batch = batch_of(pairs, timestamps=times, **producer)
         sent = bytes(batch)
         appended = self.log.append_as_leader(valid(batch), now_ms=self.now_ms)
-        assert appended == Appended(self.end, self.end + len(pairs))
+        assert appended == Appended(Offset(self.end), Offset(self.end + len(pairs)))
         for at, (key, value) in enumerate(pairs):
             self.records[self.end + at] = (times[at], key, value)
         self._appended(self.end, self.end + len(pairs))
@@ -108,9 +109,13 @@ class LogOperations(RuleBasedStateMachine):
     def end_transaction(self, producer: int, is_commit: bool) -> None:
         """A marker, also for a producer that has nothing open."""
         appended = self.log.append_marker(
-            producer, 0, is_commit=is_commit, coordinator_epoch=0, now_ms=self.clock
+            ProducerId(producer),
+            Epoch(0),
+            is_commit=is_commit,
+            coordinator_epoch=Epoch(0),
+            now_ms=self.clock,
         )
-        assert appended == Appended(self.end, self.end + 1)
+        assert appended == Appended(Offset(self.end), Offset(self.end + 1))
         kind = ControlType.COMMIT if is_commit else ControlType.ABORT
         record = write_transaction_marker(TransactionMarker(type=kind, coordinator_epoch=0))
         self.records[self.end] = (self.clock, *record)
@@ -126,7 +131,7 @@ class LogOperations(RuleBasedStateMachine):
         again = sent[-1 - back]
         answer = self.log.append_as_leader(valid(bytearray(again.batch)), now_ms=self.now_ms)
         if back < BATCHES_KEPT:
-            assert answer == Appended(again.base, again.end, duplicate=True)
+            assert answer == Appended(Offset(again.base), Offset(again.end), duplicate=True)
         else:
             assert isinstance(answer, Refused)
             assert answer.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -143,9 +148,9 @@ class LogOperations(RuleBasedStateMachine):
         assert answer.error_code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def _learn_producers(self, *, may_forget: bool) -> None:
-        """Go on as the log knows each producer; it knows all of them unless it may forget."""
+        """Continue with each producer as the log knows it; it knows all of them unless it may forget."""
         for producer, sent in self.sent.items():
-            state = self.log.producers.get(producer)
+            state = self.log.producers.get(ProducerId(producer))
             count = len(state.batches) if state is not None else 0
             assert may_forget or count >= min(len(sent), BATCHES_KEPT)
             if state is not None and state.batches:
@@ -158,14 +163,14 @@ class LogOperations(RuleBasedStateMachine):
         base = self.end + gap
         batch = batch_of(pairs, base_offset=base, leader_epoch=self.epoch)
         appended = self.log.append_as_follower(valid(batch), now_ms=self.now_ms)
-        assert appended == Appended(base, base + len(pairs))
+        assert appended == Appended(Offset(base), Offset(base + len(pairs)))
         for at, (key, value) in enumerate(pairs):
             self.records[base + at] = (1000 + at, key, value)
         self._appended(base, base + len(pairs))
 
     @rule(gap=st.integers(0, 3))
     def advance_end(self, gap: int) -> None:
-        self.log.advance_end(self.end + gap)
+        self.log.advance_end(Offset(self.end + gap))
         if gap:
             self.batches.append((self.end, self.end + gap))
         self.end += gap
@@ -239,11 +244,13 @@ class LogOperations(RuleBasedStateMachine):
         rows = [each.row for each in sources]
         if is_stale:
             with pytest.raises(SwapRefused):
-                self.log.swap(rows, cleaned, generation=view.generation - 1, clean_offset=None)
+                self.log.cleaning.swap(
+                    rows, cleaned, generation=view.generation - 1, clean_offset=None
+                )
             return
-        self.log.swap(rows, cleaned, generation=view.generation, clean_offset=None)
+        self.log.cleaning.swap(rows, cleaned, generation=view.generation, clean_offset=None)
         with pytest.raises(SwapRefused):
-            self.log.swap(rows, cleaned, generation=view.generation, clean_offset=None)
+            self.log.cleaning.swap(rows, cleaned, generation=view.generation, clean_offset=None)
         self.decided_to = max(self.decided_to, self.transactions.marker_of_any(dropped) + 1)
         for offset in dropped:
             # Below the log start a segment may hold records that are deleted.
@@ -266,7 +273,7 @@ class LogOperations(RuleBasedStateMachine):
     def delete_records(self, data: st.DataObject) -> None:
         bound = self.log.high_watermark
         offset = data.draw(st.integers(max(0, self.start - 2), bound + 2))
-        deleted = self.log.delete_records(offset)
+        deleted = self.log.delete_records(Offset(offset))
         if offset > bound:
             assert deleted is ErrorCode.OFFSET_OUT_OF_RANGE
         else:
@@ -280,7 +287,7 @@ class LogOperations(RuleBasedStateMachine):
     def truncate_to(self, back: int) -> None:
         offset = max(self.start, self.decided_to, self.end - back)
         generation = self.log.generation
-        self.log.truncate_to(offset)
+        self.log.truncate_to(Offset(offset))
         if offset == self.end:
             return
         assert self.log.generation > generation
@@ -292,7 +299,7 @@ class LogOperations(RuleBasedStateMachine):
         self.batches = [batch for batch in self.batches if batch[1] <= end]
         self.epochs = [each for each in self.epochs if each[2] <= end]
         self.records = {at: record for at, record in self.records.items() if at < end}
-        # A log that is cut to nothing begins anew.
+        # A log that is cut to nothing starts over.
         self.transactions.cut(end if self.start < end else 0)
         self._forget_producers()
 
@@ -300,14 +307,14 @@ class LogOperations(RuleBasedStateMachine):
         """Of what was sent, the log may know a part that is left."""
         self.sent = {producer: [] for producer in self.sent}
         for producer in self.sent:
-            state = self.log.producers.get(producer)
+            state = self.log.producers.get(ProducerId(producer))
             batches = state.batches if state is not None else ()
             self.sequences[producer] = batches[-1].last_sequence + 1 if batches else 0
 
     @rule(ahead=st.integers(0, 5))
     def truncate_fully(self, ahead: int) -> None:
         self.start = self.end = self.end + ahead
-        self.log.truncate_fully_and_start_at(self.start)
+        self.log.truncate_fully_and_start_at(Offset(self.start))
         self.records, self.batches, self.epochs = {}, [], []
         self.transactions.cut(0)
         self._forget_producers()

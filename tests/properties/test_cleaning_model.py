@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cleaner.pacing.settings import CleanerSettings
 from protocol.records.record_batch import Codec
+from protocol.wire.numbers import Offset
 from tests.harness.compacted_log import CONFIG, SETTINGS, CompactedLog
 from tests.harness.log_builder import KeyValue
 from tests.harness.sidecar_mode import SidecarMode
@@ -163,7 +164,7 @@ class History:
             case Reopen(is_clean=is_clean):
                 self.log.reopen(is_clean=is_clean)
             case Truncate(batches_count=count):
-                self.log.log.truncate_to(self.model.truncate(count))
+                self.log.log.truncate_to(Offset(self.model.truncate(count)))
 
     def _append(self, step: Append) -> None:
         self.producers += step.is_idempotent

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from protocol.wire.error_codes import ErrorCode
+from protocol.wire.numbers import Epoch, Offset
 from storage.segment.reader import Isolation
 from tests.harness.log_builder import end_of, records_in
 from tests.harness.log_home import read_all
@@ -44,8 +45,8 @@ class LogMachine(LogOperations):
     @rule(data=st.data(), max_bytes=st.integers(0, 400), whole=st.booleans())
     def read_anywhere(self, data: st.DataObject, max_bytes: int, whole: bool) -> None:
         offset = data.draw(st.integers(max(0, self.start - 2), self.end + 2))
-        result = self.log.read(
-            offset,
+        result = self.log.reader.read(
+            Offset(offset),
             max_bytes=max_bytes,
             whole_first_batch=whole,
             isolation=Isolation.READ_UNCOMMITTED,
@@ -71,7 +72,9 @@ class LogMachine(LogOperations):
         bound = self.log.last_stable_offset if is_committed else self.log.high_watermark
         visible = [at for at in sorted(self._visible()) if at < bound]
         for offset in range(self.start, self.end + 1):
-            result = self.log.read(offset, max_bytes=1, whole_first_batch=True, isolation=isolation)
+            result = self.log.reader.read(
+                Offset(offset), max_bytes=1, whole_first_batch=True, isolation=isolation
+            )
             assert not isinstance(result, ErrorCode)
             assert result.high_watermark == self.log.high_watermark
             assert result.log_start_offset == self.start
@@ -80,7 +83,7 @@ class LogMachine(LogOperations):
                 region.release()
             found = [r.offset for r in records_in(answer) if r.offset >= offset]
             following = [at for at in visible if at >= offset]
-            # A batch may end before the offset that was asked for: the client goes on behind it.
+            # A batch may end before the offset that was asked for: the client continues after it.
             assert found == following[: len(found)]
             assert bool(answer) >= bool(found)
             if following:
@@ -92,21 +95,21 @@ class LogMachine(LogOperations):
         for epoch in {each[0] for each in there}:
             last = max(end for its, _, end in there if its == epoch)
             following = [base for its, base, _ in there if its > epoch]
-            found, end = self.log.end_offset_for_epoch(epoch)
+            found, end = self.log.reader.end_offset_for_epoch(Epoch(epoch))
             assert found == epoch
             assert last <= end <= min(following, default=self.end)
 
     @rule(data=st.data())
     def find_by_time(self, data: st.DataObject) -> None:
         timestamp = data.draw(st.integers(990, self.clock + 10))
-        found = self.log.offset_for_timestamp(timestamp)
+        found = self.log.reader.offset_for_timestamp(timestamp)
         visible = self._visible()
         first = next((at for at in sorted(visible) if visible[at][0] >= timestamp), None)
         assert (None if found is None else found.offset) == first
 
     @rule()
     def find_the_youngest(self) -> None:
-        found = self.log.offset_of_max_timestamp()
+        found = self.log.reader.offset_of_max_timestamp()
         visible = self._visible()
         if not visible:
             assert found is None

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from protocol.wire.error_codes import ErrorCode
-from server.coordination.groups.group_checks import Claim
+from server.coordination.groups.offset_checks import Claim
 from server.coordination.producer import Producer
 from tests.harness.offsets_model import (
     GROUPS,
@@ -42,6 +42,8 @@ async def test_a_broker_has_what_its_log_says_at_every_moment_and_after_restarts
     for _ in range(RESTARTS):
         async with serving_broker(tmp_path, offsets_topic_num_partitions="1") as served:
             await served.broker.groups.table.loads.loaded()
+            # The first writes wait for a thread that makes the log's files, and overtake each other.
+            await served.broker.groups.topic.ensure()
             agrees(served, model)
             for _ in range(STEPS):
                 events = some_events(random, model)
@@ -72,7 +74,7 @@ def some_events(random: Random, model: OffsetsModel) -> list[Event]:
         places = {*model.held(), *model.unstable()}
         partitions = tuple(partition for owner, partition in places if owner == group)
         return [Tombstones(group, partitions)] if partitions else []
-    # A producer goes on only when its last transaction is over.
+    # A producer continues only when its last transaction is over.
     producers = random.sample((None, None, *PRODUCERS), random.randint(1, AT_ONCE_MAX))
     return [one_event(random, producer_id) for producer_id in producers]
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.settings import CleanerSettings
+from protocol.wire.numbers import Offset
 from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.rehearsal import check_prediction
 from tests.harness.sidecar_mode import TRUTHFUL, SidecarMode
@@ -80,7 +81,7 @@ def play(history: History, steps: list[Step | Foretold | DeleteRecords]) -> None
                     check_prediction(log)
             case DeleteRecords(offsets_count=count):
                 offset = min(log.log.log_start_offset + count, log.log.high_watermark)
-                log.log.delete_records(offset)
+                log.log.delete_records(Offset(offset))
             case _:
                 history.take(step)
 

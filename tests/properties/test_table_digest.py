@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from cleaner.pacing.settings import CleanerSettings
 from protocol.records.control_record import ControlType
 from protocol.records.record_batch import Record
+from protocol.wire.numbers import Offset
 from tests.harness.compacted_log import CONFIG, CompactedLog
 from tests.harness.sidecar_mode import SidecarMode
 from tests.harness.table_digest import digest_of, live_keys, table_digest
@@ -94,7 +95,7 @@ def test_a_digest_up_to_any_end_is_that_of_what_was_committed_below_it(
     log = history.log.log
     start = data.draw(st.integers(0, log.last_stable_offset))
     end = data.draw(st.integers(start, log.last_stable_offset))
-    log.delete_records(start)
+    log.delete_records(Offset(start))
 
     found = digest_of(history.log, end)
 

@@ -80,7 +80,7 @@ STEPS = st.one_of(
 
 @dataclass(slots=True)
 class Sent:
-    """A record that was appended, and what became of its transaction."""
+    """A record that was appended, and the outcome of its transaction."""
 
     offset: int
     key: bytes

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from protocol.wire.numbers import Offset
+
 pytest.importorskip("pyspark")
 
 from cleaner.remote.plan import RemotePlan, RemoteResult
@@ -69,7 +71,7 @@ async def test_a_lease_is_renewed_as_long_as_it_is_held_and_given_up_at_the_end(
     assert broker.asked[-1] == "DELETE"
     asked = len(broker.asked)
     await asyncio.sleep(0.01)
-    assert len(broker.asked) == asked, "nothing is renewed any more"
+    assert len(broker.asked) == asked, "no lease is renewed"
 
 
 async def test_a_lease_that_the_broker_does_not_know_any_more_is_lost_with_its_words() -> None:
@@ -80,7 +82,9 @@ async def test_a_lease_that_the_broker_does_not_know_any_more_is_lost_with_its_w
         await leases.all_lost.wait()
 
         with pytest.raises(CallFailed, match="the log has changed"):
-            await leases.commit(lease, RemoteResult(lease="0" * 32, end_offset=0, groups=()))
+            await leases.commit(
+                lease, RemoteResult(lease="0" * 32, end_offset=Offset(0), groups=())
+            )
     assert "DELETE" not in broker.asked
 
 
@@ -100,7 +104,7 @@ async def test_a_committed_lease_is_not_given_up() -> None:
     broker = Broker()
     async with HeldLeases(broker) as leases:
         lease = await leases.take("orders", 0)
-        result = RemoteResult(lease=lease.plan.lease, end_offset=0, groups=())
+        result = RemoteResult(lease=lease.plan.lease, end_offset=Offset(0), groups=())
 
         assert await leases.commit(lease, result) == {"groups": 0}
     assert "DELETE" not in broker.asked

@@ -136,7 +136,7 @@ def committing(stream: Stream, group: str, say: Callable[[str], None] = print) -
 
 
 class member_of:
-    """Somebody else is a member of the group."""
+    """Another client is a member of the group."""
 
     def __init__(self, broker: BrokerProcess, group: str, topic: str) -> None:
         self._consumer = Consumer(

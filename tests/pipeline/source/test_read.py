@@ -14,6 +14,7 @@ from pipeline.source.filters import RowFilter
 from pipeline.source.options import SegmentOptions
 from pipeline.source.plan import plan
 from pipeline.source.read import CHUNK_BYTES, OffsetsGone, RangeOfLog, record_batches
+from protocol.wire.numbers import Offset
 from storage.files.errors import CorruptLog
 from storage.files.files import FileSystem
 from tests.harness.compacted_log import CONFIG, DIRECTORY, SETTINGS, CompactedLog
@@ -97,7 +98,7 @@ def test_a_swap_between_two_batches_is_followed() -> None:
 def test_offsets_that_were_deleted_meanwhile_are_an_error_or_are_passed_over() -> None:
     log = log_of_segments(4)
     (everything,) = planned(log, is_committed=False, bytes_max=1 << 20)
-    log.log.delete_records(5)
+    log.log.delete_records(Offset(5))
     log.make_durable()
 
     with pytest.raises(OffsetsGone, match=r"offsets \[0, 5\) were deleted while they were read"):

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::FutureWarni
 
 TABLE, EVENTS, BUSY = "table", "events", "busy"
 READS_MIN, SEGMENTS_MIN = 3, 6
-"""Of a table that changes: a slow machine goes on until so many segments have been seen."""
+"""Of a table that changes: a slow machine continues until so many segments were seen."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -164,7 +164,7 @@ class Source:
 
 
 def planned(broker: BrokerProcess, path: Path | str = "", **options: str) -> list[RangeOfLog]:
-    """What a read comes to, without Spark."""
+    """Returns the plan of a read, without Spark."""
     given = {"path": str(path or broker.data_dir), **with_dots(options)}
     return plan(ReadOnlyFileSystem(), parse_options(given), RowFilter())
 
@@ -344,7 +344,7 @@ def test_damage_is_an_error_with_file_and_position(source: Source, tmp_path: Pat
 
 @contextmanager
 def kept_busy(work: Callable[[int], None]) -> Iterator[None]:
-    """Something that goes on and on meanwhile, in a thread."""
+    """Repeat work in a thread while the body runs."""
     stop, failures = threading.Event(), list[BaseException]()
 
     def run() -> None:

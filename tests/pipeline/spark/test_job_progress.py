@@ -144,7 +144,7 @@ def test_a_job_shows_its_tasks_on_a_terminal(session: SparkSession, tmp_path: Pa
 
 
 def wait_for_file(path: str, number: int) -> int:
-    """A task that goes on once there is this file."""
+    """A task that waits until this file exists."""
     while not Path(path).exists():
         time.sleep(0.02)
     return number

@@ -1,4 +1,4 @@
-"""Which offsets a Delta table holds, whoever else commits to it."""
+"""A Delta table knows which offsets it holds, even if others commit to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes, JSON and Avro as columns, and what becomes of what is neither."""
+"""Bytes, JSON and Avro as columns, and values that cannot be parsed."""
 
 from __future__ import annotations
 

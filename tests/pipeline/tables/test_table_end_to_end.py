@@ -84,9 +84,9 @@ def test_batch_and_stream_equal_the_model_while_the_topic_is_cleaned_and_its_bro
 
 
 def refute_difference(look: Seen, records: Sequence[Record]) -> None:
-    """A table is the model's at its cut, but for keys with newer records.
+    """Check that a table is the model's at its cut, except for keys with newer records.
 
-    Whose last record below the cut may have been cleaned away before it was read.
+    Their last record below the cut may have been cleaned away before it was read.
     """
     held = look.cut.offsets
     newer = {

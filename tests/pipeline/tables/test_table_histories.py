@@ -2,7 +2,7 @@
 
 A writer never rests, in transactions and without, and neither does the cleaner. Each history kills
 the driver of `kompakt pipeline table stream` at random moments after its commits, sometimes only its
-Python or its JVM, and its broker between; then the stream goes on to the end of the topic.
+Python or its JVM, and its broker in between; then the stream continues to the end of the topic.
 
 `KOMPAKT_TABLE_HISTORIES` sets how many there are, `KOMPAKT_TABLE_SEED` where they begin.
 """
