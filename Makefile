@@ -25,11 +25,15 @@ TEST_PROCESSES ?= 3
 test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing are skipped with the reason
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-# Protocol, storage and server without the tests that start processes or take seconds each.
+# Protocol, storage and server without the tests that start processes or take seconds each, and without
+# the largest request for every array of every API.
 NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/test_descriptor_bound.py server/admin/test_pass_history.py server/test_policy_changes.py \
-    server/topics/test_growth.py server/coordination/groups/test_consumer_group_model.py \
-    storage/log/test_log_threads.py storage/batches/test_recompress.py storage/segment/test_files.py
+    server/topics/test_growth.py server/coordination/groups/consumer/test_group_model.py \
+    server/coordination/groups/test_kafka_answers.py server/coordination/transactions/test_kafka_answers.py \
+    server/test_metadata_damage.py server/test_full_disk_start.py server/test_large_requests.py \
+    server/runtime/test_memory_upkeep.py storage/log/test_log_threads.py \
+    storage/batches/test_recompress.py storage/segment/test_files.py
 QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \
     $(addprefix --ignore=tests/,$(NOT_QUICK))
 
