@@ -104,10 +104,6 @@ class RateQuota:
         if not self._limits:
             self._rates.clear()
 
-    def limit(self, client: Client) -> Limit | None:
-        """Returns the quota that applies to a client; None if none does."""
-        return self._limits.find(client)
-
     def record(self, client: Client, amount: float, now_ms: float) -> int:
         """Add to what a client has used. Returns how long it must pause, in ms; 0 if it need not."""
         limit = self._limits.find(client)
@@ -160,10 +156,6 @@ class MutationQuota:
         self._limits.set(entity, bound)
         if not self._limits:
             self._buckets.clear()
-
-    def limit(self, client: Client) -> Limit | None:
-        """Returns the quota that applies to a client; None if none does."""
-        return self._limits.find(client)
 
     def admit(self, client: Client, count: int, now_ms: float) -> int:
         """Take `count` tokens unless the bucket is overdrawn already.
