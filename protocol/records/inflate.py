@@ -89,23 +89,22 @@ def _inflate_gzip(data: memoryview, bytes_max: int, parts: _Parts) -> _Windows:
 
 
 def _inflate_lz4(data: memoryview, bytes_max: int, parts: _Parts) -> _Windows:
-    from lz4.frame import LZ4FrameDecompressor
+    # Not LZ4FrameDecompressor: it copies its input, which takes as long as to inflate it.
+    from lz4.frame import create_decompression_context, decompress_chunk
 
     position = 0
     for _ in parts:
-        frame = LZ4FrameDecompressor()
-        while not frame.eof:
-            piece: Buffer = b""
-            if frame.needs_input:
-                piece = data[position : position + _INPUT_BYTES]
-                if not piece:
-                    raise CorruptBatch("compressed records are cut off")
-                position += len(piece)
+        frame, is_over = create_decompression_context(), False
+        while not is_over:
+            piece = data[position : position + _INPUT_BYTES]
             try:
-                yield frame.decompress(piece, WINDOW_BYTES)
+                window, taken, is_over = decompress_chunk(frame, piece, max_length=WINDOW_BYTES)
             except RuntimeError as error:
                 raise _damaged(error) from error
-        position -= len(frame.unused_data or b"")
+            if not is_over and not taken and not window:
+                raise CorruptBatch("compressed records are cut off")
+            position += taken
+            yield window
         if position == len(data):
             return
 
@@ -117,10 +116,9 @@ def _inflate_zstd(data: memoryview, bytes_max: int, parts: _Parts) -> _Windows:
         window_bytes = _check_zstd_frames(data, parts)
     except ZstdError as error:
         raise _damaged(error) from error
-    window = bytearray(WINDOW_BYTES)
     with (
+        _zstd_tools(window_bytes) as (decompressor, window),
         memoryview(window) as view,
-        _zstd_decompressor(window_bytes) as decompressor,
         decompressor.stream_reader(data, read_across_frames=True) as reader,
     ):
         while True:
@@ -240,30 +238,34 @@ def _end_of_zstd_blocks(data: memoryview, position: int, parts: _Parts) -> int:
     return position
 
 
-_idle_decompressors: list[ZstdDecompressor] = []
+_ZstdTools: TypeAlias = "tuple[ZstdDecompressor, bytearray]"
+
+_idle_zstd_tools: list[_ZstdTools] = []
 """At most as many as there are threads that inflate at the same time."""
 
 
 @contextmanager
-def _zstd_decompressor(window_bytes: int) -> Iterator[ZstdDecompressor]:
-    """Lend a decompressor that is reused: creating one takes seven times as long.
+def _zstd_tools(window_bytes: int) -> Iterator[_ZstdTools]:
+    """Lend a decompressor with a buffer for its windows. They are reused: new ones take longer than to
+    inflate a usual batch.
 
     A decompressor keeps the memory for the largest window that it has seen, so a large window gets a
     new one.
     """
     from zstandard import ZstdDecompressor
 
-    if window_bytes > _ZSTD_KEPT_WINDOW_BYTES_MAX:
-        yield ZstdDecompressor()
-        return
+    is_kept = window_bytes <= _ZSTD_KEPT_WINDOW_BYTES_MAX
     try:
-        decompressor = _idle_decompressors.pop()
+        tools = _idle_zstd_tools.pop() if is_kept else None
     except IndexError:
-        decompressor = ZstdDecompressor()
+        tools = None
+    if tools is None:
+        tools = ZstdDecompressor(), bytearray(WINDOW_BYTES)
     try:
-        yield decompressor
+        yield tools
     finally:
-        _idle_decompressors.append(decompressor)
+        if is_kept:
+            _idle_zstd_tools.append(tools)
 
 
 _INFLATE: dict[Codec, Callable[[memoryview, int, _Parts], _Windows]] = {
