@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("server.net.connection")
 
+SENT_TOGETHER_BYTES_MAX = 1 << 10
+"""The largest reply that waits for the next one, while more requests are queued."""
+
 IN_FLIGHT_REQUESTS_MAX = 64
 """Bound on the received, unanswered requests of one connection; clients send up to 5, some 12."""
 
@@ -96,6 +99,16 @@ class Shared:
     """How fast connections may be created; None: no bound."""
     newcomers: dict[Connection, None] = field(default_factory=dict)
     """The connections that have not sent a whole request, in the order in which they came."""
+
+
+def _is_small(reply: list[Part] | None) -> bool:
+    """Returns whether a reply may wait, so that one call sends it with those of the next requests."""
+    if reply is None:
+        return True
+    first = reply[0]
+    if len(reply) > 1 or not isinstance(first, (bytes, bytearray)):
+        return False
+    return len(first) <= SENT_TOGETHER_BYTES_MAX
 
 
 class CloseConnection(Exception):
@@ -426,7 +439,10 @@ class Connection(asyncio.BufferedProtocol):
             reply = None
         if reply is None or isinstance(reply, list):
             self._fill_answer(answer, reply)
-            self._send_ready()
+            if self._requests and _is_small(reply):
+                self._send_soon()
+            else:
+                self._send_ready()
             return
         task = self._loop.create_task(self._answer_later(reply, answer))
         self._reply_tasks.add(task)
@@ -443,11 +459,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close("a reply failed unexpectedly")
             parts = None
         self._fill_answer(answer, parts)
-        if not self._is_sending_soon:
-            # The same sync may complete more replies in this turn of the loop. Sending them together
-            # saves calls: a send costs as much as parsing a request.
-            self._is_sending_soon = True
-            self._loop.call_soon(self._send_ready)
+        self._send_soon()  # The same sync may complete more replies in this turn of the loop.
 
     # Replies.
 
@@ -456,6 +468,15 @@ class Connection(asyncio.BufferedProtocol):
         if parts:
             self._shared.answers.hold(buffered_size(parts))
         answer.fill(parts)
+
+    def _send_soon(self) -> None:
+        """Send the replies that are ready at the end of this turn of the loop, or before.
+
+        Several replies then share one call: a send costs as much as parsing a request.
+        """
+        if not self._is_sending_soon:
+            self._is_sending_soon = True
+            self._loop.call_soon(self._send_ready)
 
     def _send_ready(self) -> None:
         """Send the replies at the head of the queue that are ready."""

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from protocol.wire.errors import DecodeError
-from server.net.connection import CloseConnection, Connection, Reply
+from server.net.connection import SENT_TOGETHER_BYTES_MAX, CloseConnection, Connection, Reply
 from server.net.outbox import Outbox
 from server.net.send_queue import Part
 from tests.harness.connection_server import echo, framed, serving, until
@@ -80,14 +80,7 @@ async def test_replies_that_become_ready_at_the_same_time_leave_in_one_send(
 
         return later()
 
-    sends: list[int] = []
-    send_buffers = Outbox._send_buffers
-
-    def count(outbox: Outbox) -> None:
-        sends.append(outbox.pending_bytes)
-        send_buffers(outbox)
-
-    monkeypatch.setattr(Outbox, "_send_buffers", count)
+    sends = counted_sends(monkeypatch)
     async with serving(handle) as server:
         client = await server.connect()
         wanted = [b"first", b"second", b"third"]
@@ -98,6 +91,68 @@ async def test_replies_that_become_ready_at_the_same_time_leave_in_one_send(
 
         assert [await client.receive_frame() for _ in wanted] == wanted
     assert len(sends) == 1
+
+
+def counted_sends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Returns a list to which each send adds the bytes that it is to send."""
+    sends: list[int] = []
+    send_buffers = Outbox._send_buffers
+
+    def count(outbox: Outbox) -> None:
+        sends.append(outbox.pending_bytes)
+        send_buffers(outbox)
+
+    monkeypatch.setattr(Outbox, "_send_buffers", count)
+    return sends
+
+
+async def test_small_replies_to_requests_that_came_together_leave_in_one_send(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sends = counted_sends(monkeypatch)
+    async with serving(echo) as server:
+        client = await server.connect()
+        wanted = [b"first", b"second", b"third"]
+        client.send_bytes(b"".join(map(framed, wanted)))
+
+        assert [await client.receive_frame() for _ in wanted] == wanted
+    assert len(sends) == 1
+
+
+async def test_small_reply_does_not_wait_for_a_request_behind_it_that_waits() -> None:
+    gate = asyncio.Event()
+
+    async def handle(frame: bytearray, connection: Connection) -> Reply:
+        if frame == b"slow":
+            await gate.wait()
+        return [framed(bytes(frame))]
+
+    async with serving(handle) as server:
+        client = await server.connect()
+        client.send_bytes(framed(b"quick") + framed(b"slow"))
+
+        assert await client.receive_frame() == b"quick"
+
+        gate.set()
+        assert await client.receive_frame() == b"slow"
+
+
+async def test_large_reply_is_sent_before_the_next_request_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sends = counted_sends(monkeypatch)
+    sent_before: list[int] = []
+
+    async def handle(frame: bytearray, connection: Connection) -> Reply:
+        sent_before.append(len(sends))
+        return [framed(bytes(SENT_TOGETHER_BYTES_MAX))]
+
+    async with serving(handle) as server:
+        client = await server.connect()
+        client.send_bytes(framed(b"first") + framed(b"second"))
+        await client.receive_frame()
+        await client.receive_frame()
+    assert sent_before == [0, 1]
 
 
 async def test_a_request_starts_only_when_its_predecessor_has_returned() -> None:
