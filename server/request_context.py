@@ -160,8 +160,6 @@ class RequestContext:
         log = topic.partition(partition)
         if isinstance(log, ErrorCode):
             return log
-        if log.offline_reason is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR
         if leader_epoch != ANY_EPOCH and leader_epoch != log.leader_epoch:
             is_old = leader_epoch < log.leader_epoch
             return ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH

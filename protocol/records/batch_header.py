@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
 
 from protocol.records.batch_scan import crc32c
 from protocol.records.compression import Buffer, Codec
 from protocol.wire.errors import CorruptBatch, UnsupportedCodec, UnsupportedMagic
 from protocol.wire.numbers import Epoch, Offset, ProducerId
+from protocol.wire.value_class import value_class
 
 HEADER = struct.Struct(
     ">"
@@ -89,7 +89,7 @@ class TimestampType(enum.IntEnum):
     """The broker: every record of the batch has the batch's max timestamp."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class BatchHeader:
     """The first 61 bytes of a batch."""
 

@@ -13,7 +13,6 @@ Source: RequestHeader.json, KIP-482, KIP-511.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import struct
 from collections.abc import Generator
 
@@ -22,6 +21,7 @@ from protocol.wire.decode import decode, decode_in_steps, decode_prefix
 from protocol.wire.errors import DecodeError, UnsupportedApi
 from protocol.wire.primitives import ELEMENTS_MAX, read_nullable_string, skip_tagged_fields
 from protocol.wire.schema import Message
+from protocol.wire.value_class import value_class
 
 _FIXED = struct.Struct(
     ">"
@@ -31,7 +31,7 @@ _FIXED = struct.Struct(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class RequestHeader:
     """A request's API, version, client, and the number that identifies its answer."""
 
@@ -41,7 +41,7 @@ class RequestHeader:
     client_id: str | None
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@value_class(kw_only=True)
 class Request:
     """A request from one frame."""
 

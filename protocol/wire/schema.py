@@ -1,4 +1,4 @@
-"""Declares messages: frozen dataclasses whose fields carry their wire type and their versions.
+"""Declares messages: immutable dataclasses whose fields carry their wire type and their versions.
 
     @wire_class
     class ListOffsetsTopic:
@@ -191,16 +191,15 @@ def wire(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(wire,))
 def wire_class(cls: type[C]) -> type[C]:
-    """Turn a declaration into a frozen dataclass with slots and keyword arguments.
+    """Turn a declaration into a dataclass with slots and keyword arguments. It is immutable for mypy,
+    as a `value_class` (value_class.py) is.
 
     All classes share the functions for comparing, hashing and repr: generating them for each class
     took a third of the import time of the messages.
     """
     for name, method in (("__eq__", _is_equal), ("__hash__", _hash), ("__repr__", _show)):
         setattr(cls, name, method)
-    make = dataclasses.dataclass(
-        frozen=True, slots=True, kw_only=True, eq=False, repr=False, match_args=False
-    )
+    make = dataclasses.dataclass(slots=True, kw_only=True, eq=False, repr=False, match_args=False)
     return make(cls)
 
 

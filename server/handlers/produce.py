@@ -19,7 +19,6 @@ Source: Apache Kafka, ReplicaManager.scala (`handleProduceAppend`), AddPartition
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass
 from uuid import UUID
 
 from protocol.messages.produce import (
@@ -34,6 +33,7 @@ from protocol.messages.produce import (
 from protocol.records.batch_header import BatchHeader
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
+from protocol.wire.value_class import value_class
 from server.coordination.transactions.metadata import TransactionPartition
 from server.handlers.shared.joining import Refusals, join_transaction
 from server.handlers.shared.topic_ids import fault_of_id, with_names
@@ -54,7 +54,7 @@ JOINS_SINCE = 12
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class _Done:
     """One partition's response, and with acks=-1 an awaitable of whether the append is durable."""
 
@@ -182,10 +182,11 @@ async def _append(
     if context.log_of(topic_name, data.index) is not log:
         # The topic was deleted while a thread created the log's files or validated the batch.
         return _refused(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    place = TransactionPartition(topic_name, data.index)
-    refused = _check_transaction(batch.header, place, request, context, not_joined)
-    if refused is not None:
-        return _refused_batch(refused, topic_name, data.index, log, context)
+    if batch.header.is_transactional:
+        place = TransactionPartition(topic_name, data.index)
+        refused = _check_transaction(batch.header, place, request, context, not_joined)
+        if refused is not None:
+            return _refused_batch(refused, topic_name, data.index, log, context)
     try:
         appended = log.append_as_leader(batch, now_ms=context.broker.clock.now_ms())
     except StorageError as error:
@@ -209,9 +210,7 @@ def _check_transaction(
     context: RequestContext,
     not_joined: Refusals,
 ) -> Refused | None:
-    """Returns why the transaction does not accept a transactional batch; None if the batch may pass."""
-    if not header.is_transactional:
-        return None
+    """Returns why the transaction does not accept a batch; None if the batch may pass."""
     if request.transactional_id is None:
         text = "A transactional batch came without a transactional id."
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -58,6 +58,7 @@ from protocol.wire.errors import (
     UnsupportedCodec,
     UnsupportedMagic,
 )
+from protocol.wire.value_class import value_class
 from storage.batches.recompress import recompress
 from storage.formats.log_config import LogConfig
 from storage.formats.topic_partition import TopicPartition
@@ -80,7 +81,7 @@ AT_ONCE_WINDOWS_MAX = 32
 """The most windows in which the loop decompresses a batch."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ValidationRules:
     """The rules that decide whether a batch is accepted. Small, because each batch gets its own."""
 
@@ -127,7 +128,7 @@ class Refused:
     """The records in the batch, as far as its header can be trusted; for the metrics."""
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class ValidBatch:
     """A batch that may be appended. It still has the producer's offsets and epoch."""
 

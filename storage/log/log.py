@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from protocol.records.batch_header import read_header, stamp
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import build_control_batch
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.numbers import Epoch, Offset, ProducerId
+from protocol.wire.value_class import value_class
 from storage.batches.gap_batch import gap_batch
 from storage.batches.validate import Refused, ValidationRules, ValidBatch
 from storage.files.errors import NoSpace, StorageError
@@ -50,7 +50,7 @@ from storage.state.producer_state import Duplicate, ProducerStates
 from storage.threads import any_thread, loop_thread
 
 
-@dataclass(frozen=True, slots=True)
+@value_class
 class Appended:
     """A batch that was appended, or was in the log before (`duplicate`): offsets [base, next)."""
 

@@ -171,11 +171,6 @@ def test_declared_values_compare_hash_and_show_by_their_fields() -> None:
     assert repr(one) == "EpochEndOffset(epoch=3, end_offset=7)"
 
 
-def test_declared_values_cannot_change() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        EpochEndOffset().epoch = 3  # type: ignore[misc]
-
-
 def test_a_field_without_default_has_to_be_given() -> None:
     with pytest.raises(TypeError, match="fetch_offset"):
         FetchPartition(partition=0, partition_max_bytes=1)  # type: ignore[call-arg]
@@ -184,3 +179,8 @@ def test_a_field_without_default_has_to_be_given() -> None:
 def test_size_of_a_part_counts_bytes_not_items() -> None:
     assert part_size(memoryview(bytes(8)).cast("q")) == 8
     assert part_size(bytearray(3)) == 3
+
+
+def _declared_values_cannot_change(value: EpochEndOffset) -> None:
+    """Never runs: mypy reports the comment as unused if it ever allows the assignment."""
+    value.epoch = 3  # type: ignore[misc]
