@@ -82,17 +82,15 @@ class ClientUse(NamedTuple):
     """Units a second; of mutations, the tokens that are left."""
 
 
-class RateQuota:
-    """One quota on a rate, such as produced bytes a second: its values, and what clients have used."""
+class _Quota(Generic[M]):
+    """The values of one quota, with what clients have used of it."""
 
-    __slots__ = ("_limits", "_rates", "_throttle_ms_max", "_windows")
+    __slots__ = ("_limits", "_measures", "_windows")
 
-    def __init__(self, windows: Windows, *, throttle_ms_max: int | None = None) -> None:
-        """`throttle_ms_max` bounds a pause; None: no bound."""
+    def __init__(self, windows: Windows, create: Callable[[], M]) -> None:
         self._windows = windows
-        self._throttle_ms_max = throttle_ms_max
         self._limits = QuotaLimits()
-        self._rates = Measures(Rate)
+        self._measures = Measures(create)
 
     def __len__(self) -> int:
         """Returns how many entities have a value."""
@@ -102,14 +100,25 @@ class RateQuota:
         """Set the value of an entity; None removes it."""
         self._limits.set(entity, bound)
         if not self._limits:
-            self._rates.clear()
+            self._measures.clear()
+
+
+class RateQuota(_Quota[Rate]):
+    """A quota on a rate, such as produced bytes a second."""
+
+    __slots__ = ("_throttle_ms_max",)
+
+    def __init__(self, windows: Windows, *, throttle_ms_max: int | None = None) -> None:
+        """`throttle_ms_max` bounds a pause; None: no bound."""
+        super().__init__(windows, Rate)
+        self._throttle_ms_max = throttle_ms_max
 
     def record(self, client: Client, amount: float, now_ms: float) -> int:
         """Add to what a client has used. Returns how long it must pause, in ms; 0 if it need not."""
         limit = self._limits.find(client)
         if limit is None:
             return 0
-        rate = self._rates.use(limit.sharer, now_ms)
+        rate = self._measures.use(limit.sharer, now_ms)
         rate.record(amount, self._windows, now_ms)
         per_second = rate.per_second(self._windows, now_ms)
         pause_ms = throttle_ms(per_second, limit.bound, rate.span_ms(self._windows, now_ms))
@@ -119,7 +128,7 @@ class RateQuota:
         """Subtract what was recorded but was not sent."""
         limit = self._limits.find(client)
         if limit is not None:
-            self._rates.use(limit.sharer, now_ms).record(-amount, self._windows, now_ms)
+            self._measures.use(limit.sharer, now_ms).record(-amount, self._windows, now_ms)
 
     def at_once_max(self, client: Client) -> float | None:
         """Returns the largest amount that does not always lead to a pause; None: no bound."""
@@ -133,29 +142,17 @@ class RateQuota:
         it."""
         return [
             ClientUse(*client, rate.copy().per_second(self._windows, now_ms))
-            for client, rate in self._rates.recent(count)
+            for client, rate in self._measures.recent(count)
         ]
 
 
-class MutationQuota:
+class MutationQuota(_Quota[TokenBucket]):
     """The quota on partitions that clients create and delete (KIP-599)."""
 
-    __slots__ = ("_buckets", "_limits", "_windows")
+    __slots__ = ()
 
     def __init__(self, windows: Windows) -> None:
-        self._windows = windows
-        self._limits = QuotaLimits()
-        self._buckets = Measures(TokenBucket)
-
-    def __len__(self) -> int:
-        """Returns how many entities have a value."""
-        return len(self._limits)
-
-    def set(self, entity: QuotaEntity, bound: float | None) -> None:
-        """Set the value of an entity; None removes it."""
-        self._limits.set(entity, bound)
-        if not self._limits:
-            self._buckets.clear()
+        super().__init__(windows, TokenBucket)
 
     def admit(self, client: Client, count: int, now_ms: float) -> int:
         """Take `count` tokens unless the bucket is overdrawn already.
@@ -165,7 +162,7 @@ class MutationQuota:
         limit = self._limits.find(client)
         if limit is None:
             return 0
-        bucket = self._buckets.use(limit.sharer, now_ms)
+        bucket = self._measures.use(limit.sharer, now_ms)
         pause_ms = self._pause_ms(bucket, limit, now_ms)
         if not pause_ms:
             bucket.take(count, limit.bound, self._windows, now_ms)
@@ -176,7 +173,7 @@ class MutationQuota:
         limit = self._limits.find(client)
         if limit is None:
             return 0
-        bucket = self._buckets.use(limit.sharer, now_ms)
+        bucket = self._measures.use(limit.sharer, now_ms)
         bucket.take(count, limit.bound, self._windows, now_ms)
         return self._pause_ms(bucket, limit, now_ms)
 
@@ -185,7 +182,7 @@ class MutationQuota:
         Any thread may call it."""
         return [
             ClientUse(*client, bucket.copy().tokens(bucket.bound, self._windows, now_ms))
-            for client, bucket in self._buckets.recent(count)
+            for client, bucket in self._measures.recent(count)
         ]
 
     def _pause_ms(self, bucket: TokenBucket, limit: Limit, now_ms: float) -> int:
