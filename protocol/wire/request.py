@@ -64,7 +64,7 @@ def parse_request(frame: bytes | bytearray | memoryview) -> Request:
     view = memoryview(frame)
     header, position = parse_header(view)
     api = APIS[header.api_key]
-    if not api.serves(header.api_version):
+    if _has_unknown_body(header):
         return Request(header=header, api=api, body=None)
     body, end = parse_body(header, view, position)
     return Request(header=header, api=api, body=body, surplus_bytes=len(view) - end)
@@ -81,7 +81,7 @@ def parse_request_in_steps(
     view = memoryview(frame)
     header, position = parse_header(view)
     api = APIS[header.api_key]
-    if not api.serves(header.api_version):
+    if _has_unknown_body(header):
         return Request(header=header, api=api, body=None)
     request_type = api.request_type
     body, end = yield from decode_in_steps(request_type, header.api_version, view, position)
@@ -108,6 +108,12 @@ def parse_header(frame: memoryview) -> tuple[RequestHeader, int]:
         api_key=key, api_version=version, correlation_id=correlation_id, client_id=client_id
     )
     return header, position
+
+
+def _has_unknown_body(header: RequestHeader) -> bool:
+    """Returns whether it is ApiVersions in a version that is not served, which alone gets an answer."""
+    is_api_versions = header.api_key == ApiKey.API_VERSIONS
+    return is_api_versions and not APIS[ApiKey.API_VERSIONS].serves(header.api_version)
 
 
 def parse_body(header: RequestHeader, frame: memoryview, position: int) -> tuple[Message, int]:

@@ -58,13 +58,13 @@ def encode_response_in_steps(
 
 def _begun(header: RequestHeader) -> tuple[bytearray, int]:
     """Returns a placeholder for the size with the header, and the version of the body that follows."""
-    api = APIS[header.api_key]
-    is_api_versions = header.api_key == ApiKey.API_VERSIONS
-    # Of unknown versions the broker only answers those of ApiVersions, always in version 0.
-    assert is_api_versions or api.serves(header.api_version)
-    version = header.api_version if api.serves(header.api_version) else 0
+    api, version = APIS[header.api_key], header.api_version
     out = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, header.correlation_id))
-    if version >= api.flexible_since and not is_api_versions:
+    if header.api_key == ApiKey.API_VERSIONS:
+        # The only API of which unknown versions are answered, always in version 0.
+        return out, version if api.serves(version) else 0
+    assert api.serves(version)
+    if version >= api.flexible_since:
         out.append(0)
     return out, version
 

@@ -43,7 +43,13 @@ from server.request_context import RequestContext
 from server.runtime.turns import Pace
 from server.security.acls import Operation, ResourceType
 from server.topics.topic import INTERNAL_TOPICS
-from storage.batches.validate import Refused, ValidBatch, validate_at_once, validate_batch
+from storage.batches.validate import (
+    Refused,
+    ValidationRules,
+    ValidBatch,
+    validate_at_once,
+    validate_batch,
+)
 from storage.files.errors import StorageError
 from storage.log.log import Appended, PartitionLog
 
@@ -176,7 +182,10 @@ async def _append(
             await context.broker.topics.make_files(log)
     except StorageError as error:
         return _refused(data.index, context.log_failure(error), str(error))
-    batch = await _validate(data.records, log, context)
+    rules = log.validation_rules(now_ms=context.broker.clock.now_ms())
+    batch = validate_at_once(data.records, rules)
+    if batch is None:
+        batch = await _validate_in_thread(data.records, rules, context)
     if isinstance(batch, Refused):
         return _refused_batch(batch, topic_name, data.index, log, context)
     if context.log_of(topic_name, data.index) is not log:
@@ -227,19 +236,15 @@ def _check_transaction(
     )
 
 
-async def _validate(
-    records: memoryview, log: PartitionLog, context: RequestContext
+async def _validate_in_thread(
+    records: memoryview, rules: ValidationRules, context: RequestContext
 ) -> ValidBatch | Refused:
-    """Validate a batch from a client, in a thread if it takes long.
+    """Validate a batch from a client that takes long.
 
     The pool bounds the inflated bytes over all connections: one batch per thread. Batches wait for a
     thread in the order of arrival, and hold no inflated bytes while they wait.
     """
-    rules = log.validation_rules(now_ms=context.broker.clock.now_ms())
-    answer = validate_at_once(records, rules)
-    if answer is None:
-        answer = await context.broker.executors.validation.run(validate_batch, records, rules)
-    return answer
+    return await context.broker.executors.validation.run(validate_batch, records, rules)
 
 
 async def _answer_when_durable(outcome: _Outcome, pace: Pace) -> ProduceResponse:

@@ -389,16 +389,18 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _serve(self, outbox: SendQueue) -> None:
         """Run requests until the connection ends, then drain its replies and close it."""
-        while await self._wait_for_request():
+        # Coroutines are called only if there is something to wait for: each costs every request a call.
+        while self._requests or await self._wait_for_request():
             frame, answer = self._requests.popleft()
             self._answers.append(answer)
             await self._run(frame, answer)
             del frame
             if self._mute.is_on:
                 await self._mute.over()
-            await outbox.room()
-            if outbox.pending_bytes and not self._shared.answers.has_room:
-                await outbox.drained()
+            if outbox.pending_bytes:
+                await outbox.room()
+                if not self._shared.answers.has_room:
+                    await outbox.drained()
             if self._pace.is_over:
                 await self._pace.rest()
         if self._reply_tasks:
