@@ -90,15 +90,17 @@ def _inflate_gzip(data: memoryview, bytes_max: int, parts: _Parts) -> _Windows:
 
 def _inflate_lz4(data: memoryview, bytes_max: int, parts: _Parts) -> _Windows:
     # Not LZ4FrameDecompressor: it copies its input, which takes as long as to inflate it.
-    from lz4.frame import create_decompression_context, decompress_chunk
+    import lz4.frame
 
     position = 0
     for _ in parts:
-        frame, is_over = create_decompression_context(), False
+        frame, is_over = lz4.frame.create_decompression_context(), False
         while not is_over:
             piece = data[position : position + _INPUT_BYTES]
             try:
-                window, taken, is_over = decompress_chunk(frame, piece, max_length=WINDOW_BYTES)
+                window, taken, is_over = lz4.frame.decompress_chunk(
+                    frame, piece, max_length=WINDOW_BYTES
+                )
             except RuntimeError as error:
                 raise _damaged(error) from error
             if not is_over and not taken and not window:
