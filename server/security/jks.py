@@ -94,6 +94,10 @@ class _Reader:
         self._data = data
         self._at = 0
 
+    @property
+    def is_at_end(self) -> bool:
+        return self._at == len(self._data)
+
     def number(self, form: str) -> int:
         (value,) = struct.unpack_from(form, self._data, self._at)
         self._at += struct.calcsize(form)
@@ -119,6 +123,8 @@ def _entries(reader: _Reader) -> Iterator[JksEntry]:
         count = reader.number(">i") if kind == KEY_ENTRY else 1
         chain = tuple(_certificate(reader, version) for _ in range(count))
         yield JksEntry(alias, key, chain)
+    if not reader.is_at_end:
+        raise JksError("the file is damaged: there are bytes behind its last entry")
 
 
 def _certificate(reader: _Reader, version: int) -> bytes:

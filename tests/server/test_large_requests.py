@@ -28,6 +28,10 @@ TURN_SECONDS_MAX = 0.050
 """The most processor time of the loop at a time. A slice is 2 ms; the rest is more than enough for cold
 caches and garbage collection on a test machine."""
 
+ANSWER_SECONDS_MAX = 120.0
+"""How long a test waits for an answer. Only the turns of the loop are judged, and a slow machine that is
+busy with other tests takes long for them all."""
+
 TRIES = 3
 """The fastest try counts: noise of the machine and one-time compilation do not recur on each."""
 
@@ -54,7 +58,10 @@ CASES = [
 
 async def answer_to(broker: WatchedBroker, request: LargeRequest) -> int | None:
     """Returns the bytes of the answer; None if the broker closed the connection instead."""
-    async with await RawClient.connect(broker.host, broker.port, limit=1 << 28) as client:
+    client = await RawClient.connect(
+        broker.host, broker.port, limit=1 << 28, timeout_s=ANSWER_SECONDS_MAX
+    )
+    async with client:
         client.send_frame(request.frame)
         try:
             return len(await client.receive_frame())
