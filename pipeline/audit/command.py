@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from cli.base.command_end import EXIT_FAILED
-from cli.base.options import AsJson, parse_pair
+from cli.base.options import AsJson
 from pipeline.audit.span import AuditOptions
+from pipeline.offsets.source_options import CommandConfig, SourceOptions, source_options
 from pipeline.spark.job import run_job
 from pipeline.spark.session_options import Conf, Jars, Master, Packages, SessionOptions
 
@@ -39,12 +40,8 @@ def audit(
         typer.Option("--may-end-early", help="The cleaned log may be older than the original."),
     ] = False,
     show: Annotated[int, typer.Option(min=0, help="List at most this many differences.")] = 100,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE", help="An option of Spark's Kafka source, for topics. Repeatable."
-        ),
-    ] = None,
+    command_config: CommandConfig = None,
+    option: SourceOptions = None,
     as_json: AsJson = False,
     master: Master = None,
     packages: Packages = None,
@@ -72,8 +69,7 @@ def audit(
         from pipeline.spark.session import job_session
 
         session_options = SessionOptions.parse(master, packages, jars, conf)
-        kafka_options = dict(parse_pair("--option", text) for text in option or ())
-        sides = parse_sides(original, cleaned, kafka_options)
+        sides = parse_sides(original, cleaned, source_options(command_config, option))
         pins = (CONNECTOR,) if any(isinstance(side, TopicSide) for side in sides) else ()
         with job_session("audit", session_options, pins=pins) as session:
             outcome = run_audit(session, *sides, options)

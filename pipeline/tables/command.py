@@ -17,6 +17,7 @@ from cli.base.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pair
 from cli.base.output import print_json, print_table
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.offsets.kafka_source import KafkaSource
+from pipeline.offsets.source_options import CommandConfig, SourceOptions, source_options
 from pipeline.spark.jars import AVRO, CONNECTOR, DELTA
 from pipeline.spark.job import run_job
 from pipeline.spark.session_options import Conf, Jars, Master, Packages, SessionOptions
@@ -29,7 +30,6 @@ from pipeline.tables.options import (
     Keys,
     OffsetsPerBatch,
     PartitionBy,
-    SourceOptions,
     TableFormat,
     TablePath,
     Topics,
@@ -67,6 +67,7 @@ def batch(
     key_column: KeyColumn = "key",
     partition_by: PartitionBy = None,
     write_option: WriteOptions = None,
+    command_config: CommandConfig = None,
     option: SourceOptions = None,
     master: Master = None,
     packages: Packages = None,
@@ -95,6 +96,7 @@ def stream(
     key_column: KeyColumn = "key",
     partition_by: PartitionBy = None,
     write_option: WriteOptions = None,
+    command_config: CommandConfig = None,
     option: SourceOptions = None,
     master: Master = None,
     packages: Packages = None,
@@ -150,7 +152,7 @@ class Order:
             source=KafkaSource(
                 bootstrap_servers=said["bootstrap_server"],
                 topics=tuple(said["topic"]),
-                options=pairs("--option", said["option"]),
+                options=source_options(said["command_config"], said["option"]),
             ),
             payload=Payload(value_schema=schema, **{name: said[name] for name in names}),
             path=said["table"],

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+from pipeline.offsets.source_options import READING
 from pipeline.tables.payload_options import KeyFormat, OnUnparsable, ValueFormat
 
 VALUES = "Keys and values"
-READING = "Reading"
 WRITING = "Writing"
 
 
@@ -85,15 +85,6 @@ WriteOptions = Annotated[
         help="For Spark's writer of a new table (compression=zstd, delta.enableChangeDataFeed=true). "
         "Repeatable.",
         rich_help_panel=WRITING,
-    ),
-]
-SourceOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        metavar="NAME=VALUE",
-        help="For Spark's Kafka source (kafka.security.protocol=SSL, minPartitions=8). Repeatable.",
-        rich_help_panel=READING,
     ),
 ]
 Every = Annotated[
