@@ -27,6 +27,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.harness.attacks import BUSY, COMPACTED, attacking, names
 from tests.harness.broker_process import BrokerProcess
+from tests.harness.cleaning import wait_until_clean
 from tests.harness.clients import create_topic
 from tests.harness.honest_client import TOPIC, HonestClient, percentile_99
 from tests.harness.keyed_writer import KeyedWriter
@@ -85,14 +86,18 @@ def resident(pid: int, field_name: str = "VmRSS") -> int:
     raise AssertionError(field_name)
 
 
-def descriptors(pid: int) -> int:
-    """Returns the number of the process's descriptors, except those of the coordinators' topics, which
+def open_files(pid: int) -> list[str]:
+    """Returns what the process's descriptors are open on, except the coordinators' topics, whose logs
     grow."""
-    count = 0
+    links = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # It was closed meanwhile.
-            count += "/__" not in str(entry.readlink())
-    return count
+            links.append(str(entry.readlink()))
+    return sorted(link for link in links if "/__" not in link)
+
+
+def descriptors(pid: int) -> int:
+    return len(open_files(pid))
 
 
 def prepare(broker: BrokerProcess) -> None:
@@ -232,7 +237,7 @@ def test_attacks_take_nothing_from_honest_clients_and_leave_nothing_behind(
     with capsys.disabled():
         print(report(seen))  # noqa: T201
         print(f"descriptors before the attacks {before}, after them {after}")  # noqa: T201
-    assert after <= before
+    assert after <= before, "\n".join(open_files(broker.pid))
     assert seen.peak <= CEILING_BYTES
     assert seen.at_rest[-1] <= 1.1 * seen.at_rest[0]
     if IS_SOAK:
@@ -256,10 +261,12 @@ def delete_topics(broker: BrokerProcess) -> None:
 
 
 def descriptors_without_topics(broker: BrokerProcess) -> int:
-    """Once the coordinators' topics are there and every other one was used and deleted."""
+    """Once the coordinators' topics are there and every other one was used, cleaned and deleted."""
     prepare(broker)
     with KeyedWriter(broker.bootstrap_servers, STATE, partitions=PARTITIONS, seed=0):
         last_values(broker.bootstrap_servers)
+    # The first pass opens the compaction history, which stays open.
+    wait_until_clean(f"127.0.0.1:{broker.http_port}", STATE)
     delete_topics(broker)
     return steady(partial(descriptors, broker.pid), within=0)
 
