@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from server.coordination.groups.consumer.topic_patterns import Matches
+
 Ticket = object
 """The caller's handle for a request: passed in with an event, returned with the answer; compared by
 identity."""
@@ -125,6 +127,8 @@ class Beat:
     """Set if this was a JoinGroup: the member speaks the classic protocol."""
     may_see: Callable[[str], bool] | None = field(default=None, compare=False)
     """Whether the client may describe a topic, by name; None: every one."""
+    matches: Matches | None = field(default=None, compare=False)
+    """The topics that expressions match, where that takes too long for a step."""
 
     @property
     def is_full(self) -> bool:
