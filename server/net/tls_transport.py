@@ -83,6 +83,9 @@ class TlsTransport(asyncio.Transport):
 
     def begin(self) -> None:
         """Tell the protocol that it is connected, and read."""
+        self._run(self._begin)
+
+    def _begin(self) -> None:
         self._protocol.connection_made(self)
         self._follow()
 

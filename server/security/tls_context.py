@@ -82,9 +82,7 @@ def make_context(config: BrokerConfig, listener: str, *, has_sasl: bool) -> TlsC
     if auth != "none":
         _load_trusted(context, _trusted(own, name))
     context.verify_mode = VERIFY[auth]
-    return TlsContext(
-        context=context, expires_at=min(each.not_valid_after_utc for each in store.chain)
-    )
+    return TlsContext(context=context, expires_at=store.expires_at)
 
 
 @dataclass(frozen=True, slots=True)
