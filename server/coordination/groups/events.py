@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from server.coordination.groups.consumer.topic_patterns import Matches
-
 Ticket = object
 """The caller's handle for a request: passed in with an event, returned with the answer; compared by
 identity."""
@@ -102,6 +100,15 @@ class Leave:
     def key(self) -> LeaveKey:
         """Identifies the member in the request."""
         return self.member_id, self.instance_id
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Which topics some expressions match."""
+
+    revision: int
+    """The revision of the topics that were matched, which may have changed since."""
+    by_pattern: Mapping[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

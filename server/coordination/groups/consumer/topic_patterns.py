@@ -9,11 +9,11 @@ Source: Apache Kafka, TopicRegexResolver.java (RE2/J).
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from server.coordination.groups.consumer.topic_catalog import TopicCatalog
+from server.coordination.groups.events import Matches
 from server.runtime.turns import Pace
 from storage.threads import loop_thread
 
@@ -25,15 +25,6 @@ REMEMBERED_MAX = 32
 
 class InvalidPattern(ValueError):
     """The regular expression is invalid; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """Which topics some expressions match."""
-
-    revision: int
-    """The revision of the topics that were matched; by now there may be a later one."""
-    by_pattern: Mapping[str, frozenset[str]]
 
 
 @loop_thread

@@ -12,10 +12,10 @@ from server.coordination.groups.consumer.topic_patterns import (
     MATCHED_AT_ONCE_MAX,
     REMEMBERED_MAX,
     InvalidPattern,
-    Matches,
     TopicPatterns,
     matching,
 )
+from server.coordination.groups.events import Matches
 from server.runtime.turns import Pace, Turns
 
 NAMES = ("orders", "orders-eu", "events")
