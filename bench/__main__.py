@@ -26,6 +26,7 @@ from bench.copy_runs import copy_figures
 from bench.figure import Figure
 from bench.group_commit import group_commit_figures
 from bench.groups import group_figures
+from bench.idle_connections import idle_connection_figures
 from bench.kernel import kernel_figures
 from bench.latency_guard import latency_guard_figures
 from bench.many_keys import many_keys_figures
@@ -34,6 +35,7 @@ from bench.mostly_clean import mostly_clean_figures
 from bench.recovery import unclean_start_figures
 from bench.startup import many_segments_figures, memory_figures, start_figure
 from bench.throughput import fetch_figures, latency_figures, produce_figures
+from bench.tls_throughput import tls_throughput_figures
 from bench.topic_changes import topic_figures
 from bench.verified import verification_figures
 from bench.workers import workers_figures
@@ -58,9 +60,11 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "startup": lambda pairs: [start_figure(pairs), *many_segments_figures(pairs)],
     "recovery": unclean_start_figures,
     "memory": memory_figures,
+    "idle_connections": idle_connection_figures,
     "latency": latency_figures,
     "fetch": fetch_figures,
     "produce": produce_figures,
+    "tls": tls_throughput_figures,
     "compressed": compressed_figures,
     "group_commit": group_commit_figures,
     "kernel": kernel_figures,

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 SIZE = struct.Struct(">i")
+ANSWER_BYTES = 1 << 20
 
 
 class Connection:
     """One client connection; it reads all answers into the same buffer."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._answer = bytearray(1 << 20)
+    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self._socket = socket_to(port, tls)
+        self._answer = bytearray(ANSWER_BYTES)
 
     def close(self) -> None:
         self._socket.close()
+
+    def detach(self) -> int:
+        """Returns the descriptor, which the caller closes; TLS, if any, ends without a word."""
+        return self._socket.detach()
 
     def send(self, frame: bytes) -> None:
         self._socket.sendall(frame)
@@ -49,10 +54,17 @@ class Connection:
             received += count
 
 
+def socket_to(port: int, tls: ssl.SSLContext | None = None) -> socket.socket:
+    """Connect to a server on this machine; with `tls`, after a handshake."""
+    plain = socket.create_connection(("127.0.0.1", port), timeout=60)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return plain if tls is None else tls.wrap_socket(plain, server_hostname="127.0.0.1")
+
+
 @contextmanager
-def connected(port: int) -> Iterator[Connection]:
+def connected(port: int, tls: ssl.SSLContext | None = None) -> Iterator[Connection]:
     """Open a connection to a broker on this machine, and close it at the end."""
-    with closing(Connection(port)) as connection:
+    with closing(Connection(port, tls)) as connection:
         yield connection
 
 

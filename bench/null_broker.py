@@ -5,9 +5,11 @@
                 BATCHES, each frame goes to the next BATCHES of FILES files in equal parts
     fetch       receive a Fetch v11, sendfile the requested batches of a file after a header
     ping        receive a frame, answer 64 bytes
+    tls_produce, tls_fetch
+                the same over TLS with the key store STORE; the file is read instead of sendfile
 
 The same client code requests answers of the same size from them and from the broker. Like the broker,
-each runs in its own process: `python -m bench.null_broker MODE PORT FILE [FILES BATCHES]`.
+each runs in its own process: `python -m bench.null_broker MODE PORT FILE [FILES BATCHES | STORE]`.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ import itertools
 import os
 import signal
 import socket
+import ssl
 import struct
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -34,6 +37,7 @@ PRODUCE_ANSWER = SIZE.pack(60) + bytes(60)
 TOPIC = "null"
 FRAME_BYTES_MAX = 4 << 20
 SYNC_THREADS = 16
+PIECE_BYTES = 128 << 10
 
 
 def read_exactly(connection: socket.socket, view: memoryview) -> bool:
@@ -119,6 +123,18 @@ def sync_and_answer(connection: socket.socket, written: SimpleQueue[list[int] | 
 
 def serve_fetch(connection: socket.socket, path: Path) -> None:
     """Serve a file of batches that all have the same size and number of records."""
+
+    def send(source: int, head: bytes, position: int, size: int) -> None:
+        connection.sendall(head, socket.MSG_MORE)
+        send_region(connection, source, position, size)
+
+    answer_fetches(connection, path, send)
+
+
+def answer_fetches(
+    connection: socket.socket, path: Path, send: Callable[[int, bytes, int, int], None]
+) -> None:
+    """Answer each request by `send`, with the file, the answer's head, and the region after it."""
     frames = Frames(connection)
     with path.open("rb", buffering=0) as source:
         header = read_header(source.read(HEADER_BYTES))
@@ -127,8 +143,7 @@ def serve_fetch(connection: socket.socket, path: Path) -> None:
             offset, bytes_max = asked_of_fetch(frame)
             position = offset // header.record_count * header.size_bytes
             size = min(bytes_max // header.size_bytes * header.size_bytes, end - position)
-            connection.sendall(fetch_answer_head(TOPIC, size), socket.MSG_MORE)
-            send_region(connection, source.fileno(), position, size)
+            send(source.fileno(), fetch_answer_head(TOPIC, size), position, size)
 
 
 def send_region(connection: socket.socket, source: int, position: int, size: int) -> None:
@@ -143,11 +158,39 @@ def serve_ping(connection: socket.socket, _: Path) -> None:
         connection.sendall(PRODUCE_ANSWER)
 
 
+def with_tls(connection: socket.socket, key_store: str) -> ssl.SSLSocket:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(key_store)
+    return context.wrap_socket(connection, server_side=True)
+
+
+def serve_tls_produce(connection: socket.socket, path: Path, key_store: str) -> None:
+    with with_tls(connection, key_store) as tls:
+        serve_produce(tls, path)
+
+
+def serve_tls_fetch(connection: socket.socket, path: Path, key_store: str) -> None:
+    piece = memoryview(bytearray(PIECE_BYTES))
+    with with_tls(connection, key_store) as tls:
+
+        def send(source: int, head: bytes, position: int, size: int) -> None:
+            tls.sendall(head)
+            end = position + size
+            while position < end:
+                count = os.preadv(source, [piece[: end - position]], position)
+                tls.sendall(piece[:count])
+                position += count
+
+        answer_fetches(tls, path, send)
+
+
 MODES: dict[str, Callable[..., None]] = {
     "produce": serve_produce,
     "synced": serve_synced,
     "fetch": serve_fetch,
     "ping": serve_ping,
+    "tls_produce": serve_tls_produce,
+    "tls_fetch": serve_tls_fetch,
 }
 
 
@@ -158,7 +201,8 @@ def main(mode: str, port: str, path: str, *arguments: str) -> None:
         while True:
             connection, _ = listener.accept()
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with connection:
+            # A connection that only looks whether the server listens has no handshake.
+            with connection, suppress(ssl.SSLError, ConnectionError):
                 MODES[mode](connection, Path(path), *arguments)
 
 

@@ -55,7 +55,7 @@ def broker_command(port: int, data: Path, *overrides: str) -> list[str]:
     return command
 
 
-def null_broker_command(mode: str, port: int, path: Path, *arguments: int) -> list[str]:
+def null_broker_command(mode: str, port: int, path: Path, *arguments: int | Path) -> list[str]:
     """Returns the command line of a null broker (`bench/null_broker.py`) that uses `path`."""
     command = [sys.executable, "-m", "bench.null_broker", mode, str(port), str(path)]
     return command + [str(each) for each in arguments]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import ssl
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -100,10 +101,12 @@ def pump(connection: Connection, frames: Sequence[bytes], count: int) -> float:
 
 
 @contextmanager
-def topic_on(port: int, policy: str, partitions: int = 1) -> Iterator[str]:
+def topic_on(
+    port: int, policy: str, partitions: int = 1, tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
     """Create a topic and delete it at the end, so that the page cache stays small."""
     topic = f"load-{next(topic_numbers)}"
-    with connected(port) as connection:
+    with connected(port, tls) as connection:
         connection.ask(create_topic_request(topic, partitions, {"cleanup.policy": policy}))
         yield topic
         connection.ask(delete_topic_request(topic))
@@ -153,10 +156,17 @@ def produce_figure(label: str, batch: bytes, kind: str, commit: Commit, pairs: i
     return replace(figure, note=note)
 
 
-def produced_rate(port: int, topic: str, batch: bytes, count: int, acks: int) -> float:
+def produced_rate(
+    port: int,
+    topic: str,
+    batch: bytes,
+    count: int,
+    acks: int,
+    tls: ssl.SSLContext | None = None,
+) -> float:
     """Returns MB/s of producing a batch `count` times."""
     frame = produce_request(topic, 0, batch, acks=acks)
-    with connected(port) as connection:
+    with connected(port, tls) as connection:
         return count * len(batch) / MEGABYTE / pump(connection, [frame], count)
 
 
@@ -214,10 +224,10 @@ def fetch_figure(
     return replace(figure, note=f"{cpu.note} (limit {null_cpu.note})")
 
 
-def fetched_rate(port: int, topic: str, size: int) -> float:
+def fetched_rate(port: int, topic: str, size: int, tls: ssl.SSLContext | None = None) -> float:
     """Returns MB/s of reading a topic of `size` bytes from its start to its end."""
     received, offset = 0, 0
-    with connected(port) as connection:
+    with connected(port, tls) as connection:
         started = time.perf_counter()
         while received < size:
             answer = connection.ask(fetch_request(topic, 0, offset, bytes_max=FETCH_BYTES))

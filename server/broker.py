@@ -21,6 +21,7 @@ from server.admin.compaction_pauses import CompactionPauses
 from server.config.broker_configs import BrokerConfigs
 from server.config.config import BrokerConfig
 from server.config.group_overrides import GroupOverrides
+from server.coordination.groups.consumer.topic_patterns import TopicPatterns
 from server.coordination.groups.consumer_commands import ConsumerCommands
 from server.coordination.groups.coordinator import GroupCoordinator, coordinator_of
 from server.coordination.groups.offset_commands import OffsetCommands
@@ -374,7 +375,7 @@ class Broker:
             loading=self.executors.loading,
         )
         self.groups.start()
-        self.consumer_groups = ConsumerCommands(self.groups)
+        self.consumer_groups = ConsumerCommands(self.groups, TopicPatterns(self.topics))
         self.offsets = OffsetCommands(
             self.groups,
             retention_ms=self.config.offsets_retention_minutes * 60_000,

@@ -211,10 +211,14 @@ def _password(user: str) -> str:
 
 def _context(files: TlsFiles) -> ssl.SSLContext:
     """Returns the context of a client. Raises CommandFailed."""
+    from server.security.own_key import load_own_key
+
     try:
         context = ssl.create_default_context(cafile=files.ca_file, cadata=files.ca_text)
         if files.certificate_file is not None:
             context.load_cert_chain(files.certificate_file, files.key_file, files.key_password)
+        if files.own_pem is not None:
+            load_own_key(context, files.own_pem)
     except OSError as error:
         named = [files.ca_file, files.certificate_file, files.key_file]
         where = ", ".join(name for name in named if name is not None)

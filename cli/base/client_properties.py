@@ -13,7 +13,7 @@ Properties that have nothing to do with security are ignored, because such files
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli.base.command_end import EXIT_USAGE, CommandFailed
@@ -22,17 +22,20 @@ from server.config.sources import read_properties_file
 from storage.formats.config_property import ConfigError
 
 PEM_BEGIN = b"-----BEGIN "
+STORE_BYTES_MAX = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsFiles:
-    """The PEM files and texts of a client's TLS."""
+    """The PEM files and texts of a client's TLS; other stores have become texts."""
 
     ca_file: str | None = None
     ca_text: str | None = None
     """Certificates to trust. Without file and text, those of the system."""
     certificate_file: str | None = None
     """The client's own certificate and the chain above it."""
+    own_pem: bytes | None = None
+    """Key and chain instead of that file. Keep it out of files and logs."""
     key_file: str | None = None
     """The certificate's key, if it is in another file."""
     key_password: str | None = None
@@ -68,31 +71,56 @@ def login_of(jaas: str) -> tuple[str, str]:
 
 
 def tls_files(properties: Mapping[str, str]) -> TlsFiles:
-    """Returns the files of the `ssl.*` properties. Raises CommandFailed for stores that are not PEM."""
-    ca_file = properties.get("ssl.truststore.location")
-    certificate_file = properties.get("ssl.keystore.location")
-    for name in ("ssl.truststore.location", "ssl.keystore.location"):
-        _check_pem(name, properties.get(name))
-    return TlsFiles(
-        ca_file=ca_file,
+    """Returns what the `ssl.*` properties name. Raises CommandFailed for a store that cannot be used."""
+    trusted = properties.get("ssl.truststore.location")
+    own = properties.get("ssl.keystore.location")
+    files = TlsFiles(
+        ca_file=trusted,
         ca_text=properties.get("ssl.truststore.certificates"),
-        certificate_file=certificate_file,
+        certificate_file=own,
         key_password=properties.get("ssl.key.password"),
         checks_host=properties.get("ssl.endpoint.identification.algorithm", "https") != "",
     )
+    if trusted is not None and (store := _unless_pem("ssl.truststore.location", trusted)):
+        files = replace(files, ca_file=None, ca_text=_trusted_pem(store, trusted, properties))
+    if own is not None and (store := _unless_pem("ssl.keystore.location", own)):
+        files = replace(files, certificate_file=None, own_pem=_own_pem(store, own, properties))
+    return files
 
 
-def _check_pem(name: str, location: str | None) -> None:
-    if location is None:
-        return
+def _unless_pem(name: str, location: str) -> bytes | None:
+    """Returns the content of a store; None if it is PEM, which is read from its file."""
     try:
         with Path(location).open("rb") as file:
-            is_pem = PEM_BEGIN in file.read(1 << 16)
+            content = file.read(STORE_BYTES_MAX)
     except OSError as error:
         raise CommandFailed(EXIT_USAGE, f"{name}={location}: {error.strerror}") from error
-    if not is_pem:
-        raise CommandFailed(
-            EXIT_USAGE,
-            f"{name}={location} is not PEM: convert it with openssl pkcs12 -in {location} -nodes"
-            " -out store.pem (a JKS first with keytool -importkeystore -deststoretype PKCS12)",
-        )
+    return None if PEM_BEGIN in content else content
+
+
+def _trusted_pem(store: bytes, location: str, properties: Mapping[str, str]) -> str:
+    """Returns the certificates of a PKCS12 or JKS trust store."""
+    # The reader takes long to import, and few commands need it.
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    from server.security.key_stores import StoreError, read_trust_store
+
+    try:
+        trusted = read_trust_store(store, password=properties.get("ssl.truststore.password", ""))
+    except StoreError as error:
+        raise CommandFailed(EXIT_USAGE, f"ssl.truststore.location={location}: {error}") from None
+    return "".join(each.public_bytes(Encoding.PEM).decode() for each in trusted)
+
+
+def _own_pem(store: bytes, location: str, properties: Mapping[str, str]) -> bytes:
+    """Returns the key, unencrypted, and the chain of a PKCS12 or JKS key store."""
+    from server.security.key_stores import StoreError, read_key_store
+
+    try:
+        return read_key_store(
+            store,
+            store_password=properties.get("ssl.keystore.password", ""),
+            key_password=properties.get("ssl.key.password", ""),
+        ).pem()
+    except StoreError as error:
+        raise CommandFailed(EXIT_USAGE, f"ssl.keystore.location={location}: {error}") from None

@@ -59,7 +59,8 @@ async def handle(
     beat = await _beat(request, context)
     if beat is None:
         return refuse(request, context, ErrorCode.UNKNOWN_SERVER_ERROR, TOO_MANY_NAMES)
-    return _answer(await context.broker.consumer_groups.heartbeat(request.group_id, beat))
+    groups = context.broker.consumer_groups
+    return _answer(await groups.heartbeat(request.group_id, beat, context.pace))
 
 
 def refuse(

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from server.config.listeners.addresses import Address, Listener
 from server.net.connection import Connection, Identify, Shared
 from server.net.limits import Reader
-from server.net.tls_handshake import SHUTDOWN_SECONDS, TlsHandshake
+from server.net.tls_handshake import TlsHandshake
+from server.net.tls_transport import SHUTDOWN_SECONDS
 from server.runtime.tasks import awaited, call_later, guarded
 from server.security.principal import ANONYMOUS
 from server.security.sasl.logins import LOGIN_SECONDS_MAX

@@ -15,11 +15,13 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
 from server.config.listeners.addresses import Address
 from server.net.connection import Connection, Identify, Shared
+from server.net.tls_transport import TlsTransport
 from server.runtime.tasks import spawn
 from server.security.principal import Principal
 from storage.threads import loop_thread
@@ -27,8 +29,8 @@ from storage.threads import loop_thread
 if TYPE_CHECKING:
     from server.security.tls_listener import TlsListener
 
-SHUTDOWN_SECONDS = 2.0
-"""How long a closed connection waits for the peer's last TLS message."""
+UNREAD_BYTES_MAX = 64 << 10
+"""How much of what a peer has sent is read after its handshake has failed."""
 
 REASONS = {
     "HTTP_REQUEST": "the client speaks HTTP",
@@ -47,8 +49,8 @@ REASONS = {
 class TlsHandshake(asyncio.Protocol):
     """The asyncio protocol of an accepted connection whose TLS handshake is not complete.
 
-    It reads nothing itself: it gives the socket to a new transport, which performs the handshake. (The
-    `ssl=` of `create_server` would fix the context for all connections, and hide why a handshake failed;
+    It reads nothing itself: the handshake runs on a duplicate of the socket. (The `ssl=` of
+    `create_server` would fix the context for all connections, and hide why a handshake failed;
     `start_tls` would lose bytes that arrive before it begins.)
     """
 
@@ -114,20 +116,30 @@ class TlsHandshake(asyncio.Protocol):
         self._task = spawn(self._shake(socket.socket(fileno=ours)), "TLS handshake")
 
     async def _shake(self, peer: socket.socket) -> None:
-        peer.setblocking(False)
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: self._connection(self._identify),
-                peer,
-                ssl=self._tls.context,
-                ssl_handshake_timeout=self._tls.handshake_timeout_s,
-                ssl_shutdown_timeout=SHUTDOWN_SECONDS,
-            )
+            tls = await self._shaken(peer)
+            TlsTransport(tls, self._connection(self._identify)).begin()
         except OSError as error:
             self._failed(error)
         finally:
             self._unfinished.discard(self)
             self._leave()
+
+    async def _shaken(self, peer: socket.socket) -> ssl.SSLSocket:
+        """Perform the handshake; if it fails, close the socket and raise OSError."""
+        peer.setblocking(False)
+        with closing_on_error(peer):
+            # `wrap_socket` moves the descriptor to the socket that it returns.
+            tls = self._tls.context.wrap_socket(
+                peer, server_side=True, do_handshake_on_connect=False
+            )
+        with closing_on_error(tls):
+            try:
+                async with asyncio.timeout(self._tls.handshake_timeout_s):
+                    await complete(tls)
+            except TimeoutError:
+                raise TimeoutError("it took longer than ssl.handshake.timeout.ms") from None
+        return tls
 
     def _identify(self, transport: asyncio.Transport) -> Principal:
         """Returns the identity of the client; the connection, which counts itself, calls it first."""
@@ -148,6 +160,45 @@ class TlsHandshake(asyncio.Protocol):
     def _failed(self, error: Exception) -> None:
         self._shared.warnings.say(self, "TLS handshake failed", f": {reason_of(error)}")
         self._shared.probe.handshake_failed(self._endpoint().name)
+
+
+async def complete(tls: ssl.SSLSocket) -> None:
+    """Perform a handshake on a socket that does not block. Raises OSError, of which SSLError is one."""
+    loop = asyncio.get_running_loop()
+    while True:
+        ready = loop.create_future()
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            wait, end = loop.add_reader, loop.remove_reader
+        except ssl.SSLWantWriteError:
+            wait, end = loop.add_writer, loop.remove_writer
+        else:
+            return
+        wait(tls.fileno(), _wake, ready)
+        try:
+            await ready
+        finally:
+            end(tls.fileno())
+
+
+@contextmanager
+def closing_on_error(peer: socket.socket) -> Iterator[None]:
+    """Close a socket if the block raises."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            # A close with unread bytes would reset the connection, and the peer lose OpenSSL's alert.
+            peer.shutdown(socket.SHUT_WR)
+            peer.recv(UNREAD_BYTES_MAX)
+        peer.close()
+        raise
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def reason_of(error: Exception) -> str:

@@ -7,8 +7,7 @@
 
 `sendfile` and `sendmsg` on the socket would bypass the encryption, so a region is read into memory, a
 piece at a time. A piece that the page cache does not hold is read in a thread. The transport asks to
-pause as soon as the kernel takes no more, so at most one piece waits encrypted in memory, besides 64 KiB
-in the transport.
+pause as soon as the kernel takes no more, so at most one piece waits in the transport.
 
 Bytes that the transport has accepted while it is paused count as unsent until it resumes: so a peer that
 reads nothing is seen as idle, and its memory stays counted.
@@ -73,8 +72,6 @@ class TlsOutbox(SendQueue):
             on_error=on_error,
         )
         self._cold_reads = cold_reads
-        # Pause as soon as anything waits; resume once nothing does.
-        transport.set_write_buffer_limits(high=1, low=0)
         # State: at most one of paused, reading and scheduled keeps a queue that is not empty from
         # being sent. _unconfirmed bytes were written to a transport that has asked to pause since.
         self._is_paused = False

@@ -30,7 +30,11 @@ ESCAPED = frozenset(',=+<>#;"\\')
 
 def subject_of(certificate: bytes) -> str:
     """Returns the subject of a certificate in DER. Raises ValueError if it is malformed."""
-    return written(x509.load_der_x509_certificate(certificate).subject)
+    try:
+        return written(x509.load_der_x509_certificate(certificate).subject)
+    except Exception as error:
+        # The library documents no list of errors: InvalidVersion, for one, is no ValueError.
+        raise ValueError(f"the certificate is malformed: {error}") from error
 
 
 def written(name: x509.Name) -> str:

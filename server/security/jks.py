@@ -71,7 +71,10 @@ def decrypted_key(encrypted: bytes, password: str) -> bytes:
     if at < 0:
         raise JksError("the key is encrypted by an unknown algorithm")
     # Behind the algorithm stands one OCTET STRING, with its tag and length.
-    protected = _octets(encrypted[at + len(SUN_PROTECTOR) :])
+    try:
+        protected = _octets(encrypted[at + len(SUN_PROTECTOR) :])
+    except IndexError:
+        raise JksError("the key is damaged") from None
     salt, sealed, check = (
         protected[:DIGEST_BYTES],
         protected[DIGEST_BYTES:-DIGEST_BYTES],

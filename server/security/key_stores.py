@@ -11,8 +11,10 @@ contain no secret; the caller says which property they are about.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -38,6 +40,9 @@ CONVERT = (
 )
 
 
+DAMAGED_CERTIFICATE = "one of its certificates is damaged"
+
+
 class StoreError(Exception):
     """A store cannot be used. The text is a clause that says why, and what to do where that helps."""
 
@@ -49,6 +54,8 @@ class KeyStore:
     key: PrivateKeyTypes
     chain: tuple[x509.Certificate, ...]
     """The certificate of the key first, then those that sign it."""
+    expires_at: datetime
+    """When the first certificate of the chain expires, in UTC."""
 
     def pem(self) -> bytes:
         """Returns the key, unencrypted, and the chain. Keep it out of files and logs."""
@@ -86,7 +93,7 @@ def pem_key_store(key: bytes, chain: bytes, password: str) -> KeyStore:
         secret = load_pem_private_key(found[0], _secret(password) if _is_locked(found[0]) else None)
     except TypeError:
         raise StoreError("the private key is encrypted: set ssl.key.password") from None
-    except (ValueError, UnsupportedAlgorithm):
+    except Exception:  # noqa: BLE001 - see `_understood`
         wrong = "the password is wrong or " if _is_locked(found[0]) else ""
         raise StoreError(f"{wrong}the private key is damaged") from None
     return _matched(secret, pem_certificates(chain))
@@ -94,10 +101,8 @@ def pem_key_store(key: bytes, chain: bytes, password: str) -> KeyStore:
 
 def pem_certificates(text: bytes) -> tuple[x509.Certificate, ...]:
     """Returns the certificates of a PEM text, at least one. Raises StoreError."""
-    try:
+    with _understood("there is no certificate in it, or a damaged one"):
         return tuple(x509.load_pem_x509_certificates(text))
-    except ValueError:
-        raise StoreError("there is no certificate in it, or a damaged one") from None
 
 
 def read_trust_store(content: bytes, *, password: str) -> tuple[x509.Certificate, ...]:
@@ -121,7 +126,9 @@ def _jks_key_store(content: bytes, store_password: str, key_password: str) -> Ke
                 key = decrypted_key(entry.encrypted_key, key_password)
             except JksError as error:
                 raise StoreError(f"{error}: set ssl.key.password") from None
-            return _matched(load_der_private_key(key, None), _loaded(entry.certificates))
+            with _understood("the private key is damaged"):
+                secret = load_der_private_key(key, None)
+            return _matched(secret, _loaded(entry.certificates))
     raise StoreError("there is no private key in it")
 
 
@@ -139,12 +146,12 @@ def _pkcs12(
         raise StoreError("JCEKS key stores are not read; " + CONVERT)
     if not content or content[0] != DER_SEQUENCE:
         raise StoreError("it is neither PEM nor PKCS12 nor JKS")
-    try:
-        store = pkcs12.load_pkcs12(content, _secret(password))
-    except ValueError:
-        raise StoreError("the password is wrong, or the file is damaged") from None
-    except UnsupportedAlgorithm as error:
-        raise StoreError(f"it is encrypted in a way that is not supported: {error}") from None
+    with _understood("the password is wrong, or the file is damaged"):
+        try:
+            store = pkcs12.load_pkcs12(content, _secret(password))
+        except UnsupportedAlgorithm as error:
+            text = f"it is encrypted in a way that is not supported: {error}"
+            raise StoreError(text) from None
     own = () if store.cert is None else (store.cert.certificate,)
     chain = (*own, *(each.certificate for each in store.additional_certs))
     return store.key, chain
@@ -154,7 +161,8 @@ def _ordered(certificates: Sequence[x509.Certificate]) -> tuple[x509.Certificate
     """Returns the chain that begins with the first certificate: PKCS12 keeps the others in any order."""
     chain, rest = list(certificates[:1]), list(certificates[1:])
     while chain:
-        above = next((each for each in rest if each.subject == chain[-1].issuer), None)
+        with _understood(DAMAGED_CERTIFICATE):
+            above = next((each for each in rest if each.subject == chain[-1].issuer), None)
         if above is None:
             break
         rest.remove(above)
@@ -163,10 +171,8 @@ def _ordered(certificates: Sequence[x509.Certificate]) -> tuple[x509.Certificate
 
 
 def _loaded(certificates: Sequence[bytes]) -> tuple[x509.Certificate, ...]:
-    try:
+    with _understood(DAMAGED_CERTIFICATE):
         return tuple(x509.load_der_x509_certificate(each) for each in certificates)
-    except ValueError:
-        raise StoreError("one of its certificates is damaged") from None
 
 
 def _matched(key: PrivateKeyTypes, chain: Sequence[x509.Certificate]) -> KeyStore:
@@ -174,9 +180,28 @@ def _matched(key: PrivateKeyTypes, chain: Sequence[x509.Certificate]) -> KeyStor
     if not chain:
         raise StoreError("there is no certificate in it")
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if chain[0].public_key().public_bytes(*form) != key.public_key().public_bytes(*form):
+    with _understood(DAMAGED_CERTIFICATE):
+        # A certificate is parsed where it is looked at.
+        expiries = [each.not_valid_after_utc for each in chain]
+        shown = chain[0].public_key().public_bytes(*form)
+    if shown != key.public_key().public_bytes(*form):
         raise StoreError("its first certificate is not that of its private key")
-    return KeyStore(key, tuple(chain))
+    return KeyStore(key, tuple(chain), min(expiries))
+
+
+@contextmanager
+def _understood(problem: str) -> Iterator[None]:
+    """Turn an error of the library about damaged bytes into a StoreError.
+
+    It documents no list of them: besides ValueError there are InvalidVersion, UnsupportedAlgorithm,
+    TypeError and others.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except Exception:  # noqa: BLE001 - as above
+        raise StoreError(problem) from None
 
 
 def _is_locked(pem: bytes) -> bool:

@@ -22,7 +22,7 @@ RULE = re.compile(
     r"|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))"
     r"\s*(?:,\s*|$)"
 )
-REFERENCE = re.compile(r"\\(?P<escaped>.)|\$(?P<number>\d+)", re.DOTALL)
+REFERENCE = re.compile(r"\\(?P<escaped>.)|\$(?P<number>[0-9]{1,9})", re.DOTALL)
 
 
 class NoMatchingRule(ValueError):
@@ -88,7 +88,7 @@ def _rule(found: re.Match[str]) -> _Rule:
         return _Rule(None)
     try:
         pattern = re.compile(found["pattern"])
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ConfigError(f"{NAME}: {found['pattern']} is no regular expression: {error}") from None
     return _Rule(pattern, found["replacement"], found["case"])
 

@@ -4,16 +4,12 @@
     ssl.truststore.*    whom to trust             -> load_verify_locations
     ssl.client.auth, ssl.enabled.protocols, ssl.cipher.suites
 
-OpenSSL takes a key from a file only. It gets the name of a memfd, `/proc/self/fd/N`, so that a decrypted
-key is in this process's memory and never in a file that has a name.
-
 A context is made from the start each time: a changed store gets a new one, and the old one stays in
 use if the new store cannot be used.
 """
 
 from __future__ import annotations
 
-import os
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +30,7 @@ from server.security.key_stores import (
     read_key_store,
     read_trust_store,
 )
+from server.security.own_key import load_own_key
 from storage.formats.config_property import ConfigError
 
 T = TypeVar("T")
@@ -82,9 +79,7 @@ def make_context(config: BrokerConfig, listener: str, *, has_sasl: bool) -> TlsC
     if auth != "none":
         _load_trusted(context, _trusted(own, name))
     context.verify_mode = VERIFY[auth]
-    return TlsContext(
-        context=context, expires_at=min(each.not_valid_after_utc for each in store.chain)
-    )
+    return TlsContext(context=context, expires_at=store.expires_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,17 +187,12 @@ def _pem(text: str) -> bytes:
 
 
 def _load_key(context: ssl.SSLContext, store: KeyStore, name: _Names) -> None:
-    descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(store.pem())
-        file.flush()
-        try:
-            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
-        except ssl.SSLError as error:
-            raise ConfigError(
-                f"{name('ssl.keystore.location')}: OpenSSL refuses the certificate:"
-                f" {error.reason or error}"
-            ) from None
+    try:
+        load_own_key(context, store.pem())
+    except ssl.SSLError as error:
+        raise ConfigError(
+            f"{name('ssl.keystore.location')}: OpenSSL refuses the certificate: {error.reason or error}"
+        ) from None
 
 
 def _load_trusted(context: ssl.SSLContext, trusted: tuple[x509.Certificate, ...]) -> None:

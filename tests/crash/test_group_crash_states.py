@@ -19,6 +19,7 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.schema import copied
 from server.coordination.groups.classic.group import GroupSettings
 from server.coordination.groups.consumer.state import state_of
+from server.coordination.groups.consumer.topic_patterns import TopicPatterns
 from server.coordination.groups.consumer_commands import ConsumerCommands
 from server.coordination.groups.coordinator import GroupCoordinator
 from server.coordination.groups.events import Join, Leave, MemberProtocol, Sync
@@ -140,7 +141,9 @@ async def history(seed: int) -> CrashStates[Both]:
         topic, settings, FixedClock(), consumer_settings=CONSUMER_SETTINGS, topics=topics
     )
     group = GroupOnDisk(GroupCoordinator(topic, table))
-    consumers = ConsumerGroupOnDisk(ConsumerCommands(group.groups), group.groups, topics, random)
+    consumers = ConsumerGroupOnDisk(
+        ConsumerCommands(group.groups, TopicPatterns(topics)), group.groups, topics, random
+    )
     await topic.ensure()
     states = CrashStates(
         disk,

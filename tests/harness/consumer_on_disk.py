@@ -112,7 +112,7 @@ class ConsumerGroupOnDisk:
             topic_regex="t.*" if joins and self._count % 2 else None,
             owned=assignment_of(self._owned.get(member, set())),
         )
-        answer = await (await self._commands.heartbeat(GROUP, beat))
+        answer = await (await self._commands.heartbeat(GROUP, beat, Pace(Turns())))
         assert answer.error_code == ErrorCode.NONE, answer
         if epoch == LEAVING:
             del self._epochs[member], self._owned[member]

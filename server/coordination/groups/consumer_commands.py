@@ -15,6 +15,7 @@ from protocol.wire.error_codes import ErrorCode
 from server.coordination.groups.classic.group import Group
 from server.coordination.groups.consumer.group import ConsumerGroup
 from server.coordination.groups.consumer.member import JOINING
+from server.coordination.groups.consumer.topic_patterns import TopicPatterns
 from server.coordination.groups.coordinator import GroupCoordinator
 from server.coordination.groups.events import Beat
 from server.coordination.groups.group_entry import GroupEntry
@@ -22,20 +23,23 @@ from server.coordination.groups.offset_checks import is_empty
 from server.coordination.groups.outcome import Answer, HeartbeatAnswer, Outcome
 from server.coordination.groups.protocol_changes import UPGRADES, CannotUpgrade, upgrade
 from server.runtime.at_once import at_once
+from server.runtime.turns import Pace
 
 
 class ConsumerCommands:
     """Handles heartbeats with the coordinator that all groups share."""
 
-    __slots__ = ("_groups",)
+    __slots__ = ("_groups", "_patterns")
 
-    def __init__(self, groups: GroupCoordinator) -> None:
+    def __init__(self, groups: GroupCoordinator, patterns: TopicPatterns) -> None:
         self._groups = groups
+        self._patterns = patterns
 
-    async def heartbeat(self, group_id: str, beat: Beat) -> Awaitable[HeartbeatAnswer]:
+    async def heartbeat(self, group_id: str, beat: Beat, pace: Pace) -> Awaitable[HeartbeatAnswer]:
         """Renew a member, or let it join or leave. The result resolves once that is durable."""
         if not await self._groups.has_topic(group_id):
             return at_once(HeartbeatAnswer(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        beat = await self._with_matches(group_id, beat, pace)
         entry = self._groups.find(group_id)
         if isinstance(entry, ErrorCode):
             return at_once(HeartbeatAnswer(error_code=entry, message=entry.message))
@@ -46,6 +50,17 @@ class ConsumerCommands:
         return self._groups.step(
             entry, lambda ticket: self._step(entry, beat, ticket), HeartbeatAnswer
         )
+
+    async def _with_matches(self, group_id: str, beat: Beat, pace: Pace) -> Beat:
+        """Returns the heartbeat with what its step needs of a large number of topics."""
+        entry = self._groups.find(group_id)
+        if isinstance(entry, GroupEntry) and isinstance(entry.group, ConsumerGroup):
+            patterns = entry.group.patterns_to_match(beat)
+        else:
+            patterns = frozenset(filter(None, [beat.topic_regex]))
+        if not patterns:
+            return beat
+        return replace(beat, matches=await self._patterns.match(patterns, beat.may_see, pace))
 
     def _step(self, entry: GroupEntry, beat: Beat, ticket: object) -> Outcome:
         now_ms = self._groups.table.now_ms()

@@ -102,6 +102,15 @@ class Leave:
         return self.member_id, self.instance_id
 
 
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Which topics some expressions match."""
+
+    revision: int
+    """The revision of the topics that were matched, which may have changed since."""
+    by_pattern: Mapping[str, frozenset[str]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
     """A ConsumerGroupHeartbeat. None: unchanged since the last one."""
@@ -125,6 +134,8 @@ class Beat:
     """Set if this was a JoinGroup: the member speaks the classic protocol."""
     may_see: Callable[[str], bool] | None = field(default=None, compare=False)
     """Whether the client may describe a topic, by name; None: every one."""
+    matches: Matches | None = field(default=None, compare=False)
+    """The topics that expressions match, where that takes too long for a step."""
 
     @property
     def is_full(self) -> bool:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+import ssl
+import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from cli.base.access import PASSWORD_VARIABLE, Access, current, with_access
 from cli.base.command_end import CommandFailed
 from cli.commands import app as kompakt
+from server.security.jks import MAGIC, WHITENER
+from tests.harness.certificates import Certificates, as_pkcs12
 
 OPTIONS = {"--command-config", "--user", "--tls-ca"}
 
@@ -140,14 +148,67 @@ def test_what_cannot_work_is_refused_with_the_name_of_the_property(
         access_of(command_config=config_of(tmp_path, text))
 
 
-def test_a_store_that_is_not_pem_is_refused_with_the_command_that_converts_it(
-    tmp_path: Path,
+def shown_to(server: ssl.SSLContext, client: ssl.SSLContext) -> bytes | None:
+    """Perform a handshake in memory. Returns the certificate that the client has shown."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    theirs = server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for side in (ours, theirs):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    return theirs.getpeercert(binary_form=True)
+
+
+def jks_of(certificate: bytes, password: str) -> bytes:
+    """Returns a JKS trust store with one certificate in DER."""
+    entry = struct.pack(">iH1sqH5si", 2, 1, b"a", 0, 5, b"X.509", len(certificate)) + certificate
+    body = MAGIC + struct.pack(">ii", 2, 1) + entry
+    secret = password.encode("utf-16-be") + WHITENER
+    return body + hashlib.sha1(secret + body, usedforsecurity=False).digest()
+
+
+@pytest.mark.parametrize("kind", ["PEM", "PKCS12", "JKS"])
+def test_stores_of_every_kind_open_a_connection_with_tls(tmp_path: Path, kind: str) -> None:
+    certificates = Certificates(tmp_path)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(certificates.broker())
+    server.load_verify_locations(certificates.authority_file)
+    server.verify_mode = ssl.CERT_REQUIRED
+    own, trusted = certificates.client(), certificates.authority_file
+    shown = x509.load_pem_x509_certificates(own.read_bytes())[0].public_bytes(Encoding.DER)
+    if kind != "PEM":
+        own = as_pkcs12(own, "own-secret")
+    if kind == "JKS":
+        (authority,) = x509.load_pem_x509_certificates(trusted.read_bytes())
+        trusted = tmp_path / "trust.jks"
+        trusted.write_bytes(jks_of(authority.public_bytes(Encoding.DER), "trust-secret"))
+    text = (
+        f"security.protocol=SSL\nssl.truststore.location={trusted}\n"
+        f"ssl.truststore.password=trust-secret\nssl.keystore.location={own}\n"
+        "ssl.keystore.password=own-secret\n"
+    )
+
+    client = access_of(command_config=config_of(tmp_path, text)).tls
+
+    assert client is not None
+    assert shown_to(server, client) == shown
+
+
+@pytest.mark.parametrize("name", ["truststore", "keystore"])
+@pytest.mark.parametrize("content", [MAGIC + bytes(100), b"0" + bytes(100), b"no store"])
+def test_a_store_that_cannot_be_read_is_named_without_its_password(
+    tmp_path: Path, name: str, content: bytes
 ) -> None:
-    store = tmp_path / "trust.jks"
-    store.write_bytes(bytes.fromhex("feedfeed") + bytes(100))
-    text = f"security.protocol=SSL\nssl.truststore.location={store}"
-    with pytest.raises(CommandFailed, match="keytool -importkeystore"):
+    store = tmp_path / "store"
+    store.write_bytes(content)
+    text = (
+        f"security.protocol=SSL\nssl.{name}.location={store}\nssl.{name}.password=a-secret-word\n"
+    )
+
+    with pytest.raises(CommandFailed, match=f"ssl.{name}.location={store}") as failed:
         access_of(command_config=config_of(tmp_path, text))
+    assert "a-secret-word" not in str(failed.value)
 
 
 def test_the_options_do_not_reach_the_command() -> None:

@@ -43,9 +43,6 @@ class Transport:
     is_slow: bool = False
     is_gone: bool = False
 
-    def set_write_buffer_limits(self, *, high: int, low: int) -> None:
-        assert (high, low) == (1, 0)
-
     def is_closing(self) -> bool:
         return self.is_gone
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.name import NameAttribute, RelativeDistinguishedName
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from server.security.distinguished_name import written
+from server.security.distinguished_name import subject_of, written
+from tests.harness.certificates import Certificates
 
 CN, OU, O, C = (  # noqa: E741
     NameOID.COMMON_NAME,
@@ -46,3 +50,12 @@ def test_a_subject_is_written_as_java_writes_it(
     )
 
     assert written(name) == text
+
+
+def test_a_certificate_of_an_unknown_version_is_malformed(tmp_path: Path) -> None:
+    pem = Certificates(tmp_path).client().read_bytes()
+    der = x509.load_pem_x509_certificates(pem)[0].public_bytes(Encoding.DER)
+    version = b"\xa0\x03\x02\x01"
+
+    with pytest.raises(ValueError, match="malformed"):
+        subject_of(der.replace(version + b"\x02", version + b"\x23", 1))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import shutil
+import struct
 import subprocess
+from base64 import encodebytes
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
     PrivateFormat,
+    PublicFormat,
     load_pem_private_key,
 )
 
+from server.security.jks import MAGIC, SUN_PROTECTOR
 from server.security.key_stores import StoreError, read_key_store, read_trust_store
 from tests.harness.certificates import Certificates, as_pkcs12
 
@@ -149,3 +154,23 @@ def test_a_key_of_another_certificate_is_refused(certificates: Certificates, pem
 def test_a_trust_store_without_certificates_is_refused(pem: bytes) -> None:
     with pytest.raises(StoreError, match="no certificate"):
         read_trust_store(pem[: pem.index(b"-----BEGIN CERT")], password="")
+
+
+def test_a_certificate_whose_key_is_none_is_damaged(pem: bytes) -> None:
+    own = x509.load_pem_x509_certificates(pem)[0]
+    point = own.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    der = own.public_bytes(Encoding.DER).replace(point, point[:1] + bytes(len(point) - 1))
+    key = pem[: pem.index(b"-----BEGIN CERTIFICATE")]
+    certificate = b"-----BEGIN CERTIFICATE-----\n%s-----END CERTIFICATE-----\n" % encodebytes(der)
+
+    with pytest.raises(StoreError, match="one of its certificates is damaged"):
+        read_key_store(key + certificate, store_password="", key_password="")
+
+
+def test_a_jks_key_that_ends_behind_its_algorithm_is_damaged() -> None:
+    key = SUN_PROTECTOR
+    entry = struct.pack(">iH1sqi", 1, 1, b"k", 0, len(key)) + key + struct.pack(">i", 0)
+    store = MAGIC + struct.pack(">ii", 2, 1) + entry + bytes(20)
+
+    with pytest.raises(StoreError, match="the key is damaged"):
+        read_key_store(store, store_password="", key_password=SECRET)

@@ -62,3 +62,15 @@ def test_a_pattern_must_match_the_whole_subject() -> None:
 def test_a_malformed_rule_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^ssl\.principal\.mapping\.rules: "):
         PrincipalMapping.parse(text)
+
+
+@pytest.mark.parametrize("pattern", ["a{99999999999999999999}", "(" * 5_000 + ")" * 5_000])
+def test_a_pattern_beyond_what_can_be_compiled_is_refused(pattern: str) -> None:
+    with pytest.raises(ConfigError, match="is no regular expression"):
+        PrincipalMapping.parse(f"RULE:{pattern}/x/")
+
+
+def test_a_reference_of_many_digits_is_the_first_group_and_the_rest() -> None:
+    rules = PrincipalMapping.parse(f"RULE:^CN=(.*)$/$1{'2' * 5_000}/")
+
+    assert rules.name_of("CN=a") == "a" + "2" * 5_000

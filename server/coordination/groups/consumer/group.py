@@ -225,8 +225,22 @@ class ConsumerGroup:
         known = self.data.regexes.get(regex)
         if known is not None or not regex:
             return known or frozenset()
+        return self._visible_matches(regex, beat)
+
+    def _visible_matches(self, regex: str, beat: Beat) -> frozenset[str]:
+        """Returns the topics that an expression matches and the client may describe."""
+        ahead = None if beat.matches is None else beat.matches.by_pattern.get(regex)
+        if ahead is not None:
+            return ahead
         found = matching(regex, (topic.name for topic in self.topics.all()))
-        return _visible(found, beat)
+        return found if beat.may_see is None else frozenset(filter(beat.may_see, found))
+
+    def patterns_to_match(self, beat: Beat) -> frozenset[str]:
+        """Returns the expressions that a heartbeat would match against all topics."""
+        found = set() if self._revision == self.topics.revision else set(self.data.regexes)
+        if beat.topic_regex and beat.topic_regex not in self.data.regexes:
+            found.add(beat.topic_regex)
+        return frozenset(found)
 
     def _subscribe(
         self,
@@ -256,13 +270,13 @@ class ConsumerGroup:
         if beat.classic is not None and self.data.regexes:
             # A JoinGroup does not say what its client may see: the next heartbeat looks at the patterns.
             return self._hash() != self.data.metadata_hash
-        self._revision = self.topics.revision
+        # If topics have changed since the patterns were matched, the next heartbeat looks again.
+        self._revision = self.topics.revision if beat.matches is None else beat.matches.revision
         return self._matches_have_changed(beat, now_ms) or self._hash() != self.data.metadata_hash
 
     def _matches_have_changed(self, beat: Beat, now_ms: int) -> bool:
         """Match the patterns again, as the client of this heartbeat sees the topics (so does Kafka)."""
-        names = [topic.name for topic in self.topics.all()] if self.data.regexes else []
-        found = {regex: _visible(matching(regex, names), beat) for regex in self.data.regexes}
+        found = {regex: self._visible_matches(regex, beat) for regex in self.data.regexes}
         changed = {regex: each for regex, each in found.items() if each != self.data.regexes[regex]}
         for regex, matches in changed.items():
             self._write(regex_record(self.group_id, regex, matches, now_ms))
@@ -437,8 +451,3 @@ class ConsumerGroup:
     def _outcome(self) -> Outcome:
         records, self._records = tuple(self._records), []
         return self._builder.build(records)
-
-
-def _visible(names: frozenset[str], beat: Beat) -> frozenset[str]:
-    """Returns the names of topics that the client of a heartbeat may describe."""
-    return names if beat.may_see is None else frozenset(filter(beat.may_see, names))

@@ -36,7 +36,8 @@ CLASSIC_JOIN = Join(
 
 
 async def beaten(served: ServedBroker, beat: Beat, group_id: str = "g") -> HeartbeatAnswer:
-    return await (await served.broker.consumer_groups.heartbeat(group_id, beat))
+    pace = Pace(served.broker.turns)
+    return await (await served.broker.consumer_groups.heartbeat(group_id, beat, pace))
 
 
 def group_of(served: ServedBroker, group_id: str = "g") -> AnyGroup:

@@ -20,6 +20,7 @@ from server.coordination.groups.classic.group import Group, GroupState
 from server.coordination.groups.consumer.mixed_group import MixedGroup
 from server.coordination.groups.events import Beat, Join, MemberProtocol, Sync
 from server.coordination.groups.outcome import HeartbeatAnswer, Joined
+from server.runtime.turns import Pace
 from tests.harness.group_requests import AT_ONCE
 from tests.harness.served_broker import ServedBroker, serving_broker
 
@@ -51,7 +52,8 @@ async def joined(served: ServedBroker, join: Join) -> Joined:
 
 
 async def beaten(served: ServedBroker, beat: Beat) -> HeartbeatAnswer:
-    return await (await served.broker.consumer_groups.heartbeat("g", beat))
+    pace = Pace(served.broker.turns)
+    return await (await served.broker.consumer_groups.heartbeat("g", beat, pace))
 
 
 async def synced(served: ServedBroker, generation: int, assignment: bytes = b"") -> list[int]:

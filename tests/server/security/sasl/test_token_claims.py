@@ -197,3 +197,8 @@ def test_claims_may_have_other_names() -> None:
     assert facts(rules, client_id="bob", sub=None, scope=["a", "a"]).subject == "bob"
     with pytest.raises(TokenRefused, match="client_id"):
         facts(rules)
+
+
+def test_keys_in_deep_brackets_are_no_key_set() -> None:
+    with pytest.raises(ValueError, match="not a JSON Web Key Set"):
+        parse_keys(b"[" * 100_000)
