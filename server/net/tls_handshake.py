@@ -4,7 +4,7 @@
 
 An unfinished handshake counts against the limits on connections. A handshake that fails (garbage, a
 client without TLS, a certificate that is not trusted) closes its connection, and leaves one line in the
-log and a count in the metrics.
+log and a count in the metrics. A client that speaks TLS gets the alert that says why.
 
 Each handshake uses the listener's context of that moment, so a new certificate needs no new listener.
 """
@@ -16,12 +16,14 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from server.config.listeners.addresses import Address
 from server.net.connection import Connection, Identify, Shared
 from server.runtime.tasks import spawn
 from server.security.principal import Principal
+from server.security.tls_alerts import alert_of
 from storage.threads import loop_thread
 
 if TYPE_CHECKING:
@@ -29,6 +31,11 @@ if TYPE_CHECKING:
 
 SHUTDOWN_SECONDS = 2.0
 """How long a closed connection waits for the peer's last TLS message."""
+
+ALERT_SECONDS = 1.0
+"""How long a refused client may take to read its alert and close the connection."""
+DRAIN_BYTES = 1 << 12
+"""Size of the reads that discard what a refused client still sends."""
 
 REASONS = {
     "HTTP_REQUEST": "the client speaks HTTP",
@@ -105,16 +112,28 @@ class TlsHandshake(asyncio.Protocol):
     def _start(self, accepted: asyncio.Transport) -> None:
         """Start the handshake on a duplicate of the socket, from which nothing has been read."""
         try:
-            ours = os.dup(accepted.get_extra_info("socket").fileno())
+            peer = socket.socket(fileno=os.dup(accepted.get_extra_info("socket").fileno()))
         except OSError as error:  # All descriptors are in use.
             self._failed(error)
             self._leave()
             return
         self._unfinished.add(self)
-        self._task = spawn(self._shake(socket.socket(fileno=ours)), "TLS handshake")
+        self._task = spawn(self._shake(peer), "TLS handshake")
 
     async def _shake(self, peer: socket.socket) -> None:
         peer.setblocking(False)
+        try:
+            # A transport closes its socket before it reports that the handshake failed.
+            with peer.dup() as spare:
+                await self._shake_or_alert(peer, spare)
+        except OSError as error:  # All descriptors are in use.
+            peer.close()
+            self._failed(error)
+        finally:
+            self._unfinished.discard(self)
+            self._leave()
+
+    async def _shake_or_alert(self, peer: socket.socket, spare: socket.socket) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._connection(self._identify),
@@ -125,9 +144,7 @@ class TlsHandshake(asyncio.Protocol):
             )
         except OSError as error:
             self._failed(error)
-        finally:
-            self._unfinished.discard(self)
-            self._leave()
+            await send_alert(spare, alert_of(error))
 
     def _identify(self, transport: asyncio.Transport) -> Principal:
         """Returns the identity of the client; the connection, which counts itself, calls it first."""
@@ -148,6 +165,22 @@ class TlsHandshake(asyncio.Protocol):
     def _failed(self, error: Exception) -> None:
         self._shared.warnings.say(self, "TLS handshake failed", f": {reason_of(error)}")
         self._shared.probe.handshake_failed(self._endpoint().name)
+
+
+async def send_alert(peer: socket.socket, alert: bytes) -> None:
+    """Send an alert, if there is one, and wait until the client closes or ALERT_SECONDS have passed.
+
+    A socket that is closed with unread bytes resets the connection, and the client loses the alert.
+    """
+    if not alert:
+        return
+    loop = asyncio.get_running_loop()
+    with suppress(OSError):  # TimeoutError is one.
+        async with asyncio.timeout(ALERT_SECONDS):
+            await loop.sock_sendall(peer, alert)
+            peer.shutdown(socket.SHUT_WR)
+            while await loop.sock_recv(peer, DRAIN_BYTES):
+                pass
 
 
 def reason_of(error: Exception) -> str:

@@ -34,6 +34,7 @@ from server.security.key_stores import (
     read_key_store,
     read_trust_store,
 )
+from server.security.tls_alerts import AlertContext
 from storage.formats.config_property import ConfigError
 
 T = TypeVar("T")
@@ -73,7 +74,7 @@ def make_context(config: BrokerConfig, listener: str, *, has_sasl: bool) -> TlsC
     """
     own = config.for_listener(listener)
     name = _Names(config, listener)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = AlertContext(ssl.PROTOCOL_TLS_SERVER)
     store = _key_store(own, name)
     _load_key(context, store, name)
     _set_versions(context, own, name)

@@ -20,6 +20,7 @@ from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import CLIENT_NAMES, Client, client
 from tests.harness.java_client import RELEASES, JavaClient
 from tests.harness.member_program import MEMBER_PROGRAMS, ProgramUnavailable
+from tests.harness.secured_listeners import SecuredListeners, secured_broker
 
 FOREIGN_BROKER = os.environ.get("KOMPAKT_CONFORMANCE_BOOTSTRAP")
 
@@ -50,6 +51,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess |
         return
     with BrokerProcess(tmp_path_factory.mktemp("broker")) as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredListeners]:
+    """The listeners of one broker for all tests of logins and certificates."""
+    with secured_broker(tmp_path_factory.mktemp("secured")) as (_, listeners):
+        yield listeners
 
 
 @pytest.fixture(scope="session")
