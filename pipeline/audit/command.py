@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from cli.base.command_end import EXIT_FAILED
-from cli.base.options import AsJson, parse_pair
+from cli.base.options import AsJson
 from pipeline.audit.span import AuditOptions
+from pipeline.offsets.source_options import CommandConfig, source_options
 from pipeline.spark.job import run_job
 from pipeline.spark.session_options import Conf, Jars, Master, Packages, SessionOptions
 
@@ -39,6 +40,7 @@ def audit(
         typer.Option("--may-end-early", help="The cleaned log may be older than the original."),
     ] = False,
     show: Annotated[int, typer.Option(min=0, help="List at most this many differences.")] = 100,
+    command_config: CommandConfig = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
@@ -72,7 +74,7 @@ def audit(
         from pipeline.spark.session import job_session
 
         session_options = SessionOptions.parse(master, packages, jars, conf)
-        kafka_options = dict(parse_pair("--option", text) for text in option or ())
+        kafka_options = source_options(command_config, option)
         sides = parse_sides(original, cleaned, kafka_options)
         pins = (CONNECTOR,) if any(isinstance(side, TopicSide) for side in sides) else ()
         with job_session("audit", session_options, pins=pins) as session:

@@ -17,6 +17,7 @@ from cli.base.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, parse_pair
 from cli.base.output import print_json, print_table
 from pipeline.offsets.cut import Cut, TableRefused
 from pipeline.offsets.kafka_source import KafkaSource
+from pipeline.offsets.source_options import CommandConfig, source_options
 from pipeline.spark.jars import AVRO, CONNECTOR, DELTA
 from pipeline.spark.job import run_job
 from pipeline.spark.session_options import Conf, Jars, Master, Packages, SessionOptions
@@ -58,6 +59,7 @@ def batch(
     topic: Topics,
     table: TablePath,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     table_format: Format = TableFormat.DELTA,
     value_format: Values = ValueFormat.BYTES,
     value_schema: ValueSchema = None,
@@ -83,6 +85,7 @@ def stream(
     topic: Topics,
     table: TablePath,
     bootstrap_server: Bootstrap = DEFAULT_BOOTSTRAP,
+    command_config: CommandConfig = None,
     table_format: Format = TableFormat.DELTA,
     every: Every = None,
     offsets_per_batch: OffsetsPerBatch = None,
@@ -150,7 +153,7 @@ class Order:
             source=KafkaSource(
                 bootstrap_servers=said["bootstrap_server"],
                 topics=tuple(said["topic"]),
-                options=pairs("--option", said["option"]),
+                options=source_options(said["command_config"], said["option"]),
             ),
             payload=Payload(value_schema=schema, **{name: said[name] for name in names}),
             path=said["table"],

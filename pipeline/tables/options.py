@@ -92,7 +92,7 @@ SourceOptions = Annotated[
     typer.Option(
         "--option",
         metavar="NAME=VALUE",
-        help="For Spark's Kafka source (kafka.security.protocol=SSL, minPartitions=8). Repeatable.",
+        help="For Spark's Kafka source (minPartitions=8, kafka.fetch.max.bytes=1048576). Repeatable.",
         rich_help_panel=READING,
     ),
 ]

@@ -54,10 +54,19 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess |
 
 
 @pytest.fixture(scope="session")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredListeners]:
-    """The listeners of one broker for all tests of logins and certificates."""
-    with secured_broker(tmp_path_factory.mktemp("secured")) as (_, listeners):
-        yield listeners
+def secured_process(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[BrokerProcess, SecuredListeners]]:
+    """One broker for all tests of logins and certificates."""
+    folder = tmp_path_factory.mktemp("secured")
+    with secured_broker(folder, {"ssl.store.check.interval.ms": 200}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secured(secured_process: tuple[BrokerProcess, SecuredListeners]) -> SecuredListeners:
+    """The listeners of that broker."""
+    return secured_process[1]
 
 
 @pytest.fixture(scope="session")

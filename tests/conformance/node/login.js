@@ -32,6 +32,8 @@ const kafka = new Kafka({
   brokers: [to["bootstrap"]],
   ssl: ssl(),
   sasl: sasl(),
+  // By default it logs in again in the last ten seconds of a session: with each request of a short one.
+  reauthenticationThreshold: 1000,
   logLevel: logLevel.NOTHING,
   retry: { initialRetryTime: 100, retries: 2 },
 });
@@ -72,7 +74,9 @@ async function main() {
   await read();
 }
 
-main().then(
-  () => console.log("ok"),
-  (error) => console.log(`${error.name}: ${error.message}`),
-);
+main()
+  .then(
+    () => console.log("ok"),
+    (error) => console.log(`${error.name}: ${error.message}`),
+  )
+  .finally(() => process.exit());
