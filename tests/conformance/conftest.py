@@ -59,7 +59,8 @@ def secured_process(
 ) -> Iterator[tuple[BrokerProcess, SecuredListeners]]:
     """One broker for all tests of logins and certificates."""
     folder = tmp_path_factory.mktemp("secured")
-    with secured_broker(folder, {"ssl.store.check.interval.ms": 200}) as running:
+    quick = {"ssl.store.check.interval.ms": 200, "group.min.session.timeout.ms": 1_000}
+    with secured_broker(folder, quick) as running:
         yield running
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from pipeline.spark.jars import JarsUnavailable
 from tests.harness.broker_process import BrokerProcess, samples
-from tests.harness.client_access import Access, Accesses
+from tests.harness.client_access import LOGIN_MODULES, Access, Accesses
 from tests.harness.group_run import until
 from tests.harness.login_clients import (
     IN_PYTHON,
@@ -27,9 +27,9 @@ from tests.harness.login_clients import (
     RoundTrip,
     program,
 )
-from tests.harness.login_errors import errors_of, has_way, read
+from tests.harness.login_errors import WRONG, errors_of, has_way, read
 from tests.harness.member_program import LOGIN_PROGRAMS, ProgramUnavailable
-from tests.harness.secured_listeners import MECHANISMS, REAUTH_MS, SecuredListeners
+from tests.harness.secured_listeners import MECHANISMS, PASSWORD, REAUTH_MS, SecuredListeners
 
 pytestmark = [
     pytest.mark.usefixtures("clients_collected"),
@@ -129,6 +129,22 @@ def test_a_refused_client_says_what_it_says_with_kafka(
         if of == name
     }
     assert errors_of(name, client, Accesses(secured).wrong()) == expected
+
+
+def test_no_password_is_in_the_log(
+    secured_process: tuple[BrokerProcess, SecuredListeners],
+) -> None:
+    process, secured = secured_process
+    accesses = Accesses(secured)
+    wrongs = {name: accesses.wrong()[f"a wrong password by {name}"] for name in LOGIN_MODULES}
+    for name, wrong in wrongs.items():
+        assert IN_PYTHON["confluent-kafka"](wrong, WRONG) != OK
+        assert IN_PYTHON["confluent-kafka"](accesses.right(name), Order(topic="logged")) == OK
+
+    log = process.log_path.read_text()
+    assert "login refused" in log
+    assert PASSWORD not in log
+    assert not [each for each in wrongs.values() if each.password in log]
 
 
 def with_precise_alert(mistake: str, text: str) -> str:
