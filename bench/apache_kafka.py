@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.processes import free_port
@@ -31,20 +32,36 @@ share.coordinator.state.topic.min.isr=1
 """
 
 
-def kafka_command(port: int, folder: Path) -> list[str]:
+def kafka_command(
+    port: int,
+    folder: Path,
+    *,
+    properties: Mapping[str, str] | None = None,
+    options: Sequence[str] = (),
+) -> list[str]:
     """Format a new data directory in `folder`. Returns the command line of a broker on `port` with it.
+
+    `properties` override ours; their listeners get a controller's beside them. `options` are the JVM's.
 
     Raises:
         JarsUnavailable: Java or Maven is missing, or Maven cannot fetch the jars.
     """
     folder.mkdir(parents=True)
-    properties = folder / "server.properties"
-    properties.write_text(
-        PROPERTIES.format(port=port, controller=free_port(), data=folder / "data")
+    file = folder / "server.properties"
+    controller = free_port()
+    file.write_text(
+        PROPERTIES.format(port=port, controller=controller, data=folder / "data")
+        + "".join(f"{row}\n" for row in _rows(properties or {}, controller))
     )
-    java = ["java", "-Xms1g", "-Xmx1g", "-cp", os.pathsep.join(map(str, jars(PINS)))]
+    java = ["java", "-Xms1g", "-Xmx1g", *options, "-cp", os.pathsep.join(map(str, jars(PINS)))]
     tool = [*java, "kafka.tools.StorageTool", "format", "--standalone"]
-    subprocess.run(
-        [*tool, "-t", CLUSTER_ID, "-c", str(properties)], check=True, capture_output=True
-    )
-    return [*java, "kafka.Kafka", str(properties)]
+    subprocess.run([*tool, "-t", CLUSTER_ID, "-c", str(file)], check=True, capture_output=True)
+    return [*java, "kafka.Kafka", str(file)]
+
+
+def _rows(properties: Mapping[str, str], controller: int) -> list[str]:
+    added = {
+        "listeners": f",CONTROLLER://127.0.0.1:{controller}",
+        "listener.security.protocol.map": ",CONTROLLER:PLAINTEXT",
+    }
+    return [f"{name}={value}{added.get(name, '')}" for name, value in properties.items()]

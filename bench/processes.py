@@ -62,7 +62,9 @@ def null_broker_command(mode: str, port: int, path: Path, *arguments: int | Path
 
 
 @contextmanager
-def running(command: Sequence[str], port: int) -> Iterator[int]:
+def running(
+    command: Sequence[str], port: int, *, start_seconds_max: float = START_SECONDS_MAX
+) -> Iterator[int]:
     """Start `command`, wait until it listens on `port`, yield its process id, stop it at the end.
 
     Raises:
@@ -74,7 +76,7 @@ def running(command: Sequence[str], port: int) -> Iterator[int]:
             command, cwd=REPOSITORY, env=_environment(), stdout=subprocess.DEVNULL, stderr=errors
         )
         try:
-            if not is_listening_within(START_SECONDS_MAX, port, lambda: process.poll() is None):
+            if not is_listening_within(start_seconds_max, port, lambda: process.poll() is None):
                 raise StartFailed(_failure(command, port, process, errors))
             yield process.pid
         finally:

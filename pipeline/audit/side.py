@@ -58,7 +58,7 @@ class TopicSide:
 
     bootstrap_servers: str
     topic: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def name(self) -> str:

@@ -36,7 +36,7 @@ class KafkaSource:
 
     bootstrap_servers: str
     topics: tuple[str, ...]
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Further options of Spark's Kafka source, such as `kafka.security.protocol`."""
 
     def __post_init__(self) -> None:

@@ -1,7 +1,8 @@
 """Options for reading segment files: those of Spark's Kafka source that make sense here.
 
 Names ignore case, as everywhere in Spark. An unknown option is refused, because ignoring a filter
-would produce a wrong table.
+would produce a wrong table. Options about the connection to a broker are accepted and not used: files
+need none, and a job can change its format without changing its options.
 """
 
 from __future__ import annotations
@@ -101,6 +102,9 @@ KNOWN = (
     "includeHeaders", "failOnDataLoss", "maxPartitionBytes",
 )  # fmt: skip
 
+OF_CONNECTION = ("kafka.bootstrap.servers", "kafka.security.", "kafka.sasl.", "kafka.ssl.")
+"""Options of the Kafka source, or their beginnings, that have no effect on which records are read."""
+
 
 def parse_options(given: Mapping[str, str]) -> SegmentOptions:
     """Parse the options of one read.
@@ -111,7 +115,7 @@ def parse_options(given: Mapping[str, str]) -> SegmentOptions:
     known = {name.lower() for name in KNOWN}
     options = {name.lower(): value for name, value in given.items()}
     for name in given:
-        if name.lower() not in known:
+        if name.lower() not in known and not name.lower().startswith(OF_CONNECTION):
             raise BadOption(f"there is no option {name!r}; there are {', '.join(KNOWN)}")
     if "path" not in options:
         raise BadOption("say where the segment files are: .load('/a/data/directory')")

@@ -33,7 +33,7 @@ async def handle(
     token, login = answer
     return SaslAuthenticateResponse(
         error_code=ErrorCode.NONE,
-        error_message=None,
+        error_message="",  # As in Kafka, it is not null.
         auth_bytes=token,
         session_lifetime_ms=0 if login is None else login.session_ms,
     )

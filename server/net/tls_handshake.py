@@ -4,7 +4,7 @@
 
 An unfinished handshake counts against the limits on connections. A handshake that fails (garbage, a
 client without TLS, a certificate that is not trusted) closes its connection, and leaves one line in the
-log and a count in the metrics.
+log and a count in the metrics. A client that speaks TLS gets the alert that says why.
 
 Each handshake uses the listener's context of that moment, so a new certificate needs no new listener.
 """
@@ -29,8 +29,10 @@ from storage.threads import loop_thread
 if TYPE_CHECKING:
     from server.security.tls_listener import TlsListener
 
-UNREAD_BYTES_MAX = 64 << 10
-"""How much of what a peer has sent is read after its handshake has failed."""
+ALERT_SECONDS = 1.0
+"""How long a refused client may take to read its alert and close the connection."""
+DRAIN_BYTES = 1 << 12
+"""Size of the reads that discard what a refused client still sends."""
 
 REASONS = {
     "HTTP_REQUEST": "the client speaks HTTP",
@@ -107,13 +109,13 @@ class TlsHandshake(asyncio.Protocol):
     def _start(self, accepted: asyncio.Transport) -> None:
         """Start the handshake on a duplicate of the socket, from which nothing has been read."""
         try:
-            ours = os.dup(accepted.get_extra_info("socket").fileno())
+            peer = socket.socket(fileno=os.dup(accepted.get_extra_info("socket").fileno()))
         except OSError as error:  # All descriptors are in use.
             self._failed(error)
             self._leave()
             return
         self._unfinished.add(self)
-        self._task = spawn(self._shake(socket.socket(fileno=ours)), "TLS handshake")
+        self._task = spawn(self._shake(peer), "TLS handshake")
 
     async def _shake(self, peer: socket.socket) -> None:
         try:
@@ -139,6 +141,9 @@ class TlsHandshake(asyncio.Protocol):
                     await complete(tls)
             except TimeoutError:
                 raise TimeoutError("it took longer than ssl.handshake.timeout.ms") from None
+            except ssl.SSLError:
+                await read_until_closed(tls)
+                raise
         return tls
 
     def _identify(self, transport: asyncio.Transport) -> Principal:
@@ -182,16 +187,27 @@ async def complete(tls: ssl.SSLSocket) -> None:
             end(tls.fileno())
 
 
+async def read_until_closed(refused: ssl.SSLSocket) -> None:
+    """Wait until a refused client has closed, or for ALERT_SECONDS; then close the socket.
+
+    OpenSSL has sent the alert. A socket that is closed with unread bytes resets its connection, and the
+    client loses the alert.
+    """
+    loop = asyncio.get_running_loop()
+    with socket.socket(fileno=refused.detach()) as plain, suppress(OSError):  # TimeoutError is one.
+        plain.setblocking(False)
+        async with asyncio.timeout(ALERT_SECONDS):
+            plain.shutdown(socket.SHUT_WR)
+            while await loop.sock_recv(plain, DRAIN_BYTES):
+                pass
+
+
 @contextmanager
 def closing_on_error(peer: socket.socket) -> Iterator[None]:
     """Close a socket if the block raises."""
     try:
         yield
     except BaseException:
-        with suppress(OSError):
-            # A close with unread bytes would reset the connection, and the peer lose OpenSSL's alert.
-            peer.shutdown(socket.SHUT_WR)
-            peer.recv(UNREAD_BYTES_MAX)
         peer.close()
         raise
 

@@ -20,6 +20,7 @@ from tests.harness.broker_process import BrokerProcess
 from tests.harness.clients import CLIENT_NAMES, Client, client
 from tests.harness.java_client import RELEASES, JavaClient
 from tests.harness.member_program import MEMBER_PROGRAMS, ProgramUnavailable
+from tests.harness.secured_listeners import SecuredListeners, secured_broker
 
 FOREIGN_BROKER = os.environ.get("KOMPAKT_CONFORMANCE_BOOTSTRAP")
 
@@ -50,6 +51,23 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess |
         return
     with BrokerProcess(tmp_path_factory.mktemp("broker")) as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def secured_process(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[BrokerProcess, SecuredListeners]]:
+    """One broker for all tests of logins and certificates."""
+    folder = tmp_path_factory.mktemp("secured")
+    quick = {"ssl.store.check.interval.ms": 200, "group.min.session.timeout.ms": 1_000}
+    with secured_broker(folder, quick) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def secured(secured_process: tuple[BrokerProcess, SecuredListeners]) -> SecuredListeners:
+    """The listeners of that broker."""
+    return secured_process[1]
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,10 @@
-"""Real clients log in: each with each mechanism that it has, with right and with wrong passwords."""
+"""Real clients log in again and manage the users of SCRAM.
+
+`test_login_clients.py` has each client with each mechanism, and with wrong passwords.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,10 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
-from aiokafka.errors import KafkaError as AioKafkaError
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -23,9 +20,7 @@ from confluent_kafka.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaError as KafkaPythonError
-from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokenProvider
+from kafka import KafkaAdminClient
 
 from pipeline.spark.jars import JarsUnavailable
 from tests.harness.broker_process import BrokerProcess, free_ports, samples, scrape
@@ -94,115 +89,6 @@ def python(address: str, mechanism: str, password: str = "alice-secret") -> dict
     }
 
 
-def wrong_text(mechanism: str) -> str:
-    if mechanism == "PLAIN":
-        return "Authentication failed: Invalid username or password"
-    return (
-        "Authentication failed during authentication due to invalid credentials with SASL mechanism"
-        f" {mechanism}"
-    )
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_confluent_kafka(served: SaslBroker, mechanism: str) -> None:
-    topic = f"confluent-{mechanism}"
-    producer = Producer(librdkafka(served.sasl, mechanism))
-    producer.produce(topic, b"hello")
-    assert producer.flush(SECONDS) == 0
-    settings = {"group.id": topic, "auto.offset.reset": "earliest"}
-    consumer = Consumer(librdkafka(served.sasl, mechanism) | settings)
-    consumer.subscribe([topic])
-    record = consumer.poll(SECONDS)
-    assert record is not None
-    assert record.value() == b"hello"
-    consumer.close()
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_confluent_kafka_with_a_wrong_password(served: SaslBroker, mechanism: str) -> None:
-    errors: list[KafkaError] = []
-    producer = Producer(librdkafka(served.sasl, mechanism, "wrong") | {"error_cb": errors.append})
-    deadline = time.monotonic() + SECONDS
-    while not errors and time.monotonic() < deadline:
-        producer.poll(0.1)
-    assert errors[0].code() == KafkaError._AUTHENTICATION
-    assert wrong_text(mechanism) in errors[0].str()
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python(served: SaslBroker, mechanism: str) -> None:
-    topic = f"python-{mechanism}"
-    with_login = python(served.sasl, mechanism)
-    producer = KafkaProducer(**with_login)
-    producer.send(topic, b"hello").get(SECONDS)
-    producer.close()
-    consumer = KafkaConsumer(
-        topic, **with_login, auto_offset_reset="earliest", consumer_timeout_ms=SECONDS * 1000
-    )
-    assert next(consumer).value == b"hello"
-    consumer.close()
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_with_a_wrong_password(served: SaslBroker, mechanism: str) -> None:
-    """It drops the answer if the end of the connection arrives with it: its error is general."""
-    before = metric(served, "failed_authentication_total", mechanism, "SASL")
-    with pytest.raises(KafkaPythonError):
-        KafkaAdminClient(**python(served.sasl, mechanism, "wrong"), bootstrap_timeout_ms=3000)
-    assert metric(served, "failed_authentication_total", mechanism, "SASL") > before
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_aiokafka(served: SaslBroker, mechanism: str) -> None:
-    topic = f"aio-{mechanism}"
-    async with AIOKafkaProducer(**python(served.sasl, mechanism)) as producer:
-        await producer.send_and_wait(topic, b"hello")
-    consumer = AIOKafkaConsumer(
-        topic, **python(served.sasl, mechanism), auto_offset_reset="earliest"
-    )
-    async with consumer:
-        record = await asyncio.wait_for(consumer.getone(), SECONDS)
-    assert record.value == b"hello"
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_aiokafka_with_a_wrong_password(served: SaslBroker, mechanism: str) -> None:
-    producer = AIOKafkaProducer(**python(served.sasl, mechanism, "wrong"))
-    with pytest.raises(AioKafkaError):
-        await asyncio.wait_for(producer.start(), SECONDS)
-    await producer.stop()
-
-
-def kcat(
-    served: SaslBroker, mechanism: str, password: str, *words: str
-) -> subprocess.CompletedProcess[bytes]:
-    pairs = librdkafka(served.sasl, mechanism, password)
-    options = [part for name, value in pairs.items() for part in ("-X", f"{name}={value}")]
-    return subprocess.run(
-        ["kcat", *options, *words], input=b"hello\n", capture_output=True, timeout=60, check=False
-    )
-
-
-needs_kcat = pytest.mark.skipif(shutil.which("kcat") is None, reason="install kcat")
-
-
-@needs_kcat
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kcat(served: SaslBroker, mechanism: str) -> None:
-    topic = f"kcat-{mechanism}"
-    assert kcat(served, mechanism, "alice-secret", "-P", "-t", topic).returncode == 0
-    read = kcat(served, mechanism, "alice-secret", "-C", "-t", topic, "-e", "-o", "beginning")
-    assert read.stdout == b"hello\n"
-
-
-@needs_kcat
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kcat_with_a_wrong_password(served: SaslBroker, mechanism: str) -> None:
-    ran = kcat(served, mechanism, "wrong", "-L", "-m", "5")
-    assert ran.returncode != 0
-    assert wrong_text(mechanism).encode() in ran.stderr
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_confluent_kafka_logs_in_again_on_the_same_connection(
     served: SaslBroker, mechanism: str
@@ -253,53 +139,6 @@ def test_confluent_kafka_with_a_token(served: SaslBroker) -> None:
     assert metric(served, "successful_reauthentication_total", "OAUTHBEARER") >= 2
 
 
-class Tokens(PythonTokenProvider):  # type: ignore[misc]
-    def __init__(self, given: str) -> None:
-        super().__init__()
-        self._given = given
-
-    def token(self) -> str:
-        return self._given
-
-
-class AioTokens(AioTokenProvider):  # type: ignore[misc]
-    def __init__(self, given: str) -> None:
-        super().__init__()
-        self._given = given
-
-    async def token(self) -> str:
-        return self._given
-
-
-def token_login(address: str, tokens: Tokens | AioTokens) -> dict[str, Any]:
-    return {
-        "bootstrap_servers": address,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauth_token_provider": tokens,
-    }
-
-
-def test_kafka_python_with_a_token(served: SaslBroker) -> None:
-    with_token = token_login(served.sasl, Tokens(served.issuer.token()))
-    producer = KafkaProducer(**with_token)
-    producer.send("token-python", b"hello").get(SECONDS)
-    producer.close()
-    bad = token_login(served.sasl, Tokens(TokenIssuer().token()))
-    with pytest.raises(KafkaPythonError):
-        KafkaAdminClient(**bad, bootstrap_timeout_ms=3000)
-
-
-async def test_aiokafka_with_a_token(served: SaslBroker) -> None:
-    good = token_login(served.sasl, AioTokens(served.issuer.token()))
-    async with AIOKafkaProducer(**good) as producer:
-        await producer.send_and_wait("token-aio", b"hello")
-    producer = AIOKafkaProducer(**token_login(served.sasl, AioTokens(TokenIssuer().token())))
-    with pytest.raises(AioKafkaError):
-        await asyncio.wait_for(producer.start(), SECONDS)
-    await producer.stop()
-
-
 # Users.
 
 
@@ -348,16 +187,6 @@ def java_file(folder: Path, mechanism: str, password: str = "alice-secret") -> s
     return str(path)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_java(served: SaslBroker, tools: KafkaTools, tmp_path: Path, mechanism: str) -> None:
-    config = java_file(tmp_path, mechanism)
-    listed = tools.run("kafka-topics", "--command-config", config, "--list")
-    assert listed.code == 0, listed.errors
-    config = java_file(tmp_path, mechanism, "wrong")
-    refused = tools.run("kafka-topics", "--command-config", config, "--list")
-    assert wrong_text(mechanism) in refused.output + refused.errors
-
-
 def test_kafka_configs_manages_scram_users(
     served: SaslBroker, tools: KafkaTools, tmp_path: Path
 ) -> None:
@@ -389,10 +218,3 @@ def test_java_logs_in_again_on_the_same_connection(
     assert ran.code == 0, ran.errors
     assert "80 records sent" in ran.output
     assert metric(served, "successful_reauthentication_total", "SCRAM-SHA-256") >= before + 2
-
-
-def test_no_password_is_in_the_log(served: SaslBroker, tmp_path: Path) -> None:
-    log = served.process.log_path.read_text()
-    assert "login refused" in log
-    assert "alice-secret" not in log
-    assert "wrong" not in log

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import trustme
@@ -50,14 +52,20 @@ class Certificates:
         )
         return path
 
-    def broker(self, name: str = "broker.pem") -> Path:
-        """Returns a PEM file with a new key and certificate for 127.0.0.1."""
+    def broker(
+        self,
+        name: str = "broker.pem",
+        *,
+        hosts: Sequence[str] = ("localhost", "127.0.0.1"),
+        expired: bool = False,
+    ) -> Path:
+        """Returns a PEM file with a new key and certificate for these hosts."""
         path = self.folder / name
-        issued = self.authority.issue_cert("localhost", "127.0.0.1")
+        issued = self.authority.issue_cert(*hosts, not_after=_end(expired=expired))
         issued.private_key_and_cert_chain_pem.write_to_path(str(path))
         return path
 
-    def client(self, common_name: str = "alice") -> Path:
+    def client(self, common_name: str = "alice", *, expired: bool = False) -> Path:
         """Returns a PEM file for a client with this name."""
         path = self.folder / f"{common_name}.pem"
         issued = self.authority.issue_cert(
@@ -65,9 +73,15 @@ class Certificates:
             common_name=common_name,
             organization_name="Example",
             organization_unit_name="Data",
+            not_after=_end(expired=expired),
         )
         issued.private_key_and_cert_chain_pem.write_to_path(str(path))
         return path
+
+
+def _end(*, expired: bool) -> datetime | None:
+    """Returns when a certificate expires; None: in the far future."""
+    return datetime.now(UTC) - timedelta(days=1) if expired else None
 
 
 def as_pkcs12(pem: Path, password: str) -> Path:

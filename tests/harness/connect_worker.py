@@ -9,7 +9,7 @@ import json
 import subprocess
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,22 +26,33 @@ TOPICS = ("connect-configs", "connect-offsets", "connect-status")
 TERMINATED = 143
 """The exit code of a JVM that was ended by SIGTERM."""
 STOP_SECONDS_MAX = 20.0
+START_SECONDS_MAX = 120.0
 
 
 class ConnectWorker:
     """A worker that uses one broker; its configuration and its log are in `folder`.
 
+    `security` are the properties with which its clients connect, `options` those of the JVM.
+
     Raises JarsUnavailable, with a message that says what to install, if it is unavailable.
     """
 
-    def __init__(self, folder: Path, bootstrap: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        bootstrap: str,
+        security: Mapping[str, str] | None = None,
+        *,
+        options: Sequence[str] = (),
+    ) -> None:
         (self._port,) = free_ports(1)
-        self._command = java_command(MAIN_CLASS, jars(PINS))
+        java, *words = java_command(MAIN_CLASS, jars(PINS))
+        self._command = [java, *options, *words]
         self._process: subprocess.Popen[bytes] | None = None
         self._log = folder / "worker.log"
         self._properties = folder / "worker.properties"
-        rows = worker_properties(bootstrap, self._port).items()
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in rows))
+        rows = worker_properties(bootstrap, self._port) | for_all_clients(security or {})
+        self._properties.write_text("".join(f"{n}={value}\n" for n, value in rows.items()))
 
     def __enter__(self) -> Self:
         self.start()
@@ -66,6 +77,13 @@ class ConnectWorker:
                 stderr=log,
             )
         until("the worker answers", self._answers, self.tail)
+
+    def failed_start(self) -> str:
+        """Start the process, and wait until it has given up. Returns its log."""
+        with self._log.open("ab") as log:
+            command = [*self._command, str(self._properties)]
+            subprocess.run(command, stdout=log, stderr=log, timeout=START_SECONDS_MAX, check=False)
+        return self._log.read_text(errors="replace")
 
     def kill(self) -> None:
         """Send SIGKILL."""
@@ -145,3 +163,9 @@ def worker_properties(bootstrap: str, port: int) -> dict[str, object]:
         "consumer.session.timeout.ms": 2_000,
         "consumer.heartbeat.interval.ms": 500,
     }
+
+
+def for_all_clients(security: Mapping[str, str]) -> dict[str, object]:
+    """Returns the properties for the worker's own clients and for those of its connectors."""
+    prefixes = ("", "producer.", "consumer.", "admin.")
+    return {prefix + name: value for prefix in prefixes for name, value in security.items()}

@@ -10,7 +10,7 @@ import hashlib
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pipeline.spark.jars import cache_folder
@@ -89,6 +89,18 @@ QUICK_TRANSACTIONS = MemberProgram(
     run=("{}/transactions",),
 )
 """Not a member, but a producer for `test_quick_ends.py`."""
+
+LOGIN_PROGRAMS = {
+    "kafkajs": replace(MEMBER_PROGRAMS["kafkajs"], run=("node", "{}/login.js")),
+    "franz-go": MemberProgram(
+        folder="go_login",
+        needs=("go",),
+        debian_packages="golang-go",
+        build=("go", "build", "-buildvcs=false", "-o", "login", "."),
+        run=("{}/login",),
+    ),
+}
+"""Not members, but clients that connect in every way, for `login_clients.py`."""
 
 
 def digest(sources: Path) -> str:

@@ -226,6 +226,38 @@ async def test_a_certificate_of_another_authority_is_refused(
     assert "the client's certificate is not accepted" in line
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_refused_client_gets_the_alert_that_says_why(
+    tmp_path: Path, certificates: Certificates, version: ssl.TLSVersion
+) -> None:
+    refused = {
+        "CERTIFICATE_EXPIRED": certificates.client("old", expired=True),
+        "UNKNOWN_CA": Certificates(tmp_path / "strangers").client("mallory"),
+    }
+    trust = str(certificates.authority_file)
+    async with serving_tls(
+        tmp_path, certificates, ssl_client_auth="required", ssl_truststore_location=trust
+    ) as served:
+        for alert, shown in refused.items():
+            context = certificates.trust(shown)
+            context.maximum_version = version
+            with pytest.raises(ssl.SSLError, match=f"ALERT_{alert}"):
+                await ask(await connect(served, context))
+        await until(lambda: served.broker._limits.count == 0)
+
+
+async def test_a_refused_client_that_stays_is_closed_after_its_alert(
+    tmp_path: Path, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.net.tls_handshake.ALERT_SECONDS", 0.05)
+    async with serving_tls(tmp_path, certificates) as served:
+        with socket.create_connection(served.broker.addresses["SSL"]) as staying:
+            staying.sendall(b"\x16\x03\x01\xff\xff" + bytes(99))
+            await until(lambda: failures(served) == 1)
+            await until(lambda: served.broker._limits.count == 0)
+            assert staying.recv(99) == b"\x15\x03\x03\x00\x02\x02\x16"
+
+
 @pytest.mark.parametrize(
     "sent", [b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\x12\0\x12" + bytes(16), b"\xff" * 99]
 )
@@ -235,7 +267,7 @@ async def test_a_client_without_tls_is_closed_and_counted(
     async with serving_tls(tmp_path, certificates) as served:
         client = await RawClient.connect(*served.broker.addresses["SSL"])
         client.send_bytes(sent)
-        await client._reader.read()
+        assert await client._reader.read() == b""
         client.close()
         await until(lambda: failures(served) == 1)
         await ask(await connect(served, certificates.trust()))

@@ -283,7 +283,19 @@ def test_spark_finds_the_source_without_being_told(source: Source) -> None:
     assert found.dataSourceExists("kompakt")
 
 
+def test_the_connection_options_of_the_kafka_source_change_nothing(broker: BrokerProcess) -> None:
+    connection = {
+        "kafka__bootstrap__servers": "broker:9094",
+        "kafka__security__protocol": "SASL_SSL",
+        "kafka__sasl__jaas__config": "PlainLoginModule required;",
+        "kafka__ssl__truststore__location": "/etc/kafka/ca.pem",
+    }
+
+    assert planned(broker, subscribe=TABLE, **connection) == planned(broker, subscribe=TABLE)
+
+
 REFUSED: tuple[tuple[dict[str, str], str], ...] = (
+    ({"kafka__max__poll__records": "1"}, "there is no option 'kafka.max.poll.records'"),
     ({"startingOffset": "earliest"}, "there is no option 'startingOffset'"),
     ({"subscribe": "nothing"}, "has no topic nothing"),
     ({"subscribe": TABLE, "startingOffsets": '{"table": {"0": 5}}'}, "partition 1 of table is missing"),

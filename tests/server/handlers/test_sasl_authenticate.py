@@ -72,7 +72,7 @@ async def test_a_right_password_sets_the_principal(tmp_path: Path, version: int)
         await handshake(client)
         assert connection_of(served).principal == ANONYMOUS
         response = await send_token(client, ALICE, version)
-        assert (response.error_code, response.error_message) == (NONE, None)
+        assert (response.error_code, response.error_message) == (NONE, "")
         assert response.session_lifetime_ms == 0
         assert connection_of(served).principal == user("alice")
         assert await serves(client)
