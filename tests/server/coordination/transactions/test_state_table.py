@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import product
 
+import pytest
+
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.producer import Producer
 from server.coordination.transactions.metadata import (
@@ -17,11 +19,14 @@ from server.coordination.transactions.metadata import (
 from server.coordination.transactions.state_table import (
     TRANSACTION_STATES,
     Action,
+    Event,
     Guard,
 )
 from server.coordination.transactions.transaction import Outcome, Transaction
 from tests.harness.state_tables import (
     Reached,
+    acting_events,
+    check_actions_are_read,
     describe,
     open_combinations,
     recording,
@@ -63,6 +68,11 @@ def test_requests_and_time_reach_every_row_and_nothing_impossible() -> None:
     with recording(TRANSACTION_STATES) as reached:
         explore(reached)
     assert reached.missed() == []
+
+
+@pytest.mark.parametrize("event", acting_events(TRANSACTION_STATES))
+def test_the_action_of_each_event_is_carried_out(event: Event) -> None:
+    check_actions_are_read(TRANSACTION_STATES, event, explore)
 
 
 def explore(reached: Reached) -> None:

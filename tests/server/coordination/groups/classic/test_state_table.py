@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 
+import pytest
+
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.groups.classic.group import GroupState
-from server.coordination.groups.classic.state_table import GROUP_STATES, Action
+from server.coordination.groups.classic.state_table import GROUP_STATES, Action, Event
 from server.coordination.groups.events import Leave, Sync
 from server.coordination.groups.offset_checks import (
     OUTSIDE,
@@ -25,7 +27,13 @@ from tests.harness.group_world import (
     GroupClient,
     GroupWorld,
 )
-from tests.harness.state_tables import Reached, open_combinations, recording
+from tests.harness.state_tables import (
+    Reached,
+    acting_events,
+    check_actions_are_read,
+    open_combinations,
+    recording,
+)
 
 LONG_SESSION_MS = 10 * REBALANCE_TIMEOUT_MS
 STATIC = "s"
@@ -48,13 +56,23 @@ def test_a_refusal_changes_nothing_and_names_its_error() -> None:
 
 def test_requests_and_time_reach_every_row_and_nothing_impossible() -> None:
     with recording(GROUP_STATES) as reached:
-        for situation, protocol_type in product(SITUATIONS, ("consumer", "connect")):
-            for number, _ in enumerate(requests(situation(protocol_type))):
-                world = situation(protocol_type)
-                ask(world, list(requests(world))[number], reached)
-                for pause_ms in (INITIAL_DELAY_MS, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS):
-                    ask(world, partial(GroupWorld.pass_time, duration_ms=pause_ms), reached)
+        explore(reached)
     assert reached.missed() == []
+
+
+@pytest.mark.parametrize("event", acting_events(GROUP_STATES))
+def test_the_action_of_each_event_is_carried_out(event: Event) -> None:
+    check_actions_are_read(GROUP_STATES, event, explore)
+
+
+def explore(reached: Reached) -> None:
+    """Send every request to a group in each situation, and let time pass after it."""
+    for situation, protocol_type in product(SITUATIONS, ("consumer", "connect")):
+        for number, _ in enumerate(requests(situation(protocol_type))):
+            world = situation(protocol_type)
+            ask(world, list(requests(world))[number], reached)
+            for pause_ms in (INITIAL_DELAY_MS, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS):
+                ask(world, partial(GroupWorld.pass_time, duration_ms=pause_ms), reached)
 
 
 def ask(world: GroupWorld, request: Request, reached: Reached) -> None:
