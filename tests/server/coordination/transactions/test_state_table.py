@@ -236,6 +236,18 @@ UNSEEN = {Guard.WRITING, Guard.ENDING, Guard.NO_SPARE_ID}
 """Guards that a client cannot bring about: they pass before its next request."""
 
 
+def test_a_refusal_for_a_reason_that_passes_makes_the_client_try_again() -> None:
+    for state, row in rows_by_state(TRANSACTION_STATES):
+        if row.action is Action.REFUSE and UNSEEN.intersection(row.guards):
+            is_empty_commit = (
+                row.event is Event.COMMIT_AND_RAISE and Guard.WRITING not in row.guards
+            )
+            is_busy = row.error_code is ErrorCode.CONCURRENT_TRANSACTIONS
+            assert is_busy or (is_empty_commit and not state.is_prepared), describe(
+                (state, row.event, row.guards)
+            )
+
+
 def test_every_error_is_the_one_that_kafka_answered() -> None:
     with recording(TRANSACTION_STATES) as reached:
         different = [
