@@ -39,6 +39,9 @@ LONG_SESSION_MS = 10 * REBALANCE_TIMEOUT_MS
 STATIC = "s"
 """The instance id of the static member."""
 
+ADVICE = {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.MEMBER_ID_REQUIRED}
+"""Errors that come with a change of the group: they tell the client what to do."""
+
 Request = Callable[[GroupWorld], object]
 
 
@@ -46,10 +49,19 @@ def test_every_combination_of_state_event_and_guard_has_exactly_one_row() -> Non
     assert open_combinations(GROUP_STATES) == []
 
 
-def test_a_refusal_changes_nothing_and_names_its_error() -> None:
+def test_refusals_name_an_error_and_change_nothing_and_other_steps_have_none() -> None:
     for row in GROUP_STATES.rows:
-        if row.action is Action.REFUSE:
-            assert row.error_code is not ErrorCode.NONE
+        match row.action:
+            case Action.REFUSE:
+                assert row.error_code is not ErrorCode.NONE
+            case Action.DROP | Action.RESERVE_ID:
+                assert row.error_code in ADVICE
+            case Action.RENEW:
+                is_joining = GroupState.PREPARING_REBALANCE in row.states
+                error = ErrorCode.REBALANCE_IN_PROGRESS if is_joining else ErrorCode.NONE
+                assert row.error_code is error
+            case _:
+                assert row.error_code is ErrorCode.NONE
         if row.error_code is not ErrorCode.NONE:
             assert row.next_state is None
 
