@@ -19,7 +19,7 @@ from storage.formats.manifest import UNKNOWN
 from storage.log.log import PartitionLog
 
 CACHE_MS_MAX = 60_000
-"""A result is recomputed after this time, whatever `Assessment.wake_ms` says."""
+"""A result is recomputed after this time, even if `Assessment.wake_ms` is later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

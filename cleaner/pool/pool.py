@@ -139,7 +139,7 @@ class CleanerPool:
         despite_pause: bool = False,
         on_start: Callable[[RunningPass], None] = lambda _: None,
     ) -> PassReport:
-        """Clean a log up to its high watermark now, whatever its dirty ratio.
+        """Clean a log up to its high watermark now, at any dirty ratio.
 
         The active segment rolls first, if it holds records. Waits for a pass that is running over the
         log, and for a free thread; then calls `on_start`.

@@ -3,11 +3,13 @@
 This is the specification of the compiled rule, `cleaner/kernel/judge.pxi` and `filter.pxi` (parts of
 `kernel.pyx`), and in the tests their oracle: simple, slow, pure.
 
-A record is kept while no later record has its key. A tombstone (a key without a value) is dropped after
-its batch's delete horizon, so that a consumer that reads from the start until then sees the deletion.
-Offsets are never reassigned.
+A record is kept while no later record has its key. Offsets are never reassigned.
 
-Records of an aborted transaction are dropped at once, whatever their keys. The marker that ended a
+A tombstone (a key without a value) is dropped after its batch's delete horizon, so that a consumer that
+reads from the start until then sees the deletion. The first pass that keeps the tombstone sets the
+horizon: the time of the pass plus `delete.retention.ms`.
+
+Records of an aborted transaction are dropped at once; their keys do not matter. The marker that ended a
 transaction has no key. It stays while a batch of the transaction is left, even an empty one, and then
 until its own delete horizon, so that a consumer that has read the batches also reads their end.
 A pass ends before the first transaction that is not decided yet.

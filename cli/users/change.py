@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -61,8 +61,11 @@ class NewPassword:
         )
 
 
-async def set_password(target: Open, new: NewPassword, *, is_new: bool, as_json: bool) -> int:
-    """Add a user, or change its password. Returns the exit code."""
+async def set_password(
+    target: Open, ask: Callable[[], NewPassword], *, is_new: bool, as_json: bool
+) -> int:
+    """Add a user, or change its password, which `ask` reads. Returns the exit code."""
+    new = ask()
     async with target() as broker:
         existing = (await broker.users()).get(new.user, {})
         if is_new and existing:

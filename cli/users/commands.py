@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -61,11 +62,8 @@ def add(
     from cli.users.change import NewPassword, set_password
     from cli.users.target import target_of
 
-    async def work() -> int:
-        new = NewPassword.ask(name, mechanism or (), iterations, from_stdin=password_stdin)
-        return await set_password(target_of(bootstrap, data), new, is_new=True, as_json=as_json)
-
-    run(work)
+    ask = partial(NewPassword.ask, name, mechanism or (), iterations, from_stdin=password_stdin)
+    run(lambda: set_password(target_of(bootstrap, data), ask, is_new=True, as_json=as_json))
 
 
 @app.command()
@@ -83,11 +81,8 @@ def passwd(
     from cli.users.change import NewPassword, set_password
     from cli.users.target import target_of
 
-    async def work() -> int:
-        new = NewPassword.ask(name, mechanism or (), iterations, from_stdin=password_stdin)
-        return await set_password(target_of(bootstrap, data), new, is_new=False, as_json=as_json)
-
-    run(work)
+    ask = partial(NewPassword.ask, name, mechanism or (), iterations, from_stdin=password_stdin)
+    run(lambda: set_password(target_of(bootstrap, data), ask, is_new=False, as_json=as_json))
 
 
 @app.command()

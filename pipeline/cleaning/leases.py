@@ -2,8 +2,8 @@
 
 A lease that is not renewed ends by itself, and the broker's own cleaner takes the log again: so a job
 that dies does no harm. `commit` sends the result of a pass. The other side is the broker:
-`server/admin/lease_routes.py` receives these requests, `server/admin/leases.py` keeps the leases, and
-`cleaner/remote/commit.py` verifies a result and swaps the segments.
+`server/admin/lease_routes.py` receives these requests and passes them on to `server/admin/leases.py`,
+which keeps the leases; `cleaner/remote/commit.py` verifies a result and swaps the segments.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class HeldLeases:
         if lease.lost is not None:
             raise CallFailed(EXIT_FAILED, lease.lost)
         job = await self._client.call("POST", f"{lease.path}/commit", body=result.to_json())
-        # The lease ends with the commit's job, whatever its result.
+        # The lease ends with the commit's job, even if that fails.
         self._held.remove(lease)
         (part,) = (await self._client.finished(job))["partitions"]
         if part["error"] is not None:

@@ -50,7 +50,7 @@ def compress(codec: Codec, data: Buffer, *, level: int | None = None) -> Buffer:
 def decompress(codec: Codec, data: Buffer, *, bytes_max: int) -> Buffer:
     """Decompress records into at most `bytes_max` bytes.
 
-    `Codec.NONE` returns `data` itself, whatever its size: nothing inflates.
+    `Codec.NONE` returns `data` itself, of any size: nothing inflates.
 
     Raises:
         CorruptBatch: `data` is not valid for the codec, is cut off or has surplus bytes.

@@ -72,7 +72,7 @@ def read_records(buffer: Buffer, position: int = 0, *, decompressed_bytes_max: i
     if not is_intact(batch):
         raise CorruptBatch(f"batch at offset {header.base_offset} fails its CRC")
     packed = batch[HEADER_BYTES:]
-    # A batch without records has nothing to inflate, whatever its attributes say.
+    # A batch without records has nothing to inflate, even if its attributes name a codec.
     if header.record_count == 0 and not packed:
         return []
     plain = decompress(header.codec, packed, bytes_max=decompressed_bytes_max)

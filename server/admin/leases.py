@@ -149,7 +149,8 @@ class CleaningLeases:
     def commit(self, log: PartitionLog, lease_id: str, result: RemoteResult) -> Job:
         """Start a job that commits the result of a lease; the lease ends with it, even if it fails.
 
-        `cleaner/remote/commit.py` checks the result and swaps the segments.
+        `lease_routes.py` calls it for a client's request. The job runs `cleaner/remote/commit.py` in a
+        thread of the cleaner's pool: it checks the result and swaps the segments.
 
         Raises:
             LeaseRefused: there is no such lease, or the result belongs to another one.

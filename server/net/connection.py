@@ -156,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pace = Pace(shared.turns)
         # State of authentication
         self.principal = ANONYMOUS
-        """The identity of the client: for whom ACLs and quotas are looked up."""
+        """The identity of the client, by which ACLs and quotas are looked up."""
         self.sasl = None if shared.logins is None else shared.logins.session(endpoint.name)
         """The login of the client; None on listeners without SASL."""
         # State of reading: _held_bytes, the buffered and in-flight bytes of requests, is what this

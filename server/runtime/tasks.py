@@ -56,7 +56,7 @@ def spawn(
     Args:
         name: the kind of work, for the metric and the log.
         among: a set that holds the task until it ends, instead of the module's own.
-        failed: called with an exception of the work, so that whatever waits for it can fail too.
+        failed: called with an exception of the work, so that its waiters can fail too.
     """
     task = asyncio.get_running_loop().create_task(work, name=name)
     held = _running if among is None else among

@@ -11,9 +11,10 @@ The checks run in this order. The first that fails refuses the whole batch, and 
     timely      with CreateTime, each record's timestamp lies within the topic's bounds
     storable    recompressed (compression.type), it still is no larger than max.message.bytes
 
-Kafka accepts uncompressed records whose offset deltas are wrong; here such a batch is refused, whatever
-its codec.
+Kafka accepts uncompressed records whose offset deltas are wrong; here such a batch is refused,
+compressed or not.
 
+The records are read by `protocol/records/record_walk.pyx`, which checks each: readable, keyed, timely.
 Compressed records are walked while they decompress; only a batch that is recompressed is in memory as a
 whole. The header's largest timestamp is set to that of the records, as in Kafka: some clients get it
 wrong, and ListOffsets and retention use it.
@@ -304,10 +305,7 @@ def _refuse_unsound(header: BatchHeader) -> Refused | None:
     if header.is_transactional and header.producer_id < 0:
         text = "A transactional batch needs a producer id."
         return _refuse(header, ErrorCode.INVALID_RECORD, text)
-    if (
-        header.record_count <= 0
-        or header.last_offset - header.base_offset + 1 != header.record_count
-    ):
+    if header.last_offset - header.base_offset + 1 != header.record_count:
         text = f"The batch announces {header.record_count} records, but its offsets do not match."
         return _refuse(header, ErrorCode.INVALID_RECORD, text)
     if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):

@@ -22,7 +22,7 @@
 
 Integers are big-endian. A checksum is the low 64 bits of XXH3-128 of its header, block or trailer up
 to there. A batch has a special row if it is transactional (kind 1), a marker (2 COMMIT, 3 ABORT, 4 any
-other control batch) or holds no records (5, whatever else it is); flags: bit 0 transactional, bit 1
+other control batch) or holds no records (5, of any kind); flags: bit 0 transactional, bit 1
 control, bit 2 it has a delete horizon. Each keyed record of a batch that is not a control batch has an
 entry. Rows and entries are in offset order.
 

@@ -162,7 +162,7 @@ class LogConfig:
         at_least=1,
         unit="ms",
         synonyms=(Synonym(name="log.cleaner.max.compaction.lag.ms"),),
-        doc="A log is cleaned, whatever its dirty ratio, once a record has waited this long; an active"
+        doc="A log is cleaned, at any dirty ratio, once a record has waited this long; an active"
         " segment rolls in time for that, with or without appends.",
     )
     compaction_idle_roll_ms: int = prop(

@@ -226,7 +226,7 @@ class SegmentVerification:
                 f"its last record is at offset delta {found.last_offset_delta}, in {span} offsets"
             )
             self._findings.error(Check.RECORDS, self._path, text, position)
-        # The cleaner keeps the last batch below a pass's bound whatever it holds, hence `_cleaned`.
+        # The cleaner keeps the last batch below a pass's bound with any content, hence `_cleaned`.
         keyless = found.first_keyless >= 0 and not is_control
         if keyless and batch.last_offset in self._cleaned:
             text = f"record {found.first_keyless} of a cleaned batch has no key"

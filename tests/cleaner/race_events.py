@@ -36,10 +36,10 @@ def _truncate_and_write_others(scene: Scene) -> None:
     scene.compacted.roll()
 
 
-def _start_anew(scene: Scene) -> None:
+def _truncate_fully_and_append(scene: Scene) -> None:
     scene.log.truncate_fully_and_start_at(Offset(9))
     scene.race_is_over()
-    scene.append((b"a", b"anew"))
+    scene.append((b"a", b"again"))
     scene.compacted.roll()
 
 
@@ -91,7 +91,7 @@ EVENTS = {
     "truncation_and_other_records": Event(
         _truncate_and_write_others, lambda entries: [entry for entry in entries if entry[0] < 6]
     ),
-    "truncation_of_everything": Event(_start_anew, lambda _entries: []),
+    "truncation_of_everything": Event(_truncate_fully_and_append, lambda _entries: []),
     "delete_records": Event(
         lambda scene: scene.log.delete_records(Offset(7)),
         lambda entries: [entry for entry in entries if entry[0] >= 7],

@@ -106,7 +106,7 @@ class Model:
         end, last = self.snapshot()
         last = last[last >= 0]
         values = last[~self.records.are_tombstones(last)]
-        # The last record stays, whatever it is, so that a client can read to the end.
+        # The last record always stays, so that a client can read to the end.
         return np.union1d(values, [end - 1])
 
 

@@ -247,7 +247,7 @@ class Workload:
         self.commit_pass()
 
     def plan_pass(self) -> None:
-        """Write cleaned segments; whatever comes before the commit may make them unfit."""
+        """Write cleaned segments; a step before the commit may make them unfit."""
         view = self.log.cleaning_view()
         ready = [each for each in view.segments if each.row.end_offset <= view.high_watermark]
         if not ready or self.planned is not None:
@@ -319,7 +319,7 @@ class Workload:
         self.indexing = writer, data
 
     def finish_keys(self) -> None:
-        """Give a key sidecar its trailer and its name, whatever has become of its segment."""
+        """Give a key sidecar its trailer and its name, even if its segment is gone."""
         self.begin_keys()
         indexing, self.indexing = self.indexing, None
         if indexing is not None:

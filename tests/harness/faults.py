@@ -2,7 +2,7 @@
 
 fail("sync", errno.EIO)                  the next sync fails
 fail("append to", errno.EIO, path=".log", times=FOR_EVER)
-fail_nth(5, errno.EIO)                   the fifth operation from now on fails, whatever it is
+fail_nth(5, errno.EIO)                   the fifth operation from now on fails, of any kind
 space = 1000                             the disk is full after 1000 more bytes
 is_read_only = True                      nothing can be written, created, renamed or removed
 """

@@ -100,7 +100,7 @@ class NumberedRecords:
         base, _, _, _, crc, attributes, *fields = HEADER.unpack_from(batch)
         last_delta, base_timestamp, max_timestamp, *producer, count = fields
         _expect(crc, crc32c(batch[CRC_START:]), base, "CRC")
-        # Offset, last offset, producer and sequence stay, whatever a pass does to the rest.
+        # Offset, last offset, producer and sequence stay, even if a pass changes the rest.
         _expect(base % RECORDS_A_BATCH, 0, base, "base offset")
         _expect(last_delta, RECORDS_A_BATCH - 1, base, "last offset delta")
         _expect(producer, [PRODUCER_ID, 0, base % 2**31], base, "producer and sequence")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
+
+import pytest
 
 from server.coordination.transitions import Impossible, Row, Step, TransitionTable
 
@@ -92,3 +95,35 @@ def recording(table: Table) -> Iterator[Reached]:
 
     with mock.patch.object(TransitionTable, "step", step):
         yield reached
+
+
+ANSWERS = {"REFUSE", "ALLOW", "NOTHING"}
+"""Actions that do nothing: the error code of such a step says it all."""
+
+
+def acting_events(table: Table) -> list[Any]:
+    """Returns the events that have other actions than ANSWERS."""
+    acting = (row.event for row in table.rows if row.action.name not in ANSWERS)
+    return list(dict.fromkeys(acting))
+
+
+def check_actions_are_read(table: Table, event: Any, explore: Callable[[Reached], object]) -> None:
+    """Check that the broker's code fails if a step of an event has an action that it cannot carry out.
+
+    Otherwise it would ignore the action, so that the table would not say what happens.
+    """
+    look_up = TransitionTable.step
+
+    def step(each: Table, *combination: Any) -> Step[Any, Any]:
+        found: Step[Any, Any] = look_up(each, *combination)
+        is_changed = each is table and combination[1] is event
+        return replace(found, action="an action of no table") if is_changed else found
+
+    with (
+        mock.patch.object(TransitionTable, "step", step),
+        recording(table) as reached,
+        pytest.raises(AssertionError) as caught,
+    ):
+        explore(reached)
+    failed = caught.traceback[-1].frame.f_globals["__name__"]
+    assert failed.startswith("server."), "the code ignores the action"

@@ -15,6 +15,9 @@ from typing import Self
 from tests.harness.broker_process import CHECKOUT
 
 STEP_SECONDS_MAX = 240.0
+OFFSETS_PER_BATCH = "2000"
+"""Far more than are written during a micro-batch on a busy machine. While a driver is behind, the
+records of its batches may all be superseded and gone; then it commits nothing."""
 
 
 class Victim(enum.Enum):
@@ -44,9 +47,9 @@ class TableDriver:
             self.kill(Victim.BOTH)
 
     def start(self) -> None:
-        """Start to follow the topic, with a few offsets per micro-batch."""
+        """Start to follow the topic in small micro-batches."""
         assert self._process is None
-        pace = ("--every", "100 milliseconds", "--offsets-per-batch", "200")
+        pace = ("--every", "100 milliseconds", "--offsets-per-batch", OFFSETS_PER_BATCH)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command(*self._arguments, *pace),

@@ -53,7 +53,7 @@ class ProgramProcess:
             self._process.wait()
             self._process = None
 
-    def start_anew(self) -> None:
+    def restart(self) -> None:
         """Kill it and start it again, unless it has finished."""
         if not self.is_done():
             self.kill()
@@ -107,7 +107,7 @@ class ProgramProcess:
     def stop(self) -> None:
         """Wait until it ends; kill it if it does not, which may leave a transaction open.
 
-        It is not restarted after this, whatever its exit code.
+        It is not restarted after this, even if it has failed.
         """
         self._is_over = True
         if self._process is not None:

@@ -146,9 +146,9 @@ class TransactionRun:
                 self._committing()
                 self._kill_the_broker()
             case Event.CLIENT:
-                victim.start_anew()
+                victim.restart()
             case Event.CLIENT_AT_COMMIT:
-                (self._committing() or victim).start_anew()
+                (self._committing() or victim).restart()
             case Event.ZOMBIE:
                 victim.start_beside_itself()
             case Event.ABANDON:

@@ -268,7 +268,7 @@ def probes() -> Iterator[tuple[str, tuple[tuple[int, Probe], ...]]]:
         yield versions("TxnOffsetCommit {}", numbers, _commit_offsets)
     for numbers in (range(3, 4), range(4, 6)):
         yield versions("InitProducerId {}", numbers, _init_as)
-    yield versions("InitProducerId {} by anybody", range(6), _init_anew)
+    yield versions("InitProducerId {} by anybody", range(6), _init_again)
     for numbers in (range(3, 11), range(11, 12), range(12, 13)):
         yield versions("Produce {}", numbers, _produce)
     yield versions("WriteTxnMarkers {} abort", range(1, 2), _write_markers)
@@ -311,7 +311,7 @@ def _init_as(version: int) -> Probe:
     return probe
 
 
-def _init_anew(version: int) -> Probe:
+def _init_again(version: int) -> Probe:
     async def probe(each: Id, _: Producer) -> str:
         return await _init_as(version)(each, Producer(-1, -1))
 

@@ -1,4 +1,4 @@
-"""A Delta table says which offsets it holds, whatever others do to it meanwhile."""
+"""A Delta table says which offsets it holds, even if others change it meanwhile."""
 
 from __future__ import annotations
 

@@ -65,6 +65,7 @@ class GroupCoordinator:
         # Constant after construction
         self.topic = topic
         self.table = table
+        # Calls `_on_deadline` with a group's id once the group's deadline has passed.
         self._deadlines = Deadlines(self.table.now_ms, self._on_deadline)
         # State
         self._writing: set[asyncio.Task[None]] = set()

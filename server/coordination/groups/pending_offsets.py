@@ -1,8 +1,8 @@
 """A group's offsets in open transactions; each counts only once its transaction has a marker. Pure.
 
 Several producers may have an offset for one partition, and one producer for several partitions. Offsets
-are added when they are appended. A marker comes later in the log, so it always finds them, in whatever
-order the broker learns that records are durable.
+are added when they are appended. A marker comes later in the log, so it always finds them: the
+order in which the broker learns that records are durable does not matter.
 
 Source: Apache Kafka, OffsetMetadataManager.java (`pendingTransactionalOffsets`, `openTransactions`).
 """

@@ -136,6 +136,7 @@ class Transaction:
             case Action.GIVE_AGAIN:
                 producer = metadata.producer
             case _:
+                assert step.action is Action.REFUSE
                 return Outcome(step.error_code)
         given = metadata.changed(
             producer_id=producer.id,
@@ -171,6 +172,7 @@ class Transaction:
         guard = add_guard(metadata, self.pending, producer, partitions)
         step = self._step(Event.ADD_PARTITIONS, guard)
         if step.action not in (Action.BEGIN, Action.ADD):
+            assert step.action in (Action.REFUSE, Action.NOTHING)
             return Outcome(step.error_code)
         added = metadata.changed(
             state=step.next_state,
@@ -216,6 +218,7 @@ class Transaction:
             case Action.ANSWER_AGAIN:
                 return Outcome(step.error_code, metadata.producer)
             case _:
+                assert step.action is Action.REFUSE
                 return Outcome(step.error_code)
         if bumps_epoch:
             return _prepare_and_raise(begun, step, spare_producer_id, now_ms)
@@ -237,6 +240,7 @@ class Transaction:
         step = self._step(Event.TIME_OUT, guard)
         if step.action is Action.ABORT_AND_FENCE:
             return self._abort_and_fence(step, now_ms)
+        assert step.action is Action.NOTHING
         return Outcome(step.error_code)
 
     def _abort_and_fence(self, step: TransactionStep, now_ms: int) -> Outcome:
@@ -259,6 +263,7 @@ class Transaction:
         metadata = self.metadata
         assert self.pending is None
         step = self._step(Event.MARKERS_WRITTEN, Guard.ALWAYS)
+        assert step.action is Action.COMPLETE
         has_next = metadata.next_producer_id != NO_PRODUCER_ID
         completed = metadata.changed(
             producer_id=metadata.next_producer_id if has_next else metadata.producer_id,
@@ -278,6 +283,7 @@ class Transaction:
         step = self._step(Event.EXPIRE, guard)
         if step.action is Action.DELETE:
             return Outcome(metadata=self.metadata.changed(state=step.next_state))
+        assert step.action is Action.NOTHING
         return Outcome(step.error_code)
 
 

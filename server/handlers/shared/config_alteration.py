@@ -1,5 +1,7 @@
 """Changes the settings of resources, for AlterConfigs and IncrementalAlterConfigs.
 
+This module checks what the client may change, and which properties the resource has. Their owner checks
+the values: for a topic `LogConfig.from_overrides`, which `Topics.alter` calls before it stores anything.
 The changes of one resource are applied together or not at all. When the answer is sent, the changes of a
 topic are durable and its logs follow them (`server/topics/topics.py`: `alter`), and the changes of a
 broker's dynamic properties are durable and in effect (`server/config/broker_configs.py`). Log levels

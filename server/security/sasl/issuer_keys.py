@@ -69,7 +69,7 @@ class IssuerKeys:
         self._task = spawn(self._keep_fresh(), "keys of a token issuer")
 
     async def first_fetched(self) -> None:
-        """Wait until the first fetch has ended, whatever its outcome."""
+        """Wait until the first fetch has ended, successfully or not."""
         await self._first.wait()
 
     async def stop(self) -> None:

@@ -13,7 +13,7 @@ ATTRIBUTES_LOW_BYTE = 22
 CRC = slice(17, 21)
 
 
-@pytest.mark.parametrize("rebuilt", [b"\x00", b"\x01"], ids=["copied", "written anew"])
+@pytest.mark.parametrize("rebuilt", [b"\x00", b"\x01"], ids=["copied", "rewritten"])
 def test_a_codec_that_nobody_knows_is_damage(rebuilt: bytes) -> None:
     batch = batch_of([(b"a", b"1")])
     batch[ATTRIBUTES_LOW_BYTE] |= 5

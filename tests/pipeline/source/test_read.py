@@ -1,4 +1,4 @@
-"""A range of offsets that was planned is read rightly, whatever becomes of the log's files meanwhile."""
+"""A range of offsets that was planned is read correctly even if the log's files change meanwhile."""
 
 from __future__ import annotations
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
+from pathlib import Path
 
 import pytest
 
 from server.runtime.executors import Executor, Executors
+
+CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 async def test_work_runs_in_a_thread_that_has_the_name_of_its_purpose() -> None:
@@ -59,3 +63,14 @@ async def test_a_pool_that_is_full_holds_up_no_other() -> None:
     may_end.set()
     await asyncio.gather(*held)
     executors.close()
+
+
+def test_the_page_about_the_loop_names_every_pool() -> None:
+    page = (CHECKOUT / "docs" / "design" / "loop.md").read_text("utf-8")
+    pools = {
+        name
+        for path in (CHECKOUT / "server").rglob("*.py")
+        for name in re.findall(r'\bExecutor\(\s*"(\w+)"', path.read_text("utf-8"))
+    }
+    assert set(Executors.__slots__) <= pools
+    assert {name for name in pools if f"`{name}`" not in page} == set()

@@ -1,4 +1,4 @@
-"""The index decides as a model that looks at every ACL does, whatever is added and removed."""
+"""The index decides as a model that looks at every ACL does, after any additions and removals."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records.batch_header import TimestampType, read_header
+from protocol.records.batch_header import HEADER_BYTES, TimestampType, read_header
 from protocol.records.batch_scan import crc32c
 from protocol.records.compression import compress
 from protocol.records.record_batch import Codec, Record, build_batch
@@ -18,6 +19,8 @@ from protocol.wire.error_codes import ErrorCode
 from storage.batches.validate import (
     AT_ONCE_BYTES_MAX,
     AT_ONCE_INFLATED_BYTES_MAX,
+    AT_ONCE_PACKED_BYTES_MAX,
+    DECOMPRESSED_BYTES_MAX,
     RecordError,
     Refused,
     ValidationRules,
@@ -44,6 +47,7 @@ PLAIN = LogConfig(max_message_bytes=10_000)
 RULES = rules_of()
 COMPACTED = rules_of(cleanup_policy=("compact",))
 CODECS = st.sampled_from(list(Codec))
+COMPRESSED = [codec for codec in Codec if codec is not Codec.NONE]
 NAMES = {codec: codec.name.lower() for codec in Codec} | {Codec.NONE: "uncompressed"}
 
 
@@ -94,7 +98,18 @@ def test_flipped_bit_anywhere_behind_the_crc_is_corrupt() -> None:
 def test_every_cut_of_a_batch_is_corrupt() -> None:
     batch = batch_of([(b"k", b"v")])
     for size in range(len(batch)):
-        assert refusal(batch[:size]).error_code is ErrorCode.CORRUPT_MESSAGE
+        answer = refusal(batch[:size])
+        assert answer.error_code is ErrorCode.CORRUPT_MESSAGE
+        assert answer.record_count == (1 if size >= HEADER_BYTES else 0)
+        assert validate_at_once(memoryview(batch[:size]), RULES) == answer
+        recompressed = rules_of(compression_type="zstd")
+        assert validate_at_once(memoryview(batch[:size]), recompressed) in (answer, None)
+
+
+def test_a_header_that_announces_more_under_a_right_crc_was_built_wrong() -> None:
+    """A client would send it again after CORRUPT_MESSAGE."""
+    header = with_field(batch_of([(b"k", b"v")])[:HEADER_BYTES], ">i", 8, 1000)
+    assert refusal(header).error_code is ErrorCode.INVALID_RECORD
 
 
 def test_two_batches_in_one_request_are_refused() -> None:
@@ -132,7 +147,7 @@ def test_unsound_header_with_a_right_crc_is_refused(
 
 def test_more_records_than_offsets_are_refused() -> None:
     batch = with_field(batch_of([(b"a", b"1"), (b"b", b"2")]), ">i", 57, 3)
-    assert refusal(batch).error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+    assert refusal(batch).error_code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize(
@@ -156,13 +171,28 @@ def test_a_producer_has_an_epoch_and_a_sequence(
     assert isinstance(validate_batch(memoryview(batch), RULES), ValidBatch) is is_taken
 
 
-def test_producer_0_may_write_transactions() -> None:
-    record = Record(offset=0, timestamp=NOW_MS, key=b"k", value=b"v")
-    batch = build_batch(
-        [record], producer_id=0, producer_epoch=0, base_sequence=0, is_transactional=True
-    )
+@pytest.mark.parametrize("producer_id", [0, 5])
+def test_every_producer_with_an_id_may_write_transactions(producer_id: int) -> None:
+    answer = validate_batch(memoryview(transactional([(b"k", b"v")], producer_id)), RULES)
 
-    assert isinstance(validate_batch(memoryview(batch), RULES), ValidBatch)
+    assert isinstance(answer, ValidBatch)
+    assert (answer.log_append_time_ms, answer.marker) == (-1, None)
+
+
+def transactional(
+    pairs: Sequence[tuple[bytes | None, bytes | None]],
+    producer_id: int = 5,
+    codec: Codec = Codec.NONE,
+) -> bytearray:
+    return batch_of(
+        pairs,
+        timestamps=[NOW_MS] * len(pairs),
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
 
 
 def test_a_base_offset_that_a_client_has_set_is_no_fault() -> None:
@@ -238,7 +268,7 @@ def test_a_wrong_header_hides_no_record_from_a_narrow_bound(codec: Codec) -> Non
 
 @pytest.mark.parametrize("announced", [-1, 0, NOW_MS + 5, 2**60])
 def test_the_largest_timestamp_becomes_that_of_the_records(announced: int) -> None:
-    """LogValidator.java sets it for every batch, whatever the producer wrote."""
+    """LogValidator.java sets it for every batch, and ignores the producer's value."""
     for rules in (RULES, COMPACTED):
         batch = batch_of([(b"a", b"1"), (b"b", b"2")], timestamps=[NOW_MS - 2, NOW_MS - 1])
         with_field(batch, ">q", 35, announced)
@@ -293,7 +323,9 @@ def test_all_records_that_are_unfit_are_named_as_kafka_names_them(codec: Codec) 
     assert [error.batch_index for error in answer.record_errors] == [1, 2, 3, 4]
     said = ["key" if "without key" in error.message else "time" for error in answer.record_errors]
     assert said == ["key", "time", "key", "time"]
-    assert answer.message.startswith("4 of 6 records are refused")
+    first = "4 of 6 records are refused, the first because: Compacted topic cannot accept message"
+    assert answer.message.startswith(first)
+    assert "are named" not in answer.message
 
 
 @given(CODECS)
@@ -313,6 +345,9 @@ def test_a_batch_of_nothing_but_unfit_records_does_not_make_an_answer_without_a_
     assert [error.batch_index for error in answer.record_errors] == list(range(UNFIT_MAX))
     assert f"{count} of {count} records" in answer.message
     assert answer.message.endswith(f"Only the first {UNFIT_MAX} are named.")
+    all_named = refusal(batch_of([(None, b"v")] * UNFIT_MAX, codec=Codec.ZSTD), COMPACTED)
+    assert len(all_named.record_errors) == UNFIT_MAX
+    assert "are named" not in all_named.message
 
 
 ROOMY = rules_of(max_message_bytes=1 << 30)
@@ -345,9 +380,41 @@ def test_a_large_batch_and_one_to_recompress_are_never_validated_at_once(codec: 
     assert validate_at_once(memoryview(batch_of([(b"k", b"v")], codec=codec)), rules) is None
 
 
-@pytest.mark.parametrize(
-    "codec", [codec for codec in Codec if codec is not Codec.NONE], ids=lambda codec: codec.name
-)
+def test_the_bounds_of_inflated_bytes_are_those_that_the_documents_name() -> None:
+    """ARCHITECTURE.md §4, docs/design/loop.md."""
+    assert (AT_ONCE_INFLATED_BYTES_MAX, DECOMPRESSED_BYTES_MAX) == (512 << 10, 128 << 20)
+
+
+def test_the_largest_batch_that_topics_accept_by_default_is_validated_at_once() -> None:
+    largest = LogConfig()
+    size = largest.max_message_bytes
+    overhead = len(transactional([(b"k", bytes(size))])) - size
+    # The transactional bit is beside the codec's.
+    batch = transactional([(b"k", bytes(size - overhead))])
+    assert size - 4 < len(batch) <= size, "the lengths of its fields vary"
+    assert isinstance(validate_at_once(memoryview(batch), rules_of(largest)), ValidBatch)
+
+
+@pytest.mark.parametrize("codec", COMPRESSED, ids=lambda codec: codec.name)
+def test_compressed_bytes_have_a_lower_bound_than_inflated_ones(codec: Codec) -> None:
+    noise = random.Random(1).randbytes(AT_ONCE_PACKED_BYTES_MAX + 1000)
+    assert validate_at_once(memoryview(transactional([(b"k", noise)], codec=codec)), ROOMY) is None
+    small = memoryview(transactional([(b"k", noise[: AT_ONCE_PACKED_BYTES_MAX // 2])], codec=codec))
+    assert isinstance(validate_at_once(small, ROOMY), ValidBatch)
+
+
+@pytest.mark.parametrize("codec", Codec, ids=lambda codec: codec.name)
+def test_a_batch_with_the_topics_codec_is_not_recompressed_for_its_other_attributes(
+    codec: Codec,
+) -> None:
+    batch = transactional([(b"k", b"v" * 100)], codec=codec)
+    before = bytes(batch)
+    answer = validate_at_once(memoryview(batch), rules_of(compression_type=NAMES[codec]))
+    assert isinstance(answer, ValidBatch)
+    assert bytes(answer.view) == before
+
+
+@pytest.mark.parametrize("codec", COMPRESSED, ids=lambda codec: codec.name)
 def test_what_is_cut_into_many_parts_is_not_validated_at_once(codec: Codec) -> None:
     plain = plain_records((0, 1, 2), timestamp=NOW_MS)
     step = -(-len(plain) // 40)
@@ -394,6 +461,9 @@ def test_a_batch_that_recompression_makes_too_large_is_refused() -> None:
     answer = refusal(batch, rules)
     assert answer.error_code is ErrorCode.MESSAGE_TOO_LARGE
     assert "at most 5000" in answer.message
+    size = len(batch_of([(b"k", bytes(5000))]))
+    fitting = rules_of(compression_type="uncompressed", max_message_bytes=size)
+    assert isinstance(validate_batch(memoryview(batch), fitting), ValidBatch)
 
 
 def test_a_batch_too_large_as_it_is_sent_is_refused_though_it_would_be_stored_small() -> None:
@@ -453,7 +523,7 @@ def test_bytes_that_no_codec_made_are_refused_on_a_compacted_topic() -> None:
     assert answer.error_code in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
 
 
-@pytest.mark.parametrize("codec", [codec for codec in Codec if codec is not Codec.NONE])
+@pytest.mark.parametrize("codec", COMPRESSED)
 def test_bomb_is_refused_before_it_fills_memory(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""A checkpoint moves the recovery point, and recovery finds the whole log whatever happens meanwhile."""
+"""A checkpoint moves the recovery point, and recovery finds the whole log even while it changes."""
 
 from __future__ import annotations
 

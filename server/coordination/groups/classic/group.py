@@ -89,6 +89,8 @@ class Group(RebalancingGroup):
             deadline_ms = now_ms + join.session_timeout_ms
             self.roster.pending[named_id] = deadline_ms
             self._builder.add_deadline(deadline_ms)
+        else:
+            assert step.action is Action.REFUSE
         self._builder.answer(ticket, Joined(error_code=step.error_code, member_id=named_id))
 
     def _drop_excess_member(self, member_id: str, now_ms: int) -> None:
@@ -145,10 +147,12 @@ class Group(RebalancingGroup):
         self.roster.rename(member, join.new_member_id)
         self.roster.update(member, join)
         self._renew_session(member, now_ms)
-        if self._on(Event.RETURN, return_guard(self)).action is Action.CONTINUE:
+        step = self._on(Event.RETURN, return_guard(self))
+        if step.action is Action.CONTINUE:
             self._builder.request_write()
             self._builder.answer(ticket, self._rejoined_static(member, join, old_leader_id))
         else:
+            assert step.action is Action.WAIT
             self._wait(member, "rejoins with a new member id", join, ticket, now_ms)
 
     def _rejoined_static(self, member: Member, join: Join, old_leader_id: str | None) -> Joined:
@@ -166,9 +170,11 @@ class Group(RebalancingGroup):
         """Answer a SyncGroup, or keep its ticket until the leader sends the assignments."""
         member = self.roster.find(sync.member_id, sync.instance_id)
         step = self._on(Event.SYNC, sync_guard(self, sync, member))
-        if isinstance(member, ErrorCode) or step.action is Action.REFUSE:
+        if step.action is Action.REFUSE:
             self._builder.answer(ticket, Synced(error_code=step.error_code))
-        elif step.action is Action.ANSWER:
+            return self._outcome()
+        assert isinstance(member, Member)
+        if step.action is Action.ANSWER:
             member.owes_sync = False
             self._builder.answer(ticket, synced(self, member))
         else:
@@ -177,6 +183,8 @@ class Group(RebalancingGroup):
             member.sync_ticket = ticket
             if step.action is Action.ASSIGN:
                 self._assign(step, sync.assignments, now_ms)
+            else:
+                assert step.action is Action.WAIT
         return self._outcome()
 
     # Heartbeats and leaving.
@@ -187,8 +195,11 @@ class Group(RebalancingGroup):
         """Renew a member's session. This changes nothing else, so there is no outcome."""
         member = self.roster.find(member_id, instance_id)
         step = self._on(Event.HEARTBEAT, member_guard(self, generation, member))
-        if step.action is Action.RENEW and isinstance(member, Member):
+        if step.action is Action.RENEW:
+            assert isinstance(member, Member)
             member.renew_session(now_ms)
+        else:
+            assert step.action is Action.REFUSE
         return step.error_code
 
     def renew_session(self, member_id: str, *, now_ms: int) -> None:
@@ -219,9 +230,11 @@ class Group(RebalancingGroup):
         step = self._on(Event.LEAVE, leave_guard(self, leave, member))
         if step.action is Action.DROP_ID:
             del self.roster.pending[leave.member_id]
-        elif isinstance(member, Member):
-            assert step.action is Action.REMOVE
+        elif step.action is Action.REMOVE:
+            assert isinstance(member, Member)
             self._remove(member)
+        else:
+            assert step.action is Action.REFUSE
         return step.error_code
 
     def _member_named(self, leave: Leave) -> Member | ErrorCode:

@@ -149,18 +149,26 @@ class RebalancingGroup:
 
     def _check_join(self, now_ms: int) -> None:
         """End the join if no member is missing."""
-        if self._on(Event.JOIN_CHECK, join_check_guard(self)).action is Action.END_JOIN:
+        step = self._on(Event.JOIN_CHECK, join_check_guard(self))
+        if step.action is Action.END_JOIN:
             self._end_join(now_ms)
+        else:
+            assert step.action is Action.NOTHING
 
     def _on_join_deadline(self, now_ms: int) -> None:
-        """Handle the join deadline, which is the rebalance timeout or the initial delay: extend the
-        initial delay, or end the join."""
-        if self._on(Event.JOIN_DEADLINE, join_deadline_guard(self)).action is Action.EXTEND:
+        """Handle the join deadline, which is the rebalance timeout or the initial delay.
+
+        Extends the initial delay if new members have joined in it and the rebalance timeout is not over
+        (`join_deadline_guard`); otherwise ends the join.
+        """
+        step = self._on(Event.JOIN_DEADLINE, join_deadline_guard(self))
+        if step.action is Action.EXTEND:
             wait_ms = min(self.settings.initial_rebalance_delay_ms, self.initial_wait_ms)
             self.has_new_joins = False
             self.initial_wait_ms -= wait_ms
             self._wait_for_joins(now_ms + wait_ms)
         else:
+            assert step.action is Action.END_JOIN
             self._end_join(now_ms)
 
     def _end_join(self, now_ms: int) -> None:
@@ -231,12 +239,15 @@ class RebalancingGroup:
         self._sync_deadline_ms = None
         late = [member for member in self.roster if member.owes_sync]
         guard = Guard.LATE if late else Guard.NONE_LATE
-        if self._on(Event.SYNC_DEADLINE, guard).action is Action.EXPEL:
-            for member in late:
-                self._remove(member)
-            names = first_names(member.member_id for member in late)
-            reason = f"{names} did not ask for an assignment"
-            self._advance(Event.MEMBERS_GONE, now_ms, reason)
+        step = self._on(Event.SYNC_DEADLINE, guard)
+        if step.action is Action.NOTHING:
+            return
+        assert step.action is Action.EXPEL
+        for member in late:
+            self._remove(member)
+        names = first_names(member.member_id for member in late)
+        reason = f"{names} did not ask for an assignment"
+        self._advance(Event.MEMBERS_GONE, now_ms, reason)
 
     # Members.
 

@@ -44,7 +44,7 @@ class Event(enum.StrEnum):
     MEMBERS_GONE = "members left or timed out"
     CONVERTED = "converted from the consumer protocol"
     JOIN_CHECK = "check of the join"
-    """After each change of those for whom a join waits."""
+    """After each change of the members that a join waits for."""
     JOIN_DEADLINE = "join deadline"
     JOIN_OVER = "the join is over"
     SYNC_DEADLINE = "sync deadline"

@@ -59,12 +59,14 @@ def reconciled(
         has_resubscribed: its subscription has changed.
     """
     guard = _heartbeat_guard(member, target, owned, has_resubscribed=has_resubscribed)
-    match MEMBER_STATES.step(member.state, Event.HEARTBEAT, guard).action:
+    step = MEMBER_STATES.step(member.state, Event.HEARTBEAT, guard)
+    match step.action:
         case Action.DROP:
             return _without_unwanted(member, target, owned)
         case Action.MOVE:
             return _next(member, target, owned)
         case _:
+            assert step.action is Action.NOTHING
             return member
 
 
@@ -104,6 +106,7 @@ def _without_unwanted(
         case Action.KEEP:
             return replace(member.at(member.epoch), assigned=kept)
         case _:
+            assert step.action is Action.NOTHING
             return member
 
 
@@ -122,10 +125,12 @@ def _next(member: ConsumerMember, target: Target, owned: Assignment | None) -> C
     revoking = _split(member.assigned, wanted, keep=False)
     if _still_has(revoking, owned):
         step = MEMBER_STATES.step(member.state, Event.MOVE, Guard.TO_REVOKE)
+        assert step.action is Action.REVOKE
         return _revoking(member, step.next_state, kept, revoking)
     assigned, is_released = _taken(member, target, wanted, kept)
     guard = Guard.RELEASED if is_released else Guard.NOT_RELEASED
     step = MEMBER_STATES.step(member.state, Event.MOVE, guard)
+    assert step.action is Action.TAKE
     moved = member.at(target.epoch)
     return replace(moved, state=step.next_state, assigned=assigned, revoking={})
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import product
 
+import pytest
+
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.producer import Producer
 from server.coordination.transactions.metadata import (
@@ -17,11 +19,14 @@ from server.coordination.transactions.metadata import (
 from server.coordination.transactions.state_table import (
     TRANSACTION_STATES,
     Action,
+    Event,
     Guard,
 )
 from server.coordination.transactions.transaction import Outcome, Transaction
 from tests.harness.state_tables import (
     Reached,
+    acting_events,
+    check_actions_are_read,
     describe,
     open_combinations,
     recording,
@@ -63,6 +68,11 @@ def test_requests_and_time_reach_every_row_and_nothing_impossible() -> None:
     with recording(TRANSACTION_STATES) as reached:
         explore(reached)
     assert reached.missed() == []
+
+
+@pytest.mark.parametrize("event", acting_events(TRANSACTION_STATES))
+def test_the_action_of_each_event_is_carried_out(event: Event) -> None:
+    check_actions_are_read(TRANSACTION_STATES, event, explore)
 
 
 def explore(reached: Reached) -> None:
@@ -224,6 +234,18 @@ PROBES: dict[str, tuple[Probe, dict[ErrorCode, str]]] = {
 
 UNSEEN = {Guard.WRITING, Guard.ENDING, Guard.NO_SPARE_ID}
 """Guards that a client cannot bring about: they pass before its next request."""
+
+
+def test_a_refusal_for_a_reason_that_passes_makes_the_client_try_again() -> None:
+    for state, row in rows_by_state(TRANSACTION_STATES):
+        if row.action is Action.REFUSE and UNSEEN.intersection(row.guards):
+            is_empty_commit = (
+                row.event is Event.COMMIT_AND_RAISE and Guard.WRITING not in row.guards
+            )
+            is_busy = row.error_code is ErrorCode.CONCURRENT_TRANSACTIONS
+            assert is_busy or (is_empty_commit and not state.is_prepared), describe(
+                (state, row.event, row.guards)
+            )
 
 
 def test_every_error_is_the_one_that_kafka_answered() -> None:

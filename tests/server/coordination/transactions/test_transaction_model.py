@@ -53,15 +53,15 @@ class Client:
     late: tuple[Producer, TransactionPartition] | None = None
     """Its last batch, which may come again."""
     is_ending: bool = False
-    """It has asked for an end, and has not heard that it is decided."""
+    """It has asked for an end, and has no answer yet."""
 
-    def begins_anew(self) -> None:
+    def forget_transaction(self) -> None:
         self.added, self.batches, self.is_ending = set(), [], False
 
 
 @dataclass(eq=False)
 class Batch:
-    """What a producer has appended, and what has become of it."""
+    """A batch that a producer has appended, and its outcome."""
 
     producer: Producer
     is_committed: bool | None = None
@@ -118,7 +118,7 @@ class TransactionModel(RuleBasedStateMachine):
             self.owner = client
             if hears:
                 client.producer = outcome.producer
-                client.begins_anew()
+                client.forget_transaction()
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), count=st.integers(1, 3), hears=HEARS)
@@ -193,7 +193,7 @@ class TransactionModel(RuleBasedStateMachine):
             if hears:
                 self.told.append((client.batches, is_commit))
                 client.producer = outcome.producer if client.bumps_epoch else client.producer
-                client.begins_anew()
+                client.forget_transaction()
 
     @precondition(lambda self: self.clients)
     @rule(data=st.data(), count=st.integers(1, 3), is_commit=st.booleans(), hears=HEARS)

@@ -155,6 +155,7 @@ def test_a_member_that_joins_makes_the_others_join_again() -> None:
     call = world.client("b").join()
 
     assert first.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+    assert synced(first.sync()).error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert call.answer is None
     first.join()
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
 
+import pytest
+
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.groups.classic.group import GroupState
-from server.coordination.groups.classic.state_table import GROUP_STATES, Action
+from server.coordination.groups.classic.state_table import GROUP_STATES, Action, Event
 from server.coordination.groups.events import Leave, Sync
 from server.coordination.groups.offset_checks import (
     OUTSIDE,
@@ -25,11 +27,20 @@ from tests.harness.group_world import (
     GroupClient,
     GroupWorld,
 )
-from tests.harness.state_tables import Reached, open_combinations, recording
+from tests.harness.state_tables import (
+    Reached,
+    acting_events,
+    check_actions_are_read,
+    open_combinations,
+    recording,
+)
 
 LONG_SESSION_MS = 10 * REBALANCE_TIMEOUT_MS
 STATIC = "s"
 """The instance id of the static member."""
+
+ADVICE = {ErrorCode.GROUP_MAX_SIZE_REACHED, ErrorCode.MEMBER_ID_REQUIRED}
+"""Errors that come with a change of the group: they tell the client what to do."""
 
 Request = Callable[[GroupWorld], object]
 
@@ -38,23 +49,42 @@ def test_every_combination_of_state_event_and_guard_has_exactly_one_row() -> Non
     assert open_combinations(GROUP_STATES) == []
 
 
-def test_a_refusal_changes_nothing_and_names_its_error() -> None:
+def test_refusals_name_an_error_and_change_nothing_and_other_steps_have_none() -> None:
     for row in GROUP_STATES.rows:
-        if row.action is Action.REFUSE:
-            assert row.error_code is not ErrorCode.NONE
+        match row.action:
+            case Action.REFUSE:
+                assert row.error_code is not ErrorCode.NONE
+            case Action.DROP | Action.RESERVE_ID:
+                assert row.error_code in ADVICE
+            case Action.RENEW:
+                is_joining = GroupState.PREPARING_REBALANCE in row.states
+                error = ErrorCode.REBALANCE_IN_PROGRESS if is_joining else ErrorCode.NONE
+                assert row.error_code is error
+            case _:
+                assert row.error_code is ErrorCode.NONE
         if row.error_code is not ErrorCode.NONE:
             assert row.next_state is None
 
 
 def test_requests_and_time_reach_every_row_and_nothing_impossible() -> None:
     with recording(GROUP_STATES) as reached:
-        for situation, protocol_type in product(SITUATIONS, ("consumer", "connect")):
-            for number, _ in enumerate(requests(situation(protocol_type))):
-                world = situation(protocol_type)
-                ask(world, list(requests(world))[number], reached)
-                for pause_ms in (INITIAL_DELAY_MS, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS):
-                    ask(world, partial(GroupWorld.pass_time, duration_ms=pause_ms), reached)
+        explore(reached)
     assert reached.missed() == []
+
+
+@pytest.mark.parametrize("event", acting_events(GROUP_STATES))
+def test_the_action_of_each_event_is_carried_out(event: Event) -> None:
+    check_actions_are_read(GROUP_STATES, event, explore)
+
+
+def explore(reached: Reached) -> None:
+    """Send every request to a group in each situation, and let time pass after it."""
+    for situation, protocol_type in product(SITUATIONS, ("consumer", "connect")):
+        for number, _ in enumerate(requests(situation(protocol_type))):
+            world = situation(protocol_type)
+            ask(world, list(requests(world))[number], reached)
+            for pause_ms in (INITIAL_DELAY_MS, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS):
+                ask(world, partial(GroupWorld.pass_time, duration_ms=pause_ms), reached)
 
 
 def ask(world: GroupWorld, request: Request, reached: Reached) -> None:

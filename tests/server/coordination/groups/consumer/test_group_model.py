@@ -116,7 +116,7 @@ class ConsumerGroupModel(RuleBasedStateMachine):
 
     @precondition(lambda self: self.living)
     @rule(data=st.data(), subscription=st.sampled_from(SUBSCRIPTIONS))
-    def somebody_subscribes_anew(
+    def a_member_changes_its_subscription(
         self, data: st.DataObject, subscription: tuple[tuple[str, ...], str | None]
     ) -> None:
         topics, regex = subscription

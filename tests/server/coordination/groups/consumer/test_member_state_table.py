@@ -7,11 +7,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
+import pytest
+
 from server.coordination.groups.consumer.member import ConsumerMember, MemberState
-from server.coordination.groups.consumer.member_state_table import MEMBER_STATES
+from server.coordination.groups.consumer.member_state_table import MEMBER_STATES, Event
 from server.coordination.groups.consumer.reconciliation import Target, reconciled
 from server.coordination.groups.events import Assignment
-from tests.harness.state_tables import open_combinations, recording
+from tests.harness.state_tables import (
+    Reached,
+    acting_events,
+    check_actions_are_read,
+    open_combinations,
+    recording,
+)
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 ZERO, ONE, BOTH = frozenset({0}), frozenset({1}), frozenset({0, 1})
@@ -24,29 +32,39 @@ def test_every_combination_of_state_event_and_guard_has_exactly_one_row() -> Non
 
 
 def test_heartbeats_reach_every_row_and_nothing_impossible() -> None:
+    with recording(MEMBER_STATES) as reached:
+        explore(reached)
+    assert reached.missed() == []
+
+
+@pytest.mark.parametrize("event", acting_events(MEMBER_STATES))
+def test_the_action_of_each_event_is_carried_out(event: Event) -> None:
+    check_actions_are_read(MEMBER_STATES, event, explore)
+
+
+def explore(reached: Reached) -> None:
+    """Send everything that a member can say, to each member that a few heartbeats lead to."""
     new = ConsumerMember(member_id="m")
     later = replace(new, state=MemberState.UNKNOWN, assigned={A: {0: 1}})
     members = [new, later]
     seen = {repr(each) for each in members}
-    with recording(MEMBER_STATES) as reached:
-        for _ in range(STEPS_MAX):
-            followers = []
-            for member, target, owned, has_resubscribed in product(
-                members, targets(), (None, *ASSIGNMENTS), (False, True)
-            ):
-                reached.steps.clear()
-                after = reconciled(
-                    member,
-                    replace(target, epoch=member.epoch + target.epoch),
-                    owned,
-                    has_resubscribed=has_resubscribed,
-                )
-                reached.check_chain(after.state)
-                if repr(after) not in seen:
-                    seen.add(repr(after))
-                    followers.append(after)
-            members = followers
-    assert reached.missed() == []
+    for _ in range(STEPS_MAX):
+        followers = []
+        for member, target, owned, has_resubscribed in product(
+            members, targets(), (None, *ASSIGNMENTS), (False, True)
+        ):
+            reached.steps.clear()
+            after = reconciled(
+                member,
+                replace(target, epoch=member.epoch + target.epoch),
+                owned,
+                has_resubscribed=has_resubscribed,
+            )
+            reached.check_chain(after.state)
+            if repr(after) not in seen:
+                seen.add(repr(after))
+                followers.append(after)
+        members = followers
 
 
 def targets() -> Iterator[Target]:

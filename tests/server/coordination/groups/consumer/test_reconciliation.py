@@ -88,8 +88,28 @@ def test_topics_that_it_does_not_want_any_more_are_taken_away_at_once() -> None:
 
     waits = reconciled(before, goal, None, has_resubscribed=True)
     assert (waits.assigned, waits.revoking) == ({}, holding({0}))
+    assert (waits.epoch, waits.state) == (1, MemberState.UNREVOKED_PARTITIONS)
     gone = reconciled(before, goal, {}, has_resubscribed=True)
-    assert (gone.assigned, gone.state) == ({}, MemberState.STABLE)
+    assert (gone.assigned, gone.revoking) == ({}, {})
+    assert (gone.epoch, gone.state) == (1, MemberState.STABLE)
+
+
+@pytest.mark.parametrize("state", [MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS])
+def test_with_other_topics_it_keeps_those_that_it_still_subscribes_to(state: MemberState) -> None:
+    revoking = {1} if state is MemberState.UNREVOKED_PARTITIONS else None
+    before = member(state, {0}, revoking)
+    goal = target({0}, epoch=1)
+    assert reconciled(before, goal, None, has_resubscribed=True) is before
+
+
+@pytest.mark.parametrize("state", [MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS])
+def test_a_deleted_topic_is_taken_away_with_the_next_target_and_not_earlier(
+    state: MemberState,
+) -> None:
+    revoking = {1} if state is MemberState.UNREVOKED_PARTITIONS else None
+    before = member(state, {0}, revoking)
+    goal = Target(epoch=1, assignment={}, subscribed=set(), owner=lambda _, __: None)
+    assert reconciled(before, goal, None, has_resubscribed=False) is before
 
 
 def test_at_its_target_it_stays_as_it_is() -> None:

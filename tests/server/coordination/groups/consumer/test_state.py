@@ -1,4 +1,4 @@
-"""A group is what its records say, in whatever order a compacted log has them."""
+"""A group is what its records say, in any order that a compacted log may have."""
 
 from __future__ import annotations
 
