@@ -288,6 +288,7 @@ class Broker:
         self._store = await EmbeddedMetadataStore.open(
             self.files,
             join(metadata, METADATA),
+            self.config.compaction_settings(),
             on_failure=holder.disk_failed,
             any_topic=lambda: any_topic_in(self.directories),
         )
