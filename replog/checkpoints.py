@@ -74,9 +74,9 @@ class Checkpoints:
         """Returns the complete snapshots, oldest first."""
         return snapshots_in(self._files.list(self._directory))
 
-    def size_bytes(self) -> int:
-        """Returns the bytes of the complete snapshots."""
-        return sum(self._files.size(self.path(each)) for each in self.all())
+    def sizes(self) -> dict[SnapshotId, int]:
+        """Returns the complete snapshots with the sizes of their files, oldest first."""
+        return {each: self._files.size(self.path(each)) for each in self.all()}
 
     def verify(self, snapshot: SnapshotId) -> Checkpoint:
         """Read a snapshot and check all of it.

@@ -12,6 +12,7 @@ import abc
 import enum
 import logging
 from collections import deque
+from dataclasses import dataclass
 
 from replog.bound import DiskUse, bound_bytes
 from replog.checkpoints import Checkpoint, SnapshotWriter
@@ -34,6 +35,22 @@ class Placement(enum.Enum):
     """The leader writes the snapshot into the log, in chunks between other entries."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionFacts:
+    """A log and its snapshots in numbers."""
+
+    disk_bytes: int
+    bound_bytes: float
+    log_bytes: int
+    """Bytes of the entries that the last snapshot does not cover."""
+    snapshot_bytes: int
+    replay_seconds: float
+    """The estimated time of their replay at the next start."""
+    snapshot_seconds: float | None
+    """How long the last snapshot took; None before the first since the start."""
+    u: float
+
+
 class LogCompactor(abc.ABC):
     """What all placements share: triggers, the disk bound, and what a complete snapshot replaces."""
 
@@ -51,10 +68,13 @@ class LogCompactor(abc.ABC):
         self._references: deque[int] = deque(maxlen=settings.snapshots_keep)
         self._during: deque[int] = deque([0], maxlen=settings.snapshots_keep)
         self._seen_bytes = self._unseen_max = 0
+        # The complete snapshots with their sizes, as of the last change.
+        self._sizes: dict[SnapshotId, int] = {}
         replica.on_control = self.applied
 
     def opened(self) -> None:
         """Begin to count: the replica was opened."""
+        self.look()
         self._references.append(self._reference())
         self._prune()
         # An attempt that a crash ended: the log had its full length when that began.
@@ -118,6 +138,7 @@ class LogCompactor(abc.ABC):
 
     def installed(self) -> None:
         """Begin to count again: the replica's state and log were replaced."""
+        self.look()
         self._first_end = None
         self._seen_bytes = 0
         self._during.append(0)
@@ -131,7 +152,7 @@ class LogCompactor(abc.ABC):
         in_log = replica.snapshot_bytes if replica.is_snapshot_in_log else 0
         log_bytes = replica.bytes_from(EMPTY.end)
         return DiskUse(
-            snapshots_bytes=replica.checkpoints.size_bytes() + in_log,
+            snapshots_bytes=sum(self._sizes.values()) + in_log,
             writing_bytes=self._writing_bytes(),
             log_bytes=log_bytes - in_log,
             reference_bytes=sum(self._references),
@@ -144,7 +165,25 @@ class LogCompactor(abc.ABC):
         """Returns the most bytes that the files may take."""
         return bound_bytes(self.settings, self.disk_use())
 
+    def facts(self) -> CompactionFacts:
+        """Returns what metrics show. Any thread may ask; it waits for no disk."""
+        measures = self.measures()
+        last_ms = self.last_ms
+        return CompactionFacts(
+            disk_bytes=self.disk_use().total_bytes,
+            bound_bytes=self.bound_bytes(),
+            log_bytes=measures.log_bytes,
+            snapshot_bytes=measures.snapshot_bytes,
+            replay_seconds=measures.replay_ms / 1000,
+            snapshot_seconds=None if last_ms is None else last_ms / 1000,
+            u=self.settings.u,
+        )
+
     # For the placements.
+
+    def look(self) -> None:
+        """Read which complete snapshots there are."""
+        self._sizes = self.replica.checkpoints.sizes()
 
     def begun(self, end: int) -> None:
         """Note that a snapshot of the entries below `end` has begun."""
@@ -173,6 +212,7 @@ class LogCompactor(abc.ABC):
         self._references.append(self._reference())
         replica.log.drop_before(start_index)
         replica.checkpoints.remove_all()
+        self.look()
 
     def _completed(self) -> None:
         replica = self.replica
@@ -187,10 +227,12 @@ class LogCompactor(abc.ABC):
         if replica.is_snapshot_in_log:
             replica.log.drop_before(replica.snapshot.end - 1)
             return
+        self.look()
         kept = self._kept()
         if kept:
             replica.checkpoints.remove_before(kept[0])
             replica.log.drop_before(kept[0].end - self.settings.catchup_entries)
+            self.look()
 
     def oldest_needed(self) -> int:
         """Returns the index from which on the log must have all entries."""
@@ -202,8 +244,7 @@ class LogCompactor(abc.ABC):
 
     def _kept(self) -> list[SnapshotId]:
         """Returns the snapshots to keep, oldest first: without one that is not in use yet."""
-        found = self.replica.checkpoints.all()
-        used = [each for each in found if each.end <= self.replica.snapshot.end]
+        used = [each for each in sorted(self._sizes) if each.end <= self.replica.snapshot.end]
         return used[-self.settings.snapshots_keep :]
 
     def _reference(self) -> int:

@@ -49,6 +49,7 @@ class LeaderExternal(LogCompactor):
         checkpoint = self.writer.finish()
         self.replica.checkpoints.publish(checkpoint.snapshot)
         self.writer, self._own = None, checkpoint
+        self.look()
         if self.replica.role is Role.LEADER:
             self._append_end(checkpoint)
         self._conclude()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from replog.checkpoint_format import rows_in
 from replog.checkpoints import PART, Checkpoint, Checkpoints, snapshots_in, verify_bytes
@@ -52,6 +53,35 @@ def read_directory(
     snapshots = _checked(Checkpoints(files, directory), snapshots_in(names))
     covered = max((each.snapshot.end for each in snapshots if each.problem is None), default=0)
     return read_segments(files, directory, names, covered), snapshots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much a start reads."""
+
+    snapshot_bytes: int
+    log_bytes: int
+    """Bytes of the segments after the snapshot."""
+    log_entries: int
+
+
+def sizes_in(files: FileSystem, directory: str) -> Sizes:
+    """Returns how much a start would read in this directory; changes nothing.
+
+    Raises:
+        CorruptLog, DamagedFile: it could not read everything.
+        FormatFromTheFuture: a later release wrote a file.
+    """
+    plan = plan_start(directory, *read_directory(files, directory))
+    snapshot = plan.in_log.snapshot if plan.in_log else plan.snapshot
+    after = [each.segment for each in plan.log if each.segment.end > snapshot.end]
+    path = Checkpoints(files, directory).path(snapshot)
+    in_file = files.size(path) if plan.snapshot != EMPTY else 0
+    return Sizes(
+        snapshot_bytes=len(plan.in_log.data) if plan.in_log else in_file,
+        log_bytes=sum(segment.size for segment in after),
+        log_entries=plan.end - snapshot.end,
+    )
 
 
 def _checked(checkpoints: Checkpoints, snapshots: Sequence[SnapshotId]) -> list[FoundSnapshot]:

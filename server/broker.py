@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from metrics.cleaner_probe import CleanerCounts
 from metrics.facts import LoopFacts
 from metrics.server_probe import ServerProbe
+from replog.compactor import CompactionFacts
 from server.admin.compaction_pauses import CompactionPauses
 from server.config.broker_configs import BrokerConfigs
 from server.config.config import BrokerConfig
@@ -306,6 +307,11 @@ class Broker:
         opened_acls = await open_acls(self._store, self.config)
         if opened_acls is not None:
             self.authorizer, self.acls = opened_acls
+
+    def metadata_facts(self) -> CompactionFacts:
+        """Returns what metrics show about the metadata's log. Only once the broker has its storage."""
+        assert self._store is not None
+        return self._store.facts()
 
     async def _open_logins(self, store: EmbeddedMetadataStore) -> None:
         listeners = self.config.resolved_sasl_listeners()

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from replog.compactor import CompactionFacts
 from replog.trigger import CompactionSettings
 from server.metadata.log import MetadataLog
 from server.metadata.machine import Operation
@@ -30,7 +31,7 @@ from server.metadata.store import (
 from server.runtime.tasks import call_later, spawn
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
-from storage.threads import loop_thread
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.metadata.embedded_store")
 
@@ -122,6 +123,11 @@ class EmbeddedMetadataStore:
     def _end_threads(self) -> None:
         self._worker.shutdown()
         self._snapshotter.shutdown()
+
+    @any_thread
+    def facts(self) -> CompactionFacts:
+        """Returns what metrics show about the log and its snapshots."""
+        return self._log.compactor.facts()
 
     @property
     def revision(self) -> int:

@@ -7,6 +7,7 @@ import random
 import re
 import stat
 import struct
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,11 +20,13 @@ from replog.trigger import CompactionSettings
 from server.metadata import embedded_store
 from server.metadata import machine as metadata_machine
 from server.metadata.embedded_store import EmbeddedMetadataStore
+from server.metadata.log import MetadataLog, read_machine
 from server.metadata.store import Compare, Delete, Put, RevisionCompacted
 from storage.files.errors import (
     CorruptLog,
     DamagedFile,
     FormatFromTheFuture,
+    NoSpace,
     StorageError,
     SyncFailed,
 )
@@ -65,6 +68,10 @@ async def put_and_close(
     for value in values:
         await store.txn((), [Put(key=f"/{value}", value=value)])
     await store.close()
+
+
+def found(directory: Path, pattern: str) -> list[Path]:
+    return list(directory.glob(pattern))
 
 
 def only_file(directory: Path, pattern: str) -> Path:
@@ -354,3 +361,67 @@ def test_a_log_cut_at_a_random_byte_holds_a_prefix_of_the_transactions(tmp_path:
 
         assert list(found) == [f"/{letter}" for letter in "abcdefgh"[: len(found)]]
         assert data.count(b"KRLF", 0, end) - len(found) in (0, 1)
+
+
+async def test_transactions_go_on_while_a_large_snapshot_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_write, begun = threading.Event(), threading.Event()
+    write = MetadataLog.write_snapshot
+
+    def slow(log: MetadataLog) -> None:
+        begun.set()
+        may_write.wait(10)
+        write(log)
+
+    monkeypatch.setattr(MetadataLog, "write_snapshot", slow)
+    store = await open_store(tmp_path, often(150_000))
+    for number in range(300):
+        await store.txn((), [Put(key=f"/{number}", value="x" * 1_000)])
+        if begun.is_set():
+            break
+    assert begun.is_set(), "no snapshot has begun"
+    before = await store.range("")
+    await store.txn((), [Put(key="/later", value="1"), Delete(key="/0")])
+    may_write.set()
+    await store.close()
+
+    machine = read_machine(LocalFileSystem(), str(tmp_path))
+    snapshot = only_file(tmp_path, "*.checkpoint")
+    assert int(snapshot.name[:20]) == before.revision + 1, "it has the state when it began"
+    assert machine.entries["/later"].value == "1"
+    assert "/0" not in machine.entries
+    assert machine.revision == before.revision + 1
+
+
+async def test_a_snapshot_that_fails_leaves_the_store_in_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise NoSpace("append to", str(tmp_path), 28, "No space left on device")
+
+    store = await open_store(tmp_path, often(100))
+    with monkeypatch.context() as patched:
+        patched.setattr("replog.checkpoints.SnapshotWriter.step", fail)
+        await store.txn((), [Put(key="/a", value="x" * 200)])
+    assert "could not write a snapshot" in caplog.text
+    assert not found(tmp_path, "*.part")
+
+    await store.txn((), [Put(key="/b", value="1")])
+    await store.close()
+
+    assert found(tmp_path, "*.checkpoint")
+    assert set(await reopened(tmp_path)) == {"/a", "/b"}
+
+
+async def test_the_facts_for_metrics_follow_the_files(tmp_path: Path) -> None:
+    store = await open_store(tmp_path, often(2_000))
+    for number in range(100):
+        await store.txn((), [Put(key=f"/{number}", value="x" * 100)])
+    facts = store.facts()
+    await store.close()
+
+    sizes = [path.stat().st_size for path in found(tmp_path, "*")]
+    assert facts.disk_bytes == sum(sizes) <= facts.bound_bytes
+    assert facts.snapshot_bytes == only_file(tmp_path, "*.checkpoint").stat().st_size
+    assert facts.snapshot_seconds is not None
