@@ -89,7 +89,7 @@ class Checkpoints:
     def restore(self, snapshot: SnapshotId, machine: StateMachine) -> Checkpoint:
         """Give a machine the state of a snapshot, after all of it was checked. Raises DamagedFile."""
         path = self.path(snapshot)
-        data = memoryview(self._files.read_bytes(path))
+        data = _bytes_of(self._files, path)
         checked = verify_bytes(data, path, snapshot)
         machine.restore(rows_in(data, path))
         if machine.digest() != checked.digest:
@@ -232,7 +232,16 @@ class SnapshotWriter:
 
 def verify_file(files: FileSystem, path: str, snapshot: SnapshotId) -> Checkpoint:
     """Check the file at `path`, which should be this snapshot. Raises DamagedFile."""
-    return verify_bytes(memoryview(files.read_bytes(path)), path, snapshot)
+    return verify_bytes(_bytes_of(files, path), path, snapshot)
+
+
+def _bytes_of(files: FileSystem, path: str) -> memoryview:
+    """Returns a large file's bytes."""
+    file = files.open(path)
+    try:
+        return memoryview(file.read_at(0, file.size))
+    finally:
+        file.close()
 
 
 def verify_bytes(data: memoryview, path: str, snapshot: SnapshotId | None = None) -> Checkpoint:
