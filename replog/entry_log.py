@@ -438,8 +438,8 @@ class EntryLog:
         self._files.write_bytes(saved, found.torn)
         self._files.sync_directory(self._directory)
         _log.warning(
-            "%s: cut off %d bytes of a torn frame at byte %d, saved as %s",
-            found.segment.path, len(found.torn), found.segment.size, saved,
+            "%s: cut off a torn frame at byte %d, saved as %s",
+            found.segment.path, found.segment.size, saved,
         )  # fmt: skip
         self._file.truncate(found.segment.size)
         self._sync()

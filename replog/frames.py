@@ -162,7 +162,7 @@ def scan(data: bytes, header: SegmentHeader, path: str) -> tuple[list[Frame], in
             text = f"index {index} is missing before {frame.index}"
             raise CorruptLog(path, position, text)
         if frame.term < term:
-            text = f"term {frame.term} follows term {term}"
+            text = f"term {frame.term} is after term {term}"
             raise CorruptLog(path, position, text)
         frames.append(frame)
         position, index, term = end, frame.end, frame.term

@@ -108,7 +108,7 @@ class LeaderExternal(LogCompactor):
     def _differs(self, snapshot: SnapshotId) -> None:
         replica = self.replica
         _log.error(
-            "%s: the state at index %d differs from the leader's; replacing it by the leader's snapshot",
+            "%s: the state differs from the leader's (index %d); replacing it by the leader's snapshot",
             replica.directory, snapshot.end,
         )  # fmt: skip
         self.abandon()

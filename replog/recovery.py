@@ -206,7 +206,7 @@ def _refuse_without_snapshot(
     directory = first.path.rpartition("/")[0]
     name = f"{first.base:020d}-{first.header.previous_term:010d}.checkpoint"
     following = first.path.rpartition("/")[2]
-    raise DamagedFile(f"{directory}/{name}", f"it is missing, and {following} continues it; {HEAL}")
+    raise DamagedFile(f"{directory}/{name}", f"it is missing before {following}; {HEAL}")
 
 
 def _refuse_without_log(directory: str, newest: FoundSnapshot) -> None:

@@ -150,7 +150,7 @@ class Replica:
         """The leader's snapshot that must replace the state here, which differs from it."""
 
     def read(self) -> Plan:
-        """Read the state of the newest snapshot; change nothing. Returns with which log it goes on.
+        """Read the state of the newest snapshot; change nothing. Returns the log that continues it.
 
         Raises:
             CorruptLog, DamagedFile: acknowledged entries can no longer be read.

@@ -116,8 +116,7 @@ def judge_replog(
     """Judge how much of a state machine's log the next start replays."""
     text = (
         f"{path}: a snapshot of {size_text(snapshot_bytes)}, and {size_text(log_bytes)} of log that"
-        f" are replayed in about {replay_ms:.0f} ms; the log may grow to 1/u = {1 / settings.u:.3g}"
-        " snapshots"
+        f" are replayed in about {replay_ms:.0f} ms (replog.snapshot.u: {settings.u:g})"
     )
     if replay_ms > 10 * settings.replay_ms:
         return warning(

@@ -70,7 +70,7 @@ def chunks_of_two_snapshots_mixed(patch: Patch) -> None:
     begin = InLog.begin
 
     def careless(self: InLog) -> None:
-        """Go on under the START of a snapshot that was given up."""
+        """Continue under the START of a snapshot that was given up."""
         start, chunks = self._start_index, self._chunks
         is_open = self.replica._open_start == start
         begin(self)
