@@ -28,9 +28,11 @@ class DiskUse:
     log_bytes: int
     """All segments."""
     reference_bytes: int
-    """The paper's p: see `reference_bytes` of the trigger, the largest since the kept snapshots."""
+    """The paper's p: `reference_bytes` of the trigger, the sum over the snapshots that are kept."""
     during_bytes: int
-    """Bytes appended while a snapshot is or was being written, since the oldest snapshot kept."""
+    """Bytes appended while a snapshot is or was being written, since the oldest snapshot kept.
+
+    A start does not know them: it counts the log between the kept snapshots, and what exceeds P/u."""
     catchup_bytes: int
     """Bytes of the entries that only slow followers need."""
     unseen_bytes: int
@@ -46,7 +48,7 @@ def bound_bytes(settings: CompactionSettings, use: DiskUse) -> float:
     """Returns the most bytes that these files may take; infinite if `u` is 0."""
     if settings.u <= 0:
         return float("inf")
-    logs = settings.snapshots_keep * (use.reference_bytes / settings.u)
+    logs = use.reference_bytes / settings.u
     segment = settings.segment_bytes + 2 * use.unseen_bytes
     kept = use.snapshots_bytes + use.writing_bytes + use.catchup_bytes + use.during_bytes
     return kept + logs + segment

@@ -77,10 +77,13 @@ class LogCompactor(abc.ABC):
         self.look()
         self._references.append(self._reference())
         self._prune()
-        # An attempt that a crash ended: the log had its full length when that began.
+        # What an attempt that a crash ended has let grow, and the log between the kept snapshots.
         u = self.settings.u
         allowed = self._references[-1] / u if u else 0
-        self._during[-1] = max(0, int(self._client_bytes() - allowed))
+        excess = max(0, int(self._client_bytes() - allowed))
+        newest = self.replica.snapshot.end
+        between = self.replica.bytes_from(min(self.oldest_needed(), newest))
+        self._during[-1] = excess + between - self.replica.bytes_from(newest)
 
     @property
     def is_snapshotting(self) -> bool:

@@ -274,3 +274,24 @@ def test_the_digest_of_a_machine_is_that_of_its_rows() -> None:
         key = b"%d" % random.randrange(20)
         machine.apply(index, key if random.random() < 0.3 else key + b"=" + key * index)
     assert machine.digest() == set_digest(machine.snapshot())
+
+
+def test_a_start_counts_the_log_between_the_kept_snapshots_in_the_bound() -> None:
+    disk = new_disk()
+    settings = CompactionSettings(
+        u=0.3, floor_bytes=400, catchup_entries=0, segment_bytes=60, snapshots_keep=2
+    )
+    replica, compactor = opened(disk, settings)
+    snapshots = 0
+    for number in range(400):
+        put(replica, str(number % 9), str(number % 5))
+        if compactor.due() is not None:
+            snapshot(compactor)
+            snapshots += 1
+        if number % 31 == 0:
+            replica.close()
+            replica, compactor = opened(disk, settings)
+            compactor.due()
+        size = sum(disk.size(f"{DIRECTORY}/{name}") for name in names(disk))
+        assert size <= compactor.bound_bytes()
+    assert snapshots > 10
