@@ -10,13 +10,13 @@ Kafka's ReplicaManager.scala, KafkaController metrics, LinuxIoMetricsCollector; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from prometheus_client.core import Metric as Family
 
 from metrics import names
-from metrics.facts import BrokerFacts, LoopFacts
+from metrics.facts import BrokerFacts, LoopFacts, ReplogFacts
 from metrics.families import counter, gauge
 
 PROC_IO = Path("/proc/self/io")
@@ -32,6 +32,7 @@ def collect_broker(facts: BrokerFacts) -> Iterator[Family]:
     yield from _collect_partition_counts(facts)
     yield from _collect_loop(facts.loop)
     yield from _collect_disks()
+    yield from _collect_replogs(facts.replogs)
     for metric, value in names.ONE_BROKER:
         yield (gauge if metric.kind == "gauge" else counter)(metric, [((), value)])
 
@@ -53,6 +54,21 @@ def _collect_partition_counts(facts: BrokerFacts) -> Iterator[Family]:
             for topic, counts in facts.coordinator_partitions.items()
             for state, count in counts.items()
         ],
+    )
+
+
+def _collect_replogs(replogs: Mapping[str, ReplogFacts]) -> Iterator[Family]:
+    logs = replogs.items()
+    yield gauge(names.REPLOG_DISK_BYTES, [((log,), each.disk_bytes) for log, each in logs])
+    yield gauge(names.REPLOG_BOUND_BYTES, [((log,), each.bound_bytes) for log, each in logs])
+    yield gauge(names.REPLOG_LOG_BYTES, [((log,), each.log_bytes) for log, each in logs])
+    yield gauge(names.REPLOG_SNAPSHOT_BYTES, [((log,), each.snapshot_bytes) for log, each in logs])
+    yield gauge(names.REPLOG_REPLAY_SECONDS, [((log,), each.replay_seconds) for log, each in logs])
+    yield gauge(names.REPLOG_U, [((log,), each.u) for log, each in logs])
+    taken = [(log, each.snapshot_seconds) for log, each in logs]
+    yield gauge(
+        names.REPLOG_SNAPSHOT_SECONDS,
+        [((log,), seconds) for log, seconds in taken if seconds is not None],
     )
 
 

@@ -126,6 +126,25 @@ class QuotaFacts:
     """By quota, of the clients that were active last: user, client id, and what they use."""
 
 
+class ReplogFacts(Protocol):
+    """Values for a scrape about a log that snapshots bound, and its snapshots."""
+
+    @property
+    def disk_bytes(self) -> int: ...
+    @property
+    def bound_bytes(self) -> float: ...
+    @property
+    def log_bytes(self) -> int: ...
+    @property
+    def snapshot_bytes(self) -> int: ...
+    @property
+    def replay_seconds(self) -> float: ...
+    @property
+    def snapshot_seconds(self) -> float | None: ...
+    @property
+    def u(self) -> float: ...
+
+
 class RecoveryFacts(Protocol):
     """Counts of the recovery of logs since the start."""
 
@@ -157,6 +176,8 @@ class BrokerFacts:
     transactions: TransactionFacts = TransactionFacts()
     loop: LoopFacts = LoopFacts()
     quotas: QuotaFacts = QuotaFacts()
+    replogs: Mapping[str, ReplogFacts] = field(default_factory=dict)
+    """By the name of its state machine."""
     certificates_expire_seconds: Mapping[str, float] = field(default_factory=dict)
     """By listener with TLS, the seconds until its certificate expires; negative once it has."""
     node_id: int = 0

@@ -155,6 +155,29 @@ FETCHES_FAILED = _counter(
     "topic",
 )
 
+# Logs of state machines, which snapshots bound: metadata.
+REPLOG_DISK_BYTES = _gauge(
+    "kompakt_replog_disk_bytes", "Bytes of a state machine's log and snapshots.", "log"
+)
+REPLOG_BOUND_BYTES = _gauge(
+    "kompakt_replog_disk_bound_bytes", "The most bytes that these may take, by u.", "log"
+)
+REPLOG_LOG_BYTES = _gauge(
+    "kompakt_replog_log_bytes", "Bytes of the entries after the last snapshot.", "log"
+)
+REPLOG_SNAPSHOT_BYTES = _gauge(
+    "kompakt_replog_snapshot_bytes", "Bytes of the last snapshot.", "log"
+)
+REPLOG_REPLAY_SECONDS = _gauge(
+    "kompakt_replog_replay_seconds", "Estimated replay of the log at the next start.", "log"
+)
+REPLOG_SNAPSHOT_SECONDS = _gauge(
+    "kompakt_replog_snapshot_seconds", "How long the last snapshot took.", "log"
+)
+REPLOG_U = _gauge(
+    "kompakt_replog_u", "Snapshot bytes that may be written for a byte of log.", "log"
+)
+
 # Quotas of clients. Of the clients that have a quota, a metric lists those that were active last.
 THROTTLES = _counter(
     "kompakt_throttles_total", "Requests after which a client had to pause, by quota.", "quota"

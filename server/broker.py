@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from metrics.cleaner_probe import CleanerCounts
 from metrics.facts import LoopFacts
 from metrics.server_probe import ServerProbe
+from replog.compactor import CompactionFacts
 from server.admin.compaction_pauses import CompactionPauses
 from server.config.broker_configs import BrokerConfigs
 from server.config.config import BrokerConfig
@@ -289,6 +290,7 @@ class Broker:
         self._store = await EmbeddedMetadataStore.open(
             self.files,
             join(metadata, METADATA),
+            self.config.compaction_settings(),
             on_failure=holder.disk_failed,
             any_topic=lambda: any_topic_in(self.directories),
         )
@@ -306,6 +308,11 @@ class Broker:
         opened_acls = await open_acls(self._store, self.config)
         if opened_acls is not None:
             self.authorizer, self.acls = opened_acls
+
+    def metadata_facts(self) -> CompactionFacts:
+        """Returns what metrics show about the metadata's log. Only once the broker has its storage."""
+        assert self._store is not None
+        return self._store.facts()
 
     async def _open_logins(self, store: EmbeddedMetadataStore) -> None:
         listeners = self.config.resolved_sasl_listeners()

@@ -126,6 +126,7 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         transactions=transaction_facts(broker.transactions),
         loop=broker.loop_facts,
         quotas=quota_facts(broker),
+        replogs={"metadata": broker.metadata_facts()},
         certificates_expire_seconds={
             name: expires_at.timestamp() - broker.clock.now_ms() / 1000
             for name, expires_at in broker.certificate_expiries.items()

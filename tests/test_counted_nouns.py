@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("cli", "server", "cleaner", "pipeline", "demo")
+PACKAGES = ("cli", "server", "cleaner", "replog", "pipeline", "demo")
 """The packages that may import `cleaner.rules.text`."""
 PLURAL = re.compile(r" (?:([a-z]+) )?([a-z]{2,}s)\b(?!/)")
 COUNT_IN_LOG = re.compile(r"%(?:\.\d)?[df] (?:[a-z]+ )?([a-z]{2,}s)\b")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("cli", "server", "cleaner", "storage", "protocol", "metrics", "pipeline")
+PACKAGES = ("cli", "server", "cleaner", "replog", "storage", "protocol", "metrics", "pipeline")
 NUMBERED = re.compile(r"(issue|case|scenario|test)_?\d")
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "types"}
 
@@ -122,7 +122,7 @@ def test_nothing_uses_the_shared_threads_of_the_loop() -> None:
     """Each pool of threads has a name, a purpose and a bound (`server/runtime/executors.py`)."""
     found = [
         f"{name}:{node.lineno}"
-        for name, tree in parsed("server", "cleaner", "metrics", "storage")
+        for name, tree in parsed("server", "cleaner", "replog", "metrics", "storage")
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

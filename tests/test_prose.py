@@ -21,6 +21,7 @@ FOLDERS = (
     "cli",
     "bench",
     "cleaner",
+    "replog",
     "demo",
     "docker",
     "docs",

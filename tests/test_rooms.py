@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-TOPS = ("protocol", "storage", "cleaner", "server", "cli", "pipeline")
+TOPS = ("protocol", "storage", "cleaner", "replog", "server", "cli", "pipeline")
 ENTRIES_MAX = 25
 LARGE = {
     "server/handlers": "one file for each API",

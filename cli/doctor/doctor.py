@@ -23,11 +23,14 @@ from cli.base.output import print_json
 from cli.doctor import findings, probes, tls
 from cli.doctor.findings import Finding, Status, fault, fine, warning
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from replog.replica import sizes_in
+from replog.trigger import ReplayRate
 from server.config.config import BrokerConfig
 from server.config.listeners.addresses import Listener
 from server.config.sources import read_sources
 from storage.files.errors import StorageError
 from storage.files.local_files import ReadOnlyFileSystem
+from storage.files.paths import METADATA, join
 from storage.formats.config_property import ConfigError
 from storage.formats.meta_properties import read_meta_properties
 
@@ -98,6 +101,9 @@ def _check_all(sources: Sources) -> Iterator[Finding]:
     yield findings.judge_descriptors(probes.descriptor_limit())
     for path in config.data_directories:
         yield from _check_directory(path, config)
+    metadata = join(config.metadata_directory, METADATA)
+    if Path(metadata).is_dir():
+        yield _check_metadata(metadata, config)
     yield _check_clock(config)
     available = probes.available_memory()
     if available is not None and config.cleans:
@@ -151,6 +157,21 @@ def _check_directory(path: str, config: BrokerConfig) -> Iterator[Finding]:
         yield findings.judge_syncs(path, probes.sync_seconds(existing), kind)
     except OSError as error:
         yield fault("disk", f"{path}: {error.strerror}", "check the disk: dmesg, df, df -i")
+
+
+def _check_metadata(path: str, config: BrokerConfig) -> Finding:
+    """Check that the metadata can be read, and how long that takes at a start."""
+    try:
+        sizes = sizes_in(ReadOnlyFileSystem(), path)
+    except StorageError as error:
+        return fault("metadata", str(error), "restore it: docs/operations.md, After damage")
+    return findings.judge_replog(
+        path,
+        log_bytes=sizes.log_bytes,
+        snapshot_bytes=sizes.snapshot_bytes,
+        replay_ms=ReplayRate().estimate_ms(sizes.log_entries),
+        settings=config.compaction_settings(),
+    )
 
 
 def _check_owner(path: str, config: BrokerConfig) -> Finding:

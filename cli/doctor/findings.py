@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from cleaner.rules.text import size_text
+from replog.trigger import CompactionSettings
 from server.config.listeners.addresses import Listener
 
 DESCRIPTORS_MIN, DESCRIPTORS_GOOD = 1024, 10_000
@@ -102,6 +103,28 @@ def judge_file_system(path: str, kind: str) -> Finding:
             "put log.dirs on a local disk or a block device",
         )
     return fine("file system", text)
+
+
+def judge_replog(
+    path: str,
+    *,
+    log_bytes: int,
+    snapshot_bytes: int,
+    replay_ms: float,
+    settings: CompactionSettings,
+) -> Finding:
+    """Judge how much of a state machine's log the next start replays."""
+    text = (
+        f"{path}: a snapshot of {size_text(snapshot_bytes)}, and {size_text(log_bytes)} of log that"
+        f" are replayed in about {replay_ms:.0f} ms (replog.snapshot.u: {settings.u:g})"
+    )
+    if replay_ms > 10 * settings.replay_ms:
+        return warning(
+            "metadata",
+            f"{text}, or to {settings.replay_ms:.0f} ms of replay",
+            "look for errors about snapshots in the broker's log: a full disk, for example",
+        )
+    return fine("metadata", text)
 
 
 def judge_syncs(path: str, seconds: Sequence[float], kind: str) -> Finding:

@@ -6,14 +6,18 @@ are consumed, so a segment of any size takes the memory of one chunk.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict
 
 from cleaner.rules.text import count_text
 from cli.dump.kinds import Kind, base_offset_of
-from server.metadata.files import decode_snapshot, frame_damage, scan_frames
+from cli.dump.metadata import (
+    metadata_log,
+    metadata_snapshot,
+    old_metadata_log,
+    old_metadata_snapshot,
+)
+from cli.dump.section import Row, Section
 from storage.files.errors import DamagedFile, DiskError, FormatFromTheFuture, MissingFile
 from storage.files.files import FileSystem
 from storage.files.paths import KEYS, MANIFEST, join, topic_id_text
@@ -25,20 +29,6 @@ from storage.state.aborted_transactions import decode_aborted_transactions
 from storage.state.leader_epochs import decode_leader_epochs
 from storage.state.producer_state import decode_producer_states
 from storage.verify.verify import Found, log_bytes
-
-Row = dict[str, Any]
-
-
-@dataclass(slots=True, kw_only=True)
-class Section:
-    """The contents of one file, or a list of a directory's files or logs."""
-
-    kind: str
-    path: str
-    facts: Row = field(default_factory=dict)
-    rows: Iterator[Row] = field(default_factory=lambda: iter(()))
-    times: frozenset[str] = frozenset()
-    """Names of the facts and columns that are timestamps in ms."""
 
 
 def section_of(fs: FileSystem, path: str, kind: Kind) -> Section:
@@ -141,28 +131,6 @@ def _aborted_transactions(fs: FileSystem, path: str) -> Section:
     return Section(kind=Kind.ABORTED_TRANSACTIONS.value, path=path, rows=rows)
 
 
-def _metadata_log(fs: FileSystem, path: str) -> Section:
-    data = fs.read_bytes(path)
-    end, payloads = scan_frames(data)
-    contents = [json.loads(payload) for payload in payloads]
-    facts = {"format": contents[0].get("format") if contents else None}
-    if end < len(data):
-        facts["damage"] = f"at byte {end}: {frame_damage(data, end) or 'a torn transaction'}"
-    return Section(kind=Kind.METADATA_LOG.value, path=path, facts=facts, rows=iter(contents[1:]))
-
-
-def _metadata_snapshot(fs: FileSystem, path: str) -> Section:
-    state = decode_snapshot(fs.read_bytes(path), path)
-    names = ("key", "value", "created_revision", "modified_revision", "lease")
-    rows = (dict(zip(names, entry, strict=False)) for entry in state.entries)
-    return Section(
-        kind=Kind.METADATA_SNAPSHOT.value,
-        path=path,
-        facts={"revision": state.revision, "leases": state.leases},
-        rows=rows,
-    )
-
-
 def _compaction_history(fs: FileSystem, path: str) -> Section:
     *lines, torn = fs.read_bytes(path).split(b"\n")
     entries = [entry for line in lines if (entry := decode_line(line)) is not None]
@@ -217,8 +185,10 @@ _READERS: dict[Kind, Callable[[FileSystem, str], Section]] = {
     Kind.PRODUCER_SNAPSHOT: _producer_snapshot,
     Kind.LEADER_EPOCHS: _leader_epochs,
     Kind.ABORTED_TRANSACTIONS: _aborted_transactions,
-    Kind.METADATA_LOG: _metadata_log,
-    Kind.METADATA_SNAPSHOT: _metadata_snapshot,
+    Kind.METADATA_LOG: metadata_log,
+    Kind.METADATA_SNAPSHOT: metadata_snapshot,
+    Kind.OLD_METADATA_LOG: old_metadata_log,
+    Kind.OLD_METADATA_SNAPSHOT: old_metadata_snapshot,
     Kind.COMPACTION_HISTORY: _compaction_history,
     Kind.TEXT: _text,
     Kind.HASH_KEY: _hash_key,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import islice
 
-from cli.dump.files import Row, Section
 from cli.dump.kinds import Kind
+from cli.dump.section import Row, Section
 from cli.dump.segment import Selection
 from storage.files.files import FileSystem
 from storage.formats.key_sidecar import TOMBSTONE, KeyBlock, KeySidecar

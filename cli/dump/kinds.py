@@ -6,7 +6,8 @@ import enum
 import re
 
 from protocol.records.batch_header import MAGIC_AT
-from server.metadata import files as metadata_files
+from replog import checkpoint_format, frames
+from server.metadata import old_files
 from storage.files.files import FileSystem
 from storage.files.paths import (
     ABORTED_TRANSACTIONS,
@@ -46,6 +47,8 @@ class Kind(enum.Enum):
     ABORTED_TRANSACTIONS = "aborted transactions"
     METADATA_LOG = "metadata log"
     METADATA_SNAPSHOT = "metadata snapshot"
+    OLD_METADATA_LOG = "metadata log of an earlier release"
+    OLD_METADATA_SNAPSHOT = "metadata snapshot of an earlier release"
     COMPACTION_HISTORY = "compaction history"
     TEXT = "text"
     HASH_KEY = "hash key"
@@ -75,7 +78,9 @@ BY_MAGIC = {
     key_sidecar.MAGIC: Kind.KEY_SIDECAR,
     aborted_transactions.MAGIC: Kind.ABORTED_TRANSACTIONS,
     producer_state.MAGIC: Kind.PRODUCER_SNAPSHOT,
-    metadata_files.MAGIC: Kind.METADATA_SNAPSHOT,
+    frames.SEGMENT_MAGIC: Kind.METADATA_LOG,
+    checkpoint_format.MAGIC: Kind.METADATA_SNAPSHOT,
+    old_files.MAGIC: Kind.OLD_METADATA_SNAPSHOT,
 }
 
 
@@ -90,8 +95,8 @@ def kind_of(fs: FileSystem, path: str) -> Kind | None:
     prefix = _prefix(fs, path)
     if prefix[:4] in BY_MAGIC:
         return BY_MAGIC[prefix[:4]]
-    if prefix[metadata_files.FRAME.size :].startswith(b'{"'):
-        return Kind.METADATA_LOG
+    if prefix[old_files.FRAME.size :].startswith(b'{"'):
+        return Kind.OLD_METADATA_LOG
     is_segment = prefix[MAGIC_AT:] == b"\2" or not prefix
     return Kind.SEGMENT if is_segment or name.endswith(LOG) else None
 

@@ -19,8 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cli.base.text import bytes_text, name_text, time_text
-from cli.dump.files import Row, Section
 from cli.dump.kinds import Kind
+from cli.dump.section import Row, Section
 from cli.dump.segment import json_record
 from storage.verify.findings import Finding, LogReport, Severity
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cli.base.text import bytes_members
-from cli.dump.files import Row, Section
 from cli.dump.kinds import Kind
+from cli.dump.section import Row, Section
 from protocol.records.batch_header import BatchHeader, read_header
 from protocol.records.record_batch import Codec, read_records
 from protocol.wire.errors import ProtocolError

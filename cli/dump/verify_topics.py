@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from server.metadata.files import content_of, read_metadata
+from server.metadata.log import read_machine
 from server.topics.keys import CREATING, DELETED, TOPICS, UNSETTLED, first_unsettled
 from server.topics.names import parse_id
 from storage.files.errors import StorageError
@@ -26,9 +26,10 @@ def verify_topics(files: FileSystem, found: Found) -> tuple[Finding, ...]:
         meta = read_meta_properties(files, found.path)
         if found.metadata is None or meta is None:
             return ()
-        content = content_of(read_metadata(files, found.metadata))
+        machine = read_machine(files, found.metadata)
     except StorageError:
         return ()
+    content = {key: entry.value for key, entry in machine.entries.items()}
     expected = set(_log_paths(content, found.path, meta.directory_id))
     for path in sorted(expected):
         if not files.exists(path) and not _may_be_missing(path, content):

@@ -8,6 +8,7 @@
     storage_config.py        directories, topics, durability, recovery
     cleaner_config.py        the cleaner
     audit_config.py          the audit log
+    replog_config.py         snapshots of the metadata, and of other logs of state machines
     quota_config.py          quotas of clients
     authorization_config.py  whether ACLs are enforced
     connection_config.py     limits on connections
@@ -55,6 +56,7 @@ from server.config.listeners.sasl_listeners import (
 from server.config.listeners.tls_config import TlsConfig
 from server.config.network_config import NetworkConfig
 from server.config.quota_config import QuotaConfig
+from server.config.replog_config import ReplogConfig
 from server.config.storage_config import StorageConfig
 from server.config.transaction_config import TransactionConfig
 from server.topics.defaults import log_defaults_from, topic_synonyms
@@ -79,6 +81,7 @@ _log = logging.getLogger("server.config.config")
 class BrokerConfig(
     AuditConfig,
     CleanerConfig,
+    ReplogConfig,
     StorageConfig,
     TransactionConfig,
     GroupConfig,

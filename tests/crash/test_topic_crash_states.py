@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from server.metadata import log as metadata_log
+from replog.trigger import CompactionSettings
+from server.config.config import BrokerConfig
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.store import RangeResult
 from server.topics import settling
@@ -42,7 +43,8 @@ class Failed(AssertionError):
 @pytest.fixture(autouse=True)
 def small_metadata_log(monkeypatch: Patch) -> None:
     """Snapshots of the metadata store come often."""
-    monkeypatch.setattr(metadata_log, "LOG_BYTES_MIN", 2000)
+    often = CompactionSettings(u=1.0, floor_bytes=2_000, catchup_entries=20)
+    monkeypatch.setattr(BrokerConfig, "compaction_settings", lambda _: often)
 
 
 async def sweep(seed: int, states_max: int) -> int:

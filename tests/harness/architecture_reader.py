@@ -357,40 +357,71 @@ def epoch_of(epochs: list[tuple[int, int]], offset: int) -> int:
 
 def read_metadata(directory: Path) -> tuple[int, dict[str, str]]:
     """Returns the last revision and the map."""
-    revision, content = 0, {}
-    snapshots = sorted(directory.glob("*.snapshot"))
+    revision, content, end = 0, dict[str, str](), 1
+    snapshots = sorted(directory.glob("*.checkpoint"))
     if snapshots:
-        data = snapshots[-1].read_bytes()
-        magic, format_, reserved, crc = struct.unpack_from(">4sHHI", data)
-        check((magic, format_, reserved) == (b"KMMS", 1, 0), "magic and format")
-        check(crc32c.crc32c(data[12:]) == crc, "the checksum fits")
-        snapshot = json.loads(data[12:])
-        revision = snapshot["revision"]
-        content = {key: value for key, value, *_ in snapshot["entries"]}
-    for path in sorted(directory.glob("*.log")):
-        first, *transactions = frames_of(path.read_bytes())
-        check(first == {"format": 1}, "the first payload is the format")
-        for transaction in transactions:
-            if transaction["revision"] > revision:
-                revision += 1
-                check(transaction["revision"] == revision, "revisions count up by one")
-                for verb, key, *rest in transaction["operations"]:
-                    if verb == "put":
-                        content[key] = rest[0]
-                    elif verb == "delete":
-                        content.pop(key, None)
+        end, rows = read_checkpoint(snapshots[-1])
+        content = {key[1:].decode(): value[24:].decode() for key, value in rows if key[:1] == b"e"}
+        (revision,) = struct.unpack(">q", dict(rows)[b"r"])
+    for index, kind, payload in sorted(entries_in(directory)):
+        if index < end:
+            continue
+        check((index, kind) == (end, 1), "indexes count up by one, and all are commands")
+        end, revision = end + 1, revision + 1
+        for verb, key, *rest in json.loads(payload)["operations"]:
+            if verb == "put":
+                content[key] = rest[0]
+            elif verb == "delete":
+                content.pop(key, None)
     return revision, content
 
 
-def frames_of(data: bytes) -> Iterator[Any]:
-    at = 0
-    while at + 8 <= len(data):
-        size, crc = struct.unpack_from(">II", data, at)
-        payload = data[at + 8 : at + 8 + size]
-        if len(payload) < size or crc32c.crc32c(payload) != crc:
-            return
-        yield json.loads(payload)
-        at += 8 + size
+def read_checkpoint(path: Path) -> tuple[int, list[tuple[bytes, bytes]]]:
+    """Returns the end of a snapshot and its rows."""
+    data = path.read_bytes()
+    magic, format_, size, end, term, crc = struct.unpack_from(">4sHHqiI", data)
+    check((magic, format_, crc) == (b"KRCP", 1, crc32c.crc32c(data[: size - 4])), "the header")
+    check(path.name == f"{end:020d}-{term:010d}.checkpoint", "the name")
+    rows, at, digest = list[tuple[bytes, bytes]](), size, 0
+    while (block := struct.unpack_from(">II", data, at))[0]:
+        body = data[at + 8 : at + 8 + block[0]]
+        check(crc32c.crc32c(body) == block[1], "a block's checksum")
+        at += 8 + block[0]
+        while body:
+            key_size, value_size = struct.unpack_from(">II", body)
+            key, value = body[8 : 8 + key_size], body[8 + key_size : 8 + key_size + value_size]
+            rows.append((key, value))
+            digest += xxhash.xxh3_128_intdigest(struct.pack(">I", key_size) + key + value)
+            body = body[8 + key_size + value_size :]
+    footer = data[at + 8 :]
+    check(crc32c.crc32c(footer) == block[1], "the footer's checksum")
+    count, found, checksum = struct.unpack(">q16s16s", footer)
+    check(checksum == xxhash.xxh3_128_digest(data[:at]), "the file's checksum")
+    check((count, int.from_bytes(found)) == (len(rows), digest % 2**128), "rows and digest")
+    check(rows == sorted(rows), "rows are in key order")
+    return end, rows
+
+
+def entries_in(directory: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Yields index, kind and payload of each entry in a log."""
+    for path in sorted(directory.glob("*.replog")):
+        data = path.read_bytes()
+        magic, format_, flags, base, _, crc = struct.unpack_from(">4sHHqiI", data)
+        check((magic, format_, crc) == (b"KRLS", 1, crc32c.crc32c(data[:20])), "the header")
+        check(path.name == f"{base:020d}{'.reset' * flags}.replog", "the name")
+        at, index = 24, base
+        while at + 32 <= len(data):
+            magic, size, body_crc, first, _, count, crc = struct.unpack_from(">4sIIqiII", data, at)
+            body = data[at + 32 : at + 32 + size]
+            if crc != crc32c.crc32c(data[at : at + 28]) or body_crc != crc32c.crc32c(body):
+                break
+            check((magic, first) == (b"KRLF", index), "indexes count up by one")
+            at, index = at + 32 + size, index + count
+            for number in range(count):
+                kind, length = struct.unpack_from(">BI", body)
+                yield first + number, kind, body[5 : 5 + length]
+                body = body[5 + length :]
+            check(not body, "the number of entries")
 
 
 def read_history(path: Path) -> list[Any]:

@@ -19,9 +19,20 @@ from metrics.facts import (
     TransactionFacts,
 )
 from metrics.server_probe import ServerProbe
+from replog.compactor import CompactionFacts
 from server.coordination.coordinator_topic import OFFSETS_TOPIC
 from storage.formats.topic_partition import TopicPartition
 from storage.recovery.progress import RecoveryProgress
+
+REPLOG = CompactionFacts(
+    disk_bytes=3_000,
+    bound_bytes=9_000.0,
+    log_bytes=2_000,
+    snapshot_bytes=1_000,
+    replay_seconds=0.02,
+    snapshot_seconds=0.5,
+    u=0.1,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +152,7 @@ class ScrapedWorld:
             transactions=self.transactions,
             loop=self.loop,
             quotas=self.quotas,
+            replogs={"metadata": REPLOG},
             certificates_expire_seconds={"SSL": 86_400.0},
             node_id=7,
             address="broker.example:9092",

@@ -114,6 +114,7 @@ async def open_world(
     store = await EmbeddedMetadataStore.open(
         files,
         f"{config.metadata_directory}/metadata",
+        config.compaction_settings(),
         any_topic=lambda: any_topic_in(directories),
     )
     removed: list[PartitionLog] = []

@@ -120,3 +120,13 @@ def test_the_kernel_is_asked_what_the_disks_did(tmp_path: Path) -> None:
 
     assert disk_bytes(tmp_path / "io") == (4096, 8192)
     assert disk_bytes(tmp_path / "absent") is None
+
+
+def test_the_metadata_log_and_its_bound_are_shown(world: ScrapedWorld) -> None:
+    samples = world.samples()
+
+    assert samples["kompakt_replog_disk_bytes", "metadata"] == 3_000
+    assert samples["kompakt_replog_disk_bound_bytes", "metadata"] == 9_000
+    assert samples["kompakt_replog_replay_seconds", "metadata"] == 0.02
+    assert samples["kompakt_replog_snapshot_seconds", "metadata"] == 0.5
+    assert samples["kompakt_replog_u", "metadata"] == 0.1

@@ -7,27 +7,39 @@ from typing import Any
 
 import pytest
 
-from server.metadata import log as metadata_log
-from server.metadata.files import Operation, State
+from replog.trigger import CompactionSettings
 from server.metadata.log import MetadataLog
+from server.metadata.machine import Operation
+from server.metadata.old_files import State
 from tests.harness.memory_fs import Loss, MemoryFileSystem
+from tests.harness.old_metadata import write_old_log, write_old_snapshot
 
 DIRECTORY = "/data/metadata"
 LOSSES = (Loss.EVERYTHING, Loss.NOTHING, Loss.TORN, Loss.TORN, Loss.TORN)
+SETTINGS = CompactionSettings(u=1.0, floor_bytes=6_000, catchup_entries=3, segment_bytes=4_000)
 
 Content = dict[str, str]
 
 
 def recovered(disk: MemoryFileSystem) -> tuple[MetadataLog, int, Content]:
     """Open the log. Returns its revision and the contents of the map."""
-    log = MetadataLog(disk, DIRECTORY)
-    state, transactions = log.recover()
-    content = {entry[0]: entry[1] for entry in state.entries}
-    revision = state.revision
-    for transaction in transactions:
-        revision = transaction.revision
-        apply(content, transaction.operations)
-    return log, revision, content
+    log = MetadataLog(disk, DIRECTORY, SETTINGS)
+    log.recover()
+    content = {key: entry.value for key, entry in log.machine.entries.items()}
+    return log, log.machine.revision, content
+
+
+def write(log: MetadataLog, operations: list[Operation]) -> None:
+    """Append a transaction, apply it, and take a snapshot if one is due."""
+    entry = log.append(operations)
+    log.machine.run(operations)
+    log.applied(entry)
+
+
+def snapshot(log: MetadataLog) -> None:
+    log.begin_snapshot()
+    log.write_snapshot()
+    log.finish_snapshot()
 
 
 def apply(content: Content, operations: list[Operation]) -> None:
@@ -49,7 +61,7 @@ class Workload:
         self.disk.sync_directory("/")
         self.possible: list[tuple[int, Content]] = [(0, {})]
         """Returns the acknowledged state, and the one that is being written."""
-        self.states = 0
+        self.states = self.snapshots = 0
         self.disk.on_operation = self.crash
 
     def run(self, steps: int) -> None:
@@ -60,11 +72,11 @@ class Workload:
             after = dict(content)
             apply(after, operations)
             self.possible = [(revision, content), (revision + 1, after)]
-            assert log.append(operations) == revision + 1
+            write(log, operations)
             self.possible = [(revision + 1, after)]
-            if log.is_due_for_snapshot:
-                entries = [[key, value, 1, 1, 0] for key, value in after.items()]
-                log.snapshot(State(revision=revision + 1, entries=entries))
+            if log.due() is not None:
+                snapshot(log)
+                self.snapshots += 1
             if self.random.random() < 0.05:
                 log.close()
                 log, *found = recovered(self.disk)
@@ -87,18 +99,66 @@ class Workload:
             left = self.disk.after_crash(loss, self.crash_random)
             log, revision, content = recovered(left)
             assert (revision, content) in self.possible, (loss, revision)
-            log.append([["put", "/after", "1", 0]])
+            write(log, [["put", "/after", "1", 0]])
             again = left.after_crash(Loss.EVERYTHING, self.crash_random)
             assert recovered(again)[1:] == (revision + 1, {**content, "/after": "1"})
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_crash_loses_a_transaction_that_was_acknowledged(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(metadata_log, "LOG_BYTES_MIN", 6_000)
+def test_no_crash_loses_a_transaction_that_was_acknowledged(seed: int) -> None:
     workload = Workload(seed)
 
     workload.run(25)
 
     assert workload.states > 300
+    assert workload.snapshots > 0
+
+
+class Migration(Workload):
+    """A first start with an earlier release's files: a snapshot, and a log that a crash has torn."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.disk.on_operation = None
+        self.disk.make_directory(DIRECTORY)
+        self.disk.sync_directory("/data")
+        content = {f"/{number}": "old" * 50 for number in range(5)}
+        entries = [[key, value, 1, 2, 0] for key, value in content.items()]
+        write_old_snapshot(self.disk, DIRECTORY, State(revision=7, entries=entries))
+        transactions: list[list[Operation]] = []
+        for _ in range(4):
+            transactions.append(self.transaction())
+            apply(content, transactions[-1])
+        path = write_old_log(self.disk, DIRECTORY, 8, transactions)
+        self.disk.write_bytes(path, self.disk.read_bytes(path) + b"\0\0\0\7torn")
+        self.possible = [(11, content)]
+        self.disk.on_operation = self.crash
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_crash_in_the_migration_or_after_it_loses_a_transaction(seed: int) -> None:
+    workload = Migration(seed)
+
+    workload.run(20)
+
+    assert workload.states > 300
+    names = workload.disk.list(DIRECTORY)
+    assert not any(name.endswith((".log", ".snapshot")) for name in names)
+
+
+def test_the_old_files_stay_until_the_first_snapshot_after_the_migration() -> None:
+    disk = Migration(1).disk
+    disk.on_operation = None
+    before = set(disk.list(DIRECTORY))
+
+    log, revision, content = recovered(disk)
+    assert before < set(disk.list(DIRECTORY))
+    log.close()
+    log, *found = recovered(disk)
+    assert found == [revision, content]
+    assert before < set(disk.list(DIRECTORY))
+    write(log, [["put", "/new", "1", 0]])
+    snapshot(log)
+
+    assert not before & set(disk.list(DIRECTORY))
+    assert recovered(disk)[1:] == (revision + 1, {**content, "/new": "1"})

@@ -12,8 +12,9 @@ from random import Random
 
 import pytest
 
-from server.metadata import log as metadata_log
-from server.metadata.files import FRAME
+from replog.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES, head_at
+from replog.trigger import CompactionSettings
+from server.config.config import BrokerConfig
 from server.metadata.store import Put
 from server.topics.keys import CREATING
 from server.topics.topic import OfflineLog, Topic
@@ -25,7 +26,7 @@ from tests.harness.topics_world import World, append, open_world
 
 DATA = "/data"
 METADATA = f"{DATA}/metadata"
-LOG = f"{METADATA}/{1:020d}.log"
+LOG = f"{METADATA}/{1:020d}.replog"
 
 Step = Callable[[World], Awaitable[None]]
 
@@ -138,12 +139,13 @@ def damages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 def last_frame(data: bytes) -> int:
     """Returns the position where the last transaction begins."""
-    position = 0
+    position = SEGMENT_HEADER_BYTES
     while True:
-        size, _ = FRAME.unpack_from(data, position)
-        if position + FRAME.size + size == len(data):
+        head = head_at(data, position)
+        assert head is not None
+        if position + FRAME_HEADER_BYTES + head.size == len(data):
             return position
-        position += FRAME.size + size
+        position += FRAME_HEADER_BYTES + head.size
 
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["stopped", "crashed"])
@@ -230,7 +232,7 @@ def without_bytes(disk: MemoryFileSystem) -> None:
 
 def without_transactions(disk: MemoryFileSystem) -> None:
     data = disk.read_bytes(LOG)
-    disk.write_bytes(LOG, data[: FRAME.size + FRAME.unpack_from(data)[0]])
+    disk.write_bytes(LOG, data[:SEGMENT_HEADER_BYTES])
 
 
 @pytest.mark.parametrize(
@@ -254,14 +256,15 @@ async def test_topics_without_metadata_refuse_every_start_with_a_sentence(
 async def test_a_lost_snapshot_or_log_of_the_metadata_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(metadata_log, "LOG_BYTES_MIN", 200)
+    often = CompactionSettings(u=1.0, floor_bytes=20)
+    monkeypatch.setattr(BrokerConfig, "compaction_settings", lambda _: often)
     disk = await written(created, is_clean=True)
     *older, snapshot, log = disk.list(METADATA)
-    for name in older:
-        # The file's removal was not synced yet.
-        disk.unlink(f"{METADATA}/{name}")
     names = (snapshot, log)
-    assert [name.rpartition(".")[2] for name in names] == ["snapshot", "log"]
+    assert [name.rpartition(".")[2] for name in names] == ["checkpoint", "replog"]
+    for name in older:
+        # Entries for slow followers: the state is also lost without them.
+        disk.unlink(f"{METADATA}/{name}")
 
     for name in names:
         copy = disk.after_crash(Loss.NOTHING, Random(0))

@@ -18,6 +18,9 @@ from protocol.records.batch_header import read_header
 from protocol.records.control_record import ControlType, TransactionMarker
 from protocol.records.record_batch import Codec, Record, build_batch, build_control_batch
 from protocol.wire.numbers import Epoch, Offset, ProducerId
+from replog.trigger import CompactionSettings
+from server.metadata.embedded_store import EmbeddedMetadataStore
+from server.metadata.store import Delete, Put
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import topic_id_text
 from storage.log.log import Appended, PartitionLog
@@ -64,6 +67,22 @@ def test_the_reader_shares_nothing_with_the_broker(reader: ModuleType) -> None:
 
     packages = {name.partition(".")[0] for name in imported}
     assert not packages & {"storage", "protocol", "server", "cleaner", "tests"}
+
+
+async def test_the_metadata_are_read_from_a_snapshot_and_the_log_after_it(tmp_path: Path) -> None:
+    settings = CompactionSettings(u=1.0, floor_bytes=3_000)
+    store = await EmbeddedMetadataStore.open(LocalFileSystem(), str(tmp_path), settings)
+    for number in range(100):
+        await store.txn((), [Put(key=f"/{number % 30}", value=f"{number}é")])
+        await store.txn((), [Delete(key=f"/{number % 7}")])
+    lease = await store.grant(60_000)
+    await store.txn((), [Put(key="/leased", value="x", lease=lease)])
+    expected = {entry.key: entry.value for entry in (await store.range("")).entries}
+    revision = store.revision
+    await store.close()
+
+    assert any(name.endswith(".checkpoint") for name in LocalFileSystem().list(str(tmp_path)))
+    assert architecture_reader.read_metadata(tmp_path) == (revision, expected)
 
 
 # ---------------------------------------------------------------- a broker's directory

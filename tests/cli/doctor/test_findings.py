@@ -12,9 +12,11 @@ from cli.doctor.findings import (
     judge_descriptors,
     judge_file_system,
     judge_memory,
+    judge_replog,
     judge_space,
     judge_syncs,
 )
+from replog.trigger import CompactionSettings
 from server.config.listeners.addresses import Address, Listener
 
 GIB = 1 << 30
@@ -67,6 +69,20 @@ def advertised(
         ),
         pytest.param(
             judge_clock(is_synchronised=None, newest_data_ahead_seconds=-1), Status.OK, id="unsaid"
+        ),
+        pytest.param(
+            judge_replog(
+                "/m", log_bytes=9, snapshot_bytes=9, replay_ms=150, settings=CompactionSettings()
+            ),
+            Status.OK,
+            id="short_replay",
+        ),
+        pytest.param(
+            judge_replog(
+                "/m", log_bytes=9, snapshot_bytes=9, replay_ms=2_500, settings=CompactionSettings()
+            ),
+            Status.WARNING,
+            id="no_snapshot_for_long",
         ),
         pytest.param(judge_memory(wanted=2 * GIB, available=GIB), Status.WARNING, id="no_memory"),
         pytest.param(judge_memory(wanted=GIB, available=2 * GIB), Status.OK, id="memory_enough"),

@@ -20,12 +20,15 @@ from cli.base.text import bytes_text, name_text, time_text
 from cli.commands import run_command
 from cli.dump.kinds import Kind, kind_of
 from protocol.records.record_batch import Codec, Record, build_batch
-from server.metadata.files import State
+from replog.trigger import CompactionSettings
 from server.metadata.log import MetadataLog
+from server.metadata.machine import Operation
+from server.metadata.old_files import State
 from storage.files.local_files import LocalFileSystem, ReadOnlyFileSystem
 from storage.formats.key_sidecar import sealed
 from storage.log.log import PartitionLog
 from storage.log.pass_history import HEADER, encode_line
+from tests.harness.old_metadata import write_old_log, write_old_snapshot
 from tests.harness.served_broker import NOW_MS, serving_broker
 from tests.harness.verification import findings_in
 
@@ -112,7 +115,9 @@ def test_every_file_that_a_broker_writes_has_a_kind(stopped: Path, partition: Pa
     kinds = {path: kind_of(ReadOnlyFileSystem(), str(path)) for path in files}
 
     assert None not in kinds.values()
-    assert set(kinds.values()) == set(Kind) - {Kind.METADATA_SNAPSHOT, Kind.ABORTED_TRANSACTIONS}
+    unwritten = {Kind.METADATA_SNAPSHOT, Kind.ABORTED_TRANSACTIONS}
+    earlier = {Kind.OLD_METADATA_LOG, Kind.OLD_METADATA_SNAPSHOT}
+    assert set(kinds.values()) == set(Kind) - unwritten - earlier
     assert kinds[partition / "manifest"] is Kind.MANIFEST
 
 
@@ -287,20 +292,39 @@ def test_manifest_snapshot_and_epochs_say_what_the_log_is(
 def test_the_metadata_log_and_its_snapshot_are_printed(
     stopped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (log,) = (stopped / "metadata").glob("*.log")
+    (log,) = (stopped / "metadata").glob("*.replog")
     rows = list(dump_json(capsys, log))
-    assert rows[0]["format"] == 1
+    assert rows[0]["base_index"] == 1
     assert rows[1]["operations"][0][:2] == ["put", "/topics/table"]
 
-    store = MetadataLog(LocalFileSystem(), str(tmp_path / "metadata"))
+    store = MetadataLog(LocalFileSystem(), str(tmp_path / "metadata"), CompactionSettings())
     store.recover()
-    store.append([["put", "/key", "value", 0]])
-    store.snapshot(State(revision=1, entries=[["/key", "value", 1, 1, 0]]))
+    operations: list[Operation] = [["put", "/key", "value", 0], ["grant", 1, 60_000]]
+    entry = store.append(operations)
+    store.machine.run(operations)
+    store.applied(entry)
+    store.begin_snapshot()
+    store.write_snapshot()
+    store.finish_snapshot()
     store.close()
-    (snapshot,) = (tmp_path / "metadata").glob("*.snapshot")
+    (snapshot,) = (tmp_path / "metadata").glob("*.checkpoint")
     facts, row = dump_json(capsys, snapshot)
-    assert facts["revision"] == 1
+    assert (facts["revision"], facts["leases"]) == (1, [[1, 60_000]])
     assert (row["key"], row["value"], row["modified_revision"]) == ("/key", "value", 1)
+
+
+def test_the_metadata_files_of_an_earlier_release_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = LocalFileSystem()
+    state = State(revision=1, entries=[["/key", "value", 1, 1, 0]])
+    snapshot = write_old_snapshot(files, str(tmp_path), state)
+    log = write_old_log(files, str(tmp_path), 2, [[["delete", "/key"]]])
+
+    facts, row = dump_json(capsys, Path(snapshot))
+    assert (facts["revision"], row["key"]) == (1, "/key")
+    facts, row = dump_json(capsys, Path(log))
+    assert (facts["format"], row["operations"]) == (1, [["delete", "/key"]])
 
 
 def test_the_hash_key_is_never_shown(stopped: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,34 +7,65 @@ from collections.abc import Callable
 import pytest
 
 from cli.dump.verify_metadata import verify_metadata
-from server.metadata.files import State
+from replog.trigger import CompactionSettings
 from server.metadata.log import MetadataLog
+from server.metadata.machine import Operation
+from server.metadata.old_files import State
 from storage.verify.findings import Severity
 from tests.harness.damage import flip
 from tests.harness.memory_fs import MemoryFileSystem
+from tests.harness.old_metadata import write_old_log, write_old_snapshot
 
 DIRECTORY = "/data/metadata"
-LOG = f"{DIRECTORY}/{3:020d}.log"
-SNAPSHOT = f"{DIRECTORY}/{2:020d}.snapshot"
+LOG = f"{DIRECTORY}/{3:020d}.replog"
+SNAPSHOT = f"{DIRECTORY}/{3:020d}-{1:010d}.checkpoint"
 
 
 def store() -> MemoryFileSystem:
     """Returns a disk with a snapshot of revision 2, and two later transactions."""
     disk = MemoryFileSystem()
     disk.make_directory("/data")
-    log = MetadataLog(disk, DIRECTORY)
+    log = MetadataLog(disk, DIRECTORY, CompactionSettings(catchup_entries=0))
     log.recover()
     for revision in (1, 2):
-        log.append([["put", f"/key/{revision}", "value", 0]])
-    log.snapshot(State(revision=2, entries=[["/key/1", "value", 1, 1, 0]]))
+        write(log, revision)
+    log.begin_snapshot()
+    log.write_snapshot()
+    log.finish_snapshot()
     for revision in (3, 4):
-        log.append([["put", f"/key/{revision}", "value", 0]])
+        write(log, revision)
     log.close()
     return disk
 
 
-def test_a_store_in_use_is_sound() -> None:
-    assert verify_metadata(store(), DIRECTORY) == ()
+def write(log: MetadataLog, revision: int) -> None:
+    operations: list[Operation] = [["put", f"/key/{revision}", "value", 0]]
+    entry = log.append(operations)
+    log.machine.run(operations)
+    log.applied(entry)
+
+
+def old_store() -> MemoryFileSystem:
+    """Returns a disk with the files of an earlier release."""
+    disk = MemoryFileSystem()
+    disk.make_directory(DIRECTORY)
+    write_old_snapshot(disk, DIRECTORY, State(revision=2, entries=[["/key/1", "value", 1, 1, 0]]))
+    write_old_log(disk, DIRECTORY, 3, [[["put", "/key/3", "value", 0]]])
+    return disk
+
+
+@pytest.mark.parametrize("made", [store, old_store])
+def test_a_store_in_use_is_sound(made: Callable[[], MemoryFileSystem]) -> None:
+    assert verify_metadata(made(), DIRECTORY) == ()
+
+
+def test_damage_in_an_earlier_releases_files_is_found() -> None:
+    disk = old_store()
+    flip(disk, f"{DIRECTORY}/{2:020d}.snapshot", -1)
+
+    (finding,) = verify_metadata(disk, DIRECTORY)
+
+    assert finding.severity is Severity.ERROR
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from cli.dump.verify_topics import verify_topics
+from replog.trigger import CompactionSettings
 from server.metadata.log import MetadataLog
 from server.topics.keys import CREATING, DELETED, TOPICS, UNSETTLED
 from storage.files.paths import topic_directory, topic_id_text
@@ -26,7 +27,7 @@ def disk_with(content: dict[str, str], *, has_log: bool = True) -> MemoryFileSys
     if has_log:
         create_log(directory)
     stop(directory)
-    store = MetadataLog(disk, "/data/metadata")
+    store = MetadataLog(disk, "/data/metadata", CompactionSettings())
     store.recover()
     store.append([["put", "/passing", "", 0], ["delete", "/passing"]])
     for key, value in content.items():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import random
+import re
 import stat
 import struct
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,15 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.records.batch_scan import crc32c
+from replog.trigger import CompactionSettings
 from server.metadata import embedded_store
-from server.metadata import files as metadata_files
-from server.metadata import log as metadata_log
+from server.metadata import machine as metadata_machine
 from server.metadata.embedded_store import EmbeddedMetadataStore
+from server.metadata.log import MetadataLog, read_machine
 from server.metadata.store import Compare, Delete, Put, RevisionCompacted
 from storage.files.errors import (
     CorruptLog,
     DamagedFile,
     FormatFromTheFuture,
+    NoSpace,
     StorageError,
     SyncFailed,
 )
@@ -32,8 +35,15 @@ from tests.harness.examples import examples
 from tests.server.metadata_store_contract import MetadataStoreContract
 
 
-async def open_store(directory: Path) -> EmbeddedMetadataStore:
-    return await EmbeddedMetadataStore.open(LocalFileSystem(), str(directory))
+async def open_store(
+    directory: Path, settings: CompactionSettings | None = None
+) -> EmbeddedMetadataStore:
+    return await EmbeddedMetadataStore.open(LocalFileSystem(), str(directory), settings)
+
+
+def often(floor_bytes: int) -> CompactionSettings:
+    """Returns settings with which a snapshot is due each time the log has grown by so much."""
+    return CompactionSettings(u=1.0, floor_bytes=floor_bytes, catchup_entries=0)
 
 
 async def contents(store: EmbeddedMetadataStore) -> dict[str, str]:
@@ -51,11 +61,17 @@ class TestEmbeddedMetadataStore(MetadataStoreContract):
     """The embedded store fulfils the contract."""
 
 
-async def put_and_close(directory: Path, *values: str) -> None:
-    store = await open_store(directory)
+async def put_and_close(
+    directory: Path, *values: str, settings: CompactionSettings | None = None
+) -> None:
+    store = await open_store(directory, settings)
     for value in values:
         await store.txn((), [Put(key=f"/{value}", value=value)])
     await store.close()
+
+
+def found(directory: Path, pattern: str) -> list[Path]:
+    return list(directory.glob(pattern))
 
 
 def only_file(directory: Path, pattern: str) -> Path:
@@ -64,7 +80,7 @@ def only_file(directory: Path, pattern: str) -> Path:
 
 
 def only_log(directory: Path) -> Path:
-    return only_file(directory, "*.log")
+    return only_file(directory, "*.replog")
 
 
 async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
@@ -96,13 +112,13 @@ async def test_only_the_owner_may_read_the_store_which_holds_verifiers_of_passwo
     for file in directory.iterdir():
         file.chmod(0o644)
 
-    store = await open_store(directory)
-    await store.txn((), [Put(key="/large", value="x" * (metadata_log.LOG_BYTES_MIN + 1))])
+    store = await open_store(directory, often(1_000))
+    await store.txn((), [Put(key="/large", value="x" * 2_000)])
     await store.txn((), [Put(key="/b", value="1")])
     await store.close()
 
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in directory.iterdir()}
-    assert any(name.endswith(".snapshot") for name in modes)
+    assert any(name.endswith(".checkpoint") for name in modes)
     assert set(modes.values()) == {0o600}
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
 
@@ -131,16 +147,15 @@ async def reopened(directory: Path) -> dict[str, str]:
 
 
 async def test_a_log_larger_than_its_snapshot_is_replaced_by_a_new_snapshot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(metadata_log, "LOG_BYTES_MIN", 2_000)
-    store = await open_store(tmp_path)
+    store = await open_store(tmp_path, often(2_000))
     for number in range(200):
         await store.txn((), [Put(key=f"/{number % 7}", value=str(number))])
     before = await store.range("")
     await store.close()
 
-    assert only_file(tmp_path, "*.snapshot").stat().st_size > 0
+    assert only_file(tmp_path, "*.checkpoint").stat().st_size > 0
     assert only_log(tmp_path).stat().st_size < 2_500
     store = await open_store(tmp_path)
     assert await store.range("") == before
@@ -150,7 +165,7 @@ async def test_a_log_larger_than_its_snapshot_is_replaced_by_a_new_snapshot(
 async def test_a_watch_that_begins_before_the_history_raises(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded_store, "HISTORY_REVISIONS_MAX", 3)
+    monkeypatch.setattr(metadata_machine, "HISTORY_REVISIONS_MAX", 3)
     store = await open_store(tmp_path)
     for number in range(5):
         await store.txn((), [Put(key="/a", value=str(number))])
@@ -191,7 +206,7 @@ async def test_a_damaged_transaction_before_the_last_is_refused(tmp_path: Path) 
     path = only_log(tmp_path)
     path.write_bytes(path.read_bytes().replace(b"second", b"sec0nd"))
 
-    with pytest.raises(CorruptLog, match="a valid transaction follows a damaged one"):
+    with pytest.raises(CorruptLog, match="a valid frame follows a damaged one"):
         await open_store(tmp_path)
 
 
@@ -206,23 +221,21 @@ async def test_a_flipped_bit_in_the_last_transaction_is_not_taken_for_a_torn_one
         await open_store(tmp_path)
 
 
-async def test_a_flipped_bit_in_a_snapshot_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(metadata_log, "LOG_BYTES_MIN", 100)
-    await put_and_close(tmp_path, "first", "second", "third")
-    path = only_file(tmp_path, "*.snapshot")
+async def test_a_flipped_bit_in_a_snapshot_is_refused(tmp_path: Path) -> None:
+    await put_and_close(tmp_path, "first", "second", "third", settings=often(100))
+    path = only_file(tmp_path, "*.checkpoint")
     path.write_bytes(path.read_bytes().replace(b"first", b"f1rst"))
 
-    with pytest.raises(DamagedFile):
+    with pytest.raises(DamagedFile, match="so the state cannot be rebuilt here: restore the direc"):
         await open_store(tmp_path)
 
 
 async def test_a_log_of_a_later_release_is_refused_and_left_alone(tmp_path: Path) -> None:
     await put_and_close(tmp_path, "a")
     path = only_log(tmp_path)
-    header = json.dumps({"format": 2}).encode()
-    path.write_bytes(struct.pack(">II", len(header), crc32c(header)) + header)
+    header = bytearray(path.read_bytes()[:20])
+    header[5] = 2
+    path.write_bytes(header + struct.pack(">I", crc32c(header)))
     before = path.read_bytes()
 
     with pytest.raises(FormatFromTheFuture, match="later release"):
@@ -234,11 +247,10 @@ async def test_a_log_of_a_later_release_is_refused_and_left_alone(tmp_path: Path
 async def test_a_missing_log_between_others_is_refused(tmp_path: Path) -> None:
     await put_and_close(tmp_path, "a", "b", "c")
     data = only_log(tmp_path).read_bytes()
-    second = data.index(b'{"revision":2') - 8
-    third = data.index(b'{"revision":3') - 8
+    second, third = (match.start() for match in list(re.finditer(b"KRLF", data))[1:])
     only_log(tmp_path).write_bytes(data[:second] + data[third:])
 
-    with pytest.raises(CorruptLog, match="revision 2 is missing"):
+    with pytest.raises(CorruptLog, match="index 2 is missing"):
         await open_store(tmp_path)
 
 
@@ -281,7 +293,7 @@ def test_the_store_agrees_with_a_dictionary_over_restarts_and_snapshots(
 ) -> None:
     async def run(directory: Path) -> None:
         model: dict[str, str] = {}
-        store = await open_store(directory)
+        store = await open_store(directory, often(400))
         for step in steps:
             if isinstance(step, Put):
                 await store.txn((), [step])
@@ -295,14 +307,12 @@ def test_the_store_agrees_with_a_dictionary_over_restarts_and_snapshots(
                 model.setdefault(step.key, "new")
             else:
                 await store.close()
-                store = await open_store(directory)
+                store = await open_store(directory, often(400))
             assert await contents(store) == dict(sorted(model.items()))
         await store.close()
         assert await reopened(directory) == model
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metadata_log, "LOG_BYTES_MIN", 400)
-        asyncio.run(run(tmp_path_factory.mktemp("model")))
+    asyncio.run(run(tmp_path_factory.mktemp("model")))
 
 
 async def test_large_transactions_do_what_small_ones_do(
@@ -321,10 +331,9 @@ async def test_large_transactions_do_what_small_ones_do(
     found = []
     for inline_max in (1_000, 1):
         monkeypatch.setattr(embedded_store, "INLINE_OPERATIONS_MAX", inline_max)
-        monkeypatch.setattr(metadata_files, "ELEMENTS_ENCODED_AT_ONCE", inline_max)
-        monkeypatch.setattr(metadata_log, "LOG_BYTES_MIN", 400)
+        monkeypatch.setattr(metadata_machine, "ELEMENTS_ENCODED_AT_ONCE", inline_max)
         directory = tmp_path / str(inline_max)
-        store = await open_store(directory)
+        store = await open_store(directory, often(400))
         for operations in histories:
             await store.txn((), operations)
         watch = store.watch("/", after_revision=0)
@@ -334,7 +343,7 @@ async def test_large_transactions_do_what_small_ones_do(
         store = await open_store(directory)
         assert await store.range("/") == in_memory
         await store.close()
-        files = {path.name: path.read_bytes() for path in directory.glob("*.log")}
+        files = {path.name: path.read_bytes() for path in directory.glob("*.[rc]*")}
         found.append((in_memory, changes, files))
     assert found[0] == found[1]
 
@@ -351,4 +360,68 @@ def test_a_log_cut_at_a_random_byte_holds_a_prefix_of_the_transactions(tmp_path:
         found = asyncio.run(reopened(directory))
 
         assert list(found) == [f"/{letter}" for letter in "abcdefgh"[: len(found)]]
-        assert data.count(b'{"revision"', 0, end) - len(found) in (0, 1)
+        assert data.count(b"KRLF", 0, end) - len(found) in (0, 1)
+
+
+async def test_transactions_go_on_while_a_large_snapshot_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_write, begun = threading.Event(), threading.Event()
+    write = MetadataLog.write_snapshot
+
+    def slow(log: MetadataLog) -> None:
+        begun.set()
+        may_write.wait(10)
+        write(log)
+
+    monkeypatch.setattr(MetadataLog, "write_snapshot", slow)
+    store = await open_store(tmp_path, often(150_000))
+    for number in range(300):
+        await store.txn((), [Put(key=f"/{number}", value="x" * 1_000)])
+        if begun.is_set():
+            break
+    assert begun.is_set(), "no snapshot has begun"
+    before = await store.range("")
+    await store.txn((), [Put(key="/later", value="1"), Delete(key="/0")])
+    may_write.set()
+    await store.close()
+
+    machine = read_machine(LocalFileSystem(), str(tmp_path))
+    snapshot = only_file(tmp_path, "*.checkpoint")
+    assert int(snapshot.name[:20]) == before.revision + 1, "it has the state when it began"
+    assert machine.entries["/later"].value == "1"
+    assert "/0" not in machine.entries
+    assert machine.revision == before.revision + 1
+
+
+async def test_a_snapshot_that_fails_leaves_the_store_in_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise NoSpace("append to", str(tmp_path), 28, "No space left on device")
+
+    store = await open_store(tmp_path, often(100))
+    with monkeypatch.context() as patched:
+        patched.setattr("replog.checkpoints.SnapshotWriter.step", fail)
+        await store.txn((), [Put(key="/a", value="x" * 200)])
+    assert "could not write a snapshot" in caplog.text
+    assert not found(tmp_path, "*.part")
+
+    await store.txn((), [Put(key="/b", value="1")])
+    await store.close()
+
+    assert found(tmp_path, "*.checkpoint")
+    assert set(await reopened(tmp_path)) == {"/a", "/b"}
+
+
+async def test_the_facts_for_metrics_follow_the_files(tmp_path: Path) -> None:
+    store = await open_store(tmp_path, often(2_000))
+    for number in range(100):
+        await store.txn((), [Put(key=f"/{number}", value="x" * 100)])
+    facts = store.facts()
+    await store.close()
+
+    sizes = [path.stat().st_size for path in found(tmp_path, "*")]
+    assert facts.disk_bytes == sum(sizes) <= facts.bound_bytes
+    assert facts.snapshot_bytes == only_file(tmp_path, "*.checkpoint").stat().st_size
+    assert facts.snapshot_seconds is not None

@@ -1,4 +1,4 @@
-"""The files of the embedded metadata store: a log of transactions, and snapshots of the map.
+"""The files in which earlier releases kept the metadata: a log of transactions, and snapshots.
 
     <first revision, 20 digits>.log     frame*
         frame := size: uint32 | crc32c(payload): uint32 | payload: byte[size]
@@ -12,9 +12,8 @@
          "leases": [[lease, ttl_ms], ...]}
 
 Payloads are JSON in UTF-8; readers ignore members that they do not know. Revisions count up by one.
-A snapshot holds everything up to its revision, so readers skip log frames at or below it. A snapshot is
-written atomically, then a new log is started, then older files are removed: a crash in between leaves
-redundant files.
+A snapshot holds everything up to its revision, so readers skip log frames at or below it. A crash may
+have left redundant files.
 
 Every frame is synced before the next one is written, so a crash can tear only the last frame. Any other
 damage is an error (`CorruptLog`), because the damaged part was acknowledged. A complete last frame with
@@ -30,11 +29,20 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from protocol.records.batch_scan import crc32c
+from replog.machine import Row
+from server.metadata.machine import (
+    MetadataMachine,
+    Operation,
+    entry_row,
+    lease_row,
+    revision_row,
+)
+from server.metadata.store import Entry
 from storage.files.errors import CorruptLog, DamagedFile, FormatFromTheFuture
 from storage.files.files import FileSystem
 
@@ -53,11 +61,7 @@ SNAPSHOT = struct.Struct(
 )
 MAGIC = b"KMMS"
 SECTOR_BYTES = 512
-ELEMENTS_ENCODED_AT_ONCE = 256
 NAME = re.compile(r"([0-9]{20})\.(log|snapshot)")
-
-Operation = list[Any]
-"""A transaction's step in the form it has in the log."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,16 +105,42 @@ class Metadata:
         return self.transactions[-1].revision if self.transactions else self.state.revision
 
 
-def content_of(found: Metadata) -> dict[str, str]:
-    """Returns the map: every key that was put and not deleted since. Ignores leases."""
-    content = {entry[0]: entry[1] for entry in found.state.entries}
+def has_old_files(files: FileSystem, directory: str) -> bool:
+    """Returns whether an earlier release's files are in the directory."""
+    return any(NAME.fullmatch(name) for name in files.list(directory))
+
+
+def remove_old_files(files: FileSystem, directory: str) -> None:
+    """Remove an earlier release's files, the newest last."""
+    for name in files.list(directory):
+        if NAME.fullmatch(name):
+            files.unlink(f"{directory}/{name}")
+
+
+def read_old_machine(files: FileSystem, directory: str) -> MetadataMachine:
+    """Returns the machine with the state in an earlier release's files; changes nothing.
+
+    Raises:
+        CorruptLog, DamagedFile: acknowledged changes can no longer be read.
+        FormatFromTheFuture: a later release wrote the files.
+        DiskError: a file cannot be read.
+    """
+    found = read_metadata(files, directory)
+    machine = MetadataMachine()
+    machine.restore(_rows(found.state))
     for transaction in found.transactions:
-        for verb, key, *rest in transaction.operations:
-            if verb == "put":
-                content[key] = rest[0]
-            elif verb == "delete":
-                content.pop(key, None)
-    return content
+        machine.run(transaction.operations)
+    return machine
+
+
+def _rows(state: State) -> Iterator[Row]:
+    for key, value, created, modified, lease, *_ in state.entries:
+        yield entry_row(
+            Entry(key=key, value=value, create_revision=created, mod_revision=modified, lease=lease)
+        )
+    for lease, ttl_ms, *_ in state.leases:
+        yield lease_row(lease, ttl_ms)
+    yield revision_row(state.revision)
 
 
 def read_metadata(files: FileSystem, directory: str) -> Metadata:
@@ -175,25 +205,6 @@ def decode_snapshot(data: bytes, path: str) -> State:
     return State(revision=content["revision"], entries=content["entries"], leases=content["leases"])
 
 
-def encode_snapshot(state: State) -> bytes:
-    """Returns the bytes of a snapshot file."""
-    payload = b'{"revision":%d,"entries":%b,"leases":%b}' % (
-        state.revision, _encode_list(state.entries), _encode_list(state.leases),
-    )  # fmt: skip
-    return SNAPSHOT.pack(MAGIC, FORMAT, 0, crc32c(payload)) + payload
-
-
-def encode_frame(content: dict[str, Any]) -> list[bytes]:
-    """Returns one frame of a log, in parts."""
-    operations = content.get("operations", ())
-    if len(operations) > ELEMENTS_ENCODED_AT_ONCE:
-        encoded = _encode_list(operations)
-        payload = b'{"revision":%d,"operations":%b}' % (content["revision"], encoded)
-    else:
-        payload = _encode(content)
-    return [FRAME.pack(len(payload), crc32c(payload)), payload]
-
-
 def _read_log(
     files: FileSystem, directory: str, first_revision: int, found: Metadata, *, is_last: bool
 ) -> None:
@@ -223,17 +234,6 @@ def _newer(path: str, payloads: list[bytes], revision: int) -> Iterator[Transact
             text = f"revision {revision} is missing before {content['revision']}"
             raise CorruptLog(path, 0, text)
         yield Transaction(revision=revision, operations=content["operations"])
-
-
-def _encode_list(elements: Sequence[Any]) -> bytes:
-    """Returns a list as JSON, encoded in portions: the encoder holds the interpreter for each."""
-    size = ELEMENTS_ENCODED_AT_ONCE
-    portions = (elements[start : start + size] for start in range(0, len(elements), size))
-    return b"[%b]" % b",".join(_encode(list(portion))[1:-1] for portion in portions)
-
-
-def _encode(content: dict[str, Any] | list[Any]) -> bytes:
-    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 
 def _revisions(names: list[str], kind: str) -> list[int]:
