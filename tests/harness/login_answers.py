@@ -47,12 +47,12 @@ CLIENT_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(194)
 
 
 class Dialog:
-    """One connection, and what the client has heard on it."""
+    """One connection, and what the client has noted on it."""
 
     def __init__(self, client: RawClient, listeners: SecuredListeners) -> None:
         self._client = client
         self.issuer = listeners.issuer
-        self.heard: list[str] = []
+        self.noted: list[str] = []
 
     async def handshake(self, mechanism: str, version: int = 1) -> None:
         """Choose a mechanism."""
@@ -61,7 +61,7 @@ class Dialog:
         if answer is not None:
             error = ErrorCode(answer.error_code)
             offered = f" {sorted(answer.mechanisms)}" if error else ""
-            self._hear(f"handshake {error.name}{offered}")
+            self._note(f"handshake {error.name}{offered}")
 
     async def token(self, token: bytes, version: int = 2) -> bytes:
         """Send a token. Returns the broker's."""
@@ -76,7 +76,7 @@ class Dialog:
             RANDOM.sub("=...", said.decode("utf-8", "replace")),
             _session(answer.session_lifetime_ms),
         ]
-        self._hear("token " + " ".join(filter(None, parts)))
+        self._note("token " + " ".join(filter(None, parts)))
         return bytes(said)
 
     async def plain(self, user: str = USER, password: str = PASSWORD, version: int = 2) -> None:
@@ -93,13 +93,13 @@ class Dialog:
             await self.token(client.final(challenge))
 
     async def send(self, request: Message, version: int) -> None:
-        """Send another request, and hear whether it is answered."""
+        """Send another request, and note whether it is answered."""
         self._client.send(request, version)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             await self._client.receive_frame()
-            self._hear(f"{type(request).__name__.removesuffix('Request')} is answered")
+            self._note(f"{type(request).__name__.removesuffix('Request')} is answered")
             return
-        self._hear(ENDED)
+        self._note(ENDED)
 
     async def send_bytes(self, content: bytes) -> None:
         """Send bytes that are no request."""
@@ -107,8 +107,8 @@ class Dialog:
         await self.end()
 
     async def end(self) -> None:
-        """Hear whether the connection is still served."""
-        if self.heard[-1:] != [ENDED]:
+        """Note whether the broker still serves the connection."""
+        if self.noted[-1:] != [ENDED]:
             await self.send(ApiVersionsRequest(), 0)
 
     async def _call(self, request: Message, version: int, kind: type[Message]) -> Any:
@@ -116,11 +116,11 @@ class Dialog:
         try:
             return await self._client.receive(kind, version, number)
         except (asyncio.IncompleteReadError, ConnectionError):
-            self._hear(ENDED)
+            self._note(ENDED)
             return None
 
-    def _hear(self, text: str) -> None:
-        self.heard.append(text)
+    def _note(self, text: str) -> None:
+        self.noted.append(text)
 
 
 def _session(lifetime_ms: int) -> str:
@@ -333,10 +333,10 @@ def _of_bearer() -> dict[str, Scene]:
 
 
 async def all_answers(listeners: SecuredListeners) -> dict[tuple[str, str], str]:
-    """Returns what a client hears in each scene, by listener and name."""
+    """Returns the answers that a client gets in each scene, by listener and name."""
     played = scenes()
     texts = await asyncio.gather(
-        *(_heard(listeners, listener, scene) for (listener, _), scene in played.items())
+        *(_answers_in(listeners, listener, scene) for (listener, _), scene in played.items())
     )
     answers = dict(zip(played, texts, strict=True))
     for listener, name, shown in _certificates(listeners):
@@ -344,14 +344,14 @@ async def all_answers(listeners: SecuredListeners) -> dict[tuple[str, str], str]
     return answers
 
 
-async def _heard(listeners: SecuredListeners, listener: str, scene: Scene) -> str:
+async def _answers_in(listeners: SecuredListeners, listener: str, scene: Scene) -> str:
     tls = listeners.certificates.trust() if listener == "SHORT" else None
     port = listeners.ports[listener]
     async with await RawClient.connect("127.0.0.1", port, tls=tls) as client:
         dialog = Dialog(client, listeners)
         await scene(dialog)
         await dialog.end()
-    return "; ".join(dialog.heard)
+    return "; ".join(dialog.noted)
 
 
 # TLS.

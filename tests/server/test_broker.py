@@ -197,7 +197,7 @@ def test_a_failed_start_after_a_crash_does_not_count_as_a_clean_stop(tmp_path: P
     ConfluentClient().produce(process.bootstrap_servers, {"kept": "none"}, RECORDS)
     process.kill()
 
-    metadata = next((process.data_dir / "metadata").glob("*.log"))
+    metadata = next((process.data_dir / "metadata").glob("*.replog"))
     sound = metadata.read_bytes()
     metadata.write_bytes(sound.replace(b"/topics/kept", b"/topics/kep_"))
     done = subprocess.run(process.command(), capture_output=True, text=True, check=False)
