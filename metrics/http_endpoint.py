@@ -6,7 +6,8 @@ GET /health/live         200 while the process answers at all
 GET /health/ready        200 while the broker serves, else 503 with the reason
 GET /v1/status/ready     the same, at Redpanda's path
 
-The guard checks each request before its route is looked up and may refuse it (403).
+The guard checks each request before its route is looked up and may refuse it (403); `access` answers or
+refuses it once its route is known.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 from aiohttp import web
 
@@ -35,6 +37,22 @@ CONTINUE = "100-continue"
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Guard = Callable[[web.BaseRequest], str | None]
 """Returns the reason to refuse a request, in one sentence; None to accept it."""
+RouteHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Access = Callable[[web.Request, RouteHandler], Awaitable[web.StreamResponse]]
+"""Answers a request by the handler of its route, or refuses it."""
+MakeProtocol = Callable[[], asyncio.Protocol]
+
+
+class Tls(Protocol):
+    """Encrypts connections."""
+
+    def over(self, make: MakeProtocol) -> MakeProtocol:
+        """Returns what creates the protocols of accepted connections, which TLS has yet to begin."""
+
+    def stop(self) -> None:
+        """Give up the handshakes that are not finished."""
+
+
 RunInThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
 
 
@@ -48,6 +66,8 @@ class HttpEndpoint:
         not_ready: Callable[[], str | None],
         run_in_thread: RunInThread,
         guard: Guard = lambda _: None,
+        access: Access | None = None,
+        tls: Tls | None = None,
         routes: Iterable[web.RouteDef] = (),
     ) -> None:
         """
@@ -55,6 +75,8 @@ class HttpEndpoint:
             not_ready: returns the reason why the broker does not serve, None while it does.
             run_in_thread: runs a scrape off the loop.
             guard: checks every request.
+            access: checks every request once its route is known.
+            tls: encrypts the connections.
             routes: further routes to serve.
         """
         # Constant after construction
@@ -63,6 +85,8 @@ class HttpEndpoint:
         self._not_ready = not_ready
         self._run_in_thread = run_in_thread
         self._guard = guard
+        self._access = access
+        self._tls = tls
         # Made by `open`
         self._runner: web.AppRunner | None = None
         self._connections: HttpConnections | None = None
@@ -75,7 +99,7 @@ class HttpEndpoint:
         Raises:
             OSError: the address is in use or does not belong to this machine.
         """
-        app = web.Application()
+        app = web.Application(middlewares=[] if self._access is None else [self._checked])
         app.router.add_get("/", self._index)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/health/live", self._live)
@@ -92,12 +116,16 @@ class HttpEndpoint:
         self._answer_by_route = server.request_handler
         # Wraps the router, so that the guard refuses a bad request before its route is looked up.
         server.request_handler = self._answer
-        loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(
-            self._connections.accept, host or None, port, reuse_address=True
+        accept: MakeProtocol = self._connections.accept
+        if self._tls is not None:
+            accept = self._tls.over(accept)
+        self._listening = await asyncio.get_running_loop().create_server(
+            accept, host or None, port, reuse_address=True
         )
         bound_port: int = self._listening.sockets[0].getsockname()[1]
-        _log.info("metrics, health and compaction on http://%s:%d", host or "0.0.0.0", bound_port)  # noqa: S104
+        scheme = "http" if self._tls is None else "https"
+        shown = host or "0.0.0.0"  # noqa: S104
+        _log.info("metrics, health and compaction on %s://%s:%d", scheme, shown, bound_port)
         return bound_port
 
     async def close(self) -> None:
@@ -105,6 +133,8 @@ class HttpEndpoint:
         if self._listening is not None:
             self._listening.close()
             self._listening = None
+        if self._tls is not None:
+            self._tls.stop()
         if self._connections is not None:
             self._connections.stop()
         if self._runner is not None:
@@ -129,6 +159,11 @@ class HttpEndpoint:
             return web.json_response({"error": "the broker failed; its log says why"}, status=500)
         finally:
             self._connections.end(request)
+
+    @web.middleware
+    async def _checked(self, request: web.Request, handler: RouteHandler) -> web.StreamResponse:
+        assert self._access is not None
+        return await self._access(request, handler)
 
     async def _index(self, request: web.Request) -> web.Response:
         lines = (

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from metrics.http_endpoint import HttpEndpoint
     from server.admin.compaction import Compaction
     from server.cleaning import Cleaning
+    from server.security.tls_listener import TlsListener
     from server.security.tls_listeners import TlsListeners
 
 _log = logging.getLogger("server.broker")
@@ -89,13 +90,15 @@ class Broker:
     """One broker. Handlers use the attributes `config` to `warnings`; the rest is start and stop."""
 
     __slots__ = (
-        "_background", "_cleaning", "_failed", "_has_logins", "_http", "_http_opening", "_limits",
+        "_background", "_cleaning", "_failed", "_has_certificates", "_has_logins", "_http",
+        "_http_opening", "_limits",
         "_listeners", "_log_clock", "_loop_watch", "_memory_upkeep", "_pauses", "_state", "_store",
         "_tls", "_wal", "_watch", "acls", "addresses", "answers", "audit", "authorizer",
         "cleaner_counts", "clock", "cold_reads", "config", "configs", "connection_rates",
         "consumer_groups", "decoded", "directories", "directories_left_out", "executors",
         "failure", "features", "fetch_waiters", "files", "group_commit", "group_overrides",
-        "groups", "has_storage", "http_port", "logins", "node", "offsets", "pass_history", "probe",
+        "groups", "has_acls", "has_storage", "http_port", "logins", "node", "offsets",
+        "pass_history", "probe",
         "producer_ids", "quota_store", "quotas", "recovery", "requests", "scram", "topics",
         "transactions", "turns", "warnings",
     )  # fmt: skip
@@ -166,7 +169,10 @@ class Broker:
         self.acls: AclStore | None = None
         """The ACLs of the authorizer."""
         self._has_logins = False
+        self.has_acls = False
+        """Whether users and ACLs are loaded: clients can log in and be authorized."""
         self._tls: TlsListeners | None = None
+        self._has_certificates = asyncio.Event()
         self._listeners: Listeners | None = None
         self._log_clock: LogClock | None = None
         self._watch: DirectoryWatch | None = None
@@ -308,6 +314,7 @@ class Broker:
         opened_acls = await open_acls(self._store, self.config)
         if opened_acls is not None:
             self.authorizer, self.acls = opened_acls
+        self.has_acls = True
 
     def metadata_facts(self) -> CompactionFacts:
         """Returns what metrics show about the metadata's log. Only once the broker has its storage."""
@@ -330,8 +337,9 @@ class Broker:
 
     async def _open_certificates(self) -> None:
         """Read the certificates of listeners with TLS, before a recovery that may take long."""
-        listeners = self.config.resolved_listeners()
-        if not any(each.security_protocol.has_tls for each in listeners):
+        listeners = self.config.tls_listeners()
+        if not listeners:
+            self._has_certificates.set()
             return
         # Imported here: a broker without TLS starts without its libraries.
         from server.security.tls_listeners import TlsListeners
@@ -340,6 +348,11 @@ class Broker:
             self._tls = await TlsListeners.open(listeners, self.configs.config)
         except ConfigError as error:
             raise ListenError(str(error)) from None
+        self._has_certificates.set()
+
+    def tls_of(self, listener: str) -> TlsListener | None:
+        """Returns the TLS of a listener, or of the HTTP endpoint; None if it has none."""
+        return None if self._tls is None else self._tls.get(listener)
 
     async def _open_topics(self) -> None:
         """Open the logs, after a crash with recovery; then follow changes of the configuration."""
@@ -450,7 +463,7 @@ class Broker:
             ),
         )
         for listener in self.config.resolved_listeners():
-            tls = None if self._tls is None else self._tls.get(listener.name)
+            tls = self.tls_of(listener.name)
             advertised = await self._listeners.open(listener, tls)
             self.addresses[advertised.name] = (advertised.host, advertised.port)
 
@@ -538,6 +551,7 @@ class Broker:
 
     async def _open_http_if_slow(self) -> None:
         await asyncio.sleep(HTTP_PATIENCE_SECONDS)
+        await self._has_certificates.wait()
         await self._open_http()
 
     async def _open_http_now(self) -> None:

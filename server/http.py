@@ -13,8 +13,11 @@ from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import BrokerFacts, PartitionFacts, QuotaFacts
 from metrics.http_endpoint import HttpEndpoint
 from server.admin.compaction_routes import CompactionRoutes
+from server.admin.http_access import HttpAccess
 from server.admin.http_guard import refusal
+from server.admin.http_logins import HttpLogins
 from server.admin.lease_routes import LeaseRoutes
+from server.config.listeners.addresses import HTTP
 from server.coordination.groups.group_facts import group_facts
 from server.coordination.transactions.transaction_facts import transaction_facts
 from server.net.listener import ListenError
@@ -28,6 +31,7 @@ LOGS_PER_YIELD = 50
 if TYPE_CHECKING:
     from server.admin.compaction import Compaction
     from server.broker import Broker
+    from server.net.http_tls import HttpTls
     from storage.log.log import PartitionLog
 
 
@@ -37,8 +41,18 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
     Raises:
         ListenError: the address is in use or does not belong to this machine.
     """
-    address = broker.config.resolved_http_listener()
+    config = broker.config
+    address = config.resolved_http_listener()
     assert address is not None
+    tls = http_tls(broker)
+    access = HttpAccess(
+        address.as_listener().bind,
+        broker.audit,
+        logins=lambda: http_logins(broker),
+        authorizer=lambda: broker.authorizer,
+        authenticates=config.http_authenticates,
+        has_public_metrics=config.http_metrics_public,
+    )
     backlogs = Backlogs()
     collector = BrokerCollector(
         broker.probe,
@@ -56,7 +70,9 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         upkeep=broker.executors.upkeep,
     )
     leases = LeaseRoutes(
-        lambda: compaction_of(broker), administration=broker.executors.administration
+        lambda: compaction_of(broker),
+        administration=broker.executors.administration,
+        needs_token=not config.http_authenticates,
     )
     endpoint = HttpEndpoint(
         Scraper(collector),
@@ -65,15 +81,32 @@ async def open_http(broker: Broker) -> tuple[HttpEndpoint, int]:
         guard=lambda request: refusal(
             request.headers.get("Host"), request.headers.get("Origin"), our_hosts(broker)
         ),
+        access=access.check,
+        tls=tls,
         routes=[*routes.routes(), *leases.routes()],
     )
     try:
         return endpoint, await endpoint.open(address.host, address.port)
     except OSError as error:
         await endpoint.close()
-        raise ListenError(
-            f"cannot listen on http://{address.host}:{address.port}: {error.strerror or error}"
-        ) from error
+        raise ListenError(f"cannot listen on {address}: {error.strerror or error}") from error
+
+
+def http_tls(broker: Broker) -> HttpTls | None:
+    """Returns the TLS of the endpoint; None if it has none."""
+    listener = broker.tls_of(HTTP)
+    if listener is None:
+        return None
+    from server.net.http_tls import HttpTls
+
+    return HttpTls(listener, broker.warnings, broker.probe)
+
+
+def http_logins(broker: Broker) -> HttpLogins | None:
+    """Returns the logins of the endpoint's clients; None while the broker starts."""
+    if not broker.has_acls:
+        return None
+    return HttpLogins(broker.logins.listeners.get(HTTP), broker.logins, broker.tls_of(HTTP))
 
 
 def compaction_of(broker: Broker) -> Compaction | str:

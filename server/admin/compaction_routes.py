@@ -34,14 +34,13 @@ from server.admin.compaction_answers import (
 )
 from server.admin.compaction_jobs import Job
 from server.admin.compaction_json import explanation_json, job_json
+from server.admin.http_rules import ROOT, WHERES
 from server.admin.refusals import CompactionRefused
 from server.runtime.executors import Executor
 from storage.log.pass_history import PassHistory
 
-ROOT = "/v1/compaction"
 HISTORY_ROWS = 100
 HISTORY_ROWS_MAX = 100_000
-WHERES = (ROOT + "/topics/{topic}", ROOT + "/topics/{topic}/partitions/{partition}")
 
 
 class CompactionRoutes:

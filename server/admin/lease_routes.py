@@ -9,7 +9,8 @@ POST   <where>/lease/<id>/commit  202 and a job that verifies the result (`clean
                                   the body and swaps its groups; the lease ends with it, even if it fails
 DELETE <where>/lease/<id>         200: it ends, and its folder is removed
 
-Each request carries the token of the data directory, `Authorization: Bearer <token>`
+Where the endpoint knows who its clients are, these need ClusterAction on the cluster (`http_rules.py`).
+Elsewhere each request carries the token of the data directory, `Authorization: Bearer <token>`
 (`remote_token.py`). `leases.py` beside this file keeps the leases; `cleaner/remote/commit.py` commits a
 result. Unless `log.cleaner.remote.enable=true`, every answer is 403. No answer contains
 the hash key of the log directory: an executor reads it where the segments are.
@@ -30,13 +31,13 @@ from cleaner.remote.plan import RemoteResult
 from cleaner.remote.strict_json import RefusedJson
 from server.admin.compaction import Compaction
 from server.admin.compaction_answers import Handler, accepted, refusals_as_json, topic_and_partition
+from server.admin.http_rules import LEASE
 from server.admin.leases import CleaningLeases, LeaseRefused
 from server.admin.refusals import CompactionRefused
 from server.admin.remote_token import shows_token
 from server.runtime.executors import Executor
 from storage.log.log import PartitionLog
 
-LEASE = "/v1/compaction/topics/{topic}/partitions/{partition}/lease"
 RESULT_BYTES_MAX = 64 << 20
 """A result takes one bit for each batch that was rewritten, and a few hundred bytes for each segment."""
 RESULT_SECONDS = 60.0
@@ -51,14 +52,18 @@ class LeaseRoutes:
         compaction: Callable[[], Compaction | str],
         *,
         administration: Executor,
+        needs_token: bool = True,
     ) -> None:
         """
         Args:
             compaction: as in `CompactionRoutes`.
+            needs_token: whether requests must show the token of the data directory, because the endpoint
+                does not know who sends them.
             administration: the threads that encode plans and parse results.
         """
         self._compaction = compaction
         self._administration = administration
+        self._needs_token = needs_token
 
     def routes(self) -> list[web.RouteDef]:
         """Returns the routes to add to an application's router."""
@@ -81,7 +86,7 @@ class LeaseRoutes:
 
     def _check_token(self, request: web.Request) -> None:
         _, token = self._leases_and_token()
-        if not shows_token(request.headers.get("Authorization"), token):
+        if self._needs_token and not shows_token(request.headers.get("Authorization"), token):
             raise CompactionRefused(
                 401,
                 "send the data directory's token: Authorization: Bearer <remote-cleaning.token>",

@@ -37,7 +37,7 @@ from server.config.authorization_config import AuthorizationConfig
 from server.config.cleaner_config import CleanerConfig
 from server.config.connection_config import ConnectionConfig
 from server.config.group_config import GroupConfig
-from server.config.listeners.addresses import check_inter_broker, parse_addresses
+from server.config.listeners.addresses import HTTP, Listener, check_inter_broker, parse_addresses
 from server.config.listeners.open_listeners import refuse_open_listeners
 from server.config.listeners.overrides import PREFIX as LISTENER_PREFIX
 from server.config.listeners.overrides import (
@@ -51,6 +51,7 @@ from server.config.listeners.sasl_config import SaslConfig
 from server.config.listeners.sasl_listeners import (
     SaslListener,
     is_sasl_property,
+    resolve_http_logins,
     resolve_sasl_listeners,
 )
 from server.config.listeners.tls_config import TlsConfig
@@ -206,8 +207,27 @@ class BrokerConfig(
         return replace(self, **values)
 
     def resolved_sasl_listeners(self) -> dict[str, SaslListener]:
-        """Returns what each SASL listener accepts, by its name. Raises ConfigError."""
-        return resolve_sasl_listeners(self.resolved_listeners(), self.given)
+        """Returns what each SASL listener accepts, by its name, and HTTP if that has logins.
+
+        Raises ConfigError.
+        """
+        accepted = resolve_sasl_listeners(self.resolved_listeners(), self.given)
+        http = resolve_http_logins(self.http_authentication, self.given)
+        return accepted if http is None else {**accepted, HTTP: http}
+
+    @property
+    def http_authenticates(self) -> bool:
+        """Whether the HTTP endpoint learns who its clients are: by a login, or by a certificate."""
+        http = self.resolved_http_listener()
+        has_tls = http is not None and http.has_tls
+        asks = has_tls and self.for_listener(HTTP).ssl_client_auth != "none"
+        return bool(self.http_authentication) or asks
+
+    def tls_listeners(self) -> tuple[Listener, ...]:
+        """Returns the listeners with TLS, the HTTP endpoint among them. Raises ConfigError."""
+        http = self.resolved_http_listener()
+        every = (*self.resolved_listeners(), *([] if http is None else [http.as_listener()]))
+        return tuple(each for each in every if each.security_protocol.has_tls)
 
     def limits_by_listener(self, field: str) -> Mapping[str, int]:
         """Returns the own limits of listeners, by their names. Raises ConfigError.
@@ -240,15 +260,23 @@ class BrokerConfig(
             protocol=self.given.get("security.inter.broker.protocol", "").strip(),
             listeners=listeners,
         )
+        is_secured = http is not None and (http.has_tls or self.http_authentication)
+        if is_secured and any(each.name == HTTP for each in listeners):
+            raise ConfigError(
+                f"listeners: the name {HTTP} is reserved for http.listener; choose another"
+            )
         if not self.allow_unauthenticated_listeners:
             refuse_open_listeners(
-                listeners, http, client_auth=lambda name: self.for_listener(name).ssl_client_auth
+                listeners,
+                http,
+                http_logins=self.http_authentication,
+                client_auth=lambda name: self.for_listener(name).ssl_client_auth,
             )
 
     def warn_of_strange_listeners(self) -> None:
         """Log a warning for each `listener.name.<name>.` whose listener is not configured."""
         known = {each.name.lower() for each in parse_addresses("listeners", self.listeners)}
-        known |= {name.lower() for name in self.controller_listener_names}
+        known |= {name.lower() for name in (*self.controller_listener_names, HTTP)}
         for name in sorted(listeners_in(self.listener_texts) - known):
             _log.warning("%s%s: listeners has no such listener, ignored", LISTENER_PREFIX, name)
 

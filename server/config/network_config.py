@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from server.config.listeners.addresses import (
+    HTTP_SCHEMES,
     PROTOCOLS_KNOWN,
     HttpListener,
     Listener,
@@ -79,7 +80,7 @@ class NetworkConfig:
         dynamic=False,
         doc="Whether a listener that asks clients for no authentication may listen on an address that"
         " other machines reach. Without it the broker refuses to start with such a listener, or with"
-        " such an http.listener. Specific to Kompakt.",
+        " such an http.listener, or one that takes passwords without TLS. Specific to Kompakt.",
     )
     controller_listener_names: tuple[str, ...] = prop(
         "controller.listener.names",
@@ -94,7 +95,29 @@ class NetworkConfig:
         STRING,
         default="127.0.0.1:9644",
         dynamic=False,
-        doc="host:port of /metrics and /health; empty for none. Specific to Kompakt.",
+        doc="host:port of the HTTP endpoint (metrics, health, compaction), https://host:port with TLS;"
+        " empty for none. The properties of its TLS are listener.name.http.ssl.* or ssl.*. Specific to"
+        " Kompakt.",
+    )
+    http_authentication: tuple[str, ...] = prop(
+        "http.authentication",
+        LIST,
+        default=(),
+        choices=HTTP_SCHEMES,
+        dynamic=False,
+        doc="How HTTP clients log in: basic, with a user's password as for PLAIN"
+        " (listener.name.http.plain.sasl.jaas.config, or SCRAM users); bearer, with a token as for"
+        " OAUTHBEARER (listener.name.http.oauthbearer.*). Client certificates need ssl.client.auth"
+        " instead. With any of these, ACLs apply to HTTP requests; without, every client that reaches"
+        " the endpoint may do everything. Specific to Kompakt.",
+    )
+    http_metrics_public: bool = prop(
+        "http.metrics.public",
+        BOOLEAN,
+        default=False,
+        dynamic=False,
+        doc="Whether /metrics needs no login where the HTTP endpoint has logins. /health never does."
+        " Specific to Kompakt.",
     )
     http_hosts: tuple[str, ...] = prop(
         "http.hosts",

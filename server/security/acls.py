@@ -31,6 +31,11 @@ class _Code(enum.IntEnum):
     def _missing_(cls, value: object) -> _Code | None:
         return cls(0) if isinstance(value, int) else None
 
+    @property
+    def title(self) -> str:
+        """Kafka's name of it: `TransactionalId`, `ClusterAction`."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
 
 class ResourceType(_Code):
     """The type of a resource."""
@@ -43,11 +48,6 @@ class ResourceType(_Code):
     TRANSACTIONAL_ID = 5
     DELEGATION_TOKEN = 6
     USER = 7
-
-    @property
-    def title(self) -> str:
-        """Kafka's name of the type, as in `Topic:orders`."""
-        return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 class PatternType(_Code):

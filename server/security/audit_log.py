@@ -9,6 +9,8 @@
     refused    mechanism, user: the name that the client claimed, reason
     changed    api, results: at most 100; more: true if there were others
 
+The api of an HTTP request is its method and route, and its client is null.
+
 The lines go to the logger `server.audit`. `server/security/audit_file.py` writes them to a file. No line
 has a value of a property, a password or a token: only names.
 """
@@ -40,9 +42,12 @@ _log = logging.getLogger(LOGGER)
 class Peer(Protocol):
     """The connection that a line is about."""
 
-    principal: Principal
-    client_host: str
-    endpoint: Address
+    @property
+    def principal(self) -> Principal: ...
+    @property
+    def client_host(self) -> str: ...
+    @property
+    def endpoint(self) -> Address: ...
 
 
 @loop_thread
@@ -58,7 +63,7 @@ class AuditLog:
     def denied(
         self,
         peer: Peer,
-        header: RequestHeader,
+        header: RequestHeader | None,
         *,
         api: str,
         operation: str,
@@ -85,6 +90,11 @@ class AuditLog:
         results = [_result_of(each) for each in islice(changes, RESULTS_MAX)]
         more = {"more": True} if next(changes, None) is not None else {}
         self._write(peer, "changed", header, api=audited.api, results=results, **more)
+
+    def changed(self, peer: Peer, *, api: str, resource: str, result: str) -> None:
+        """Log an HTTP request that changes something and was answered."""
+        results = [{"resource": resource, "result": result}]
+        self._write(peer, "changed", None, api=api, results=results)
 
     def _write(self, peer: Peer, event: str, header: RequestHeader | None, **members: Any) -> None:
         line = {

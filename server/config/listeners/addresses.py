@@ -24,7 +24,13 @@ from storage.formats.config_property import ConfigError
 ENDPOINT = re.compile(
     r"([A-Za-z0-9_.\-]+)://(\[[0-9A-Fa-f:.%\w]*\]|[0-9A-Za-z\-%._]*):([0-9]{1,5})"
 )
-HTTP_ADDRESS = re.compile(r"(?:http://)?(\[[0-9A-Fa-f:.%\w]*\]|[0-9A-Za-z\-%._]*):([0-9]{1,5})/?")
+HTTP_ADDRESS = re.compile(
+    r"(?:(https?)://)?(\[[0-9A-Fa-f:.%\w]*\]|[0-9A-Za-z\-%._]*):([0-9]{1,5})/?"
+)
+HTTP_SCHEMES = ("basic", "bearer")
+"""How clients of the HTTP endpoint may log in."""
+HTTP = "HTTP"
+"""The name of the HTTP endpoint in `listener.name.http.<property>`, in metrics and in the log."""
 META_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - they are refused
 PORT_MAX = 65535
 
@@ -90,6 +96,17 @@ class HttpListener:
 
     host: str
     port: int
+    has_tls: bool = False
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http{'s' if self.has_tls else ''}://{host or '*'}:{self.port}"
+
+    def as_listener(self) -> Listener:
+        """Returns it in the form of the other listeners."""
+        address = Address(name=HTTP, host=self.host, port=self.port)
+        protocol = SecurityProtocol.SSL if self.has_tls else SecurityProtocol.PLAINTEXT
+        return Listener(bind=address, advertised=address, security_protocol=protocol)
 
 
 def is_loopback(host: str) -> bool:
@@ -171,13 +188,13 @@ def check_inter_broker(*, name: str, protocol: str, listeners: Sequence[Listener
 
 
 def parse_http_listener(text: str) -> HttpListener | None:
-    """Returns the address in `host:port`; None for an empty text. Raises ConfigError."""
+    """Returns the address in `[http[s]://]host:port`; None for an empty text. Raises ConfigError."""
     if not text:
         return None
     found = HTTP_ADDRESS.fullmatch(text)
-    if not found or int(found[2]) > PORT_MAX:
-        raise ConfigError(f"http.listener: {text} is not host:port")
-    return HttpListener(host=found[1].strip("[]"), port=int(found[2]))
+    if not found or int(found[3]) > PORT_MAX:
+        raise ConfigError(f"http.listener: {text} is not host:port or https://host:port")
+    return HttpListener(host=found[2].strip("[]"), port=int(found[3]), has_tls=found[1] == "https")
 
 
 def _parse_address(property_name: str, text: str) -> Address:

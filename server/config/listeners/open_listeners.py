@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from server.config.listeners.addresses import HttpListener, Listener, SecurityProtocol, is_loopback
+from server.config.listeners.addresses import (
+    HTTP,
+    HttpListener,
+    Listener,
+    SecurityProtocol,
+    is_loopback,
+)
 from storage.formats.config_property import ConfigError
 
 WAY_OUT = "or set allow.unauthenticated.listeners=true if everyone on its network may use it"
@@ -19,11 +25,13 @@ def refuse_open_listeners(
     listeners: Sequence[Listener],
     http: HttpListener | None,
     *,
+    http_logins: Sequence[str] = (),
     client_auth: Callable[[str], str],
 ) -> None:
     """Check that every listener on a network authenticates its clients.
 
     Args:
+        http_logins: the schemes of `http.authentication`.
         client_auth: returns `ssl.client.auth` of the listener with that name.
 
     Raises:
@@ -40,9 +48,21 @@ def refuse_open_listeners(
                 f" authentication: {_remedy(listener)}, bind it to 127.0.0.1, {WAY_OUT}"
             )
     if http is not None and not is_loopback(http.host):
+        _refuse_open_http(http, http_logins, client_auth(HTTP))
+
+
+def _refuse_open_http(http: HttpListener, logins: Sequence[str], client_auth: str) -> None:
+    if not http.has_tls and logins:
+        raise ConfigError(
+            f"http.listener: passwords and tokens would be sent to {http} without encryption: use"
+            " https://, bind it to 127.0.0.1, or set allow.unauthenticated.listeners=true if something"
+            " else encrypts the connections"
+        )
+    if not logins and not (http.has_tls and client_auth == "required"):
         raise ConfigError(
             f"http.listener: {http.host or '*'}:{http.port} is open to the network and asks clients for"
-            f" no authentication: bind it to 127.0.0.1, {WAY_OUT}"
+            f" no authentication: set http.authentication and use https://, bind it to 127.0.0.1,"
+            f" {WAY_OUT}"
         )
 
 

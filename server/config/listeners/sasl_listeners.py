@@ -10,11 +10,11 @@ Source: Apache Kafka, ListenerName.java, JaasContext.java, ChannelBuilders.java 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from server.config.listeners.addresses import Listener
+from server.config.listeners.addresses import HTTP, Listener
 from server.config.listeners.jaas import JaasError, LoginModule, parse_jaas
 from server.config.listeners.overrides import PREFIX, prefix_of
 from server.config.listeners.sasl_config import SaslConfig
@@ -24,6 +24,8 @@ PLAIN = "PLAIN"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 OAUTHBEARER = "OAUTHBEARER"
 MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER)
+MECHANISM_OF_SCHEME = {"basic": PLAIN, "bearer": OAUTHBEARER}
+"""Whose users or tokens a scheme of HTTP accepts."""
 KEYS_URL = "sasl.oauthbearer.jwks.endpoint.url"
 KEYS_SCHEMES = ("file:", "http:", "https:")
 JAAS = "sasl.jaas.config"
@@ -87,14 +89,27 @@ def resolve_sasl_listeners(
         ConfigError: a mechanism is not served, or a text is malformed. No message holds a password.
     """
     return {
-        each.name: _resolve(each.name, texts)
+        each.name: _resolve(each.name, _mechanisms(each.name, texts), texts)
         for each in listeners
         if each.security_protocol.has_sasl
     }
 
 
-def _resolve(listener: str, texts: Mapping[str, str]) -> SaslListener:
-    mechanisms = _mechanisms(listener, texts)
+def resolve_http_logins(schemes: Sequence[str], texts: Mapping[str, str]) -> SaslListener | None:
+    """Returns which users and tokens the HTTP endpoint accepts; None if it has no logins.
+
+    Args:
+        schemes: `http.authentication`.
+        texts: as above.
+
+    Raises:
+        ConfigError: a text is malformed. No message holds a password.
+    """
+    mechanisms = tuple(MECHANISM_OF_SCHEME[each] for each in schemes)
+    return _resolve(HTTP, mechanisms, texts) if mechanisms else None
+
+
+def _resolve(listener: str, mechanisms: tuple[str, ...], texts: Mapping[str, str]) -> SaslListener:
     limit = _text("sasl.server.max.receive.size", listener, "", texts)
     return SaslListener(
         name=listener,

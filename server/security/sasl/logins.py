@@ -15,6 +15,7 @@ from server.security.sasl.exchange import (
     Failure,
     Outcome,
     PasswordQuestion,
+    TokenFacts,
     TokenQuestion,
 )
 from server.security.sasl.oauthbearer import OAuthExchange
@@ -51,7 +52,7 @@ class Logins:
     ) -> None:
         """
         Args:
-            listeners: the SASL listeners by name.
+            listeners: the SASL listeners by name, and the HTTP endpoint if it has logins.
             executors: its threads derive keys, and verify and fetch those of tokens.
         """
         # Constant after construction
@@ -137,6 +138,16 @@ class Logins:
             declared = session.listener.plain_users
             return step.then(await self._passwords.is_right(step.user, step.password, declared))
         return step
+
+    async def is_password_right(self, accepted: SaslListener, user: str, password: str) -> bool:
+        """Returns whether a password is the user's, outside an exchange: for HTTP."""
+        return await self._passwords.is_right(user, password, accepted.plain_users)
+
+    async def facts_of(self, accepted: SaslListener, token: str) -> TokenFacts | None:
+        """Returns the facts in a token, outside an exchange; None if it is not valid."""
+        assert accepted.oauth is not None
+        assert self._tokens is not None, "a listener with OAUTHBEARER has rules for tokens"
+        return await self._tokens.facts(token, accepted.oauth)
 
     def _exchange(self, mechanism: str) -> Exchange:
         if mechanism == PLAIN:

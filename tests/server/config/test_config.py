@@ -247,6 +247,8 @@ OPEN = "open to the network and asks clients for no authentication"
             "listener.name.ssl.ssl.client.auth": "none",
         },
         {"http.listener": "0.0.0.0:9644"},
+        {"http.listener": "https://0.0.0.0:9644"},
+        {"http.listener": "https://0.0.0.0:9644", "ssl.client.auth": "requested"},
     ],
 )
 def test_a_listener_that_is_open_to_the_network_must_be_allowed(texts: dict[str, str]) -> None:
@@ -264,6 +266,9 @@ def test_a_listener_that_is_open_to_the_network_must_be_allowed(texts: dict[str,
         {"listeners": "PLAINTEXT://localhost:9092", "http.listener": ""},
         {"listeners": "SSL://:9093", "ssl.client.auth": "required"},
         {"listeners": "SSL://:9093", "listener.name.ssl.ssl.client.auth": "required"},
+        {"http.listener": "https://:9644", "http.authentication": "basic"},
+        {"http.listener": "https://:9644", "listener.name.http.ssl.client.auth": "required"},
+        {"http.listener": "127.0.0.1:9644", "http.authentication": "basic"},
     ],
 )
 def test_a_listener_on_loopback_or_with_authentication_needs_no_permission(
@@ -272,9 +277,28 @@ def test_a_listener_on_loopback_or_with_authentication_needs_no_permission(
     BrokerConfig.from_texts(texts)
 
 
+def test_passwords_without_tls_must_be_allowed() -> None:
+    texts = {"http.listener": "0.0.0.0:9644", "http.authentication": "basic"}
+    with pytest.raises(ConfigError, match="without encryption: use https://"):
+        BrokerConfig.from_texts(texts)
+
+    BrokerConfig.from_texts(texts | {"allow.unauthenticated.listeners": "true"})
+
+
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
+        ({"http.listener": "ftp://127.0.0.1:9644"}, "is not host:port or https://host:port"),
+        ({"http.authentication": "digest"}, "String must be one of: basic, bearer"),
+        ({"http.authentication": "bearer"}, "OAUTHBEARER needs the URL of the issuer's keys"),
+        (
+            {
+                "listeners": "HTTP://127.0.0.1:9092",
+                "listener.security.protocol.map": "HTTP:PLAINTEXT",
+                "http.listener": "https://127.0.0.1:9644",
+            },
+            "the name HTTP is reserved for http.listener",
+        ),
         (
             {"inter.broker.listener.name": "PLAINTEXT", "security.inter.broker.protocol": "SSL"},
             "Only one of inter.broker.listener.name and security.inter.broker.protocol",

@@ -1,0 +1,87 @@
+"""What each request to the HTTP endpoint checks before it does something: the one table.
+
+    OPEN                everyone, without a login
+    METRICS             everyone if http.metrics.public, else who may describe the cluster
+    permissions         all of them
+
+Reading about cleaning needs Describe on the cluster; changing it Alter; exchanging a log's segments
+ClusterAction. What tells about keys needs Read on the topic too. A route without an entry is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from server.security.acls import Operation, ResourceType
+
+ROOT = "/v1/compaction"
+PARTITION = ROOT + "/topics/{topic}/partitions/{partition}"
+WHERES = (ROOT + "/topics/{topic}", PARTITION)
+LEASE = PARTITION + "/lease"
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """An operation that a client must be allowed: on the cluster, or on the topic of the path."""
+
+    operation: Operation
+    kind: ResourceType = ResourceType.CLUSTER
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRule:
+    """Who may use a route."""
+
+    permissions: tuple[Permission, ...] = ()
+    """All are needed; without one the route is open."""
+    is_metrics: bool = False
+    is_audited: bool = False
+    """Whether the audit log gets a line when the request was carried out."""
+
+
+OPEN = HttpRule()
+DESCRIBE = HttpRule((Permission(Operation.DESCRIBE),))
+METRICS = HttpRule(DESCRIBE.permissions, is_metrics=True)
+READ = HttpRule((*DESCRIBE.permissions, Permission(Operation.READ, ResourceType.TOPIC)))
+ALTER = HttpRule((Permission(Operation.ALTER),), is_audited=True)
+EXCHANGE = HttpRule((Permission(Operation.CLUSTER_ACTION),), is_audited=True)
+RENEW = HttpRule(EXCHANGE.permissions)
+
+_OF_A_TOPIC: Mapping[tuple[str, str], HttpRule] = {
+    ("POST", "/now"): ALTER,
+    ("POST", "/plan"): DESCRIBE,
+    ("POST", "/find-key"): READ,
+    ("POST", "/digest"): READ,
+    ("GET", "/explain"): DESCRIBE,
+    ("POST", "/pause"): ALTER,
+    ("POST", "/resume"): ALTER,
+}
+HTTP_RULES: Mapping[tuple[str, str], HttpRule] = {
+    ("GET", "/"): OPEN,
+    ("GET", "/metrics"): METRICS,
+    ("GET", "/health/live"): OPEN,
+    ("GET", "/health/ready"): OPEN,
+    ("GET", "/v1/status/ready"): OPEN,
+    ("GET", ROOT): DESCRIBE,
+    ("GET", ROOT + "/history"): DESCRIBE,
+    ("POST", ROOT + "/pause"): ALTER,
+    ("POST", ROOT + "/resume"): ALTER,
+    ("GET", ROOT + "/jobs/{job}"): DESCRIBE,
+    ("DELETE", ROOT + "/jobs/{job}"): ALTER,
+    **{
+        (method, where + action): rule
+        for where in WHERES
+        for (method, action), rule in _OF_A_TOPIC.items()
+    },
+    ("POST", LEASE): EXCHANGE,
+    ("POST", LEASE + "/{lease}/renew"): RENEW,
+    ("POST", LEASE + "/{lease}/commit"): EXCHANGE,
+    ("DELETE", LEASE + "/{lease}"): EXCHANGE,
+}
+"""By method and path. HEAD needs what GET needs."""
+
+
+def rule_of(method: str, path: str) -> HttpRule | None:
+    """Returns the rule of a route; None if there is none."""
+    return HTTP_RULES.get(("GET" if method == "HEAD" else method, path))
