@@ -98,9 +98,9 @@ class Login:
                 "sasl_plain_password": self.password,
             }
         # kafka-python takes long to import.
-        from cli.base.token_file import TokenFile
+        from cli.base.token_provider import TokenProvider
 
-        return settings | {"sasl_oauth_token_provider": TokenFile(self.token_file)}
+        return settings | {"sasl_oauth_token_provider": TokenProvider(self.token_file)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +188,7 @@ def _resolve(chosen: Mapping[str, str]) -> Access:
         if mechanism == TOKENS:
             raise CommandFailed(
                 EXIT_USAGE,
-                f"--user {user}: sasl.mechanism={TOKENS} logs in with a token, which names it",
+                f"--user {user}: with OAUTHBEARER the token names the user",
             )
         login = Login(mechanism=mechanism, user=user, password=_password(user))
         access = replace(access, login=login)

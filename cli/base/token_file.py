@@ -12,24 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from kafka.net.sasl.oauth import AbstractTokenProvider
-
 from cli.base.command_end import EXIT_USAGE, CommandFailed
 
 URL = "sasl.oauthbearer.token.endpoint.url"
 TOKEN_BYTES_MAX = 1 << 20
-
-
-class TokenFile(AbstractTokenProvider):  # type: ignore[misc]
-    """Gives kafka-python the token. Each login reads the file again, because tokens expire."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self._path = path
-
-    def token(self) -> str:
-        """Returns the token. Raises CommandFailed if the file has none."""
-        return read_token(self._path)
 
 
 def token_path(properties: Mapping[str, str]) -> Path:

@@ -49,7 +49,7 @@ class _Rule:
             return subject
         if len(subject) > SUBJECT_CHARACTERS_MAX:
             raise NoMatchingRule(
-                f"the subject has {len(subject)} characters; at most {SUBJECT_CHARACTERS_MAX} are mapped"
+                f"the subject is longer than {SUBJECT_CHARACTERS_MAX} characters: {len(subject)}"
             )
         if self.pattern.fullmatch(subject) is None:
             return None

@@ -93,7 +93,7 @@ class Dialog:
             await self.token(client.final(challenge))
 
     async def send(self, request: Message, version: int) -> None:
-        """Send another request, and hear whether it is answered."""
+        """Send another request, and return whether it is answered."""
         self._client.send(request, version)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             await self._client.receive_frame()
@@ -107,7 +107,7 @@ class Dialog:
         await self.end()
 
     async def end(self) -> None:
-        """Hear whether the connection is still served."""
+        """Returns whether the connection is still served."""
         if self.heard[-1:] != [ENDED]:
             await self.send(ApiVersionsRequest(), 0)
 
@@ -333,7 +333,7 @@ def _of_bearer() -> dict[str, Scene]:
 
 
 async def all_answers(listeners: SecuredListeners) -> dict[tuple[str, str], str]:
-    """Returns what a client hears in each scene, by listener and name."""
+    """Returns what a client gets in each scene, by listener and name."""
     played = scenes()
     texts = await asyncio.gather(
         *(_heard(listeners, listener, scene) for (listener, _), scene in played.items())

@@ -81,7 +81,7 @@ def test_a_stream_keeps_a_table_and_commits_its_progress(
     assert committed.offset == len(KEYS)
 
 
-# What a job says with Apache Kafka 4.3.1, but for the alert about its certificate.
+# What a job says with Apache Kafka 4.3.1, except the alert about its certificate.
 REFUSED = {
     "a wrong password by PLAIN": "SaslAuthenticationException: Authentication failed: Invalid username"
     " or password",
