@@ -34,7 +34,8 @@ PASSWORD_VARIABLE = "KOMPAKT_PASSWORD"  # noqa: S105 - the name of a variable
 CONFIG_VARIABLE = "KOMPAKT_COMMAND_CONFIG"
 SHORT_MECHANISM = "SCRAM-SHA-256"
 """The mechanism of --user, unless the file names another one."""
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+TOKENS = "OAUTHBEARER"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", TOKENS)
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 P = ParamSpec("P")
@@ -70,14 +71,36 @@ _OPTIONS: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A SASL mechanism with the user's name and password."""
+    """A SASL mechanism with the user's name and password, or with the file of a token."""
 
     mechanism: str
-    user: str
-    password: str
+    user: str = ""
+    password: str = ""
+    token_file: Path | None = None
+    """For OAUTHBEARER, whose token names the user."""
 
     def __repr__(self) -> str:
-        return f"Login({self.mechanism}, {self.user})"
+        return f"Login({self.mechanism}, {self.token_file or self.user})"
+
+    def __str__(self) -> str:
+        """Returns a text for errors."""
+        who = (
+            f"as {self.user}" if self.token_file is None else f"with the token in {self.token_file}"
+        )
+        return f"login {who} by {self.mechanism}"
+
+    def kafka_python_settings(self) -> dict[str, Any]:
+        """Returns the settings of kafka-python's clients."""
+        settings: dict[str, Any] = {"sasl_mechanism": self.mechanism}
+        if self.token_file is None:
+            return settings | {
+                "sasl_plain_username": self.user,
+                "sasl_plain_password": self.password,
+            }
+        # kafka-python takes long to import.
+        from cli.base.token_provider import TokenProvider
+
+        return settings | {"sasl_oauth_token_provider": TokenProvider(self.token_file)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +123,7 @@ class Access:
         if self.tls is not None:
             settings["ssl_context"] = self.tls
         if self.login is not None:
-            settings["sasl_mechanism"] = self.login.mechanism
-            settings["sasl_plain_username"] = self.login.user
-            settings["sasl_plain_password"] = self.login.password
+            settings |= self.login.kafka_python_settings()
         return settings
 
 
@@ -164,6 +185,11 @@ def _resolve(chosen: Mapping[str, str]) -> Access:
     if "login_user" in chosen:
         mechanism = SHORT_MECHANISM if access.login is None else access.login.mechanism
         user = chosen["login_user"]
+        if mechanism == TOKENS:
+            raise CommandFailed(
+                EXIT_USAGE,
+                f"--user {user}: with OAUTHBEARER the token names the user",
+            )
         login = Login(mechanism=mechanism, user=user, password=_password(user))
         access = replace(access, login=login)
     return access
@@ -192,8 +218,18 @@ def _login(properties: Mapping[str, str]) -> Login:
             EXIT_USAGE,
             f"sasl.mechanism={mechanism or '(not set)'}: kompakt logs in by {', '.join(MECHANISMS)}",
         )
+    if mechanism == TOKENS:
+        return _token_login(properties)
     user, password = login_of(properties.get("sasl.jaas.config", ""))
     return Login(mechanism=mechanism, user=user, password=password)
+
+
+def _token_login(properties: Mapping[str, str]) -> Login:
+    from cli.base.token_file import read_token, token_path
+
+    path = token_path(properties)
+    read_token(path)
+    return Login(mechanism=TOKENS, token_file=path)
 
 
 def _password(user: str) -> str:

@@ -2,7 +2,7 @@
 
     client                               broker
     SaslHandshake(mechanism)      ->     the mechanism is enabled
-    SaslAuthenticate(token)       ->     token             (once for PLAIN, twice for SCRAM)
+    SaslAuthenticate(token)       ->     token         (once for PLAIN and OAUTHBEARER, twice for SCRAM)
 
 kafka-python makes and checks the tokens. Source: KIP-43, KIP-152.
 """
@@ -31,8 +31,8 @@ async def log_in(client: Caller, access: Access) -> None:
     """Log in as the user of `access`, which must have a login.
 
     Raises:
-        CommandFailed: the broker does not enable the mechanism, refuses the user or the password, or
-            cannot prove that it knows the password (SCRAM).
+        CommandFailed: the broker does not enable the mechanism, refuses the user, the password or
+            the token, or cannot prove that it knows the password (SCRAM).
     """
     # kafka-python takes long to import.
     from kafka.net.sasl import get_sasl_mechanism
@@ -47,7 +47,7 @@ async def log_in(client: Caller, access: Access) -> None:
         answer = await client.call(request, SaslAuthenticateResponse)
         if answer.error_code:
             text = answer.error_message or ErrorCode(answer.error_code).message
-            raise CommandFailed(EXIT_FAILED, f"login as {access.login.user} by {name}: {text}")
+            raise CommandFailed(EXIT_FAILED, f"{access.login}: {text}")
         try:
             mechanism.receive(copied(answer.auth_bytes))
         except (ValueError, KeyError) as error:

@@ -84,6 +84,11 @@ JAAS = (
 )
 
 
+BY_TOKEN = (
+    "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.token.endpoint.url="
+)
+
+
 def test_without_options_a_command_connects_in_plaintext() -> None:
     assert access_of() == Access()
     assert access_of().kafka_python_settings() == {"security_protocol": "PLAINTEXT"}
@@ -134,6 +139,11 @@ def test_a_secret_is_not_shown() -> None:
             "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN",
             "sasl.jaas.config: Login module not specified",
         ),
+        (f"{BY_TOKEN}", r"token.endpoint.url=\(not set\): .* write file:///PATH"),
+        (f"{BY_TOKEN}https://issuer/token", "from a file: write file:///PATH"),
+        (f"{BY_TOKEN}file://host/token", "from a file: write file:///PATH"),
+        (f"{BY_TOKEN}file:///no/such", "token.endpoint.url: /no/such: No such file"),
+        (f"{BY_TOKEN}file:///dev/null", "/dev/null has no token"),
         (
             "security.protocol=SSL\nssl.truststore.location=/no/such",
             "ssl.truststore.location=/no/such",
@@ -146,6 +156,13 @@ def test_what_cannot_work_is_refused_with_the_name_of_the_property(
 ) -> None:
     with pytest.raises(CommandFailed, match=error):
         access_of(command_config=config_of(tmp_path, text))
+
+
+def test_the_user_option_cannot_replace_a_token(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("a.b.c")
+    text = f"{BY_TOKEN}{(tmp_path / 'token').as_uri()}"
+    with pytest.raises(CommandFailed, match=r"--user bob: .* the token names the user"):
+        access_of(command_config=config_of(tmp_path, text), login_user="bob")
 
 
 def shown_to(server: ssl.SSLContext, client: ssl.SSLContext) -> bytes | None:

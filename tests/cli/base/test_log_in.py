@@ -13,6 +13,7 @@ from cli.commands import run_command
 from server.security.scram_credentials import ScramMechanism
 from tests.harness.sasl_login import sasl_broker, set_password
 from tests.harness.served_broker import ServedBroker
+from tests.harness.token_issuer import TokenIssuer
 
 pytestmark = pytest.mark.filterwarnings(
     # kafka-python causes it when it is imported.
@@ -109,3 +110,76 @@ async def test_records_are_written_and_read_by_a_user(
     out = capsys.readouterr().out
     assert "1 record stored" in out
     assert out.endswith("v\n")
+
+
+TOKEN_CONFIG = """\
+security.protocol=SASL_PLAINTEXT
+sasl.mechanism=OAUTHBEARER
+sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;
+sasl.oauthbearer.token.endpoint.url={url}
+"""
+
+
+@pytest.fixture
+async def token_broker(tmp_path: Path, issuer: TokenIssuer) -> AsyncIterator[ServedBroker]:
+    properties = {
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": issuer.write(tmp_path / "keys.json"),
+    }
+    async with sasl_broker(tmp_path / "data", **properties) as served:
+        await served.create("orders")
+        yield served
+
+
+@pytest.fixture(scope="module")
+def issuer() -> TokenIssuer:
+    return TokenIssuer()
+
+
+def token_config(tmp_path: Path, token: str) -> str:
+    token_file, path = tmp_path / "the token", tmp_path / "client.properties"
+    token_file.write_text(token + "\n")
+    path.write_text(TOKEN_CONFIG.format(url=token_file.as_uri()))
+    return f"--command-config={path}"
+
+
+async def test_a_command_logs_in_with_the_token_in_a_file(
+    token_broker: ServedBroker,
+    issuer: TokenIssuer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert await list_topics(token_broker, token_config(tmp_path, issuer.token())) == 0
+    assert "orders" in capsys.readouterr().out
+
+
+async def test_records_are_written_and_read_with_a_token(
+    token_broker: ServedBroker,
+    issuer: TokenIssuer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    host, port = token_broker.broker.addresses["SASL"]
+    lines = tmp_path / "lines"
+    lines.write_text("k:v\n")
+    options = ["--bootstrap-server", f"{host}:{port}", token_config(tmp_path, issuer.token())]
+    produce = ["produce", "orders", str(lines), "--key-separator", ":", *options]
+    assert await asyncio.to_thread(run_command, produce) == 0
+    consume = ["consume", "orders", "--partition", "0", *options]
+    assert await asyncio.to_thread(run_command, consume) == 0
+    assert capsys.readouterr().out.endswith("v\n")
+
+
+async def test_a_refused_token_is_said_in_one_sentence_without_the_token(
+    token_broker: ServedBroker,
+    issuer: TokenIssuer,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    expired = issuer.token(lifetime_s=-100, iat=1)
+    assert await list_topics(token_broker, token_config(tmp_path, expired)) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        f"kompakt: login with the token in {tmp_path}/the token by OAUTHBEARER: "
+    )
+    assert expired not in line

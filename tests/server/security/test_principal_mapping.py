@@ -64,7 +64,9 @@ def test_a_malformed_rule_is_refused(text: str) -> None:
         PrincipalMapping.parse(text)
 
 
-@pytest.mark.parametrize("pattern", ["a{99999999999999999999}", "(" * 5_000 + ")" * 5_000])
+@pytest.mark.parametrize(
+    "pattern", ["a{99999999999999999999}", "a{1,99999999999}", "((a{1000}){1000}){1000}"]
+)
 def test_a_pattern_beyond_what_can_be_compiled_is_refused(pattern: str) -> None:
     with pytest.raises(ConfigError, match="is no regular expression"):
         PrincipalMapping.parse(f"RULE:{pattern}/x/")
@@ -74,3 +76,34 @@ def test_a_reference_of_many_digits_is_the_first_group_and_the_rest() -> None:
     rules = PrincipalMapping.parse(f"RULE:^CN=(.*)$/$1{'2' * 5_000}/")
 
     assert rules.name_of("CN=a") == "a" + "2" * 5_000
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["^(([a-z])+.)+[A-Z]([a-z])+$", "^(a+)+$", "^CN=(x+x+)+y$", "^(.*?,?)*=z$", "(a|a?)+b"],
+)
+def test_a_rule_with_nested_quantifiers_ends_for_every_subject(pattern: str) -> None:
+    """Python's and Java's expressions take hours for some of these."""
+    rules = PrincipalMapping.parse(f"RULE:{pattern}/x/")
+
+    for subject in ("a" * 5_000 + "!", "CN=" + "x" * 5_000, "a," * 2_500):
+        with pytest.raises(NoMatchingRule):
+            rules.name_of(subject)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["^CN=(?!root)(.*)$", r"^CN=(.*),OU=\1$", "^CN=(.*+)$", "(?>a+)b"]
+)
+def test_a_pattern_that_needs_backtracking_is_refused_at_start(pattern: str) -> None:
+    with pytest.raises(ConfigError, match="lookarounds, backreferences"):
+        PrincipalMapping.parse(f"RULE:{pattern}/$1/")
+
+
+def test_a_subject_that_is_too_long_has_no_name() -> None:
+    with pytest.raises(NoMatchingRule, match="longer than 8192 characters: 8193"):
+        PrincipalMapping.parse("RULE:.*/x/").name_of("a" * 8193)
+    assert PrincipalMapping.parse("DEFAULT").name_of("a" * 8193) == "a" * 8193
+
+
+def test_names_outside_ascii_are_mapped() -> None:
+    assert PrincipalMapping.parse("RULE:^CN=(.*?),.*$/$1/U").name_of("CN=jürgen,O=b") == "JÜRGEN"
