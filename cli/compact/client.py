@@ -13,7 +13,9 @@ from urllib.parse import quote
 
 import aiohttp
 
+from cli.base.access import current
 from cli.base.command_end import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, CommandFailed
+from cli.compact.http_login import authorization
 from server.admin.refusals import UNKNOWN_TOPIC
 
 POLL_SECONDS = 0.2
@@ -115,9 +117,21 @@ class CompactionClient:
 async def connected(
     url: str, *, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[CompactionClient]:
-    """Yields a client of the broker at `url`, which sends `headers` with every request."""
+    """Yields a client of the broker at `url`, logged in with the access of the running command.
+
+    Args:
+        headers: sent with every request, in place of the login.
+
+    Raises:
+        CommandFailed: the access cannot be used with this URL.
+    """
+    access = current()
+    shown = authorization(access.login, url) if headers is None else headers
     timeout = aiohttp.ClientTimeout(total=CALL_SECONDS_MAX)
-    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as session:
+    connector = aiohttp.TCPConnector(ssl=True if access.tls is None else access.tls)
+    async with aiohttp.ClientSession(
+        timeout=timeout, headers=shown, connector=connector
+    ) as session:
         yield CompactionClient(session, url)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.base.access import with_access
 from cli.base.command_end import run
 
 app = typer.Typer(
@@ -39,6 +40,7 @@ DEFAULT_URL = "http://127.0.0.1:9644"
 
 
 @app.command()
+@with_access
 def now(
     target: Target,
     force: Annotated[
@@ -57,6 +59,7 @@ def now(
 
 
 @app.command()
+@with_access
 def plan(target: Target, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Show what `now` would do: which records it drops and why, its I/O and how long it takes.
 
@@ -69,6 +72,7 @@ def plan(target: Target, url: Url = DEFAULT_URL, as_json: AsJson = False) -> Non
 
 
 @app.command()
+@with_access
 def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Show running passes and their progress, the queue, quarantined partitions and the last passes."""
     from cli.compact.output import print_status
@@ -77,6 +81,7 @@ def status(url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
 
 
 @app.command()
+@with_access
 def explain(
     target: Target,
     key: Annotated[
@@ -108,6 +113,7 @@ def explain(
 
 
 @app.command()
+@with_access
 def digest(
     target: Target,
     end_offset: Annotated[
@@ -128,6 +134,7 @@ def digest(
 
 
 @app.command()
+@with_access
 def history(
     target: OptionalTarget = None,
     limit: Annotated[int, typer.Option(min=1, help="Show at most this many passes.")] = 20,
@@ -141,6 +148,7 @@ def history(
 
 
 @app.command()
+@with_access
 def pause(target: OptionalTarget = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Pause the cleaning of a topic, a partition or everything until it is resumed.
 
@@ -153,6 +161,7 @@ def pause(target: OptionalTarget = None, url: Url = DEFAULT_URL, as_json: AsJson
 
 
 @app.command()
+@with_access
 def resume(target: OptionalTarget = None, url: Url = DEFAULT_URL, as_json: AsJson = False) -> None:
     """End a pause and all narrower ones: resuming a topic also resumes its partitions."""
     from cli.compact.output import print_paused

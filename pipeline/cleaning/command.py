@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from cli.base.access import with_access
 from cli.base.command_end import EXIT_USAGE, CommandFailed
 from cli.base.options import parse_pair
 from cli.compact.commands import DEFAULT_URL, AsJson, Url
@@ -15,6 +16,7 @@ from pipeline.spark.job import SPARK, run_job
 from pipeline.spark.session_options import Conf, Master, SessionOptions
 
 
+@with_access
 def clean(
     targets: Annotated[
         list[str],
@@ -24,12 +26,13 @@ def clean(
         ),
     ],
     token_file: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             metavar="PATH",
-            help="The broker's remote-cleaning.token, in its (first) log directory.",
+            help="The broker's remote-cleaning.token, in its (first) log directory; not needed where"
+            " the broker's HTTP endpoint has logins.",
         ),
-    ],
+    ] = None,
     log_dir: Annotated[
         list[str] | None,
         typer.Option(
@@ -62,7 +65,7 @@ def clean(
                 url,
                 targets,
                 lambda: job_session("kompakt pipeline clean", options, pins=()),
-                token=read_token(token_file),
+                token=None if token_file is None else read_token(token_file),
                 log_dirs=dict(parse_pair("--log-dir", pair) for pair in log_dir or ()),
                 as_json=as_json,
             )

@@ -56,20 +56,20 @@ async def clean(
     targets: Sequence[str],
     sessions: Sessions,
     *,
-    token: str,
+    token: str | None,
     log_dirs: Mapping[str, str],
     as_json: bool,
 ) -> int:
     """Clean, and print the results. Returns the exit code.
 
     Args:
-        token: the broker's token for remote cleaners.
+        token: the broker's token for remote cleaners; None to log in with the command's access.
         log_dirs: the paths of the broker's log directories on the driver and the executors, if they
             differ there.
     """
     started = time.monotonic()
     async with (
-        connected(url, headers={"Authorization": f"Bearer {token}"}) as client,
+        connected(url, headers=_headers(token)) as client,
         HeldLeases(client) as leases,
     ):
         parts = await _leased(client, leases, targets)
@@ -78,6 +78,10 @@ async def clean(
         if part.report is not None:
             part.report["seconds"] = round(time.monotonic() - started, 3)
     return _conclude(parts, as_json=as_json)
+
+
+def _headers(token: str | None) -> dict[str, str] | None:
+    return None if token is None else {"Authorization": f"Bearer {token}"}
 
 
 async def _leased(

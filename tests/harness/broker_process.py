@@ -99,7 +99,8 @@ class BrokerProcess:
         The HTTP listener is the last to open.
         """
         deadline = time.monotonic() + READY_SECONDS_MAX
-        ports = [self.port] if "http.listener" in self.overrides else [self.port, self.http_port]
+        listener = str(self.overrides.get("http.listener", self.http_port))
+        ports = [self.port, self.http_port] if str(self.http_port) in listener else [self.port]
         while not all(map(accepts_connections, ports)):
             assert self._process is not None
             if self._process.poll() is not None:

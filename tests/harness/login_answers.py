@@ -93,11 +93,7 @@ class Dialog:
             await self.token(client.final(challenge))
 
     async def send(self, request: Message, version: int) -> None:
-<<<<<<< HEAD
         """Send another request, and note whether it is answered."""
-=======
-        """Send another request, and return whether it is answered."""
->>>>>>> logins
         self._client.send(request, version)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             await self._client.receive_frame()
@@ -111,13 +107,8 @@ class Dialog:
         await self.end()
 
     async def end(self) -> None:
-<<<<<<< HEAD
         """Note whether the broker still serves the connection."""
         if self.noted[-1:] != [ENDED]:
-=======
-        """Returns whether the connection is still served."""
-        if self.heard[-1:] != [ENDED]:
->>>>>>> logins
             await self.send(ApiVersionsRequest(), 0)
 
     async def _call(self, request: Message, version: int, kind: type[Message]) -> Any:
@@ -342,11 +333,7 @@ def _of_bearer() -> dict[str, Scene]:
 
 
 async def all_answers(listeners: SecuredListeners) -> dict[tuple[str, str], str]:
-<<<<<<< HEAD
     """Returns the answers that a client gets in each scene, by listener and name."""
-=======
-    """Returns what a client gets in each scene, by listener and name."""
->>>>>>> logins
     played = scenes()
     texts = await asyncio.gather(
         *(_answers_in(listeners, listener, scene) for (listener, _), scene in played.items())

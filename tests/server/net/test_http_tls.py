@@ -61,7 +61,9 @@ async def test_clients_reach_the_endpoint_over_tls_only(
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await status_of(served, "/health/ready", ssl.create_default_context())
 
-        client = await RawClient.connect("127.0.0.1", served.broker.http_port)
+        port = served.broker.http_port
+        assert port is not None
+        client = await RawClient.connect("127.0.0.1", port)
         client.send_bytes(b"GET /health/ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert await client._reader.read() == b""
         client.close()
