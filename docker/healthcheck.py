@@ -1,7 +1,8 @@
 """Check whether the broker of this container serves: exit with 0 if so, else with 1 and the reason.
 
 It requests /health/ready from the broker's HTTP listener: `http.listener` of the command line, else
-KAFKA_HTTP_LISTENER, else the mounted server.properties, else the container's default. Without an HTTP
+KAFKA_HTTP_LISTENER, else the mounted server.properties, else the container's default. It has no
+certificate of its own, so it only connects to an HTTP listener that requires one. Without an HTTP
 listener it connects to the first of `listeners`. It runs every few seconds, so it imports little.
 """
 
@@ -19,6 +20,8 @@ CONFIG = Path("/mnt/shared/config/server.properties")
 BROKER = Path("/proc/1/cmdline")
 DEFAULTS = {"http.listener": "127.0.0.1:9644", "listeners": "PLAINTEXT://:9092"}
 """The same defaults as in the entry point."""
+CLIENT_AUTH = ("listener.name.http.ssl.client.auth", "ssl.client.auth")
+"""Whether HTTP clients must show a certificate; the first that is set counts."""
 TIMEOUT_SECONDS = 2.0
 EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on
 ADDRESS = re.compile(r"(?:\w+://)?(.*):(\d+)")
@@ -28,7 +31,7 @@ def configured(
     name: str, arguments: Sequence[str], environment: Mapping[str, str], file: str
 ) -> str:
     """Returns the value that the broker uses for a property; the later source wins."""
-    value = DEFAULTS[name]
+    value = DEFAULTS.get(name, "")
     given = re.findall(rf"^\s*{re.escape(name)}\s*[=:]\s*(.*?)\s*$", file, re.MULTILINE)
     value = given[-1] if given else value
     value = environment.get("KAFKA_" + name.upper().replace(".", "_"), value)
@@ -58,10 +61,14 @@ def address_in(text: str) -> tuple[str, int] | None:
 def failure(arguments: Sequence[str], environment: Mapping[str, str], file: str) -> str | None:
     """Returns the reason why the broker does not serve, None if it does."""
     try:
-        http_listener = address_in(configured("http.listener", arguments, environment, file))
-        if http_listener is not None:
-            return _not_ready(*http_listener)
-        listener = address_in(configured("listeners", arguments, environment, file))
+        text = configured("http.listener", arguments, environment, file)
+        asked = address_in(text)
+        has_tls = text.startswith("https://")
+        auth = (configured(name, arguments, environment, file) for name in CLIENT_AUTH)
+        needs_certificate = has_tls and next(filter(None, auth), "") == "required"
+        if asked is not None and not needs_certificate:
+            return _not_ready(*asked, has_tls=has_tls)
+        listener = asked or address_in(configured("listeners", arguments, environment, file))
         if listener is not None:
             socket.create_connection(listener, TIMEOUT_SECONDS).close()
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -69,8 +76,16 @@ def failure(arguments: Sequence[str], environment: Mapping[str, str], file: str)
     return None
 
 
-def _not_ready(host: str, port: int) -> str | None:
+def _not_ready(host: str, port: int, *, has_tls: bool) -> str | None:
     connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+    if has_tls:
+        import ssl
+
+        # The certificate names the broker's own hosts, and no secret is sent.
+        context = ssl._create_unverified_context()  # noqa: S323
+        connection = http.client.HTTPSConnection(
+            host, port, timeout=TIMEOUT_SECONDS, context=context
+        )
     try:
         connection.request("GET", "/health/ready")
         response = connection.getresponse()

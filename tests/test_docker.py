@@ -14,6 +14,7 @@ import pytest
 from server.config.config import BrokerConfig
 from server.config.sources import from_environment
 from storage.formats.config_property import ConfigError
+from tests.harness.certificates import Certificates
 from tests.harness.served_broker import serving_broker
 
 DOCKER = Path(__file__).resolve().parents[1] / "docker"
@@ -130,6 +131,28 @@ async def test_the_health_check_says_what_the_broker_says(
     assert "refused" in str(await asked(KAFKA_HTTP_LISTENER=here))
     assert "refused" in str(await asked(KAFKA_HTTP_LISTENER="", KAFKA_LISTENERS=kafka))
     assert "is not host:port" in str(await asked(KAFKA_HTTP_LISTENER="nonsense"))
+
+
+@pytest.mark.parametrize("auth", ["none", "required"])
+async def test_the_health_check_asks_over_tls(
+    healthcheck: ModuleType, tmp_path: Path, auth: str
+) -> None:
+    certificates = Certificates(tmp_path / "certificates")
+    secured = {
+        "http_listener": "https://127.0.0.1:0",
+        "http_authentication": "basic",
+        "ssl_keystore_location": str(certificates.broker()),
+        "ssl_truststore_location": str(certificates.authority_file),
+        "listener_name_http_ssl_client_auth": auth,
+    }
+    async with serving_broker(tmp_path / "data", **secured) as served:
+        environment = {
+            "KAFKA_HTTP_LISTENER": f"https://127.0.0.1:{served.broker.http_port}",
+            "KAFKA_LISTENER_NAME_HTTP_SSL_CLIENT_AUTH": auth,
+        }
+        assert await asyncio.to_thread(healthcheck.failure, [], environment, "") is None
+
+    assert "refused" in str(await asyncio.to_thread(healthcheck.failure, [], environment, ""))
 
 
 def test_the_build_stage_compiles_and_the_last_stage_has_no_compiler() -> None:
