@@ -1,1 +1,1 @@
-"""The HTTP API: compaction, jobs, leases."""
+"""The HTTP API: compaction, jobs, leases, and who may use it."""

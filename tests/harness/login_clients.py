@@ -311,7 +311,13 @@ VOLATILE = (
         ),
         "<end>",
     ),
-    (re.compile(r"<Kafka\w+ \[.*\]>: (socket disconnected|Abort \(\[Error 58.*\))$"), "<end>"),
+    (
+        re.compile(
+            r"<Kafka\w+ .*>: "
+            r"(socket disconnected|Abort \(\[Error 58.*\)|Connection lost: .*|SaslHandshake failed: \w+)$"
+        ),
+        "<end>",
+    ),
     (re.compile(r"<Kafka\w+ \[.*\]>: "), ""),
 )
 
