@@ -74,7 +74,12 @@ async def _fill(
     defaults = TopicDefaults(config=LogConfig(), partitions_count=1, partitions_max=partitions_each)
     administration = Executor("administration", threads=1)
     topics = Topics(
-        store, [directory], files=files, defaults=defaults, administration=administration
+        store,
+        [directory],
+        files=files,
+        defaults=defaults,
+        administration=administration,
+        removals=administration,
     )
     batch = keyed_batch(records=1, value_bytes=100, keys=1, seed=1)
     for number in range(topics_count):

@@ -125,7 +125,12 @@ async def write_killed(path: Path, batch: bytes, *, is_idempotent: bool) -> None
     defaults = TopicDefaults(config=LogConfig(), partitions_count=1, partitions_max=1)
     administration = Executor("administration", threads=1)
     topic = await Topics(
-        store, [directory], files=files, defaults=defaults, administration=administration
+        store,
+        [directory],
+        files=files,
+        defaults=defaults,
+        administration=administration,
+        removals=administration,
     ).create("crashed")
     assert isinstance(topic, Topic), topic
     (log,) = topic.logs()

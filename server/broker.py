@@ -373,6 +373,7 @@ class Broker:
                 partitions_max=self.config.partitions_max,
             ),
             administration=self.executors.administration,
+            removals=self.executors.removals,
             on_removed=self.group_commit.abandon,
             recovery_threads=self.configs.config.num_recovery_threads_per_data_dir,
             progress=self.recovery,

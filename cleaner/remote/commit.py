@@ -6,10 +6,12 @@
     verify   read each output again with the second reader: rows, account, digest; and compare keys, so
              that only records are gone that the broker itself finds superseded (`check.py`)
     swap     group by group, oldest first: `LogCleaning.swap` replaces the sources in one manifest
-             commit, if the generation holds and every source is still listed (`storage/log/cleaning.py`)
+             commit, unless the log's generation has changed or a source is no longer listed
+             (`storage/log/cleaning.py`)
 
-All groups are taken and verified before the first swap, so a wrong result leaves the log as it was. A
-crash leaves staged files, which recovery removes, and complete groups, as in a local pass.
+All groups are taken and verified before the first swap, so a wrong result leaves the log as it was.
+After a crash the log has the groups that were swapped before it, as in a local pass; recovery removes
+the files of the others.
 """
 
 from __future__ import annotations
@@ -70,8 +72,10 @@ def commit(
 
     Raises:
         ResultRefused: the outputs are not what the plan requires, or cannot be read.
-        CleaningAborted: the commit was asked to stop, or the log's generation changed.
-        SwapRefused: a source is no longer listed; groups that were swapped before it stay.
+        CleaningAborted: the meter's `check` found that the commit was asked to stop, or that the log was
+            truncated, deleted or reconfigured.
+        SwapRefused: the same was found by a swap, or a source is no longer listed; groups that were
+            swapped before stay.
         StorageError: the disk failed.
     """
     started = monotonic()

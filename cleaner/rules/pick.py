@@ -121,7 +121,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remainder:
-    """A record of what a completed pass could not drop, so that it is not due again at once.
+    """What a completed pass had to leave, so that the log is not due again at once.
 
     The last record below a pass's upper bound stays even if it is a tombstone whose horizon has passed.
     So horizons that had passed by the pass's clock are due again only after the bound has moved.
@@ -237,11 +237,6 @@ def _held_by_transaction(bounds: Bounds) -> Bounds:
     )
 
 
-def horizon_is_due(row: SegmentState, horizon_now_ms: int) -> bool:
-    """Returns whether a delete horizon in the segment has passed: tombstones or markers may go."""
-    return UNKNOWN < row.least_delete_horizon_ms <= horizon_now_ms
-
-
 def _first_dirty_offset(log: LogState) -> Offset:
     """Returns where the last pass ended; a clean offset outside the log is ignored."""
     first_dirty = max(log.clean_offset, log.log_start_offset)
@@ -258,8 +253,8 @@ def _bounds(log: LogState, first_dirty: Offset, lag_bounds: list[tuple[Offset, B
     ]
     if log.last_stable_offset == log.high_watermark:
         limits.pop(0)
-    # Of equal limits the one listed last above is named, except that an active segment without data
-    # limits nothing.
+    # Of equal limits the one that is listed last above is named, unless they lie at the log's end:
+    # then nothing is limited, because nothing is dirty.
     upper = min(offset for offset, _blocker in limits)
     limited_by = [blocker for offset, blocker in limits if offset == upper][-1]
     if upper >= log.log_end_offset:

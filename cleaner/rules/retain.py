@@ -5,6 +5,8 @@ This is the specification of the compiled rule, `cleaner/kernel/judge.pxi` and `
 
 A record is kept while no later record has its key. Offsets are never reassigned.
 
+Which logs a pass takes, and when it takes one for its tombstones alone, is decided by `pick.py`.
+
 A tombstone (a key without a value) is dropped after its batch's delete horizon, so that a consumer that
 reads from the start until then sees the deletion. The first pass that keeps the tombstone sets the
 horizon: the time of the pass plus `delete.retention.ms`.

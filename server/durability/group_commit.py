@@ -76,9 +76,10 @@ class GroupCommit:
         # of a small append.
         self._worker_rounds: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
         self._worker: threading.Thread | None = None
-        # State: a round is scheduled or runs while any log is dirty; no empty lists of waiters.
+        # State. While any log is dirty, a round is scheduled or runs; no list of waiters is empty.
+        # When the round was scheduled; None if there is none.
         self._round_start_s: float | None = None
-        # Whether the round was handed to the threads, and is not only scheduled.
+        # False from the moment a round is scheduled until the threads have it.
         self._is_started = True
         self._is_listening = False
         self._idle: asyncio.Future[None] | None = None

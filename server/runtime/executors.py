@@ -51,8 +51,8 @@ class Executors:
     """The broker's thread pools. The broker owns them; handlers use them through `broker`."""
 
     __slots__ = (
-        "administration", "authentication", "issuers", "loading", "lookups", "scrapes", "upkeep",
-        "validation",
+        "administration", "authentication", "issuers", "loading", "lookups", "removals", "scrapes",
+        "upkeep", "validation",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -61,7 +61,10 @@ class Executors:
         self.lookups = Executor("lookups", threads=4)
         """Reads indexes and segments for a request: ListOffsets by time."""
         self.administration = Executor("administration", threads=4)
-        """Creates, grows, configures, deletes and cleans topics, and deletes records, for a request."""
+        """Creates, grows, configures and cleans topics, and deletes records, for a request."""
+        self.removals = Executor("removals", threads=1)
+        """Removes the files of deleted topics. No request waits for it: a file system may need minutes
+        for large files, and administration must not wait behind it."""
         self.authentication = Executor("authentication", threads=2)
         """Derives keys from clients' passwords, and verifies tokens. CPU-bound."""
         self.issuers = Executor("issuers", threads=1)

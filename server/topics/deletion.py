@@ -41,15 +41,15 @@ class TopicDeletion:
     """Deletes topics from the store and the directories; only `Topics` calls it."""
 
     __slots__ = (
-        "_administration", "_directories", "_files", "_has_all_directories", "_is_stopping",
-        "_removals", "_store",
+        "_directories", "_executor", "_files", "_has_all_directories", "_is_stopping", "_removals",
+        "_store",
     )  # fmt: skip
 
     def __init__(
         self,
         store: MetadataStore,
         directories: Sequence[LogDirectory],
-        administration: Executor,
+        executor: Executor,
         *,
         files: FileSystem,
         has_all_directories: bool,
@@ -57,7 +57,7 @@ class TopicDeletion:
         # Constant after construction
         self._store = store
         self._directories = directories
-        self._administration = administration
+        self._executor = executor
         self._files = files
         self._has_all_directories = has_all_directories
         # State
@@ -112,7 +112,7 @@ class TopicDeletion:
         online = [each for each in self._directories if each.offline_reason is None]
         try:
             for directory in online:
-                await self._administration.run(self._remove_from, directory, topics)
+                await self._executor.run(self._remove_from, directory, topics)
             if self._has_all_directories and len(online) == len(self._directories):
                 forgotten = [
                     Delete(key=DELETED + topic_id_text(topic_id)) for _, topic_id in topics

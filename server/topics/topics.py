@@ -90,6 +90,7 @@ class Topics(TopicTable):
         files: FileSystem,
         defaults: TopicDefaults,
         administration: Executor,
+        removals: Executor,
         on_removed: Callable[[PartitionLog], None] = lambda _: None,
         new_id: Callable[[], uuid.UUID] = new_topic_id,
         recovery_threads: int = 1,
@@ -99,7 +100,8 @@ class Topics(TopicTable):
         """Start without topics; `open` reads them from the store.
 
         Args:
-            administration: the threads that create, sync and remove files.
+            administration: the threads that create and sync files.
+            removals: the threads that remove the files of deleted topics.
             on_removed: called with every log of a deleted topic, before its files are removed.
             recovery_threads: the number of logs of one directory that are recovered in parallel.
             progress: receives the progress of the start; pass the same object to the directories.
@@ -120,7 +122,7 @@ class Topics(TopicTable):
         self._deletion = TopicDeletion(
             store,
             directories,
-            administration,
+            removals,
             files=files,
             has_all_directories=has_all_directories,
         )
@@ -420,7 +422,8 @@ class Topics(TopicTable):
         for log in altered.logs():
             log.update_config(altered.config)
         altered = self._publish_by(defaults, altered)
-        # Once the request is answered, no manifest commit of these logs may use the old configuration.
+        # A manifest commit that runs now may still use the old configuration. Only once it has ended may
+        # the client hear that its change holds.
         await self._administration.run(_wait_for_commits, altered.logs())
         _log.info("%s: configured with %s", altered.name, altered.overrides)
         return altered
@@ -429,7 +432,7 @@ class Topics(TopicTable):
         """Use other defaults for new topics, and for the properties that topics do not override."""
         if config == self._defaults.config:
             return
-        # Once the request is answered, no manifest commit of these logs may use the old configuration.
+        # As in `_write_altered`.
         await self._administration.run(_wait_for_commits, self._set_defaults(config))
 
     # Deleting.

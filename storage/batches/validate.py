@@ -9,17 +9,19 @@ The checks run in this order. The first that fails refuses the whole batch, and 
                 they are as many as the header says
     keyed       on a compacted topic every record has a key
     timely      with CreateTime, each record's timestamp lies within the topic's bounds
-    storable    recompressed (compression.type), it still is no larger than max.message.bytes
+    storable    in its stored form, if that is recompressed, it still is no larger than max.message.bytes
+
+The stored form of a batch is the client's, recompressed if compression.type says so, with the broker's
+time if the topic has LogAppendTime; else with the records' largest timestamp in the header, as in Kafka:
+some clients get it wrong, and ListOffsets and retention use it.
 
 Kafka accepts uncompressed records whose offset deltas are wrong; here such a batch is refused,
 compressed or not.
 
 The records are read by `protocol/records/record_walk.pyx`, which checks each: readable, keyed, timely.
-Compressed records are walked while they decompress; only a batch that is recompressed is in memory as a
-whole. The header's largest timestamp is set to that of the records, as in Kafka: some clients get it
-wrong, and ListOffsets and retention use it.
+Compressed records are walked while they decompress; only a batch that is recompressed is decompressed
+as a whole.
 
-Then the batch is changed into its stored form: with LogAppendTime it gets the broker's time.
 Source: Apache Kafka, LogValidator.java, UnifiedLog.java.
 """
 

@@ -253,11 +253,14 @@ def descriptors_when_at_most(broker: BrokerProcess, bound: int) -> int:
 
 
 def delete_topics(broker: BrokerProcess) -> None:
-    """All but the coordinators' own."""
+    """Delete all topics but the coordinators' own, and wait until their files are gone."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     topics = [name for name in admin.list_topics(timeout=30).topics if not name.startswith("__")]
     for deleted in admin.delete_topics(topics).values():
         deleted.result(60)
+    # A busy disk may need minutes for large files, and the broker holds their directory meanwhile.
+    while any(Path(broker.data_dir).glob("*.deleted")):
+        time.sleep(0.2)
 
 
 def descriptors_without_topics(broker: BrokerProcess) -> int:

@@ -313,8 +313,8 @@ VOLATILE = (
     ),
     (
         re.compile(
-            r"<Kafka\w+ .*>: "
-            r"(socket disconnected|Abort \(\[Error 58.*\)|Connection lost: .*|SaslHandshake failed: \w+)$"
+            r"<Kafka\w+ .*>: (socket disconnected|Abort \(\[Error 58.*\)|Connection lost: .*"
+            r"|SaslHandshake failed: \w+)$"
         ),
         "<end>",
     ),

@@ -76,6 +76,7 @@ class World:
         removed: list[PartitionLog],
         progress: RecoveryProgress,
         administration: SteeredExecutor,
+        removals: Executor,
     ) -> None:
         self.topics = topics
         self.store = store
@@ -83,11 +84,13 @@ class World:
         self.removed = removed
         self.progress = progress
         self.administration = administration
+        self.removals = removals
 
     async def close(self) -> None:
         self.administration.release()
         unclean = await self.topics.close()
         self.administration.close()
+        self.removals.close()
         await self.store.close()
         for directory in self.directories:
             if directory.directory_id in unclean:
@@ -119,11 +122,13 @@ async def open_world(
     )
     removed: list[PartitionLog] = []
     administration = SteeredExecutor(may_settle=may_settle)
+    removals = Executor("removals", threads=1)
     topics = Topics(
         store,
         directories,
         files=files,
         administration=administration,
+        removals=removals,
         defaults=TopicDefaults(
             config=LogConfig(retention_ms=77), partitions_count=3, partitions_max=100
         ),
@@ -134,13 +139,13 @@ async def open_world(
     )
     await topics.open()
     keep_reserves(directories)
-    return World(topics, store, directories, removed, progress, administration)
+    return World(topics, store, directories, removed, progress, administration, removals)
 
 
 @asynccontextmanager
-async def opened(path: Path, *names: str) -> AsyncIterator[World]:
+async def opened(path: Path, *names: str, files: FileSystem | None = None) -> AsyncIterator[World]:
     paths = ",".join(str(path / name) for name in names or ("data",))
-    world = await open_world(LocalFileSystem(), paths)
+    world = await open_world(files or LocalFileSystem(), paths)
     yield world
     await world.close()
 

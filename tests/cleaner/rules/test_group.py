@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cleaner.rules.group import OFFSET_SPAN_MAX, GroupBounds, Work, group_segments
+from cleaner.rules.group import OFFSET_SPAN_MAX, GroupBounds, Work, group_segments, has_passed
 from protocol.wire.numbers import Offset
-from storage.formats.manifest import SegmentRow
+from storage.formats.manifest import UNKNOWN, SegmentRow
 
 WIDE = GroupBounds(segment_bytes=1 << 30, segment_index_bytes=10 << 20, index_interval_bytes=4096)
 
@@ -232,3 +232,17 @@ def test_a_byte_is_merged_o_log_n_times_over_a_long_history_and_few_segments_are
     assert max(merges.values()) <= math.log(segment_bytes, 1.5)
     full = appended / segment_bytes
     assert len(log) <= 2 * full + 2 * math.log(segment_bytes, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("horizon_ms", "expected"),
+    [
+        pytest.param(UNKNOWN, False, id="none"),
+        pytest.param(0, True, id="the_first_moment"),
+        pytest.param(999, True, id="passed"),
+        pytest.param(1000, True, id="now"),
+        pytest.param(1001, False, id="in_the_future"),
+    ],
+)
+def test_a_delete_horizon_has_passed_from_its_moment_on(horizon_ms: int, expected: bool) -> None:
+    assert has_passed(horizon_ms, 1000) is expected

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from cleaner.rules.pick import Assessment, Blocker, Reason, Remainder, assess, horizon_is_due
+from cleaner.rules.pick import Assessment, Blocker, Reason, Remainder, assess
 from protocol.wire.numbers import Offset
 from storage.formats.config_property import LONG_MAX
 from storage.formats.log_config import LogConfig
@@ -477,20 +477,6 @@ def test_a_horizon_of_another_clock_is_told_in_wall_time() -> None:
     log = log_of(row(0, horizon_ms=NOW_MS + 7), clean_offset=10, active_records=0)
 
     assert assess(log, COMPACT, NOW_MS, horizon_now_ms=NOW_MS - 100).wake_ms == NOW_MS + 107
-
-
-@pytest.mark.parametrize(
-    ("horizon_ms", "is_due"),
-    [
-        pytest.param(UNKNOWN, False, id="none"),
-        pytest.param(0, True, id="the_first_moment"),
-        pytest.param(NOW_MS - 1, True, id="passed"),
-        pytest.param(NOW_MS, True, id="now"),
-        pytest.param(NOW_MS + 1, False, id="in_the_future"),
-    ],
-)
-def test_a_segments_horizon_is_due_from_its_moment_on(horizon_ms: int, is_due: bool) -> None:
-    assert horizon_is_due(row(0, horizon_ms=horizon_ms), NOW_MS) is is_due
 
 
 @pytest.mark.parametrize("first_append_ms", [0, NOW_MS - 501, NOW_MS - 500])

@@ -246,7 +246,7 @@ class Group(RebalancingGroup):
 
     def expire(self, now_ms: int) -> Outcome:
         """Handle what is due: sessions here, time-outs of a rebalance in `rebalance.py`. The coordinator
-        (`_on_deadline`) calls it at the last outcome's deadline."""
+        (`_on_deadline`) calls it when the deadline of the latest outcome has passed."""
         self._builder.forget_deadline()
         self._expire_sessions(now_ms)
         if _is_due(self._join_deadline_ms, now_ms):

@@ -12,9 +12,10 @@ PreparingRebalance collects JoinGroups; then each is answered with the next gene
 also gets all members. CompletingRebalance collects SyncGroups until the leader's brings the assignment.
 The tickets of waiting requests are kept with the members.
 
-`_on_join_deadline` ends a rebalance that some members have not joined within the rebalance timeout: they
-are removed. `_on_sync_deadline` removes the members that have not asked for their assignment within the
-same timeout. In the consumer protocol each member has a rebalance timeout of its own
+`_on_join_deadline` ends the collection of JoinGroups after the rebalance timeout, or for an empty group
+after the initial delay. It removes dynamic members that have not joined again; static members stay until
+their sessions end. `_on_sync_deadline` removes the members that have not asked for their assignment
+within the rebalance timeout. In the consumer protocol each member has a rebalance timeout of its own
 (`consumer/group.py`: `expire`).
 
 `group.py` turns requests and time into events; `state_table.py` has the step of each state.

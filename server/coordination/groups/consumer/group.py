@@ -345,7 +345,8 @@ class ConsumerGroup:
     def _update_rebalance_timeout(self, member: ConsumerMember, now_ms: int) -> None:
         """Start the rebalance timeout if the member has partitions to revoke; otherwise cancel it."""
         self._rebalance_deadlines.pop(member.member_id, None)
-        # A classic member revokes by joining again; that has a timeout of its own.
+        # A classic member revokes by joining again. Its timeout starts when a heartbeat or SyncGroup
+        # answers that it has to (`mixed_group.py`: `_start_rejoin_timeout`).
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             self._start_rebalance_timeout(member, now_ms)
 
@@ -407,9 +408,11 @@ class ConsumerGroup:
     # Time.
 
     def expire(self, now_ms: int) -> Outcome:
-        """Handle what is due: fence members that are silent, or late in a rebalance. The coordinator
-        (`_on_deadline`) calls it when the deadline of the latest outcome has passed, and once after a
-        load: from then on all members have a full session."""
+        """Handle what is due: fence members that are silent, or late in a rebalance.
+
+        The coordinator calls it when the deadline of the latest outcome has passed (`_on_deadline`), and
+        once after a load, to give every member a full session (`_start_sessions`).
+        """
         self._builder.forget_deadline()
         for member in self.data.members.values():
             if member.member_id not in self._session_deadlines:

@@ -163,6 +163,7 @@ class MixedGroup(ConsumerGroup):
         return bool(owners - {None, member.member_id})
 
     def _start_rejoin_timeout(self, member: ConsumerMember, now_ms: int) -> None:
+        """Start the rebalance timeout, within which the member has to join again, unless it runs."""
         if member.member_id not in self._rebalance_deadlines:
             self._start_rebalance_timeout(member, now_ms)
 
