@@ -259,7 +259,7 @@ def delete_topics(broker: BrokerProcess) -> None:
     for deleted in admin.delete_topics(topics).values():
         deleted.result(60)
     # A busy disk may need minutes for large files, and the broker holds their directory meanwhile.
-    while any(Path(broker.data_dir).glob("*.deleted")):
+    while any(any(Path(broker.data_dir).glob(f"{name}.*")) for name in topics):
         time.sleep(0.2)
 
 
