@@ -102,9 +102,9 @@ class LogCleaning:
             clean_offset: the new first dirty offset, with the last swap of a pass; else None.
 
         Raises:
-            SwapRefused: since the view was taken, the log was truncated or deleted, or keeps other records
-                by its new configuration, or a source was removed. Nothing has changed; the caller
-                discards the cleaned files.
+            SwapRefused: since the view was taken, the log was truncated, deleted or reconfigured to keep
+                other records, or a source was removed. Nothing has changed; the caller discards the
+                cleaned files.
             NoSpace: the disk is full. The log is unchanged, and the cleaned files are removed.
             StorageError: the disk failed; the log's directory is offline.
         """
