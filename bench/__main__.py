@@ -18,38 +18,38 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.aborted import aborted_figures
-from bench.authorization import authorization_figures
-from bench.cleaning import pass_figures
-from bench.compressed import compressed_figures
-from bench.copy_runs import copy_figures
-from bench.figure import Figure
-from bench.group_commit import group_commit_figures
-from bench.groups import group_figures
-from bench.idle_connections import idle_connection_figures
-from bench.kernel import kernel_figures
-from bench.latency_guard import latency_guard_figures
-from bench.many_keys import many_keys_figures
-from bench.many_topics import many_topics_figures
-from bench.mostly_clean import mostly_clean_figures
-from bench.recovery import unclean_start_figures
-from bench.startup import many_segments_figures, memory_figures, start_figure
-from bench.throughput import fetch_figures, latency_figures, produce_figures
-from bench.tls_throughput import tls_throughput_figures
-from bench.topic_changes import topic_figures
-from bench.verified import verification_figures
-from bench.workers import workers_figures
+from bench.base.figure import Figure
+from bench.cleaner.aborted import aborted_figures
+from bench.cleaner.cleaning import pass_figures
+from bench.cleaner.copy_runs import copy_figures
+from bench.cleaner.kernel import kernel_figures
+from bench.cleaner.latency_guard import latency_guard_figures
+from bench.cleaner.many_keys import many_keys_figures
+from bench.cleaner.mostly_clean import mostly_clean_figures
+from bench.cleaner.verified import verification_figures
+from bench.cleaner.workers import workers_figures
+from bench.clients.authorization import authorization_figures
+from bench.clients.compressed import compressed_figures
+from bench.clients.group_commit import group_commit_figures
+from bench.clients.groups import group_figures
+from bench.clients.idle_connections import idle_connection_figures
+from bench.clients.throughput import fetch_figures, latency_figures, produce_figures
+from bench.clients.tls_throughput import tls_throughput_figures
+from bench.start.recovery import unclean_start_figures
+from bench.start.startup import many_segments_figures, memory_figures, start_figure
+from bench.topics.many_topics import many_topics_figures
+from bench.topics.topic_changes import topic_figures
 
 
 def _distributed_figures(pairs: int) -> list[Figure]:
     # Spark is imported only by groups that measure it.
-    from bench.distributed import distributed_figures
+    from bench.pipeline.distributed import distributed_figures
 
     return distributed_figures(pairs)
 
 
 def _segment_source_figures(pairs: int) -> list[Figure]:
-    from bench.segment_source import segment_source_figures
+    from bench.pipeline.segment_source import segment_source_figures
 
     return segment_source_figures(pairs)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-TOPS = ("protocol", "storage", "cleaner", "replog", "server", "cli", "pipeline")
+TOPS = ("protocol", "storage", "cleaner", "replog", "server", "cli", "pipeline", "bench")
 ENTRIES_MAX = 25
 LARGE = {
     "server/handlers": "one file for each API",
@@ -127,7 +127,7 @@ def test_every_source_that_a_text_names_exists() -> None:
     """Of a path all of it, of a name by itself that some room has such a file."""
     sources = [
         path
-        for top in (*TOPS, "metrics", "bench", "demo", "docker", "tests", "docs")
+        for top in (*TOPS, "metrics", "demo", "docker", "tests", "docs")
         for path in (CHECKOUT / top).rglob("*")
     ]
     names = {path.name for path in (*sources, *CHECKOUT.glob("*"))}

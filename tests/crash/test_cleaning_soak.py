@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.raw_protocol import fetch_head, fetch_request, produce_request
+from bench.base.raw_protocol import fetch_head, fetch_request, produce_request
 from storage.files.local_files import ReadOnlyFileSystem
 from storage.files.paths import LOG, segment_file
 from storage.formats.manifest import decode

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import cramjam
 
-from bench.raw_protocol import create_topic_request
+from bench.base.raw_protocol import create_topic_request
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

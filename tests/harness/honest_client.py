@@ -7,7 +7,7 @@ import struct
 import time
 from dataclasses import dataclass
 
-from bench.raw_protocol import fetch_request, produce_request
+from bench.base.raw_protocol import fetch_request, produce_request
 from protocol.records.record_batch import Record, build_batch
 from tests.harness.raw_connection import METADATA, RawConnection, string
 

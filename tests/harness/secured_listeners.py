@@ -27,8 +27,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from bench.apache_kafka import kafka_command
-from bench.processes import running
+from bench.base.apache_kafka import kafka_command
+from bench.base.processes import running
 from tests.harness.broker_process import BrokerProcess, free_ports
 from tests.harness.certificates import Certificates
 from tests.harness.token_issuer import TokenIssuer

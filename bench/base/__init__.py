@@ -1,0 +1,1 @@
+"""What groups share: figures, batches, processes, connections, null brokers, Apache Kafka."""

@@ -1,0 +1,1 @@
+"""Cleaning passes, their parts, and their cost for others."""

@@ -1,0 +1,1 @@
+"""Requests of clients: produce, fetch, TLS, idle connections, authorization, groups."""

@@ -1,0 +1,1 @@
+"""Work of Spark: the segment source, distributed passes."""

@@ -1,0 +1,1 @@
+"""Starts: from an empty directory, with many segments, after an unclean stop."""

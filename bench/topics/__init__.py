@@ -1,0 +1,1 @@
+"""Topics: creation, deletion, very many of them."""
