@@ -158,7 +158,7 @@ def with_precise_alert(mistake: str, text: str) -> str:
 
 @pytest.fixture
 def steady(java: JavaLogins) -> dict[str, RoundTrip]:
-    """The clients that can write for a while."""
+    """The clients that can work for a while."""
     try:
         programs = {name: program(name) for name in LOGIN_PROGRAMS}
     except ProgramUnavailable as missing:
@@ -167,10 +167,10 @@ def steady(java: JavaLogins) -> dict[str, RoundTrip]:
     return {**steady, **programs, "java": java}
 
 
-def test_clients_log_in_again_while_they_write(
+def test_clients_log_in_again_while_they_write_and_read(
     steady: dict[str, RoundTrip], secured_process: tuple[BrokerProcess, SecuredListeners]
 ) -> None:
-    """KIP-368: they write for three sessions. aiokafka does not log in again, it connects again."""
+    """KIP-368: they work for three sessions. aiokafka does not log in again, it connects again."""
     process, secured = secured_process
     before = logins_again(process)
     order = Order(topic="again", records=3 * REAUTH_MS // 100, pause_ms=100)
@@ -189,24 +189,24 @@ def logins_again(process: BrokerProcess) -> float:
     return sum(samples(process.metrics(), name, listener="SHORT"))
 
 
-def test_a_certificate_changes_while_clients_write(
+def test_a_certificate_changes_while_clients_write_and_read(
     steady: dict[str, RoundTrip], secured: SecuredListeners
 ) -> None:
     old = served_certificate(secured)
     order = Order(topic="rotated", records=50, pause_ms=100)
     access = Accesses(secured).right("SCRAM-SHA-256")
     with ThreadPoolExecutor() as pool:
-        writing = pool.submit(all_at_once, steady, access, order)
+        running = pool.submit(all_at_once, steady, access, order)
         new = secured.certificates.as_pkcs8(secured.certificates.broker("next.pem"))
         new.replace(secured.shown)
         until("new certificate", lambda: served_certificate(secured) != old, lambda: old)
-        assert not writing.done(), "the change came too late to be noticed"
+        assert not running.done(), "the change came too late to be noticed"
 
-        assert set(writing.result().values()) == {OK}
+        assert set(running.result().values()) == {OK}
 
 
 def all_at_once(clients: dict[str, RoundTrip], access: Access, order: Order) -> dict[str, str]:
-    """Returns the result of each client; all of them write at the same time."""
+    """Returns the result of each client; all of them work at the same time."""
     with ThreadPoolExecutor(len(clients)) as pool:
         running = {
             name: pool.submit(client, access, replace(order, topic=f"{order.topic}-{name}"))

@@ -1,7 +1,8 @@
 """Each real client connects by an `Access`: a round trip of records, or the error that a user sees.
 
-A round trip writes records to a topic and reads the first one. `Order` says to which topic, how many and
-how often; the result is `OK` or the client's error as text, without addresses, times and line numbers.
+A round trip writes records to a topic, and reads each before it writes the next, on the same connections.
+`Order` says to which topic, how many and how often. The result is `OK` or the client's error as text,
+without addresses, times and line numbers.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Order:
     topic: str
     records: int = 1
     pause_ms: int = 0
-    """Between two records."""
+    """After each record."""
     is_wrong: bool = False
     """Whether the broker or the client will refuse: then retries are few and waits short."""
 
@@ -72,20 +73,23 @@ def confluent(access: Access, order: Order) -> str:
     producer = Producer(settings)
     if order.is_wrong:
         return first_error(producer, errors, order)
-    failures: list[Any] = []
-    for _ in range(order.records):
-        producer.produce(order.topic, VALUE, on_delivery=lambda error, _: failures.append(error))
-        producer.flush(order.patience_s)
-        time.sleep(order.pause_ms / 1000)
-    if failures != [None] * order.records:
-        return f"{failures}; {errors}"
     consumer = Consumer(settings | {"group.id": order.topic})
+    failures: list[Any] = []
     try:
-        consumer.assign([TopicPartition(order.topic, 0, 0)])
-        record = consumer.poll(order.patience_s)
-        return OK if record is not None and record.value() == VALUE else f"{record}; {errors}"
+        for number in range(order.records):
+            producer.produce(
+                order.topic, VALUE, on_delivery=lambda error, _: failures.append(error)
+            )
+            producer.flush(order.patience_s)
+            if number == 0:  # From now on the topic exists.
+                consumer.assign([TopicPartition(order.topic, 0, 0)])
+            record = consumer.poll(order.patience_s)
+            if failures != [None] * (number + 1) or record is None or record.value() != VALUE:
+                return f"{failures}; {record}; {errors}"
+            time.sleep(order.pause_ms / 1000)
     finally:
         consumer.close()
+    return OK
 
 
 def first_error(producer: Any, errors: list[str], order: Order) -> str:
@@ -175,57 +179,61 @@ def kafka_python(access: Access, order: Order) -> str:
     """kafka-python. Returns the exception and the first warning in the log."""
     with logged("kafka") as lines:
         try:
-            value = _kafka_python(access, order)
+            values = _kafka_python(access, order)
         except KafkaPythonError as error:
             return f"{type(error).__name__}; {next(iter(lines), '')}"
-    return OK if value == VALUE else repr(value)
+    return OK if values == [VALUE] * order.records else repr(values)
 
 
-def _kafka_python(access: Access, order: Order) -> bytes | None:
+def _kafka_python(access: Access, order: Order) -> list[bytes | None]:
     settings = access.python(PythonTokens(access.token))
     limits = {"bootstrap_timeout_ms": 2000} if order.is_wrong else {}
     producer = KafkaProducer(**settings, **limits)
-    for _ in range(order.records):
-        producer.send(order.topic, VALUE).get(order.patience_s)
-        time.sleep(order.pause_ms / 1000)
-    producer.close()
     consumer = KafkaConsumer(
         order.topic,
         **settings,
         auto_offset_reset="earliest",
         consumer_timeout_ms=int(order.patience_s * 1000),
     )
+    values = []
     try:
-        value: bytes | None = next(consumer).value
-        return value
+        for _ in range(order.records):
+            producer.send(order.topic, VALUE).get(order.patience_s)
+            values.append(next(consumer).value)
+            time.sleep(order.pause_ms / 1000)
     finally:
         consumer.close()
+        producer.close()
+    return values
 
 
 def aiokafka(access: Access, order: Order) -> str:
     """aiokafka. Returns the exception and the first warning in the log."""
     with logged("aiokafka") as lines:
         try:
-            value = asyncio.run(_aiokafka(access, order))
+            values = asyncio.run(_aiokafka(access, order))
         except AioKafkaError as error:
             return f"{type(error).__name__}; {next(iter(lines), '')}"
-    return OK if value == VALUE else repr(value)
+    return OK if values == [VALUE] * order.records else repr(values)
 
 
-async def _aiokafka(access: Access, order: Order) -> bytes | None:
+async def _aiokafka(access: Access, order: Order) -> list[bytes | None]:
     settings = access.python(AioTokens(access.token))
     producer = AIOKafkaProducer(**settings)
+    consumer = AIOKafkaConsumer(order.topic, **settings, auto_offset_reset="earliest")
+    values = []
     try:
         await asyncio.wait_for(producer.start(), order.patience_s)
-        for _ in range(order.records):
+        for number in range(order.records):
             await producer.send_and_wait(order.topic, VALUE)
+            if number == 0:  # From now on the topic exists.
+                await consumer.start()
+            values.append((await asyncio.wait_for(consumer.getone(), order.patience_s)).value)
             await asyncio.sleep(order.pause_ms / 1000)
     finally:
+        await consumer.stop()
         await producer.stop()
-    consumer = AIOKafkaConsumer(order.topic, **settings, auto_offset_reset="earliest")
-    async with consumer:
-        value: bytes | None = (await asyncio.wait_for(consumer.getone(), order.patience_s)).value
-        return value
+    return values
 
 
 # Other languages.

@@ -1,4 +1,4 @@
-// A client that connects as it is told, writes records, and reads one back.
+// A client that connects by the given properties, writes records, and reads each before it writes the next.
 //
 //	login '{"bootstrap": "host:port", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN",
 //	        "user": "alice", "password": "...", "token": "...", "ca": "ca.pem", "certificate": "own.pem",
@@ -57,14 +57,14 @@ func run(to access) error {
 		if err := client.ProduceSync(ctx, kgo.StringRecord("hello")).FirstErr(); err != nil {
 			return err
 		}
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			return err
+		}
+		if said := string(fetches.Records()[0].Value); said != "hello" || fetches.NumRecords() != 1 {
+			return fmt.Errorf("read %d records, the first is %q", fetches.NumRecords(), said)
+		}
 		time.Sleep(pause)
-	}
-	fetches := client.PollFetches(ctx)
-	if err := fetches.Err(); err != nil {
-		return err
-	}
-	if said := string(fetches.Records()[0].Value); said != "hello" {
-		return fmt.Errorf("read %q", said)
 	}
 	return nil
 }

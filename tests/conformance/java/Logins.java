@@ -16,7 +16,7 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * The Java clients connect with given properties, write records and read one back.
+ * The Java clients connect with given properties, write records, and read each before they write the next.
  *
  * <pre>
  * request  TOPIC RECORDS PAUSE-MS PROPERTIES , the last in base64; one line
@@ -42,8 +42,7 @@ public final class Logins {
     private static String answer(String topic, int records, long pauseMs, Properties properties) {
         try {
             ask(properties);
-            write(topic, records, pauseMs, properties);
-            return read(topic, properties);
+            return writeAndRead(topic, records, pauseMs, properties);
         } catch (Exception error) {
             StringBuilder text = new StringBuilder();
             for (Throwable each = error; each != null; each = each.getCause()) {
@@ -59,22 +58,21 @@ public final class Logins {
         }
     }
 
-    private static void write(String topic, int records, long pauseMs, Properties properties) throws Exception {
-        try (KafkaProducer<String, String> producer = new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer())) {
-            for (int written = 0; written < records; written++) {
-                producer.send(new ProducerRecord<>(topic, "hello")).get();
-                Thread.sleep(pauseMs);
-            }
-        }
-    }
-
-    private static String read(String topic, Properties properties) {
-        try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(properties, new StringDeserializer(), new StringDeserializer())) {
+    private static String writeAndRead(String topic, int records, long pauseMs, Properties properties) throws Exception {
+        try (KafkaProducer<String, String> producer = new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer());
+                KafkaConsumer<String, String> consumer = new KafkaConsumer<>(properties, new StringDeserializer(), new StringDeserializer())) {
             List<TopicPartition> partitions = List.of(new TopicPartition(topic, 0));
             consumer.assign(partitions);
             consumer.seekToBeginning(partitions);
-            ConsumerRecords<String, String> found = consumer.poll(PATIENCE);
-            return found.isEmpty() ? "no record" : found.iterator().next().value().replace("hello", "ok");
+            for (int written = 0; written < records; written++) {
+                producer.send(new ProducerRecord<>(topic, "hello")).get();
+                ConsumerRecords<String, String> found = consumer.poll(PATIENCE);
+                if (found.count() != 1 || !found.iterator().next().value().equals("hello")) {
+                    return "read " + found.count() + " records";
+                }
+                Thread.sleep(pauseMs);
+            }
+            return "ok";
         }
     }
 }

@@ -1,5 +1,5 @@
 /*
- * A client that connects as it is told, writes records, and reads one back.
+ * A client that connects by the given properties, writes records, and reads each before it writes the next.
  *
  *     node login.js '{"bootstrap": "host:port", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN",
  *                     "user": "alice", "password": "...", "token": "...", "ca": "ca.pem",
@@ -38,29 +38,30 @@ const kafka = new Kafka({
   retry: { initialRetryTime: 100, retries: 2 },
 });
 
-async function write() {
+async function writeAndRead() {
   const producer = kafka.producer();
-  await producer.connect();
-  try {
-    for (let written = 0; written < Number(to["records"]); written++) {
-      await producer.send({ topic, messages: [{ value: "hello" }] });
-      await new Promise((resolve) => setTimeout(resolve, Number(to["pause.ms"])));
-    }
-  } finally {
-    await producer.disconnect();
-  }
-}
-
-async function read() {
   const consumer = kafka.consumer({ groupId: `${topic}-group`, maxWaitTimeInMs: 100 });
+  await producer.connect();
   await consumer.connect();
   await consumer.subscribe({ topics: [topic], fromBeginning: true });
-  const value = await new Promise((resolve, reject) => {
-    consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error));
-    consumer.run({ eachMessage: async ({ message }) => resolve(message.value.toString()) });
+  const values = [];
+  let take;
+  const crash = new Promise((_, reject) => consumer.on(consumer.events.CRASH, ({ payload }) => reject(payload.error)));
+  consumer.run({
+    eachMessage: async ({ message }) => {
+      values.push(message.value.toString());
+      if (take !== undefined) take();
+    },
   });
+  for (let written = 1; written <= Number(to["records"]); written++) {
+    const taken = new Promise((resolve) => (take = resolve));
+    await producer.send({ topic, messages: [{ value: "hello" }] });
+    if (values.length < written) await Promise.race([taken, crash]);
+    if (values.length !== written || values.at(-1) !== "hello") throw new Error(`read ${values}`);
+    await new Promise((resolve) => setTimeout(resolve, Number(to["pause.ms"])));
+  }
   await consumer.disconnect();
-  if (value !== "hello") throw new Error(`read ${value}`);
+  await producer.disconnect();
 }
 
 async function main() {
@@ -70,8 +71,7 @@ async function main() {
     await admin.createTopics({ topics: [{ topic, numPartitions: 1 }] });
   }
   await admin.disconnect();
-  await write();
-  await read();
+  await writeAndRead();
 }
 
 main()
