@@ -1,6 +1,6 @@
 """Each real client connects by an `Access`: a round trip of records, or the error that a user sees.
 
-A round trip writes records to a topic, and reads each before it writes the next, on the same connections.
+A round trip writes records to a topic and reads each before it writes the next, on the same connections.
 `Order` says to which topic, how many and how often. The result is `OK` or the client's error as text,
 without addresses, times and line numbers.
 """
