@@ -41,7 +41,7 @@ from server.net.decoded_size import decoded_memory_bytes
 from server.net.quota_usage import EXEMPT, QuotaUsage
 from server.net.send_queue import Part
 from server.request_context import RequestContext, error_code_of
-from server.runtime.turns import Pace
+from server.runtime.turns import Pace, in_slices
 from server.security.acls import CLUSTER_NAME
 from server.security.api_rules import REFUSALS, REQUEST_RULES, Rule
 from server.security.audited_changes import AUDITED
@@ -128,9 +128,10 @@ class Dispatcher:
             self._log_surplus(request, connection)
         context = RequestContext(self._broker, request.header, connection, pace)
         if self._broker.quotas.are_set and request.api.key not in EXEMPT:
-            answer = await self._call_within_quotas(request, context, len(frame))
+            calling = self._call_within_quotas(request, context, len(frame))
         else:
-            answer = await self._call_handler(request, context)
+            calling = self._call_handler(request, context)
+        answer = await in_slices(calling, pace)
         if answer is None or isinstance(answer, Message):
             return await self._complete(request, context, answer, start_s)
         return self._complete_later(request, context, answer, start_s)
@@ -203,8 +204,9 @@ class Dispatcher:
         answer: Awaitable[Message | None],
         start_s: float,
     ) -> list[Part] | None:
+        context.pace.begin()
         try:
-            message = await answer
+            message = await in_slices(answer, context.pace)
         except CloseConnection:
             raise
         except Exception as error:  # noqa: BLE001

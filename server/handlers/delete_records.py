@@ -46,9 +46,11 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
     results: dict[tuple[str, int], DeleteRecordsPartitionResult] = {}
 
     async def delete_rest() -> None:
+        context.pace.begin()
         # The workers share one iterator, because some partitions take much longer than others.
         async for name, asked in context.pace.paced(rest):
             results[name, asked.partition_index] = await _delete(name, asked, context)
+            context.pace.begin()
 
     await asyncio.gather(*(delete_rest() for _ in range(PARTITIONS_AT_ONCE)))
     return DeleteRecordsResponse(

@@ -104,7 +104,6 @@ async def _describe(
     total_bytes, usable_bytes = await context.broker.executors.upkeep.run(
         _read_disk_space, context.broker.files, directory.path
     )
-    context.pace.begin()
     topics = [
         DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
         async for name, partitions in context.pace.paced(held.items())

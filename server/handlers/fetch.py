@@ -124,7 +124,6 @@ async def _wait(fetch: _Fetch, timeout_s: float, context: RequestContext) -> Non
                 return
             if not parked.is_woken:
                 await parked.wait(rest_s)
-                context.pace.begin()
             await fetch.read_again(parked.take_woken())
     finally:
         connection.park(None)
@@ -305,7 +304,6 @@ class _Fetch:
                 found = read(cached_only=True)
             except NotCached:
                 found = await self._context.broker.cold_reads.run(read)
-                self._context.pace.begin()
             if not isinstance(found, ErrorCode):
                 asked.store(log, found, may_copy=self._context.broker.answers.has_room)
         except StorageError as error:

@@ -147,7 +147,6 @@ async def _find(
         found = await lookups.run(log.reader.offset_of_max_timestamp)
     else:
         found = await lookups.run(log.reader.offset_for_timestamp, timestamp)
-    context.pace.begin()
     # The client cannot read records from `end_offset` on yet.
     if found is None or found.offset >= end_offset:
         return -1, -1

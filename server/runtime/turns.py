@@ -8,6 +8,9 @@ A request that ends within its first slice never waits. Longer ones wait in one 
 the loop runs one slice of the first in the queue. So no matter how large the requests are and how many
 connections send them, a turn holds at most one slice of long work plus the first slices of new requests.
 
+A slice counts only what a request does itself. While it waits for a sync, a thread or another client,
+the loop is free, so a new slice begins with each resumption (`in_slices`).
+
 There are two queues, served alternately: one for requests that had only their first slice, one for the
 rest. So a small request whose first slice was lost to a page fault, or to another process on its core,
 does not wait behind twenty large ones.
@@ -17,8 +20,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+import types
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from typing import Any, TypeVar
 
 from storage.threads import loop_thread
@@ -142,3 +146,23 @@ class Pace:
             if self.is_over:
                 await self.rest()
             take()
+
+
+@types.coroutine
+def in_slices(work: Awaitable[T], pace: Pace) -> Generator[Any, Any, T]:
+    """Await `work`, and begin a new slice of its request whenever the loop resumes it."""
+    steps = work.__await__()
+    try:
+        wait = next(steps)
+        while True:
+            try:
+                result = yield wait
+            except BaseException as error:  # noqa: BLE001 - a cancellation, which `work` may handle
+                pace.begin()
+                wait = steps.throw(error)
+            else:
+                pace.begin()
+                wait = steps.send(result)
+    except StopIteration as ended:
+        value: T = ended.value
+        return value

@@ -257,8 +257,9 @@ class Topics(TopicTable):
             StorageError: the store failed; the next start finds out which topics exist.
         """
         names = [new_topic.name for new_topic in new_topics]
-        work = self._create_all(new_topics, validate_only, pace or Pace(Turns()), admit)
-        return await self._work.exclusively(names, until_s, work, len(new_topics))
+        pace = pace or Pace(Turns())
+        work = self._create_all(new_topics, validate_only, pace, admit)
+        return await self._work.exclusively(names, until_s, work, len(new_topics), pace=pace)
 
     async def _create_all(
         self, new_topics: Sequence[NewTopic], validate_only: bool, pace: Pace, admit: Admit
@@ -458,8 +459,9 @@ class Topics(TopicTable):
             until_s: when it is too late to start, on the loop's clock; started work is finished.
         """
         names = [topic.name for topic in topics]
-        work = self._delete_all(topics, pace or Pace(Turns()))
-        return await self._work.exclusively(names, until_s, work, len(topics))
+        pace = pace or Pace(Turns())
+        work = self._delete_all(topics, pace)
+        return await self._work.exclusively(names, until_s, work, len(topics), pace=pace)
 
     async def _delete_all(self, topics: Sequence[Topic], pace: Pace) -> list[TopicRefused | None]:
         # Look the topics up again: they may have grown or been deleted since the request arrived.

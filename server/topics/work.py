@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from server.runtime.tasks import awaited
+from server.runtime.turns import Pace, Turns, in_slices
 from server.topics.names_in_use import NamesInUse
 from server.topics.topic import TopicRefused
 from storage.threads import loop_thread
@@ -27,7 +28,13 @@ class TopicWork:
         """Whether running changes should end soon. Read by any thread."""
 
     async def exclusively(
-        self, names: Sequence[str], until_s: float, work: Coroutine[Any, Any, list[T]], count: int
+        self,
+        names: Sequence[str],
+        until_s: float,
+        work: Coroutine[Any, Any, list[T]],
+        count: int,
+        *,
+        pace: Pace | None = None,
     ) -> list[T | TopicRefused]:
         """Run `work` while no other work changes these topics. Returns its results.
 
@@ -37,20 +44,27 @@ class TopicWork:
         Args:
             until_s: when it is too late to start, on the loop's clock.
             count: the number of results.
+            pace: the pace of the client's request, if `work` uses it.
         """
-        task = awaited(self._run(names, until_s, work, count))
+        task = awaited(self._run(names, until_s, work, count, pace or Pace(Turns())))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
     async def _run(
-        self, names: Sequence[str], until_s: float, work: Coroutine[Any, Any, list[T]], count: int
+        self,
+        names: Sequence[str],
+        until_s: float,
+        work: Coroutine[Any, Any, list[T]],
+        count: int,
+        pace: Pace,
     ) -> list[T | TopicRefused]:
         refusal = TopicRefused.by_stop()
         try:
             async with self._in_use.used(names, until_s=until_s):
                 if not self.is_stopping:
-                    return [*await work]
+                    pace.begin()
+                    return [*await in_slices(work, pace)]
         except TimeoutError:
             refusal = TopicRefused.too_late()
         finally:

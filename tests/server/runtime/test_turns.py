@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 import pytest
 
-from server.runtime.turns import SLICE_SECONDS, Pace, Turns
+from server.runtime.turns import SLICE_SECONDS, Pace, Turns, in_slices
+
+T = TypeVar("T")
 
 
 class Clock:
@@ -132,3 +135,54 @@ async def test_a_large_collection_is_emptied_in_slices(
     await emptying
 
     assert not collection
+
+
+async def test_a_request_has_a_new_slice_after_each_wait() -> None:
+    clock, waits = Clock(), [asyncio.get_running_loop().create_future() for _ in range(2)]
+    pace = Pace(Turns(), clock=clock)
+    found: list[object] = []
+
+    async def request() -> str:
+        for wait in waits:
+            try:
+                found.append(await wait)
+            except ValueError as error:
+                found.append(error)
+            found.append(pace.is_over)
+        clock.now_s += SLICE_SECONDS
+        found.append(pace.is_over)
+        return "answer"
+
+    running = asyncio.ensure_future(_await(in_slices(request(), pace)))
+    await asyncio.sleep(0)
+    clock.now_s += 10
+    waits[0].set_result("synced")
+    await asyncio.sleep(0)
+    clock.now_s += 10
+    lost = ValueError("lost")
+    waits[1].set_exception(lost)
+
+    assert await running == "answer"
+    assert found == ["synced", False, lost, False, True]
+
+
+async def test_a_cancelled_wait_reaches_the_request() -> None:
+    ended: list[str] = []
+
+    async def request() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            ended.append("cancelled")
+
+    running = asyncio.ensure_future(_await(in_slices(request(), Pace(Turns()))))
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+    assert ended == ["cancelled"]
+
+
+async def _await(work: Awaitable[T]) -> T:
+    return await work
