@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import shutil
-import ssl
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.spark.jars import JarsUnavailable
-from tests.harness.broker_process import BrokerProcess, samples
+from tests.harness.broker_process import BrokerProcess
 from tests.harness.client_access import LOGIN_MODULES, Access, Accesses
-from tests.harness.group_run import until
 from tests.harness.login_clients import (
     IN_PYTHON,
     NAMES,
@@ -29,7 +27,13 @@ from tests.harness.login_clients import (
 )
 from tests.harness.login_errors import WRONG, errors_of, has_way, read
 from tests.harness.member_program import LOGIN_PROGRAMS, ProgramUnavailable
-from tests.harness.secured_listeners import MECHANISMS, PASSWORD, REAUTH_MS, SecuredListeners
+from tests.harness.secured_listeners import (
+    MECHANISMS,
+    PASSWORD,
+    REAUTH_MS,
+    SecuredListeners,
+    logins_again,
+)
 
 pytestmark = [
     pytest.mark.usefixtures("clients_collected"),
@@ -184,22 +188,14 @@ AGAIN = ("confluent-kafka", "kafkajs", "franz-go", "java")
 """The clients that log in again on the same connection, twice in three sessions."""
 
 
-def logins_again(process: BrokerProcess) -> float:
-    name = "kafka_server_socket_server_metrics_successful_reauthentication_total"
-    return sum(samples(process.metrics(), name, listener="SHORT"))
-
-
 def test_a_certificate_changes_while_clients_write_and_read(
     steady: dict[str, RoundTrip], secured: SecuredListeners
 ) -> None:
-    old = served_certificate(secured)
     order = Order(topic="rotated", records=50, pause_ms=100)
     access = Accesses(secured).right("SCRAM-SHA-256")
     with ThreadPoolExecutor() as pool:
         running = pool.submit(all_at_once, steady, access, order)
-        new = secured.certificates.as_pkcs8(secured.certificates.broker("next.pem"))
-        new.replace(secured.shown)
-        until("new certificate", lambda: served_certificate(secured) != old, lambda: old)
+        secured.change_certificate("clients")
         assert not running.done(), "the change came too late to be noticed"
 
         assert set(running.result().values()) == {OK}
@@ -213,7 +209,3 @@ def all_at_once(clients: dict[str, RoundTrip], access: Access, order: Order) -> 
             for name, client in clients.items()
         }
         return {name: each.result() for name, each in running.items()}
-
-
-def served_certificate(secured: SecuredListeners) -> str:
-    return ssl.get_server_certificate(("127.0.0.1", secured.ports["SECURE"]))

@@ -15,6 +15,7 @@ Apache Kafka alike, so the same client can be compared with both:
 
 from __future__ import annotations
 
+import ssl
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -29,8 +30,9 @@ from confluent_kafka.admin import (
 
 from bench.base.apache_kafka import kafka_command
 from bench.base.processes import running
-from tests.harness.broker_process import BrokerProcess, free_ports
+from tests.harness.broker_process import BrokerProcess, free_ports, samples
 from tests.harness.certificates import Certificates
+from tests.harness.group_run import until
 from tests.harness.token_issuer import TokenIssuer
 
 PROTOCOLS = {
@@ -114,6 +116,17 @@ class SecuredListeners:
             },
         }
 
+    def shown_certificate(self) -> str:
+        """Returns the certificate that a new connection gets."""
+        return ssl.get_server_certificate(("127.0.0.1", self.ports["SECURE"]))
+
+    def change_certificate(self, name: str) -> None:
+        """Replace the broker's certificate, and wait until new connections get the new one."""
+        old = self.shown_certificate()
+        new = self.certificates.as_pkcs8(self.certificates.broker(f"{name}.pem"))
+        new.replace(self.shown)
+        until("new certificate", lambda: self.shown_certificate() != old, lambda: old)
+
     def add_users(self) -> None:
         """Give the user its password in both forms of SCRAM. The broker must be running."""
         admin = AdminClient({"bootstrap.servers": self.address("PLAINTEXT")})
@@ -122,6 +135,12 @@ class SecuredListeners:
             change = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
             for done in admin.alter_user_scram_credentials([change]).values():
                 done.result(SECONDS)
+
+
+def logins_again(process: BrokerProcess) -> float:
+    """Returns how often clients of the listener SHORT have logged in again."""
+    name = "kafka_server_socket_server_metrics_successful_reauthentication_total"
+    return sum(samples(process.metrics(), name, listener="SHORT"))
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,15 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pipeline.offsets.cut import TableRefused
 from pipeline.offsets.kafka_source import KafkaSource
 from pipeline.offsets.source_options import source_options
+from tests.harness.broker_process import BrokerProcess
 from tests.harness.client_access import Access, Accesses
-from tests.harness.secured_listeners import MECHANISMS, SecuredListeners, secured_broker
+from tests.harness.secured_listeners import (
+    MECHANISMS,
+    REAUTH_MS,
+    SecuredListeners,
+    logins_again,
+    secured_broker,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,13 +33,25 @@ KEYS = [f"key {number}".encode() for number in range(20)]
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredListeners]:
-    with secured_broker(tmp_path_factory.mktemp("secured")) as (_, listeners):
+def running(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[BrokerProcess, SecuredListeners]]:
+    with secured_broker(tmp_path_factory.mktemp("secured")) as (process, listeners):
         producer = Producer({"bootstrap.servers": listeners.address("PLAINTEXT")})
         for key in KEYS:
             producer.produce(TOPIC, b"value", key)
         assert producer.flush(30) == 0
-        yield listeners
+        yield process, listeners
+
+
+@pytest.fixture
+def process(running: tuple[BrokerProcess, SecuredListeners]) -> BrokerProcess:
+    return running[0]
+
+
+@pytest.fixture
+def secured(running: tuple[BrokerProcess, SecuredListeners]) -> SecuredListeners:
+    return running[1]
 
 
 def source_of(access: Access, session: SparkSession, folder: Path) -> KafkaSource:
@@ -79,6 +99,33 @@ def test_a_stream_keeps_a_table_and_commits_its_progress(
     (committed,) = consumer.committed([TopicPartition(TOPIC, 0)], timeout=30)
     consumer.close()
     assert committed.offset == len(KEYS)
+
+
+def test_a_stream_outlives_sessions_and_a_change_of_the_certificate(
+    session: SparkSession, process: BrokerProcess, secured: SecuredListeners, tmp_path: Path
+) -> None:
+    before = logins_again(process)
+    source = source_of(Accesses(secured).right("SCRAM-SHA-512", "SHORT"), session, tmp_path)
+    topic, written = "outlives", 0
+    producer = Producer({"bootstrap.servers": secured.address("PLAINTEXT")})
+    producer.list_topics(topic, timeout=30)  # creates it
+    options = source.all_options() | {"subscribe": topic, "startingOffsets": "earliest"}
+    stream = session.readStream.format("kafka").options(**options).load()
+    query = stream.writeStream.format("memory").queryName(topic).start()
+    try:
+        for turn in ("before", "after"):
+            end_s = time.monotonic() + 2 * REAUTH_MS / 1000
+            while time.monotonic() < end_s:
+                producer.produce(topic, b"value", KEYS[0])
+                assert producer.flush(30) == 0
+                written += 1
+                query.processAllAvailable()
+            if turn == "before":
+                secured.change_certificate("stream")
+        assert session.table(topic).count() == written
+    finally:
+        query.stop()
+    assert logins_again(process) > before
 
 
 # What a job says with Apache Kafka 4.3.1; only the alert about its certificate differs.
