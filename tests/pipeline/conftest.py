@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,12 +12,13 @@ if TYPE_CHECKING:
 
 SOAKED = {
     "test_clean_kills.py": "KOMPAKT_CLEAN_KILLS",
-    "test_table_histories.py": "KOMPAKT_TABLE_HISTORIES",
+    "tables/test_table_histories.py": "KOMPAKT_TABLE_HISTORIES",
     "test_delta_upkeep.py": "KOMPAKT_SOAK",
     "test_pipeline_page.py": "KOMPAKT_SOAK",
 }
 """Files of the soak only, by the variable that asks for them: Spark takes half a minute for each start
 and for each first use of a part of Delta."""
+assert all((Path(__file__).parent / file).exists() for file in SOAKED)
 collect_ignore = [file for file, variable in SOAKED.items() if not os.environ.get(variable)]
 
 

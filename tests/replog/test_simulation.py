@@ -10,8 +10,8 @@ from replog import checkpoints, in_log
 from replog.compactor import Placement
 from tests.harness.replog_world import World
 
-SEEDS = int(os.environ.get("REPLOG_SEEDS", "200"))
-FIRST = int(os.environ.get("REPLOG_FIRST_SEED", "0"))
+SEEDS = int(os.environ.get("KOMPAKT_REPLOG_SEEDS", "200"))
+FIRST = int(os.environ.get("KOMPAKT_REPLOG_SEED", "0"))
 STEPS = 400
 PARTS = 8
 
