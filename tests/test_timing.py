@@ -120,6 +120,18 @@ def test_no_deadline_for_an_event_is_too_short() -> None:
     assert not hasty
 
 
+def test_no_test_has_a_time_limit_of_its_own() -> None:
+    """The limit for all tests only ends one that hangs. One near a test's usual time is a verdict on the
+    machine: 300 s ended a sweep of 193 s while another program used a core."""
+    limited = [
+        f"{path}:{node.lineno}"
+        for path, node in calls_and_comparisons()
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.timeout"
+    ]
+
+    assert limited == []
+
+
 def test_no_test_asserts_a_speed_in_seconds() -> None:
     """No test asserts a bound on elapsed time, as in `assert time.monotonic() - start < 2`."""
     hasty = [

@@ -120,7 +120,6 @@ def read_checked(
     return seen
 
 
-@pytest.mark.timeout(300)
 def test_a_million_records_come_back_whole_before_cleaning_and_unmoved_after(
     own_broker: BrokerProcess, acknowledged: Acknowledged, clients: Mapping[str, Client]
 ) -> None:

@@ -132,7 +132,6 @@ def clean(broker: BrokerProcess) -> None:
     assert cleaned_count < count
 
 
-@pytest.mark.timeout(300 + 60 * KILLS)
 def test_words_are_counted_once_over_kills_of_the_application_and_the_broker(
     broker: BrokerProcess, application: WordCount
 ) -> None:

@@ -26,7 +26,6 @@ from tests.harness.offsets_disk import SyncAtOnce
 STATES = int(os.environ.get("KOMPAKT_CRASH_STATES", "25000")) // 50
 SEED = int(os.environ.get("KOMPAKT_CRASH_SEED", "1"))
 STEPS, STATES_EACH = 30, 100
-TIMEOUT_SECONDS = 7200 if "KOMPAKT_SOAK" in os.environ else 300
 
 Told = TypeVar("Told")
 """What clients have heard of the coordinator."""

@@ -208,7 +208,6 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(7200)
 def test_attacks_take_nothing_from_honest_clients_and_leave_nothing_behind(
     broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:

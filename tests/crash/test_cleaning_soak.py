@@ -322,7 +322,6 @@ def compare_when_converged(port: int, model: Model) -> int:
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(7200)
 def test_every_last_value_survives_kills_in_each_phase_of_cleaning_under_slow_readers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

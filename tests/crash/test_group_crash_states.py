@@ -26,7 +26,7 @@ from server.coordination.groups.events import Join, Leave, MemberProtocol, Sync
 from server.coordination.groups.group_table import GroupTable
 from server.coordination.groups.loading import load_partition
 from server.runtime.turns import Pace, Turns
-from tests.crash.coordinator_sweep import TIMEOUT_SECONDS, CrashStates, Sweep
+from tests.crash.coordinator_sweep import CrashStates, Sweep
 from tests.harness.consumer_on_disk import ConsumerGroupOnDisk
 from tests.harness.consumer_world import CONSUMER_SETTINGS, FakeTopics, told_of
 from tests.harness.consumer_world import Told as ConsumerTold
@@ -169,7 +169,6 @@ async def history(seed: int) -> CrashStates[Both]:
 SWEEP = Sweep(history, found_on)
 
 
-@pytest.mark.timeout(TIMEOUT_SECONDS)
 async def test_whoever_heard_an_assignment_still_has_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

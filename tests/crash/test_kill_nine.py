@@ -141,7 +141,6 @@ class Writer:
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(80 + 4 * KILLS)
 def test_nothing_acknowledged_is_lost_when_the_broker_is_killed_under_load_and_under_cleaning(
     tmp_path: Path,
 ) -> None:

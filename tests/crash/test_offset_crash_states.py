@@ -17,7 +17,7 @@ from server.coordination.coordinator_topic import CoordinatorTopic
 from server.coordination.groups.loading import load_partition
 from server.coordination.producer import Producer
 from server.durability.group_commit import GroupCommit
-from tests.crash.coordinator_sweep import TIMEOUT_SECONDS, CrashStates, Sweep
+from tests.crash.coordinator_sweep import CrashStates, Sweep
 from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.offsets_disk import SyncAtOnce, compact, topic_of
 from tests.harness.offsets_model import Commit, Event, Marker, OffsetsModel, Place, Tombstones
@@ -108,7 +108,6 @@ async def append(topic: CoordinatorTopic, event: Event) -> None:
 SWEEP = Sweep(history, found_on)
 
 
-@pytest.mark.timeout(TIMEOUT_SECONDS)
 async def test_no_acknowledged_offset_is_lost_or_goes_back(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -71,7 +71,6 @@ async def sweep(seed: int, states_max: int) -> int:
     return states
 
 
-@pytest.mark.timeout(7200 if "KOMPAKT_SOAK" in os.environ else 300)
 async def test_every_acknowledged_topic_is_there_and_every_deleted_one_is_gone_for_good(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

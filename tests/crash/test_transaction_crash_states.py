@@ -28,7 +28,7 @@ from server.coordination.transactions.transaction import Outcome, Transaction
 from server.coordination.transactions.transaction_table import TransactionEntry
 from storage.batches.validate import ValidBatch
 from storage.log.log import Appended, PartitionLog
-from tests.crash.coordinator_sweep import TIMEOUT_SECONDS, CrashStates, Sweep
+from tests.crash.coordinator_sweep import CrashStates, Sweep
 from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.offsets_disk import SyncAtOnce, compact
 from tests.harness.served_broker import NOW_MS
@@ -233,7 +233,6 @@ async def history(seed: int) -> CrashStates[Told]:
 SWEEP = Sweep(history, found_on)
 
 
-@pytest.mark.timeout(TIMEOUT_SECONDS)
 async def test_what_was_told_of_a_transaction_is_so_after_a_crash_and_none_hangs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

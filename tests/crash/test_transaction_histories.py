@@ -39,7 +39,7 @@ ON_A_BROKER = 15
 """Each history leaves three topics behind: a broker with more has long recoveries, and its metrics do
 not list every partition (`metrics.partitions.max`)."""
 
-pytestmark = [pytest.mark.crash, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.crash
 
 
 @dataclass(frozen=True, slots=True)

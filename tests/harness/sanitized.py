@@ -28,7 +28,6 @@ from tests.harness.java_program import put_in_place
 REPOSITORY = Path(__file__).parents[2]
 RUNS_SOAK = int(os.environ.get("KOMPAKT_FUZZ_RUNS", "0"))
 SEED = int(os.environ.get("KOMPAKT_FUZZ_SEED", "1"))
-TIMEOUT_SECONDS = 0 if RUNS_SOAK else 300
 INCLUDE = ("protocol/records", "cleaner/kernel", sysconfig.get_paths()["include"])
 FLAGS = (
     "-shared", "-fPIC", "-O1", "-w", "-g1",  # only the line numbers for stack traces

@@ -28,7 +28,6 @@ pytest.importorskip("pyspark")
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
-    pytest.mark.timeout(0),
     pytest.mark.skipif(shutil.which("java") is None, reason="needs Java"),
 ]
 

@@ -16,7 +16,7 @@ from pipeline.spark.jars import ALL_PINS, JarsUnavailable, jars
 from tests.harness.broker_process import CHECKOUT, BrokerProcess
 from tests.harness.typed_commands import TypedCommands
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.spark
 
 SECONDS_MAX = 240
 SAID = {

@@ -299,7 +299,6 @@ async def asks(honest: RawClient) -> None:
     assert [each.name for each in answer.topics] == ["honest"]
 
 
-@pytest.mark.timeout(max(300, WRONG_PASSWORDS // 20))
 async def test_wrong_passwords_without_end_cost_one_line_and_no_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

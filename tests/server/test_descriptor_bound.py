@@ -29,7 +29,6 @@ class LimitedBroker(BrokerProcess):
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(90)
 @pytest.mark.parametrize("flush_on_acks_all", ["true", "false"])
 def test_more_partitions_than_descriptors_are_written_read_and_recovered(
     tmp_path: Path, flush_on_acks_all: str

@@ -126,7 +126,6 @@ async def check_on_a_full_disk(state: CrashState, space: int, *, has_reserve: bo
     await world.store.close()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("has_reserve", [True, False], ids=["with reserve", "without"])
 async def test_every_crash_state_of_topics_starts_on_a_full_disk(has_reserve: bool) -> None:
     random = Random(7)

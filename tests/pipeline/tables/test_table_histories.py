@@ -37,7 +37,6 @@ BUSY_CLEANER = {"log.cleaner.backoff.ms": 20}
 pytestmark = [
     pytest.mark.crash,
     pytest.mark.spark,
-    pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
 

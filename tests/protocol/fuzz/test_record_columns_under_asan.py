@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.harness.sanitized import TIMEOUT_SECONDS, fuzzed
+from tests.harness.sanitized import fuzzed
 
 
-@pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_damaged_batches_never_take_the_columns_out_of_bounds() -> None:
     counts = fuzzed(
         "tests.protocol.fuzz.feed_columns", ["protocol/records/record_columns.pyx"], runs=2_000

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.harness.sanitized import TIMEOUT_SECONDS, fuzzed
+from tests.harness.sanitized import fuzzed
 
 
-@pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_damaged_records_never_take_the_walk_out_of_bounds() -> None:
     counts = fuzzed(
         "tests.protocol.fuzz.feed_walk", ["protocol/records/record_walk.pyx"], runs=5_000

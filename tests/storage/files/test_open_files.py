@@ -95,7 +95,6 @@ def test_descriptors_do_not_run_out_where_appends_are_faster_than_syncs(
         log.close()
 
 
-@pytest.mark.timeout(20)
 def test_no_append_waits_for_a_sync_that_its_own_thread_has_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
