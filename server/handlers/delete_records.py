@@ -24,6 +24,7 @@ from protocol.wire.error_codes import ErrorCode
 from protocol.wire.lazy_array import lazy_array
 from protocol.wire.numbers import Offset
 from server.request_context import RequestContext
+from server.runtime.turns import in_slices
 from server.security.acls import Operation, ResourceType
 from server.topics.topic import INTERNAL_TOPICS
 from storage.files.errors import StorageError
@@ -49,8 +50,8 @@ async def handle(request: DeleteRecordsRequest, context: RequestContext) -> Dele
         context.pace.begin()
         # The workers share one iterator, because some partitions take much longer than others.
         async for name, asked in context.pace.paced(rest):
-            results[name, asked.partition_index] = await _delete(name, asked, context)
-            context.pace.begin()
+            deleting = _delete(name, asked, context)
+            results[name, asked.partition_index] = await in_slices(deleting, context.pace)
 
     await asyncio.gather(*(delete_rest() for _ in range(PARTITIONS_AT_ONCE)))
     return DeleteRecordsResponse(

@@ -423,8 +423,8 @@ class Topics(TopicTable):
         for log in altered.logs():
             log.update_config(altered.config)
         altered = self._publish_by(defaults, altered)
-        # A manifest commit that runs now may still use the old configuration. Only once it has ended may
-        # the client hear that its change holds.
+        # A manifest commit that runs now may still use the old configuration. The client gets its answer
+        # only once that commit has ended.
         await self._administration.run(_wait_for_commits, altered.logs())
         _log.info("%s: configured with %s", altered.name, altered.overrides)
         return altered
