@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from replog.entry import FIRST_INDEX, NO_TERM, Frame
+from replog.entry import FIRST_INDEX, NO_TERM, Frame, Kind
 from replog.frames import (
     SEGMENT_HEADER_BYTES,
     SegmentHeader,
@@ -30,6 +30,7 @@ from storage.files.files import File, FileSystem
 
 _log = logging.getLogger("replog.entry_log")
 
+SUFFIX, RESET_SUFFIX = ".replog", ".reset.replog"
 NAME = re.compile(r"([0-9]{20})(\.reset)?\.replog")
 
 
@@ -64,7 +65,7 @@ class FoundSegment:
 
 def segment_name(base: int, *, is_reset: bool) -> str:
     """Returns the name of a segment's file."""
-    return f"{base:020d}{'.reset' if is_reset else ''}.replog"
+    return f"{base:020d}{RESET_SUFFIX if is_reset else SUFFIX}"
 
 
 def read_segments(
@@ -143,11 +144,27 @@ def read_segment(files: FileSystem, path: str) -> FoundSegment | None:
     return FoundSegment(segment=segment, frames=frames, torn=torn, damage=damage)
 
 
+def remove_segments(files: FileSystem, directory: str, paths: Sequence[str]) -> None:
+    """Remove segments durably: the newest first, and reset segments once the others are gone.
+
+    A start would take the segments that follow a reset segment for a log whose snapshot is missing.
+    """
+    for is_reset in (False, True):
+        some = [
+            path for path in sorted(paths, reverse=True) if path.endswith(RESET_SUFFIX) is is_reset
+        ]
+        for path in some:
+            files.unlink(path)
+        if some:
+            files.sync_directory(directory)
+
+
 class EntryLog:
     """The open log. One thread at a time. After a failed sync it is permanently out of service."""
 
     __slots__ = (
         "_directory",
+        "_ends_in_start",
         "_file",
         "_files",
         "_segments",
@@ -166,6 +183,8 @@ class EntryLog:
         self._file: File | None = None
         # The segment whose torn frame must be cut off before the next append.
         self._torn: FoundSegment | None = None
+        # Whether the last entry is a START: the next one begins a segment.
+        self._ends_in_start = False
         self.is_broken = False
         """Whether a sync has failed: nothing more can be written."""
         self.appended_bytes = 0
@@ -190,6 +209,7 @@ class EntryLog:
         log = cls(files, directory, [each.segment for each in found])
         last = found[-1]
         log._file = files.open(last.segment.path)
+        log._note_last(last.frames)
         # The process that wrote it may not have synced everything that was read.
         log._sync()
         if last.torn:
@@ -252,6 +272,7 @@ class EntryLog:
         size = sum(map(len, parts))
         last = self._segments[-1]
         last.size, last.end, last.last_term = last.size + size, frame.end, frame.term
+        self._note_last([frame])
         self.appended_bytes += size
         return size
 
@@ -262,6 +283,16 @@ class EntryLog:
             self._cut()
         if last.end > last.base:
             self._begin_segment(last.end, last.last_term, is_reset=False)
+
+    @property
+    def ends_in_start(self) -> bool:
+        """Whether the last entry is a START and no segment was begun after it, as after a power cut
+        between the two."""
+        return self._ends_in_start
+
+    def _note_last(self, frames: Sequence[Frame]) -> None:
+        """Note what the last segment ends with. Its frames, or the last of them."""
+        self._ends_in_start = bool(frames) and frames[-1].contents[-1][0] is Kind.START
 
     def frames(self, start: int) -> Iterator[Frame]:
         """Yields the frames with the entries from `start` on. The first may begin below it."""
@@ -318,6 +349,7 @@ class EntryLog:
         last = self._segments[-1]
         if last.end > end:
             self._truncate_last(last, end)
+        self._note_last(list(self.frames(last.base)))
         return last.end
 
     def prepare_reset(self, base: int, previous_term: int) -> None:
@@ -340,6 +372,7 @@ class EntryLog:
         self.close()
         old, self._segments = self._segments, log._segments
         self._file, log._file = log._file, None
+        self._ends_in_start = log._ends_in_start
         kept = {segment.path for segment in self._segments}
         for segment in reversed(old):
             if segment.path not in kept:
@@ -348,11 +381,9 @@ class EntryLog:
         self._files.sync_directory(self._directory)
 
     def remove(self) -> None:
-        """Close the log and remove all its segments, the newest first."""
+        """Close the log and remove all its segments."""
         self.close()
-        for segment in reversed(self._segments):
-            self._files.unlink(segment.path)
-        self._files.sync_directory(self._directory)
+        remove_segments(self._files, self._directory, [each.path for each in self._segments])
 
     def close(self) -> None:
         """Close the file. Everything appended is already durable."""
@@ -367,7 +398,7 @@ class EntryLog:
         header = SegmentHeader(base_index=base, previous_term=previous_term, is_reset=is_reset)
         file = self._write_new(header)
         self.close()
-        self._file = file
+        self._file, self._ends_in_start = file, False
         self._segments.append(
             Segment(
                 path=file.path,

@@ -21,7 +21,7 @@ from replog.checkpoints import PART, Checkpoint, Checkpoints, snapshots_in, veri
 from replog.control import LogSnapshot, abandoned_payload
 from replog.entry import EMPTY, Entry, Frame, Kind, SnapshotId
 from replog.entry_log import NAME as SEGMENT_NAME
-from replog.entry_log import EntryLog, FoundSegment, read_segments
+from replog.entry_log import EntryLog, FoundSegment, read_segments, remove_segments
 from replog.machine import StateMachine
 from replog.recovery import FoundSnapshot, Plan, plan_start
 from replog.trigger import ReplayRate
@@ -328,11 +328,13 @@ class Replica:
         kept = {each.segment.path for each in plan.log}
         paths = [f"{self.directory}/{name}" for name in names if SEGMENT_NAME.fullmatch(name)]
         leftovers = [path for path in paths if path not in kept]
-        leftovers += [f"{self.directory}/{name}" for name in names if name.endswith(PART)]
-        for path in leftovers:
+        parts = [f"{self.directory}/{name}" for name in names if name.endswith(PART)]
+        for path in (*leftovers, *parts):
             _log.info("%s: removing what an interrupted snapshot or installation has left", path)
+        remove_segments(self.files, self.directory, leftovers)
+        for path in parts:
             self.files.unlink(path)
-        if leftovers:
+        if parts:
             self.files.sync_directory(self.directory)
 
 
@@ -342,7 +344,7 @@ def append_rolling(log: EntryLog, frame: Frame, segment_bytes: int) -> None:
     A START is alone in its segment, so that a log can be cut before it and after it.
     """
     is_start = frame.contents[0][0] is Kind.START
-    if is_start or log.segments[-1].size >= segment_bytes:
+    if is_start or log.ends_in_start or log.segments[-1].size >= segment_bytes:
         log.roll()
     log.append(frame)
     if is_start:

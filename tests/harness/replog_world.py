@@ -17,7 +17,7 @@ from random import Random
 from replog.bound import bound_bytes
 from replog.compactor import LogCompactor, Placement
 from replog.digest import set_digest
-from replog.entry import FIRST_INDEX, Entry, Kind
+from replog.entry import FIRST_INDEX, NO_TERM, Entry, Kind
 from replog.following import Follower
 from replog.in_log import InLog
 from replog.independent import Independent
@@ -362,8 +362,11 @@ class World:
 
     def may_lead(self, node: Node) -> bool:
         """Returns whether the arbiter lets a copy lead."""
-        replica = node.replica
-        return replica.role is not Role.INSTALLING and replica.log.end == self.model.end
+        log = node.replica.log
+        last = self.model.entries.get(self.model.end - 1)
+        # A tail that a former leader had not finished may be as long as what was committed since.
+        has_all = (log.end, log.last_term) == (self.model.end, last.term if last else NO_TERM)
+        return node.replica.role is not Role.INSTALLING and has_all
 
     # The invariants.
 

@@ -8,8 +8,9 @@ from random import Random
 import pytest
 
 from replog.compactor import LogCompactor, Placement
+from replog.control import start_payload
 from replog.digest import set_digest
-from replog.entry import Kind
+from replog.entry import Frame, Kind
 from replog.replica import Replica, Role
 from replog.trigger import CompactionSettings
 from storage.files.errors import DamagedFile, NoSpace, StorageError, SyncFailed
@@ -295,3 +296,29 @@ def test_a_start_counts_the_log_between_the_kept_snapshots_in_the_bound() -> Non
         size = sum(disk.size(f"{DIRECTORY}/{name}") for name in names(disk))
         assert size <= compactor.bound_bytes()
     assert snapshots > 10
+
+
+@pytest.mark.parametrize("is_leader", [True, False])
+def test_after_a_power_cut_behind_a_start_the_next_entry_still_begins_a_segment(
+    is_leader: bool,
+) -> None:
+    """Else no segment would begin where the snapshot ends, and a start would miss it."""
+    disk = new_disk()
+    replica, _ = opened(disk, placement=Placement.LEADER_EXTERNAL)
+    put(replica, "a")
+    start = [(Kind.START, start_payload(replica.log.last_term))]
+    end = replica.append(start).end
+    replica.close()
+    last = names(disk)[-1]
+    assert last.startswith(f"{end:020d}")
+    disk.unlink(f"{DIRECTORY}/{last}")  # The power went before it was created.
+
+    again = Replica(disk, DIRECTORY, KeyValueMachine(), clock_ms=lambda: 0.0)
+    COMPACTORS[Placement.LEADER_EXTERNAL](again, SETTINGS)
+    again.open()
+    if is_leader:
+        again.lead(2)  # It appends ABANDONED.
+    else:
+        again.append_confirmed(Frame(end, 1, ((Kind.COMMAND, b"b=1"),)))
+
+    assert [each.base for each in again.log.segments] == [1, end - 1, end]
