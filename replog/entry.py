@@ -10,6 +10,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+import msgspec
+
 FIRST_INDEX = 1
 NO_TERM = 0
 """The term before the first entry. Leaders have terms from 1 on."""
@@ -30,8 +32,7 @@ class Kind(enum.IntEnum):
     """The snapshot that the previous leader began stays incomplete."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One entry of the log."""
 
     index: int
@@ -40,8 +41,7 @@ class Entry:
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """The entries that one sync made durable. They have one term, and no power cut divides them."""
 
     index: int

@@ -33,7 +33,10 @@ class StateMachine(Protocol):
         """Replace the whole state by that of a snapshot. The caller has verified the rows' checksums."""
 
     def digest(self) -> int:
-        """Returns the `set_digest` of the rows of the state as it is now, in constant time."""
+        """Returns the `set_digest` of the rows of the state as it is now.
+
+        After a replay the time may grow with what it has changed, not with the state.
+        """
 
     def size_bytes(self) -> int | None:
         """Returns about how many bytes a snapshot would take now; None if that is not known."""

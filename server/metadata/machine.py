@@ -129,7 +129,10 @@ class LargeChange:
 class MetadataMachine:
     """The map at one revision. One thread at a time; a snapshot's rows may be read in another."""
 
-    __slots__ = ("_digest", "_size", "entries", "history", "keys", "leases", "revision")
+    __slots__ = (
+        "_digest", "_is_replaying", "_size", "_uncounted", "entries", "history", "keys", "leases",
+        "revision",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.revision = 0
@@ -142,10 +145,18 @@ class MetadataMachine:
         # Of the rows of entries and leases: the revision's row is added when asked.
         self._digest = 0
         self._size = 0
+        # The entries that both still count instead of those that replaced them, by key. Only a replay
+        # leaves some: it may change a key many times, and its last entry is counted once.
+        self._uncounted: dict[str, Entry | None] = {}
+        self._is_replaying = False
 
     def apply(self, index: int, command: bytes) -> None:
         """Apply a logged transaction."""
-        self.run(decode_command(command))
+        self._is_replaying = True
+        try:
+            self.run(decode_command(command))
+        finally:
+            self._is_replaying = False
 
     def run(self, operations: Sequence[Operation]) -> None:
         """Apply one transaction, which takes the next revision."""
@@ -176,7 +187,7 @@ class MetadataMachine:
             else:
                 assert verb == "delete", f"{verb} in a large transaction"
                 changed[key] = None
-        digest, size = self._digest, self._size
+        digest, size = self._counted()
         for key, entry in changed.items():
             digest, size = _replaced(digest, size, self.entries.get(key), entry)
         keys = [key for key in self.keys if changed.get(key, self.entries[key]) is not None]
@@ -218,16 +229,35 @@ class MetadataMachine:
             digest += row_digest(key, value)
             size += row_bytes(key, value)
         self.entries, self.keys = entries, sorted(entries)
-        self._digest, self._size = replaced(0, 0, digest), size
+        self._digest, self._size, self._uncounted = replaced(0, 0, digest), size, {}
         self.history = ChangeHistory(self.revision)
 
     def digest(self) -> int:
         """Returns the digest of all rows."""
-        return replaced(self._digest, 0, row_digest(*revision_row(self.revision)))
+        return replaced(self._counted()[0], 0, row_digest(*revision_row(self.revision)))
 
     def size_bytes(self) -> int:
         """Returns the bytes of the rows of entries and leases."""
-        return self._size
+        return self._counted()[1]
+
+    def _counted(self) -> tuple[int, int]:
+        """Returns digest and size. Counts what a replay has left."""
+        if self._uncounted:
+            uncounted, self._uncounted = self._uncounted, {}
+            for key, before in uncounted.items():
+                self._count(before, self.entries.get(key))
+        return self._digest, self._size
+
+    def _count(self, before: Entry | None, after: Entry | None) -> None:
+        self._digest, self._size = _replaced(self._digest, self._size, before, after)
+
+    def _note_changed(self, key: str, before: Entry | None, after: Entry | None) -> None:
+        """Count a change, at once or after the replay."""
+        if self._is_replaying:
+            self._uncounted.setdefault(key, before)
+        else:
+            self._counted()
+            self._count(before, after)
 
     def _keep(self, change: Change) -> None:
         self.history.append(change)
@@ -238,13 +268,14 @@ class MetadataMachine:
         entry = entry_after(before, key, value, lease, self.revision)
         if before is None:
             bisect.insort(self.keys, key)
-        self._digest, self._size = _replaced(self._digest, self._size, before, entry)
+        self._note_changed(key, before, entry)
         self.entries[key] = changed[key] = entry
 
     def _remove(self, changed: dict[str, Entry | None], key: str) -> None:
-        before = self.entries.pop(key, None)
+        before = self.entries.get(key)
         if before is not None:
-            self._digest, self._size = _replaced(self._digest, self._size, before, None)
+            self._note_changed(key, before, None)
+            del self.entries[key]
             del self.keys[bisect.bisect_left(self.keys, key)]
             changed[key] = None
 
@@ -290,8 +321,8 @@ def _replaced(digest: int, size: int, before: Entry | None, after: Entry | None)
 def _change(revision: int, changed: Mapping[str, Entry | None]) -> Change:
     return Change(
         revision=revision,
-        entries=tuple(entry for entry in changed.values() if entry is not None),
-        deleted=tuple(key for key, entry in changed.items() if entry is None),
+        entries=tuple([entry for entry in changed.values() if entry is not None]),
+        deleted=tuple([key for key, entry in changed.items() if entry is None]),
     )
 
 

@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from storage.files.errors import NoSpace
 
 _log = logging.getLogger("server.metadata.store")
@@ -36,9 +38,11 @@ class LeaseNotFound(Exception):
         self.lease = lease
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A key with its value, and the revisions that created and last changed it."""
+class Entry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A key with its value, and the revisions that created and last changed it.
+
+    A struct, because a start makes one for each key.
+    """
 
     key: str
     value: str
@@ -88,8 +92,7 @@ class TxnResult:
     revision: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The changes of one revision under a watched prefix: `entries` were set, `deleted` removed."""
 
     revision: int
