@@ -120,7 +120,8 @@ class TlsHandshake(asyncio.Protocol):
     async def _shake(self, peer: socket.socket) -> None:
         try:
             tls = await self._shaken(peer)
-            TlsTransport(tls, self._connection(self._identify)).begin()
+            connection = self._connection(self._identify)
+            TlsTransport(tls, (self._host, self._port), connection).begin()
         except OSError as error:
             self._failed(error)
         finally:

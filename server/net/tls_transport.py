@@ -65,9 +65,16 @@ class TlsTransport(asyncio.Transport):
         "_unsent",
     )
 
-    def __init__(self, connected: ssl.SSLSocket, protocol: asyncio.BufferedProtocol) -> None:
-        """Create the transport, which owns the socket from now on; `begin` starts it."""
-        super().__init__({"peername": connected.getpeername(), "ssl_object": connected})
+    def __init__(
+        self, connected: ssl.SSLSocket, peername: object, protocol: asyncio.BufferedProtocol
+    ) -> None:
+        """Create the transport, which owns the socket from now on; `begin` starts it.
+
+        Args:
+            peername: the address of the client. The socket may no longer know it: a client that closed
+                right after its handshake has reset the connection.
+        """
+        super().__init__({"peername": peername, "ssl_object": connected})
         # Constant after construction
         self._loop = asyncio.get_running_loop()
         self._socket = connected

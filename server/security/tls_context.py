@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -71,6 +71,7 @@ def make_context(config: BrokerConfig, listener: str, *, has_sasl: bool) -> TlsC
     own = config.for_listener(listener)
     name = _Names(config, listener)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslsocket_class = AcceptedSocket
     store = _key_store(own, name)
     _load_key(context, store, name)
     _set_versions(context, own, name)
@@ -80,6 +81,22 @@ def make_context(config: BrokerConfig, listener: str, *, has_sasl: bool) -> TlsC
         _load_trusted(context, _trusted(own, name))
     context.verify_mode = VERIFY[auth]
     return TlsContext(context=context, expires_at=store.expires_at)
+
+
+class AcceptedSocket(ssl.SSLSocket):
+    """The TLS socket of an accepted connection, which closes if the client has already gone.
+
+    `wrap_socket` asks a new socket for its peer. If it has none, `SSLSocket` raises and leaves the
+    descriptor to the garbage collector.
+    """
+
+    def getpeername(self) -> Any:
+        """Returns the address of the client. Raises OSError, and closes the socket, if it has gone."""
+        try:
+            return super().getpeername()
+        except OSError:
+            self.close()
+            raise ConnectionResetError("the client closed the connection") from None
 
 
 @dataclass(frozen=True, slots=True)

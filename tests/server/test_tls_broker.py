@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import socket
 import ssl
+import struct
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from cryptography import x509
@@ -28,6 +31,7 @@ from server.config.rows import broker_rows
 from server.http import broker_facts
 from server.net.connection import Connection
 from server.net.listener import ListenError
+from server.net.tls_handshake import complete
 from tests.harness.certificates import Certificates, as_pkcs12
 from tests.harness.connection_server import until
 from tests.harness.raw_client import RawClient
@@ -305,6 +309,44 @@ async def test_a_client_that_dies_in_its_handshake_is_forgotten(
             # The mute one is closed after ssl.handshake.timeout.ms.
             await until(lambda: failures(served) == 2)
         assert served.broker._limits.count == 0
+
+
+async def test_a_client_that_resets_before_its_handshake_leaves_no_socket(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    async with serving_tls(tmp_path, certificates) as served:
+        client = socket.create_connection(served.broker.addresses["SSL"])
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+        await until(lambda: failures(served) == 1)
+        # A socket that is not closed fails the test by its ResourceWarning.
+        gc.collect()
+
+
+async def test_a_client_that_closes_right_after_its_handshake_leaves_no_socket(
+    tmp_path: Path, certificates: Certificates
+) -> None:
+    """The broker's session tickets meet a closed socket, which resets the connection."""
+    lost: list[Connection] = []
+    connection_lost = Connection.connection_lost
+
+    def lose(connection: Connection, exc: Exception | None) -> None:
+        lost.append(connection)
+        connection_lost(connection, exc)
+
+    async with serving_tls(tmp_path, certificates) as served:
+        plain = socket.create_connection(served.broker.addresses["SSL"])
+        plain.setblocking(False)
+        client = certificates.trust().wrap_socket(
+            plain, server_hostname="localhost", do_handshake_on_connect=False
+        )
+        with client, mock.patch.object(Connection, "connection_lost", lose):
+            # The client completes its handshake one message before the broker, and closes at once.
+            await complete(client)
+            client.close()
+            await until(lambda: bool(lost) or bool(failures(served)))
+        gc.collect()
+        assert failures(served) == 0
 
 
 async def test_a_stop_does_not_wait_for_unfinished_handshakes(

@@ -97,7 +97,7 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     accepted = server.wrap_socket(ours, server_side=True, do_handshake_on_connect=False)
     await complete(accepted)
     peer = Peer()
-    transport = TlsTransport(accepted, peer)
+    transport = TlsTransport(accepted, ("", 0), peer)
     transport.begin()
     client = await connecting
     client.settimeout(30)
