@@ -14,7 +14,7 @@ moves with the last swap, or in a commit of its own if there was no swap. An int
 the work on its last group: the groups already swapped have nothing left to drop, so the next pass does
 not touch them.
 
-Source: Apache Kafka, Cleaner.java `doClean`. See ARCHITECTURE.md §2c and §2d.
+Source: Apache Kafka, Cleaner.java `doClean`. See docs/design/cleaning.md.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def keys_section(fs: FileSystem, path: str, selection: Selection) -> Section:
 
 def _totals(sidecar: KeySidecar) -> Row:
     totals = asdict(sidecar.totals)
-    # The names of ARCHITECTURE.md. Tombstones that already have a delete horizon are not counted.
+    # The names of docs/reference/on-disk.md. `tombstones` counts those without a delete horizon.
     names = {"tombstones": "unstamped_tombstones", "unkeyed": "unkeyed_records"}
     return {names.get(name, name): value for name, value in totals.items()}
 

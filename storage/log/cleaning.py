@@ -6,7 +6,7 @@
     sources retired
 
 If the broker crashes before the commit, recovery removes the files; if it crashes later, recovery
-finishes the renames (ARCHITECTURE.md, "On disk").
+finishes the renames (docs/reference/on-disk.md).
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _log = logging.getLogger("storage.log.wal")
 
 SYNC_THREADS = 16
 """Measured on ext4, 64 files of 64 KiB each: 18 ms one after the other, 10.5 with 4 threads, 7.3 with
-16, 6.2 with 64. (Why not syncfs: ARCHITECTURE.md §4.)"""
+16, 6.2 with 64. (Why not syncfs: docs/design/decisions.md.)"""
 
 
 @dataclass(frozen=True, slots=True)

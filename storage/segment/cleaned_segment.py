@@ -27,7 +27,7 @@ from storage.formats.segment_index import SegmentIndex
 from storage.segment.key_sidecar_writer import KeySidecarWriter
 
 WRITE_BACK_BYTES = 1 << 20
-"""The output is written back to the disk in pieces of this size (ARCHITECTURE.md §4)."""
+"""The output is written back to the disk in pieces of this size (docs/design/decisions.md)."""
 WRITE_BACK_BEHIND_BYTES = 4 << 20
 """The most that may be in write-back: more makes a pass no faster but other syncs slower."""
 

@@ -1,7 +1,7 @@
 """Key sidecars in plain Python, made from a segment's batches: the oracle of the format.
 
 It shares no code with `storage/formats/key_sidecar.py` or the kernel, so that each is compared with
-ARCHITECTURE.md's drawing, and not with the other.
+docs/reference/on-disk.md's drawing, and not with the other.
 """
 
 from __future__ import annotations

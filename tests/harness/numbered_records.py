@@ -6,7 +6,7 @@ its key, its value (or that it deletes the key), its timestamp, codec and sequen
 can be rebuilt and compared byte for byte, for any number of records, and a model of the log is one
 array with the last offset of every key.
 
-Source: the record batch of ARCHITECTURE.md, "On disk".
+Source: the record batch of docs/reference/on-disk.md.
 """
 
 from __future__ import annotations

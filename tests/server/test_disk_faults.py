@@ -1,4 +1,4 @@
-"""How clients and operators experience a failing disk: ARCHITECTURE.md, "When the disk fails".
+"""How clients and operators experience a failing disk: docs/design/log-engine.md, "When the disk fails".
 
 The broker has two log directories, the first with the metadata. The disk is real, and fails where the
 test wants it to.

@@ -1,4 +1,4 @@
-"""How a log reacts to disk faults: the table "When the disk fails" of ARCHITECTURE.md, row by row.
+"""How a log reacts to disk faults: docs/design/log-engine.md, "When the disk fails", row by row.
 
 `tests/crash/test_disk_fault_states.py` fails any operation of random histories, and
 `tests/server/test_disk_faults.py` shows the answers that clients get.

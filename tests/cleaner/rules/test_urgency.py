@@ -1,7 +1,7 @@
 """The order of eligible logs, and that none waits for ever.
 
 LogCleanerManagerTest, testGrabFilthiestCompactedLogReturnsLogWithDirtiestRatio; Kafka has no test of
-starvation, from which it suffers (ARCHITECTURE.md §2c).
+starvation, from which it suffers (docs/design/cleaning.md).
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ KAFKA_ADVERTISES = {
 """What Apache Kafka 4.3.1 said to ApiVersions 4, by key."""
 
 MISSING = {64, *range(76, 82), *range(83, 93)}
-"""Of those the ones that are not served; ARCHITECTURE says why."""
+"""Of those the ones that are not served; docs/design/administration.md says why."""
 
 
 def test_every_api_of_kafka_is_served_or_known_to_be_missing() -> None:

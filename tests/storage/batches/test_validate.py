@@ -381,7 +381,7 @@ def test_a_large_batch_and_one_to_recompress_are_never_validated_at_once(codec: 
 
 
 def test_the_bounds_of_inflated_bytes_are_those_that_the_documents_name() -> None:
-    """ARCHITECTURE.md §4, docs/design/loop.md."""
+    """docs/design/decisions.md, docs/design/loop.md."""
     assert (AT_ONCE_INFLATED_BYTES_MAX, DECOMPRESSED_BYTES_MAX) == (512 << 10, 128 << 20)
 
 

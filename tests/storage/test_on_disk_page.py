@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md is enough to read a data directory: a reader written from it alone reads ours."""
+"""docs/reference/on-disk.md is enough to read a data directory: a reader written from it alone does."""
 
 from __future__ import annotations
 
@@ -24,8 +24,12 @@ from server.metadata.store import Delete, Put
 from storage.files.local_files import LocalFileSystem
 from storage.files.paths import topic_id_text
 from storage.log.log import Appended, PartitionLog
-from tests.harness import architecture_reader, architecture_sidecars
-from tests.harness.architecture_reader import (
+from tests.harness import on_disk_reader, on_disk_sidecars
+from tests.harness.hand_cleaning import recopied, write_cleaned
+from tests.harness.key_blocks import index
+from tests.harness.log_builder import batch_of, marker_of, records_in, valid
+from tests.harness.log_home import SMALL, Deferred, LogHome, read_all
+from tests.harness.on_disk_reader import (
     Log,
     Segment,
     epoch_of,
@@ -38,16 +42,12 @@ from tests.harness.architecture_reader import (
     read_snapshot,
     read_time_index,
 )
-from tests.harness.architecture_sidecars import (
+from tests.harness.on_disk_sidecars import (
     SpecialRow,
     expected_blocks,
     expected_totals,
     read_sidecar,
 )
-from tests.harness.hand_cleaning import recopied, write_cleaned
-from tests.harness.key_blocks import index
-from tests.harness.log_builder import batch_of, marker_of, records_in, valid
-from tests.harness.log_home import SMALL, Deferred, LogHome, read_all
 from tests.harness.served_broker import NOW_MS, ServedBroker, serving_broker
 
 CODECS = (Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD)
@@ -56,14 +56,14 @@ LONG_NAME = "n" * 230
 HEADERS = (("name", b"value"), ("empty", None))
 
 
-@pytest.mark.parametrize("reader", [architecture_reader, architecture_sidecars])
+@pytest.mark.parametrize("reader", [on_disk_reader, on_disk_sidecars])
 def test_the_reader_shares_nothing_with_the_broker(reader: ModuleType) -> None:
     nodes = list(ast.walk(ast.parse(Path(str(reader.__file__)).read_text("utf-8"))))
     plain = (node for node in nodes if isinstance(node, ast.Import))
     imported = {
         *(alias.name for node in plain for alias in node.names),
         *(str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)),
-    } - {architecture_reader.__name__}
+    } - {on_disk_reader.__name__}
 
     packages = {name.partition(".")[0] for name in imported}
     assert not packages & {"storage", "protocol", "server", "cleaner", "tests"}
@@ -82,7 +82,7 @@ async def test_the_metadata_are_read_from_a_snapshot_and_the_log_after_it(tmp_pa
     await store.close()
 
     assert any(name.endswith(".checkpoint") for name in LocalFileSystem().list(str(tmp_path)))
-    assert architecture_reader.read_metadata(tmp_path) == (revision, expected)
+    assert on_disk_reader.read_metadata(tmp_path) == (revision, expected)
 
 
 # ---------------------------------------------------------------- a broker's directory

@@ -1,4 +1,4 @@
-"""A reader of data directories, written only from ARCHITECTURE.md's section "On disk".
+"""A reader of data directories, written only from docs/reference/on-disk.md.
 
 It shares no code with the broker. If it can read a broker's files, the text describes them correctly.
 """

@@ -1,5 +1,5 @@
-"""Reads key sidecars, and computes the expected ones, from ARCHITECTURE.md's text alone, like
-`architecture_reader.py`."""
+"""Reads key sidecars, and computes the expected ones, from docs/reference/on-disk.md alone, like
+`on_disk_reader.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import xxhash
 
-from tests.harness.architecture_reader import Batch, DecodedRecord, Segment, check
+from tests.harness.on_disk_reader import Batch, DecodedRecord, Segment, check
 
 TOTALS = (
     "segment_size",
