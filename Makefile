@@ -40,11 +40,12 @@ QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \
 quick: $(VENV)/.installed-dev  ## Unit tests of protocol, storage and server without processes and with few examples: under a minute
 	KOMPAKT_QUICK=1 $(PYTEST) -n auto -q $(QUICK_TESTS) $(PYTEST_ARGS)
 
-lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, spelling
+lint: $(VENV)/.installed-dev  ## ruff, mypy --strict, the import contracts, unused code, spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vulture
 	$(BIN)/codespell
 
 demo: $(VENV)/.installed-demo  ## Real flights through real clients, the cleaner and Spark; compared with pandas

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from protocol.records.batch_header import seal
 from protocol.records.record_batch import Codec, Record, build_batch
 
-KEY_BYTES = 16
 SHORT_DELTAS = 64
 """The first records of a batch have an offset delta of one byte, those up to 8192 of two bytes."""
 

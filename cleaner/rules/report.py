@@ -115,11 +115,6 @@ class PassReport:
     group_reports: tuple[GroupReport, ...] = ()
     """One report per group, in offset order."""
 
-    @property
-    def is_partial(self) -> bool:
-        """Whether the pass ended before the planned end because of an undecided transaction."""
-        return self.end_offset < self.planned_end_offset
-
     def _count_by_verdict(self, prefix: str) -> str:
         """Returns the counts by verdict, largest first: "910 superseded, 3 tombstone"."""
         counts = {

@@ -16,7 +16,6 @@ Kafka always serves the highest ratio: a log past its deadline may wait for ever
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -52,11 +51,6 @@ class Candidate:
     """Whether the disk of its log directory is nearly full."""
     gain: float = 1.0
     """The expected share of its dirty bytes that a pass frees, 0 to 1."""
-
-
-def most_urgent(candidates: Iterable[Candidate]) -> Candidate | None:
-    """Returns the log to clean first; None if there is none."""
-    return max(candidates, key=urgency, default=None)
 
 
 def urgency(candidate: Candidate) -> Urgency:

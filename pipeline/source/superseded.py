@@ -20,7 +20,6 @@ from cleaner.passes.mark import Marked, marks_bytes
 from pipeline.source.key_entries import ORDINAL_MASK, ORDINAL_SHIFT, SEGMENT_SHIFT
 
 MARKS_SCHEMA = "segment int, marks binary, superseded bigint"
-ORDINALS_SCHEMA = "segment int, ordinal int"
 
 
 def superseded(entries: DataFrame) -> DataFrame:

@@ -15,7 +15,6 @@ import functools
 import importlib
 from types import ModuleType
 
-from protocol.wire.errors import UnsupportedApi
 from protocol.wire.schema import NEVER, Message
 
 
@@ -189,19 +188,6 @@ APIS: dict[int, Api] = {
     )
 }
 """By API key, in the order of the keys."""
-
-
-def served_api(key: int, version: int) -> Api:
-    """Returns the API for a request with this key and version.
-
-    Raises:
-        UnsupportedApi: it is not served. (An unknown version of ApiVersions gets its own answer,
-            see `protocol/wire/request.py`.)
-    """
-    api = APIS.get(key)
-    if api is None or not api.serves(version):
-        raise UnsupportedApi(key, version)
-    return api
 
 
 @functools.cache

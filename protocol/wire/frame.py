@@ -103,16 +103,6 @@ class FrameBuffer:
         else:
             self._end += count
 
-    def receive_data(self, data: bytes | bytearray | memoryview) -> None:
-        """Receive bytes that are already in memory."""
-        rest = memoryview(data)
-        while rest:
-            with self.get_buffer() as buffer:
-                count = min(len(buffer), len(rest))
-                buffer[:count] = rest[:count]
-            self.buffer_updated(count)
-            rest = rest[count:]
-
     def next_frame(self) -> bytearray | None:
         """Take the payload of the next complete frame. Returns None until more bytes arrive.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from storage.files.paths import topic_id_text
 
@@ -39,14 +39,6 @@ def fault_of_name(name: str) -> str | None:
 def collision_key(name: str) -> str:
     """Returns the same key for names that differ only in '.' and '_': Kafka's metrics confuse them."""
     return name.replace(".", "_")
-
-
-def colliding_name(name: str, existing: Iterable[str]) -> str | None:
-    """Returns another existing topic whose name collides with `name`, or None."""
-    key = collision_key(name)
-    return next(
-        (other for other in existing if other != name and collision_key(other) == key), None
-    )
 
 
 def new_topic_id(random_uuid: Callable[[], uuid.UUID] = uuid.uuid4) -> uuid.UUID:

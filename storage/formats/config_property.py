@@ -120,12 +120,6 @@ class ConfigProperty:
     by_listener: ByListener = ByListener.NO
 
     @property
-    def environment_name(self) -> str:
-        """The environment variable that sets it, by the rule of Kafka's official container image."""
-        text = self.name.replace("_", "__").replace("-", "___").replace(".", "_")
-        return "KAFKA_" + text.upper()
-
-    @property
     def is_sensitive(self) -> bool:
         return self.type is PASSWORD
 

@@ -461,14 +461,6 @@ class LogConfig:
         for field, declared in properties_of(type(self)).items():
             yield declared, getattr(self, field)
 
-    def to_texts(self) -> dict[str, str | None]:
-        """Returns every property's value as text, by Kafka's names, without internal properties."""
-        return {
-            declared.name: declared.format(getattr(self, field))
-            for field, declared in properties_of(type(self)).items()
-            if not declared.internal
-        }
-
     def _check_together(self) -> None:
         _check_throttled("leader", self.leader_replication_throttled_replicas)
         _check_throttled("follower", self.follower_replication_throttled_replicas)

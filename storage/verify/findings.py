@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 FINDINGS_PER_FILE_MAX = 20
@@ -146,9 +145,3 @@ class LogReport:
     def errors(self) -> tuple[Finding, ...]:
         """The findings that are errors."""
         return tuple(each for each in self.findings if each.severity is Severity.ERROR)
-
-
-def count_by_severity(findings: Iterable[Finding]) -> dict[Severity, int]:
-    """Returns the number of findings of each severity, including those with 0."""
-    counts = Counter(finding.severity for finding in findings)
-    return {severity: counts[severity] for severity in Severity}

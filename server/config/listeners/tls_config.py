@@ -179,20 +179,6 @@ class TlsConfig:
     )
 
     @property
-    def has_keystore(self) -> bool:
-        """Whether a certificate is configured, as a file or inline."""
-        return bool(
-            self.ssl_keystore_location
-            or self.ssl_keystore_key
-            or self.ssl_keystore_certificate_chain
-        )
-
-    @property
-    def has_truststore(self) -> bool:
-        """Whether trusted certificates are configured, as a file or inline."""
-        return bool(self.ssl_truststore_location or self.ssl_truststore_certificates)
-
-    @property
     def store_files(self) -> tuple[str, ...]:
         """The files that the stores are read from."""
         files = (self.ssl_keystore_location, self.ssl_truststore_location)

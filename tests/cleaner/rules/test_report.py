@@ -70,8 +70,3 @@ def test_the_log_line_of_a_pass_that_rewrote_nothing_says_so_and_no_more() -> No
 
     assert str(report).startswith("orders-3: cleaned [1200, 98000), nothing rewritten (dirty, ")
     assert str(report).endswith(" in 2.1 s, 210 ms of it to verify")
-
-
-def test_a_pass_that_ended_before_its_plan_is_partial() -> None:
-    assert replace(REPORT, end_offset=50_000).is_partial
-    assert not REPORT.is_partial

@@ -18,7 +18,6 @@ from cleaner.rules.urgency import (
     DEADLINE_HEAD_START,
     HEAD_START_MAX_MS,
     Candidate,
-    most_urgent,
     urgency,
 )
 from protocol.wire.numbers import Offset
@@ -67,14 +66,14 @@ def candidate(
     )
 
 
-def test_no_log_yields_nothing() -> None:
-    assert most_urgent([]) is None
+def most_urgent(*candidates: Candidate) -> Candidate:
+    return max(candidates, key=urgency)
 
 
 def test_of_logs_that_wait_alike_the_dirtiest_is_served_first() -> None:
     half, whole = candidate(clean=100), candidate()
 
-    assert most_urgent([half, whole]) is whole
+    assert most_urgent(half, whole) is whole
 
 
 def test_internal_topics_come_before_deadlines_and_deadlines_before_dirt() -> None:
@@ -92,15 +91,15 @@ def test_internal_topics_come_before_deadlines_and_deadlines_before_dirt() -> No
 def test_a_log_that_has_waited_goes_before_a_dirtier_one_that_has_not() -> None:
     due = candidate(clean=100, cleanable=0, reason=Reason.TOMBSTONES_DUE, waited_ms=AGEING_MS + 1)
 
-    assert most_urgent([candidate(), due]) is due
+    assert most_urgent(candidate(), due) is due
 
 
 def test_a_deadline_goes_before_dirt_that_has_waited_for_less_than_an_hour_longer() -> None:
     late = candidate(clean=90, cleanable=10, reason=Reason.DEADLINE)
 
     assert DEADLINE_HEAD_START * AGEING_MS == HOUR_MS
-    assert most_urgent([candidate(waited_ms=HOUR_MS - AGEING_MS), late]) is late
-    assert most_urgent([candidate(waited_ms=HOUR_MS), late]) is not late
+    assert most_urgent(candidate(waited_ms=HOUR_MS - AGEING_MS), late) is late
+    assert most_urgent(candidate(waited_ms=HOUR_MS), late) is not late
 
 
 def test_where_the_disk_is_nearly_full_only_the_bytes_freed_by_byte_of_io_count() -> None:

@@ -30,21 +30,32 @@ def framed(payload: bytes) -> bytes:
     return SIZE.pack(len(payload)) + payload
 
 
+def receive(buffer: FrameBuffer, data: bytes) -> None:
+    """Receive bytes as a socket would deliver them: as many at a time as the buffer has room for."""
+    rest = memoryview(data)
+    while rest:
+        with buffer.get_buffer() as room:
+            count = min(len(room), len(rest))
+            room[:count] = rest[:count]
+        buffer.buffer_updated(count)
+        rest = rest[count:]
+
+
 def take_all(buffer: FrameBuffer) -> list[bytearray]:
     return list(iter(buffer.next_frame, None))
 
 
 def test_frame_is_withheld_until_its_last_byte() -> None:
     buffer = FrameBuffer(frame_bytes_max=16)
-    buffer.receive_data(framed(b"abc")[:-1])
+    receive(buffer, framed(b"abc")[:-1])
     assert buffer.next_frame() is None
-    buffer.receive_data(b"c")
+    receive(buffer, b"c")
     assert take_all(buffer) == [b"abc"]
 
 
 def test_empty_frame_is_a_frame() -> None:
     buffer = FrameBuffer(frame_bytes_max=16)
-    buffer.receive_data(framed(b"") + framed(b"a"))
+    receive(buffer, framed(b"") + framed(b"a"))
     assert take_all(buffer) == [b"", b"a"]
 
 
@@ -56,7 +67,7 @@ def test_chunk_boundaries_do_not_change_the_frames(
     buffer, taken, position = FrameBuffer(frame_bytes_max=32), [], 0
     while position < len(stream):
         step = data.draw(st.integers(1, len(stream) - position))
-        buffer.receive_data(stream[position : position + step])
+        receive(buffer, stream[position : position + step])
         taken += take_all(buffer)
         position += step
     assert taken == payloads
@@ -87,16 +98,16 @@ def test_frames_of_all_sizes_come_out_as_they_went_in(seed: int) -> None:
 def test_frames_may_wait_while_more_arrives() -> None:
     payloads = [bytes([index % 251]) * 5000 for index in range(60)]
     buffer = FrameBuffer(frame_bytes_max=MIB)
-    buffer.receive_data(b"".join(map(framed, payloads)))
+    receive(buffer, b"".join(map(framed, payloads)))
     assert take_all(buffer) == payloads
 
 
 def test_large_frame_is_received_in_the_memory_it_is_taken_in() -> None:
     payload = random.Random(1).randbytes(3 * MIB)
     buffer = FrameBuffer(frame_bytes_max=4 * MIB)
-    buffer.receive_data(framed(payload)[:-1])
+    receive(buffer, framed(payload)[:-1])
     assert buffer.next_frame() is None
-    buffer.receive_data(payload[-1:])
+    receive(buffer, payload[-1:])
 
     tracemalloc.start()
     frame = buffer.next_frame()
@@ -110,7 +121,7 @@ def test_large_frame_is_received_in_the_memory_it_is_taken_in() -> None:
 
 def test_frames_are_the_callers_to_change() -> None:
     buffer = FrameBuffer(frame_bytes_max=MIB)
-    buffer.receive_data(framed(b"abc") + framed(b"def"))
+    receive(buffer, framed(b"abc") + framed(b"def"))
     frame = buffer.next_frame()
     assert frame is not None
     frame[0:1] = b"X"
@@ -121,7 +132,7 @@ def test_frames_are_the_callers_to_change() -> None:
 def test_buffer_does_not_run_into_the_frame_behind_a_large_one() -> None:
     payload = bytes(OWN_BYTES_MIN)
     buffer = FrameBuffer(frame_bytes_max=MIB)
-    buffer.receive_data(framed(payload)[:100])
+    receive(buffer, framed(payload)[:100])
     assert buffer.next_frame() is None
     with buffer.get_buffer(-1) as room:
         assert len(room) == len(payload) - 96
@@ -130,11 +141,11 @@ def test_buffer_does_not_run_into_the_frame_behind_a_large_one() -> None:
 def test_memory_follows_what_was_received_not_what_was_announced() -> None:
     tracemalloc.start()
     buffer = FrameBuffer(frame_bytes_max=100 * MIB)
-    buffer.receive_data(SIZE.pack(100 * MIB) + b"x")
+    receive(buffer, SIZE.pack(100 * MIB) + b"x")
     assert buffer.next_frame() is None
     buffer.get_buffer(-1).release()
     announced, _ = tracemalloc.get_traced_memory()
-    buffer.receive_data(bytes(3 * MIB))
+    receive(buffer, bytes(3 * MIB))
     received, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -149,7 +160,7 @@ def test_a_frame_that_has_begun_holds_little_more_than_what_was_received(
 ) -> None:
     buffer = FrameBuffer(frame_bytes_max=100 * MIB)
     stream = SIZE.pack(announced) + bytes(min(received, announced - 1))
-    buffer.receive_data(stream)
+    receive(buffer, stream)
     assert buffer.next_frame() is None
 
     assert buffer.buffered_bytes <= max(2 * len(stream), OWN_BYTES_MIN)
@@ -186,7 +197,7 @@ def test_a_frame_begun_after_a_large_one_holds_at_most_the_size_of_that() -> Non
         received_at_once(buffer, framed(bytes(last)))
         received_at_once(buffer, framed(bytes(100)))
         received_at_once(buffer, framed(bytes(last)))
-        buffer.receive_data(SIZE.pack(32 * MIB) + bytes(100))
+        receive(buffer, SIZE.pack(32 * MIB) + bytes(100))
         assert buffer.next_frame() is None
         assert buffer.buffered_bytes == min(last, OWN_BYTES_STEP)
         buffer.drop()
@@ -195,11 +206,11 @@ def test_a_frame_begun_after_a_large_one_holds_at_most_the_size_of_that() -> Non
 def test_memory_is_given_back_after_a_frame() -> None:
     tracemalloc.start()
     buffer = FrameBuffer(frame_bytes_max=100 * MIB)
-    buffer.receive_data(framed(bytes(8 * MIB))[: 4 * MIB])
+    receive(buffer, framed(bytes(8 * MIB))[: 4 * MIB])
     assert buffer.next_frame() is None
-    buffer.receive_data(bytes(4 * MIB + 4))
+    receive(buffer, bytes(4 * MIB + 4))
     assert buffer.next_frame() is not None
-    buffer.receive_data(framed(b"abc"))
+    receive(buffer, framed(b"abc"))
     assert take_all(buffer) == [b"abc"]
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -209,7 +220,7 @@ def test_memory_is_given_back_after_a_frame() -> None:
 
 def test_oversized_frame_is_refused_before_its_payload_arrives() -> None:
     buffer = FrameBuffer(frame_bytes_max=4)
-    buffer.receive_data(SIZE.pack(5))
+    receive(buffer, SIZE.pack(5))
     with pytest.raises(FrameTooLarge, match="5 bytes, at most 4") as raised:
         buffer.next_frame()
     assert (raised.value.size, raised.value.size_max) == (5, 4)
@@ -217,7 +228,7 @@ def test_oversized_frame_is_refused_before_its_payload_arrives() -> None:
 
 def test_negative_size_is_malformed() -> None:
     buffer = FrameBuffer(frame_bytes_max=4)
-    buffer.receive_data(SIZE.pack(-1))
+    receive(buffer, SIZE.pack(-1))
     with pytest.raises(MalformedFrame):
         buffer.next_frame()
 

@@ -66,7 +66,7 @@ def test_body_refers_to_the_frames_memory() -> None:
 
 @pytest.mark.parametrize(
     ("key", "version"),
-    [(0, 2), (0, 14), (1, 3), (3, 14), (3, -1), (4, 0), (76, 0), (999, 0), (-1, 0)],
+    [(0, 2), (0, 14), (1, 3), (1, 19), (3, 14), (3, -1), (4, 0), (76, 0), (999, 0), (-1, 0)],
 )
 def test_key_or_version_that_is_not_served_is_unsupported(key: int, version: int) -> None:
     with pytest.raises(UnsupportedApi) as raised:

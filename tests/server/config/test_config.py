@@ -488,9 +488,11 @@ def test_an_override_without_a_name_and_a_value_is_refused(override: str) -> Non
         parse_overrides([override])
 
 
-def test_every_property_has_a_variable_that_maps_back_to_it() -> None:
+def test_every_property_is_set_by_the_variable_of_the_official_image() -> None:
+    assert property_of_variable("KAFKA_A___B_C__D") == "a-b.c_d"
     for declared, _ in BrokerConfig().rows():
-        assert property_of_variable(declared.environment_name) == declared.name
+        name = declared.name.replace("_", "__").replace("-", "___").replace(".", "_")
+        assert property_of_variable(f"KAFKA_{name.upper()}") == declared.name
 
 
 @given(st.dictionaries(st.text("ab=: \\#!\tä\n", min_size=1), st.text("ab=: \\#!\tä\n")))

@@ -134,11 +134,6 @@ def test_a_password_is_never_shown() -> None:
     assert "hunter2" not in str(refused.value)
 
 
-def test_the_environment_name_is_the_official_images() -> None:
-    assert declared(INT, name="log.cleaner.threads").environment_name == "KAFKA_LOG_CLEANER_THREADS"
-    assert declared(INT, name="a-b.c_d").environment_name == "KAFKA_A___B_C__D"
-
-
 @given(
     st.one_of(
         st.tuples(st.just(LONG), st.integers(-(2**63), 2**63 - 1)),

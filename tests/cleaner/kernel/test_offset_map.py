@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Iterable
@@ -13,11 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.bindings import crypto_shorthash_siphashx24
 
-from cleaner.kernel.kernel import siphash128
-from cleaner.passes.offset_map import SLOT_BYTES, OffsetMap, memory_bytes_for
+from cleaner.kernel.kernel import SLOT_BYTES, OffsetMap, siphash128
 from cleaner.rules.step import MapTally
 
 HASH_KEY = bytes(range(16))
+SPILL_SLOTS = 1024
+"""Slots after the last home slot, `KP_SPILL_MAX` in offset_slots.h."""
+
+
+def memory_bytes_for(keys: int, *, load_factor: float = 0.9) -> int:
+    """Returns the memory of a map for `keys` keys: 27 bytes per key and 24 KiB at the default load."""
+    homes = math.ceil(keys / load_factor) + 1
+    # Half of a small map is spill.
+    return (homes + min(homes, SPILL_SLOTS)) * SLOT_BYTES
 
 
 @pytest.mark.parametrize(
