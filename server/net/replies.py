@@ -33,7 +33,15 @@ class Answer:
 class Replies:
     """The queue of replies between a connection's requests and its outbox."""
 
-    __slots__ = ("_answers", "_is_sending_soon", "_loop", "_memory", "_on_sent", "_outbox")
+    __slots__ = (
+        "_answers",
+        "_is_sending_soon",
+        "_loop",
+        "_memory",
+        "_on_sent",
+        "_outbox",
+        "expect",
+    )
 
     def __init__(
         self,
@@ -57,10 +65,8 @@ class Replies:
         # State
         self._answers: deque[Answer] = deque()
         self._is_sending_soon = False
-
-    def expect(self, answer: Answer) -> None:
-        """Give the request that starts now its place in the order."""
-        self._answers.append(answer)
+        self.expect: Callable[[Answer], None] = self._answers.append
+        """Gives the request that starts now its place in the order."""
 
     def fill(self, answer: Answer, parts: list[Part] | None) -> None:
         """Store a reply until the earlier ones are sent; None if the request has none."""
