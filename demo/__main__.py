@@ -30,7 +30,7 @@ from demo.readers import (
     read_with_client,
     read_with_spark,
 )
-from metrics import names
+from metrics import partition_names
 from pipeline.spark.jars import CONNECTOR, JarsUnavailable, jars, require_command
 from tests.harness.broker_process import BrokerFailed, BrokerProcess, samples, scrape
 from tests.harness.cleaning import NotCleaned, wait_until_clean
@@ -68,7 +68,7 @@ class Target:
     def bytes_of(self, topic: str) -> int | None:
         if self.metrics is None:
             return None
-        return int(sum(samples(scrape(self.metrics), names.LOG_SIZE.name, topic=topic)))
+        return int(sum(samples(scrape(self.metrics), partition_names.LOG_SIZE.name, topic=topic)))
 
 
 def main(

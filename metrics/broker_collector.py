@@ -15,7 +15,7 @@ from pathlib import Path
 
 from prometheus_client.core import Metric as Family
 
-from metrics import names
+from metrics import broker_names, coordinator_names, partition_names
 from metrics.facts import BrokerFacts, LoopFacts, ReplogFacts
 from metrics.families import counter, gauge
 
@@ -24,31 +24,33 @@ PROC_IO = Path("/proc/self/io")
 
 def collect_broker(facts: BrokerFacts) -> Iterator[Family]:
     """Yields the broker's metrics except traffic, partitions, groups and the cleaner."""
-    yield gauge(names.BUILD_INFO, [((facts.version,), 1)])
-    yield gauge(names.BROKERS, [((), 1)])
-    yield gauge(names.BROKER_INFO, [((str(facts.node_id), facts.address), 1)])
-    yield gauge(names.IS_READY, [((), facts.is_ready)])
-    yield gauge(names.OFFLINE_DIRECTORIES, [((), facts.directories_offline)])
+    yield gauge(broker_names.BUILD_INFO, [((facts.version,), 1)])
+    yield gauge(partition_names.BROKERS, [((), 1)])
+    yield gauge(broker_names.BROKER_INFO, [((str(facts.node_id), facts.address), 1)])
+    yield gauge(broker_names.IS_READY, [((), facts.is_ready)])
+    yield gauge(broker_names.OFFLINE_DIRECTORIES, [((), facts.directories_offline)])
     yield from _collect_partition_counts(facts)
     yield from _collect_loop(facts.loop)
     yield from _collect_disks()
     yield from _collect_replogs(facts.replogs)
-    for metric, value in names.ONE_BROKER:
+    for metric, value in broker_names.ONE_BROKER:
         yield (gauge if metric.kind == "gauge" else counter)(metric, [((), value)])
 
 
 def _collect_partition_counts(facts: BrokerFacts) -> Iterator[Family]:
     by_topic, offline = facts.partitions_by_topic, facts.partitions_offline
     partitions = sum(by_topic.values())
-    yield gauge(names.OFFLINE_PARTITIONS, [((), offline)])
-    yield gauge(names.OFFLINE_REPLICAS, [((), offline)])
-    yield gauge(names.PARTITIONS, [((), partitions)])
-    yield gauge(names.LEADERS, [((), partitions - offline)])
-    yield gauge(names.GLOBAL_TOPICS, [((), len(by_topic))])
-    yield gauge(names.GLOBAL_PARTITIONS, [((), partitions)])
-    yield gauge(names.TOPIC_PARTITIONS, [((topic,), count) for topic, count in by_topic.items()])
+    yield gauge(partition_names.OFFLINE_PARTITIONS, [((), offline)])
+    yield gauge(partition_names.OFFLINE_REPLICAS, [((), offline)])
+    yield gauge(partition_names.PARTITIONS, [((), partitions)])
+    yield gauge(partition_names.LEADERS, [((), partitions - offline)])
+    yield gauge(broker_names.GLOBAL_TOPICS, [((), len(by_topic))])
+    yield gauge(broker_names.GLOBAL_PARTITIONS, [((), partitions)])
     yield gauge(
-        names.COORDINATOR_PARTITIONS,
+        partition_names.TOPIC_PARTITIONS, [((topic,), count) for topic, count in by_topic.items()]
+    )
+    yield gauge(
+        coordinator_names.COORDINATOR_PARTITIONS,
         [
             ((topic, state), count)
             for topic, counts in facts.coordinator_partitions.items()
@@ -59,15 +61,19 @@ def _collect_partition_counts(facts: BrokerFacts) -> Iterator[Family]:
 
 def _collect_replogs(replogs: Mapping[str, ReplogFacts]) -> Iterator[Family]:
     logs = replogs.items()
-    yield gauge(names.REPLOG_DISK_BYTES, [((log,), each.disk_bytes) for log, each in logs])
-    yield gauge(names.REPLOG_BOUND_BYTES, [((log,), each.bound_bytes) for log, each in logs])
-    yield gauge(names.REPLOG_LOG_BYTES, [((log,), each.log_bytes) for log, each in logs])
-    yield gauge(names.REPLOG_SNAPSHOT_BYTES, [((log,), each.snapshot_bytes) for log, each in logs])
-    yield gauge(names.REPLOG_REPLAY_SECONDS, [((log,), each.replay_seconds) for log, each in logs])
-    yield gauge(names.REPLOG_U, [((log,), each.u) for log, each in logs])
+    yield gauge(broker_names.REPLOG_DISK_BYTES, [((log,), each.disk_bytes) for log, each in logs])
+    yield gauge(broker_names.REPLOG_BOUND_BYTES, [((log,), each.bound_bytes) for log, each in logs])
+    yield gauge(broker_names.REPLOG_LOG_BYTES, [((log,), each.log_bytes) for log, each in logs])
+    yield gauge(
+        broker_names.REPLOG_SNAPSHOT_BYTES, [((log,), each.snapshot_bytes) for log, each in logs]
+    )
+    yield gauge(
+        broker_names.REPLOG_REPLAY_SECONDS, [((log,), each.replay_seconds) for log, each in logs]
+    )
+    yield gauge(broker_names.REPLOG_U, [((log,), each.u) for log, each in logs])
     taken = [(log, each.snapshot_seconds) for log, each in logs]
     yield gauge(
-        names.REPLOG_SNAPSHOT_SECONDS,
+        broker_names.REPLOG_SNAPSHOT_SECONDS,
         [((log,), seconds) for log, seconds in taken if seconds is not None],
     )
 
@@ -75,20 +81,20 @@ def _collect_replogs(replogs: Mapping[str, ReplogFacts]) -> Iterator[Family]:
 def _collect_loop(loop: LoopFacts) -> Iterator[Family]:
     stall = loop.longest_stall
     yield gauge(
-        names.LOOP_STALL,
+        broker_names.LOOP_STALL,
         [((stall.api, "wall"), stall.seconds), ((stall.api, "cpu"), stall.cpu_seconds)],
     )
-    yield counter(names.LOOP_STALLS, [((api,), n) for api, n in loop.stalls_by_api.items()])
-    yield counter(names.LOOP_BUSY, [((), loop.busy_seconds)])
-    for metric in names.IDLE_NAMES:
+    yield counter(broker_names.LOOP_STALLS, [((api,), n) for api, n in loop.stalls_by_api.items()])
+    yield counter(broker_names.LOOP_BUSY, [((), loop.busy_seconds)])
+    for metric in broker_names.IDLE_NAMES:
         yield gauge(metric, [((), loop.idle_share)])
 
 
 def _collect_disks() -> Iterator[Family]:
     counts = disk_bytes()
     if counts is not None:
-        yield gauge(names.DISK_READ, [((), counts[0])])
-        yield gauge(names.DISK_WRITTEN, [((), counts[1])])
+        yield gauge(broker_names.DISK_READ, [((), counts[0])])
+        yield gauge(broker_names.DISK_WRITTEN, [((), counts[1])])
 
 
 def disk_bytes(path: Path = PROC_IO) -> tuple[int, int] | None:

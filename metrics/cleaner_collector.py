@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from prometheus_client.core import Metric as Family
 
-from metrics import names
+from metrics import broker_names, cleaner_names
 from metrics.cleaner_probe import CleanerCounts
 from metrics.facts import BrokerFacts, PartitionFacts
 from metrics.families import counter, gauge, histogram, in_order
@@ -35,29 +35,31 @@ def collect_cleaner(
 def _collect_passes(cleaner: CleanerCounts) -> Iterator[Family]:
     verdicts = in_order(cleaner.records_by_verdict)
     results = cleaner.passes_by_result.items()
-    yield counter(names.PASSES, [((result,), count) for result, count in results])
-    yield histogram(names.PASS_SECONDS, [((), cleaner.pass_seconds)])
-    yield gauge(names.PASSES_RUNNING, [((), cleaner.running)])
-    yield gauge(names.CLEANER_LEASES, [((), cleaner.leases)])
-    yield gauge(names.OLDEST_PASS, [((), cleaner.oldest_pass_seconds)])
-    yield counter(names.CLEANER_BUSY, [((), cleaner.busy_seconds)])
-    yield counter(names.CLEANER_READ, [((), cleaner.bytes_read_total)])
-    yield counter(names.CLEANER_WRITTEN, [((), cleaner.bytes_written_total)])
-    yield counter(names.CLEANER_RECORDS, [((each,), count) for each, count in verdicts])
-    yield counter(names.CLEANER_RECLAIMED, [((), cleaner.bytes_reclaimed_total)])
-    yield counter(names.CLEANER_UNTOUCHED_BYTES, [((), cleaner.bytes_untouched_total)])
-    yield counter(names.CLEANER_UNTOUCHED_SEGMENTS, [((), cleaner.segments_untouched_total)])
-    yield counter(names.CLEANER_SIDECARS, [((), cleaner.sidecars_built_total)])
-    yield counter(names.CLEANER_VERIFIED, [((), cleaner.verify_seconds)])
+    yield counter(cleaner_names.PASSES, [((result,), count) for result, count in results])
+    yield histogram(cleaner_names.PASS_SECONDS, [((), cleaner.pass_seconds)])
+    yield gauge(cleaner_names.PASSES_RUNNING, [((), cleaner.running)])
+    yield gauge(cleaner_names.CLEANER_LEASES, [((), cleaner.leases)])
+    yield gauge(cleaner_names.OLDEST_PASS, [((), cleaner.oldest_pass_seconds)])
+    yield counter(cleaner_names.CLEANER_BUSY, [((), cleaner.busy_seconds)])
+    yield counter(cleaner_names.CLEANER_READ, [((), cleaner.bytes_read_total)])
+    yield counter(cleaner_names.CLEANER_WRITTEN, [((), cleaner.bytes_written_total)])
+    yield counter(cleaner_names.CLEANER_RECORDS, [((each,), count) for each, count in verdicts])
+    yield counter(cleaner_names.CLEANER_RECLAIMED, [((), cleaner.bytes_reclaimed_total)])
+    yield counter(cleaner_names.CLEANER_UNTOUCHED_BYTES, [((), cleaner.bytes_untouched_total)])
+    yield counter(
+        cleaner_names.CLEANER_UNTOUCHED_SEGMENTS, [((), cleaner.segments_untouched_total)]
+    )
+    yield counter(cleaner_names.CLEANER_SIDECARS, [((), cleaner.sidecars_built_total)])
+    yield counter(cleaner_names.CLEANER_VERIFIED, [((), cleaner.verify_seconds)])
 
 
 def _collect_budgets(cleaner: CleanerCounts) -> Iterator[Family]:
     free = in_order(cleaner.free_bytes_by_directory)
-    yield counter(names.CLEANER_THROTTLED, [((), cleaner.throttled_seconds)])
-    yield gauge(names.CLEANER_GUARD_RATE, [((), cleaner.guard_bytes_per_second)])
-    yield gauge(names.CLEANER_GUARD_QUIET, [((), cleaner.guard_quiet_p99)])
-    yield gauge(names.FREE_BYTES, [((path,), count) for path, count in free])
-    yield gauge(names.DISK_PRESSURE, [((), cleaner.directories_short_of_space)])
+    yield counter(cleaner_names.CLEANER_THROTTLED, [((), cleaner.throttled_seconds)])
+    yield gauge(cleaner_names.CLEANER_GUARD_RATE, [((), cleaner.guard_bytes_per_second)])
+    yield gauge(cleaner_names.CLEANER_GUARD_QUIET, [((), cleaner.guard_quiet_p99)])
+    yield gauge(broker_names.FREE_BYTES, [((path,), count) for path, count in free])
+    yield gauge(cleaner_names.DISK_PRESSURE, [((), cleaner.directories_short_of_space)])
 
 
 def _collect_threads(cleaner: CleanerCounts, broker: BrokerFacts) -> Iterator[Family]:
@@ -65,24 +67,28 @@ def _collect_threads(cleaner: CleanerCounts, broker: BrokerFacts) -> Iterator[Fa
     buffer = max((each.keys_mapped / max(each.keys_capacity, 1) for each in last), default=0)
     read = sum(each.bytes_before for each in last)
     written = sum(each.bytes_after for each in last)
-    yield gauge(names.MAX_BUFFER_UTILIZATION, [((), 100 * buffer)])
-    yield gauge(names.CLEANER_MAP_PARTS, [((), max((each.parts for each in last), default=0))])
-    yield gauge(names.RECOPY_PERCENT, [((), 100 * written / max(read, 1))])
-    yield gauge(names.MAX_CLEAN_TIME, [((), max((each.seconds for each in last), default=0))])
-    yield gauge(names.CLEANER_THREADS, [((), cleaner.threads)])
-    yield gauge(names.DEAD_THREADS, [((), broker.dead_cleaner_workers)])
-    yield counter(names.CLEANER_WORKER_FAILURES, [((), cleaner.worker_failures)])
+    yield gauge(cleaner_names.MAX_BUFFER_UTILIZATION, [((), 100 * buffer)])
+    yield gauge(
+        cleaner_names.CLEANER_MAP_PARTS, [((), max((each.parts for each in last), default=0))]
+    )
+    yield gauge(cleaner_names.RECOPY_PERCENT, [((), 100 * written / max(read, 1))])
+    yield gauge(
+        cleaner_names.MAX_CLEAN_TIME, [((), max((each.seconds for each in last), default=0))]
+    )
+    yield gauge(cleaner_names.CLEANER_THREADS, [((), cleaner.threads)])
+    yield gauge(cleaner_names.DEAD_THREADS, [((), broker.dead_cleaner_workers)])
+    yield counter(cleaner_names.CLEANER_WORKER_FAILURES, [((), cleaner.worker_failures)])
     since = cleaner.seconds_since_picked
     if since is not None:
-        yield gauge(names.TIME_SINCE_LAST_RUN, [((), 1000 * since)])
+        yield gauge(cleaner_names.TIME_SINCE_LAST_RUN, [((), 1000 * since)])
 
 
 def _collect_logs(partitions: Sequence[PartitionFacts]) -> Iterator[Family]:
     ratios = (each.backlog.dirty_ratio for each in partitions if each.backlog)
     overdue = [each.overdue_ms for each in partitions if each.overdue_ms > 0]
-    yield gauge(names.MAX_DIRTY_PERCENT, [((), 100 * max(ratios, default=0))])
-    yield gauge(names.MAX_COMPACTION_DELAY, [((), max(overdue, default=0) / 1000)])
-    yield gauge(names.OVERDUE_PARTITIONS, [((), len(overdue))])
+    yield gauge(cleaner_names.MAX_DIRTY_PERCENT, [((), 100 * max(ratios, default=0))])
+    yield gauge(cleaner_names.MAX_COMPACTION_DELAY, [((), max(overdue, default=0) / 1000)])
+    yield gauge(cleaner_names.OVERDUE_PARTITIONS, [((), len(overdue))])
 
 
 def _collect_uncleanable(
@@ -95,5 +101,9 @@ def _collect_uncleanable(
             path = each.log_directory
             counts[path] = counts.get(path, 0) + 1
             bytes_counts[path] = bytes_counts.get(path, 0) + each.backlog.cleanable_bytes
-    yield gauge(names.UNCLEANABLE_PARTITIONS, [((p,), count) for p, count in counts.items()])
-    yield gauge(names.UNCLEANABLE_BYTES, [((p,), count) for p, count in bytes_counts.items()])
+    yield gauge(
+        cleaner_names.UNCLEANABLE_PARTITIONS, [((p,), count) for p, count in counts.items()]
+    )
+    yield gauge(
+        cleaner_names.UNCLEANABLE_BYTES, [((p,), count) for p, count in bytes_counts.items()]
+    )

@@ -18,7 +18,7 @@ from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from metrics import names
+from metrics import broker_names, client_names, coordinator_names
 from metrics.broker_collector import collect_broker
 from metrics.cleaner_collector import collect_cleaner
 from metrics.cleaner_probe import CleanerCounts
@@ -84,7 +84,7 @@ class BrokerCollector(Collector):
         yield from self._collect_connections()
         yield from self._collect_quotas(facts.quotas)
         expiries = facts.certificates_expire_seconds.items()
-        yield gauge(names.CERTIFICATE_EXPIRY, [((name,), left) for name, left in expiries])
+        yield gauge(client_names.CERTIFICATE_EXPIRY, [((name,), left) for name, left in expiries])
         partitions = list(self._partitions())
         yield from collect_partitions(
             partitions,
@@ -96,34 +96,42 @@ class BrokerCollector(Collector):
         yield from collect_groups(self._groups(), listed_max=self._partitions_listed_max)
 
     def _collect_recovery(self, recovery: RecoveryFacts) -> Iterator[Family]:
-        yield counter(names.LOGS_RECOVERED, [((), recovery.logs_recovered_total)])
-        yield counter(names.RECOVERY_SCANNED, [((), recovery.bytes_scanned_total)])
-        yield counter(names.RECOVERY_CUT, [((), recovery.bytes_cut_total)])
-        yield counter(names.RECOVERY_CUT_FILES, [((), recovery.files_cut_total)])
+        yield counter(broker_names.LOGS_RECOVERED, [((), recovery.logs_recovered_total)])
+        yield counter(broker_names.RECOVERY_SCANNED, [((), recovery.bytes_scanned_total)])
+        yield counter(broker_names.RECOVERY_CUT, [((), recovery.bytes_cut_total)])
+        yield counter(broker_names.RECOVERY_CUT_FILES, [((), recovery.files_cut_total)])
 
     def _collect_transactions(self, facts: TransactionFacts) -> Iterator[Family]:
         by_state, ended = facts.ids_by_state, facts.ended_by_outcome
-        yield gauge(names.TRANSACTIONAL_IDS, [((state,), n) for state, n in by_state.items()])
-        yield gauge(names.OLDEST_TRANSACTION, [((), facts.oldest_open_ms / 1000)])
-        yield counter(names.TRANSACTIONS_ENDED, [((how,), n) for how, n in ended.items()])
-        yield counter(names.TRANSACTIONS_TIMED_OUT, [((), facts.timed_out)])
+        yield gauge(
+            coordinator_names.TRANSACTIONAL_IDS, [((state,), n) for state, n in by_state.items()]
+        )
+        yield gauge(coordinator_names.OLDEST_TRANSACTION, [((), facts.oldest_open_ms / 1000)])
+        yield counter(
+            coordinator_names.TRANSACTIONS_ENDED, [((how,), n) for how, n in ended.items()]
+        )
+        yield counter(coordinator_names.TRANSACTIONS_TIMED_OUT, [((), facts.timed_out)])
 
     def _collect_traffic(self) -> Iterator[Family]:
         probe = self._server
         topics = in_order(probe.topics)
-        yield counter(names.RECORDS_IN, [((topic,), c.records_in) for topic, c in topics])
-        yield counter(names.BYTES_IN, [((topic,), c.bytes_in) for topic, c in topics])
-        yield counter(names.BYTES_OUT, [((topic,), c.bytes_out) for topic, c in topics])
-        yield counter(names.PRODUCES, [((topic,), c.produces) for topic, c in topics])
-        yield counter(names.PRODUCES_FAILED, [((topic,), c.produces_failed) for topic, c in topics])
-        yield counter(names.FETCHES, [((topic,), c.fetches) for topic, c in topics])
-        yield counter(names.FETCHES_FAILED, [((topic,), c.fetches_failed) for topic, c in topics])
+        yield counter(client_names.RECORDS_IN, [((topic,), c.records_in) for topic, c in topics])
+        yield counter(client_names.BYTES_IN, [((topic,), c.bytes_in) for topic, c in topics])
+        yield counter(client_names.BYTES_OUT, [((topic,), c.bytes_out) for topic, c in topics])
+        yield counter(client_names.PRODUCES, [((topic,), c.produces) for topic, c in topics])
         yield counter(
-            names.RECORDS_REFUSED,
+            client_names.PRODUCES_FAILED, [((topic,), c.produces_failed) for topic, c in topics]
+        )
+        yield counter(client_names.FETCHES, [((topic,), c.fetches) for topic, c in topics])
+        yield counter(
+            client_names.FETCHES_FAILED, [((topic,), c.fetches_failed) for topic, c in topics]
+        )
+        yield counter(
+            client_names.RECORDS_REFUSED,
             [((t, why), n) for t, c in topics for why, n in in_order(c.refused_by_reason)],
         )
         yield counter(
-            names.SEGMENTS_DELETED,
+            client_names.SEGMENTS_DELETED,
             [
                 ((topic, why), count)
                 for topic, c in topics
@@ -131,7 +139,7 @@ class BrokerCollector(Collector):
             ],
         )
         yield counter(
-            names.BYTES_DELETED,
+            client_names.BYTES_DELETED,
             [
                 ((topic, why), count)
                 for topic, c in topics
@@ -139,56 +147,75 @@ class BrokerCollector(Collector):
             ],
         )
         yield from self._collect_requests()
-        yield counter(names.NETWORK_RECEIVED, [((), probe.bytes_received_total)])
-        yield counter(names.NETWORK_SENT, [((), probe.bytes_sent_total)])
-        yield histogram(names.SYNC_SECONDS, [((), probe.sync_seconds)])
-        yield counter(names.LOGS_SYNCED, [((), probe.logs_synced)])
+        yield counter(client_names.NETWORK_RECEIVED, [((), probe.bytes_received_total)])
+        yield counter(client_names.NETWORK_SENT, [((), probe.bytes_sent_total)])
+        yield histogram(broker_names.SYNC_SECONDS, [((), probe.sync_seconds)])
+        yield counter(broker_names.LOGS_SYNCED, [((), probe.logs_synced)])
         mistakes = sorted(MISTAKES.by_work().items())
-        yield counter(names.BACKGROUND_FAILURES, [((work,), n) for work, n in mistakes])
-        yield counter(names.COLD_READS, [((), probe.cold_reads)])
+        yield counter(broker_names.BACKGROUND_FAILURES, [((work,), n) for work, n in mistakes])
+        yield counter(broker_names.COLD_READS, [((), probe.cold_reads)])
 
     def _collect_requests(self) -> Iterator[Family]:
         requests = dict(in_order(self._server.requests))
-        yield histogram(names.REQUEST_SECONDS, [((api,), each) for api, each in requests.items()])
+        yield histogram(
+            client_names.REQUEST_SECONDS, [((api,), each) for api, each in requests.items()]
+        )
         yield counter(
-            names.REQUESTS, [((api,), sum(each.counts)) for api, each in requests.items()]
+            client_names.REQUESTS, [((api,), sum(each.counts)) for api, each in requests.items()]
         )
         quantiles = self._request_times.quantiles(requests, self._clock())
-        yield gauge(names.REQUEST_TIME, [((api, share), ms) for api, share, ms in quantiles])
+        yield gauge(client_names.REQUEST_TIME, [((api, share), ms) for api, share, ms in quantiles])
 
     def _collect_connections(self) -> Iterator[Family]:
         listeners = in_order(self._server.listeners)
-        yield gauge(names.CONNECTIONS, [((name,), c.unclosed) for name, c in listeners])
-        yield gauge(names.CONNECTION_COUNT, [((name, "0"), c.unclosed) for name, c in listeners])
-        yield counter(names.CONNECTIONS_OPENED, [((name,), c.opened) for name, c in listeners])
-        yield counter(names.CONNECTIONS_REFUSED, [((name,), c.refused) for name, c in listeners])
-        yield counter(
-            names.PROTOCOL_ERRORS, [((name,), c.protocol_errors) for name, c in listeners]
+        yield gauge(client_names.CONNECTIONS, [((name,), c.unclosed) for name, c in listeners])
+        yield gauge(
+            client_names.CONNECTION_COUNT, [((name, "0"), c.unclosed) for name, c in listeners]
         )
-        yield counter(names.CONNECTIONS_DELAYED, [((name,), c.delayed) for name, c in listeners])
         yield counter(
-            names.CONNECTIONS_DELAYED_SECONDS,
+            client_names.CONNECTIONS_OPENED, [((name,), c.opened) for name, c in listeners]
+        )
+        yield counter(
+            client_names.CONNECTIONS_REFUSED, [((name,), c.refused) for name, c in listeners]
+        )
+        yield counter(
+            client_names.PROTOCOL_ERRORS, [((name,), c.protocol_errors) for name, c in listeners]
+        )
+        yield counter(
+            client_names.CONNECTIONS_DELAYED, [((name,), c.delayed) for name, c in listeners]
+        )
+        yield counter(
+            client_names.CONNECTIONS_DELAYED_SECONDS,
             [((name,), c.delayed_seconds) for name, c in listeners],
         )
         yield counter(
-            names.TLS_HANDSHAKES_FAILED, [((name,), c.handshakes_failed) for name, c in listeners]
+            client_names.TLS_HANDSHAKES_FAILED,
+            [((name,), c.handshakes_failed) for name, c in listeners],
         )
-        yield counter(names.SESSIONS_EXPIRED, [((name, "0"), c.expired) for name, c in listeners])
+        yield counter(
+            client_names.SESSIONS_EXPIRED, [((name, "0"), c.expired) for name, c in listeners]
+        )
         yield from self._collect_logins()
 
     def _collect_logins(self) -> Iterator[Family]:
         logins = [((name, "0", how), c) for (name, how), c in in_order(self._server.logins)]
-        yield counter(names.LOGINS, [(labels, c.succeeded) for labels, c in logins])
-        yield counter(names.LOGINS_FAILED, [(labels, c.failed) for labels, c in logins])
-        yield counter(names.LOGINS_AGAIN, [(labels, c.succeeded_again) for labels, c in logins])
-        yield counter(names.LOGINS_AGAIN_FAILED, [(labels, c.failed_again) for labels, c in logins])
+        yield counter(client_names.LOGINS, [(labels, c.succeeded) for labels, c in logins])
+        yield counter(client_names.LOGINS_FAILED, [(labels, c.failed) for labels, c in logins])
+        yield counter(
+            client_names.LOGINS_AGAIN, [(labels, c.succeeded_again) for labels, c in logins]
+        )
+        yield counter(
+            client_names.LOGINS_AGAIN_FAILED, [(labels, c.failed_again) for labels, c in logins]
+        )
 
     def _collect_quotas(self, facts: QuotaFacts) -> Iterator[Family]:
         throttles = in_order(self._server.throttles)
-        yield counter(names.THROTTLES, [((quota,), c.count) for quota, c in throttles])
-        yield counter(names.THROTTLE_SECONDS, [((quota,), c.seconds) for quota, c in throttles])
-        yield gauge(names.QUOTA_ENTITIES, [((), facts.entities_count)])
-        for quota, metric in names.QUOTA_USES.items():
+        yield counter(client_names.THROTTLES, [((quota,), c.count) for quota, c in throttles])
+        yield counter(
+            client_names.THROTTLE_SECONDS, [((quota,), c.seconds) for quota, c in throttles]
+        )
+        yield gauge(client_names.QUOTA_ENTITIES, [((), facts.entities_count)])
+        for quota, metric in client_names.QUOTA_USES.items():
             uses = facts.uses.get(quota, ())
             yield gauge(metric, [((user, client_id), used) for user, client_id, used in uses])
 

@@ -15,7 +15,7 @@ from prometheus_client.core import (
 )
 
 from metrics.histogram import Histogram
-from metrics.names import Metric
+from metrics.metric import Metric
 
 T = TypeVar("T")
 K = TypeVar("K", str, tuple[str, str])

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from prometheus_client.core import Metric as Family
 
-from metrics import names
+from metrics import coordinator_names
 from metrics.facts import GroupFacts, GroupTopicFacts
 from metrics.families import gauge
 
@@ -68,20 +68,20 @@ def collect_groups(groups: Iterable[GroupFacts], *, listed_max: int) -> Iterator
     totals = _Totals(listed_max)
     for group in groups:
         totals.add(group)
-    yield gauge(names.GROUPS, [((), sum(totals.states.values()))])
-    for state, metric in names.GROUPS_BY_STATE.items():
+    yield gauge(coordinator_names.GROUPS, [((), sum(totals.states.values()))])
+    for state, metric in coordinator_names.GROUPS_BY_STATE.items():
         yield gauge(metric, [((), totals.states[state])])
     yield from _by_protocol(totals.kinds)
-    yield gauge(names.COMMITTED_OFFSETS, [((), totals.offsets_count)])
+    yield gauge(coordinator_names.COMMITTED_OFFSETS, [((), totals.offsets_count)])
     members = heapq.nlargest(listed_max, totals.members)
-    yield gauge(names.GROUP_MEMBERS, [((group,), count) for count, group in members])
+    yield gauge(coordinator_names.GROUP_MEMBERS, [((group,), count) for count, group in members])
     listed = sorted(totals.laggards, reverse=True)
     yield gauge(
-        names.GROUP_OFFSET,
+        coordinator_names.GROUP_OFFSET,
         [((group, topic, str(part)), offset) for _, offset, group, topic, part in listed],
     )
     yield gauge(
-        names.GROUP_LAG,
+        coordinator_names.GROUP_LAG,
         [
             ((group, topic, str(part)), lag)
             for lag, _, group, topic, part in listed
@@ -90,10 +90,12 @@ def collect_groups(groups: Iterable[GroupFacts], *, listed_max: int) -> Iterator
     )
     topics = heapq.nlargest(listed_max, totals.topics)
     yield gauge(
-        names.GROUP_OFFSET_SUM,
+        coordinator_names.GROUP_OFFSET_SUM,
         [((group, topic), offset) for _, offset, group, topic in topics],
     )
-    yield gauge(names.GROUP_LAG_SUM, [((group, topic), lag) for lag, _, group, topic in topics])
+    yield gauge(
+        coordinator_names.GROUP_LAG_SUM, [((group, topic), lag) for lag, _, group, topic in topics]
+    )
 
 
 def _by_protocol(kinds: Counter[tuple[str, str]]) -> Iterator[Family]:
@@ -101,9 +103,10 @@ def _by_protocol(kinds: Counter[tuple[str, str]]) -> Iterator[Family]:
     for (protocol, _), count in kinds.items():
         counts[protocol] += count
     yield gauge(
-        names.GROUPS_BY_PROTOCOL, [((each,), counts[each]) for each in names.GROUP_PROTOCOLS]
+        coordinator_names.GROUPS_BY_PROTOCOL,
+        [((each,), counts[each]) for each in coordinator_names.GROUP_PROTOCOLS],
     )
     yield gauge(
-        names.CONSUMER_GROUPS_BY_STATE,
-        [((state,), kinds["consumer", state]) for state in names.CONSUMER_GROUP_STATES],
+        coordinator_names.CONSUMER_GROUPS_BY_STATE,
+        [((state,), kinds["consumer", state]) for state in coordinator_names.CONSUMER_GROUP_STATES],
     )

@@ -18,11 +18,11 @@ from typing import TypeAlias
 
 from prometheus_client.core import Metric as Family
 
-from metrics import names
+from metrics import broker_names, cleaner_names, partition_names
 from metrics.cleaner_probe import CleanerCounts, PartitionCounts
 from metrics.facts import Backlog, PartitionFacts
 from metrics.families import counter, gauge
-from metrics.names import Metric
+from metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,39 +59,77 @@ class Column:
 
 
 COLUMNS = (
-    Column(names.DIRTY_BYTES, names.TOPIC_DIRTY_BYTES, sum, lambda each: each.backlog.dirty_bytes),
     Column(
-        names.CLEANABLE_BYTES,
-        names.TOPIC_CLEANABLE_BYTES,
+        cleaner_names.DIRTY_BYTES,
+        cleaner_names.TOPIC_DIRTY_BYTES,
+        sum,
+        lambda each: each.backlog.dirty_bytes,
+    ),
+    Column(
+        cleaner_names.CLEANABLE_BYTES,
+        cleaner_names.TOPIC_CLEANABLE_BYTES,
         sum,
         lambda each: each.backlog.cleanable_bytes,
     ),
-    Column(names.DIRTY_RATIO, names.TOPIC_DIRTY_RATIO, max, lambda each: each.backlog.dirty_ratio),
-    Column(names.OFFSET_LAG, names.TOPIC_OFFSET_LAG, sum, lambda each: each.backlog.offset_lag),
-    Column(names.OVERDUE, names.TOPIC_OVERDUE, max, lambda each: each.facts.overdue_ms / 1000),
-    Column(names.SINCE_PASS, names.TOPIC_SINCE_PASS, max, lambda each: each.seconds_since_pass),
     Column(
-        names.TOMBSTONES, names.TOPIC_TOMBSTONES, sum, lambda each: each.backlog.tombstones_count
+        cleaner_names.DIRTY_RATIO,
+        cleaner_names.TOPIC_DIRTY_RATIO,
+        max,
+        lambda each: each.backlog.dirty_ratio,
     ),
     Column(
-        names.SIDECAR_BYTES,
-        names.TOPIC_SIDECAR_BYTES,
+        cleaner_names.OFFSET_LAG,
+        cleaner_names.TOPIC_OFFSET_LAG,
+        sum,
+        lambda each: each.backlog.offset_lag,
+    ),
+    Column(
+        cleaner_names.OVERDUE,
+        cleaner_names.TOPIC_OVERDUE,
+        max,
+        lambda each: each.facts.overdue_ms / 1000,
+    ),
+    Column(
+        cleaner_names.SINCE_PASS,
+        cleaner_names.TOPIC_SINCE_PASS,
+        max,
+        lambda each: each.seconds_since_pass,
+    ),
+    Column(
+        cleaner_names.TOMBSTONES,
+        cleaner_names.TOPIC_TOMBSTONES,
+        sum,
+        lambda each: each.backlog.tombstones_count,
+    ),
+    Column(
+        cleaner_names.SIDECAR_BYTES,
+        cleaner_names.TOPIC_SIDECAR_BYTES,
         sum,
         lambda each: each.backlog.key_sidecar_bytes,
     ),
-    Column(names.DELETE_HORIZON, names.TOPIC_HORIZON, min, lambda each: each.horizon_seconds),
-    Column(names.RECLAIMED, names.TOPIC_RECLAIMED, sum, lambda each: each.bytes_reclaimed),
+    Column(
+        cleaner_names.DELETE_HORIZON,
+        cleaner_names.TOPIC_HORIZON,
+        min,
+        lambda each: each.horizon_seconds,
+    ),
+    Column(
+        cleaner_names.RECLAIMED,
+        cleaner_names.TOPIC_RECLAIMED,
+        sum,
+        lambda each: each.bytes_reclaimed,
+    ),
 )
 
 KAFKA_COLUMNS: tuple[tuple[Metric, Callable[[PartitionFacts], float | None]], ...] = (
-    (names.OLDEST_OFFSET, lambda each: each.log_start_offset),
-    (names.CURRENT_OFFSET, lambda each: each.high_watermark),
-    (names.LOG_START_OFFSET, lambda each: each.log_start_offset),
-    (names.LOG_END_OFFSET, lambda each: each.log_end_offset),
-    (names.LOG_SIZE, lambda each: each.size_bytes),
-    (names.LOG_SEGMENTS, lambda each: each.segments_count),
-    (names.LAST_STABLE_LAG, lambda each: each.high_watermark - each.last_stable_offset),
-    (names.CLEAN_OFFSET, lambda each: each.clean_offset),
+    (partition_names.OLDEST_OFFSET, lambda each: each.log_start_offset),
+    (partition_names.CURRENT_OFFSET, lambda each: each.high_watermark),
+    (partition_names.LOG_START_OFFSET, lambda each: each.log_start_offset),
+    (partition_names.LOG_END_OFFSET, lambda each: each.log_end_offset),
+    (partition_names.LOG_SIZE, lambda each: each.size_bytes),
+    (partition_names.LOG_SEGMENTS, lambda each: each.segments_count),
+    (partition_names.LAST_STABLE_LAG, lambda each: each.high_watermark - each.last_stable_offset),
+    (partition_names.CLEAN_OFFSET, lambda each: each.clean_offset),
 )
 
 
@@ -105,11 +143,11 @@ def collect_partitions(
     """Yields the metrics of partitions and topics; each lists at most `listed_max` of them."""
     used = [each for each in partitions if not each.is_unused]
     listed = heapq.nlargest(listed_max, used, key=lambda each: each.size_bytes)
-    yield gauge(names.PARTITIONS_UNLISTED, [((), len(used) - len(listed))])
+    yield gauge(broker_names.PARTITIONS_UNLISTED, [((), len(used) - len(listed))])
     for metric, value_of in KAFKA_COLUMNS:
         values = ((_labels(each), value_of(each)) for each in listed)
         yield gauge(metric, ((labels, value) for labels, value in values if value is not None))
-    for metric, constant in ((names.PARTITION_LEADER, node_id), *names.ONE_REPLICA):
+    for metric, constant in ((broker_names.PARTITION_LEADER, node_id), *broker_names.ONE_REPLICA):
         yield gauge(metric, ((_labels(each), constant) for each in listed))
     compacted = [_compacted(each, cleaner) for each in partitions if each.backlog is not None]
     for column in COLUMNS:
@@ -155,7 +193,7 @@ def _collect_passes(partitions: Sequence[CompactedPartition], listed_max: int) -
     counted = [(each.facts, each.counts.passes_by_result) for each in partitions if each.counts]
     listed = heapq.nlargest(listed_max, counted, key=lambda each: sum(each[1].values()))
     yield counter(
-        names.PARTITION_PASSES,
+        cleaner_names.PARTITION_PASSES,
         (
             ((*_labels(facts), result), count)
             for facts, passes in listed
@@ -169,7 +207,7 @@ def _collect_passes(partitions: Sequence[CompactedPartition], listed_max: int) -
             sums[result] += count
     topics = heapq.nlargest(listed_max, by_topic.items(), key=lambda each: sum(each[1].values()))
     yield counter(
-        names.TOPIC_PASSES,
+        cleaner_names.TOPIC_PASSES,
         (((topic, result), n) for topic, sums in topics for result, n in sums.items()),
     )
 
@@ -185,11 +223,11 @@ def _collect_quarantine(
     ]
     listed = heapq.nlargest(listed_max, quarantined, key=lambda each: each[0].failures)
     yield gauge(
-        names.QUARANTINE_FAILURES,
+        cleaner_names.QUARANTINE_FAILURES,
         (((*_labels(facts), entry.kind), entry.failures) for entry, facts in listed),
     )
     by_topic: dict[str, int] = {}
     for _entry, facts in quarantined:
         by_topic[facts.topic] = by_topic.get(facts.topic, 0) + 1
     topics = heapq.nlargest(listed_max, by_topic.items(), key=lambda each: each[1])
-    yield gauge(names.TOPIC_QUARANTINED, (((topic,), count) for topic, count in topics))
+    yield gauge(cleaner_names.TOPIC_QUARANTINED, (((topic,), count) for topic, count in topics))

@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from replog.control import LogSnapshot, snapshot_in
 from replog.entry import EMPTY, Kind, SnapshotId
-from replog.entry_log import FoundSegment, segment_name
+from replog.segment import FoundSegment, segment_name
 from storage.files.errors import CorruptLog, DamagedFile
 
 HEAL = (

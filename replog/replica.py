@@ -20,10 +20,11 @@ from replog.checkpoint_format import rows_in
 from replog.checkpoints import PART, Checkpoint, Checkpoints, snapshots_in, verify_bytes
 from replog.control import LogSnapshot, abandoned_payload
 from replog.entry import EMPTY, Entry, Frame, Kind, SnapshotId
-from replog.entry_log import NAME as SEGMENT_NAME
-from replog.entry_log import EntryLog, FoundSegment, read_segments, remove_segments
+from replog.entry_log import EntryLog
 from replog.machine import StateMachine
 from replog.recovery import FoundSnapshot, Plan, plan_start
+from replog.segment import NAME as SEGMENT_NAME
+from replog.segment import FoundSegment, read_segments, remove_segments
 from replog.trigger import ReplayRate
 from storage.files.errors import DamagedFile
 from storage.files.files import FileSystem

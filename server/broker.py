@@ -1,10 +1,10 @@
-"""The composition root: creates the parts of a broker, starts them in order and stops them in order.
+"""The composition root: starts the parts of a broker in order and stops them in order.
 
     start   directories -> metadata store -> topics (recovery) -> listeners -> HTTP, cleaner, log clock
     stop    listeners (drain) -> log clock, cleaner -> sync rounds -> logs -> directories -> HTTP
 
 The broker serves clients as soon as the logs are open. Whatever clients do not need starts later, and
-its libraries are imported only then.
+its libraries are imported only then. `construction.py` builds the parts from the configuration.
 """
 
 from __future__ import annotations
@@ -22,24 +22,32 @@ from server.admin.compaction_pauses import CompactionPauses
 from server.config.broker_configs import BrokerConfigs
 from server.config.config import BrokerConfig
 from server.config.group_overrides import GroupOverrides
+from server.construction import (
+    duties_of,
+    group_commit_of,
+    groups_of,
+    listeners_of,
+    logins_of,
+    offsets_of,
+    topics_of,
+    transaction_coordinator_of,
+)
 from server.coordination.groups.consumer.topic_patterns import TopicPatterns
 from server.coordination.groups.consumer_commands import ConsumerCommands
-from server.coordination.groups.coordinator import GroupCoordinator, coordinator_of
+from server.coordination.groups.coordinator import GroupCoordinator
 from server.coordination.groups.offset_commands import OffsetCommands
-from server.coordination.transactions.coordinator import TransactionCoordinator, transactions_of
-from server.dispatch import Dispatcher
+from server.coordination.transactions.coordinator import TransactionCoordinator
 from server.durability.directories import abandon, any_topic_in, keep_reserves, open_directories
 from server.durability.directory_watch import DirectoryWatch
 from server.durability.fetch_waiters import FetchWaiters
 from server.durability.group_commit import GroupCommit
-from server.durability.log_clock import Duty, LogClock, checkpoint_duty, retention_duty, roll_duty
+from server.durability.log_clock import LogClock
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.features import Features
 from server.metadata.node import Node
 from server.metadata.producer_ids import ProducerIds
-from server.net.connection import Connection, Shared
 from server.net.limits import AnswerMemory, ConnectionLimits, DecodedMemory, RequestMemory
-from server.net.listener import ListenError, Listeners, SocketOptions
+from server.net.listener import ListenError, Listeners
 from server.net.sparing_log import SparingLog
 from server.runtime.background import Background
 from server.runtime.clock import Clock
@@ -58,7 +66,6 @@ from server.security.quotas.quota_entity import IP, KEYS_OF_IPS, QuotaEntity
 from server.security.quotas.quota_store import QuotaStore
 from server.security.sasl.logins import Logins
 from server.security.scram_store import ScramStore
-from server.topics.topic import TopicDefaults
 from server.topics.topics import Topics
 from storage.files.errors import StorageError
 from storage.files.files import FileSystem
@@ -322,16 +329,9 @@ class Broker:
         return self._store.facts()
 
     async def _open_logins(self, store: EmbeddedMetadataStore) -> None:
-        listeners = self.config.resolved_sasl_listeners()
         self.scram = ScramStore(store)
-        await self.scram.open(keeps_decoys=bool(listeners))
-        self.logins = Logins(
-            listeners,
-            self.scram,
-            self.executors,
-            self.clock,
-            failure_delay_ms=self.config.connection_failed_authentication_delay_ms,
-        )
+        await self.scram.open(keeps_decoys=bool(self.config.resolved_sasl_listeners()))
+        self.logins = logins_of(self)
         self.logins.start()
         self._has_logins = True
 
@@ -357,28 +357,8 @@ class Broker:
     async def _open_topics(self) -> None:
         """Open the logs, after a crash with recovery; then follow changes of the configuration."""
         assert self._store is not None
-        self.group_commit = GroupCommit(
-            self._wal,
-            self.fetch_waiters,
-            flush_on_acks_all=self.config.flush_on_acks_all,
-            probe=self.probe,
-        )
-        self.topics = Topics(
-            self._store,
-            self.directories,
-            files=self.files,
-            defaults=TopicDefaults(
-                config=self.configs.config.log_defaults,
-                partitions_count=self.config.num_partitions,
-                partitions_max=self.config.partitions_max,
-            ),
-            administration=self.executors.administration,
-            removals=self.executors.removals,
-            on_removed=self.group_commit.abandon,
-            recovery_threads=self.configs.config.num_recovery_threads_per_data_dir,
-            progress=self.recovery,
-            has_all_directories=not self.directories_left_out,
-        )
+        self.group_commit = group_commit_of(self, self._wal)
+        self.topics = topics_of(self, self._store)
         await self.topics.open()
         await self.executors.upkeep.run(keep_reserves, self.directories)
         self.configs.when_changed(self._reconfigure, check=self._check_change)
@@ -387,33 +367,12 @@ class Broker:
 
     def _start_coordinators(self) -> None:
         """Start to load the groups and the transactions."""
-        self.groups = coordinator_of(
-            self.topics,
-            self.group_commit,
-            self.configs.config,
-            clock=self.clock,
-            own_times=self.group_overrides.times,
-            loading=self.executors.loading,
-        )
+        self.groups = groups_of(self)
         self.groups.start()
         self.consumer_groups = ConsumerCommands(self.groups, TopicPatterns(self.topics))
-        self.offsets = OffsetCommands(
-            self.groups,
-            retention_ms=self.config.offsets_retention_minutes * 60_000,
-            check_interval_ms=self.config.offsets_retention_check_interval_ms,
-            turns=self.turns,
-        )
+        self.offsets = offsets_of(self)
         self.offsets.start()
-        self.transactions = transactions_of(
-            self.topics,
-            self.group_commit,
-            self.configs.config,
-            clock=self.clock,
-            producer_ids=self.producer_ids,
-            offsets_ended=self.offsets.transaction_ended,
-            turns=self.turns,
-            loading=self.executors.loading,
-        )
+        self.transactions = transaction_coordinator_of(self)
         self.transactions.start()
 
     async def _close_storage(self) -> None:
@@ -437,32 +396,8 @@ class Broker:
     # Serving.
 
     async def _open_listeners(self) -> None:
-        connections: set[Connection] = set()
         self._limit_connections(self.configs.config)
-        shared = Shared(
-            dispatch=Dispatcher(self),
-            limits=self._limits,
-            memory=self.requests,
-            answers=self.answers,
-            turns=self.turns,
-            cold_reads=self.cold_reads,
-            probe=self.probe,
-            warnings=self.warnings,
-            connections=connections,
-            frame_bytes_max=self.config.socket_request_max_bytes,
-            logins=self.logins if self.logins.listeners else None,
-            rates=self.connection_rates,
-        )
-        self._listeners = Listeners(
-            shared,
-            idle_ms=self.config.connections_max_idle_ms,
-            first_request_ms=self.config.connections_first_request_timeout_ms,
-            options=SocketOptions(
-                backlog=self.config.socket_listen_backlog_size,
-                send_buffer_bytes=self.config.socket_send_buffer_bytes,
-                receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
-            ),
-        )
+        self._listeners = listeners_of(self, self._limits)
         for listener in self.config.resolved_listeners():
             tls = self.tls_of(listener.name)
             advertised = await self._listeners.open(listener, tls)
@@ -518,7 +453,7 @@ class Broker:
     def _start_watching(self) -> None:
         self._memory_upkeep = MemoryUpkeep(self._held_bytes, self.executors.upkeep)
         self._log_clock = LogClock(
-            self.topics.logs, self.clock, self._duties(), upkeep=self.executors.upkeep
+            self.topics.logs, self.clock, duties_of(self), upkeep=self.executors.upkeep
         )
         self._watch = DirectoryWatch(
             self.directories,
@@ -530,19 +465,6 @@ class Broker:
     def _held_bytes(self) -> int:
         """Returns the bytes that requests and answers hold in memory now."""
         return self.requests.held_bytes + self.answers.held_bytes + self.decoded.held_bytes
-
-    def _duties(self) -> list[Duty]:
-        """Returns the duties that the log clock performs on every log."""
-        duties = [
-            roll_duty(self.config.log_roll_check_interval_ms),
-            checkpoint_duty(self.config.log_flush_offset_checkpoint_interval_ms),
-            retention_duty(self.config.log_retention_check_interval_ms, self.clock, self.probe),
-        ]
-        if not self.config.flush_on_acks_all:
-            interval_ms = self.config.log_flush_scheduler_interval_ms
-            look = self.group_commit.flush_if_due
-            duties.append(Duty(name="flush", interval_ms=interval_ms, look=look))
-        return duties
 
     def _fail(self, reason: str) -> None:
         """End the broker because it cannot continue."""

@@ -36,10 +36,11 @@ from protocol.wire.errors import (
 from protocol.wire.request import Request, RequestHeader, parse_request, parse_request_in_steps
 from protocol.wire.response import encode_response, encode_response_in_steps
 from protocol.wire.schema import Message
-from server.net.connection import CloseConnection, Connection, Reply
+from server.net.connection import CloseConnection, Connection
 from server.net.decoded_size import decoded_memory_bytes
 from server.net.quota_usage import EXEMPT, QuotaUsage
 from server.net.send_queue import Part
+from server.net.shared import Reply
 from server.request_context import RequestContext, error_code_of
 from server.runtime.turns import Pace, in_slices
 from server.security.acls import CLUSTER_NAME

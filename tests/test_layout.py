@@ -84,6 +84,14 @@ def test_every_file_that_the_quick_run_leaves_out_exists() -> None:
     assert [name for name in names.split() if not (ROOT / "tests" / name).exists()] == []
 
 
+def test_the_readme_of_the_harness_lists_its_modules() -> None:
+    text = (ROOT / "tests" / "harness" / "README.md").read_text("utf-8")
+    first_cells = re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE)
+    listed = [name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)]
+
+    assert sorted(listed) == sorted(path.stem for path in modules("tests/harness"))
+
+
 def test_no_source_names_the_place_it_was_written_at() -> None:
     named = re.compile("/work" + r"/(main|shared)|/tmp" + "/brief")
     for path in modules(*PACKAGES, "tests", "bench", "demo"):

@@ -12,8 +12,8 @@ from replog.checkpoints import verify_bytes
 from replog.control import decode_end
 from replog.entry import Frame, SnapshotId
 from replog.entry import Kind as EntryKind
-from replog.entry_log import read_segment
 from replog.machine import Row as StateRow
+from replog.segment import read_segment
 from server.metadata.machine import (
     ENTRY_KEY,
     LEASE_KEY,

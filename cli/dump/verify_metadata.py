@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cleaner.rules.text import count_text
-from replog import checkpoints, entry_log
+from replog import checkpoints, segment
 from replog.recovery import plan_start
 from replog.replica import read_directory
 from server.metadata import old_files
@@ -12,7 +12,7 @@ from storage.files.errors import CorruptLog, DamagedFile, StorageError
 from storage.files.files import FileSystem
 from storage.verify.findings import Check, Finding, Findings
 
-OWN = (entry_log.NAME, checkpoints.NAME, old_files.NAME)
+OWN = (segment.NAME, checkpoints.NAME, old_files.NAME)
 
 
 def verify_metadata(files: FileSystem, directory: str) -> tuple[Finding, ...]:

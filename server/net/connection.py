@@ -23,41 +23,28 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
-from metrics.server_probe import ServerProbe
 from protocol.wire.errors import ProtocolError
 from protocol.wire.frame import FrameBuffer
 from server.config.listeners.addresses import Address, SecurityProtocol
 from server.net.decoded_size import request_memory_bytes
-from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
 from server.net.mute import Mute
 from server.net.outbox import Outbox
-from server.net.send_queue import Part, SendQueue, buffered_size
-from server.net.sparing_log import SparingLog
+from server.net.replies import Answer, Replies, is_small
+from server.net.send_queue import Part, SendQueue
+from server.net.shared import Shared
 from server.net.tls_outbox import TlsOutbox
-from server.runtime.cold_reads import ColdReads
 from server.runtime.tasks import call_later, call_soon
-from server.runtime.turns import Pace, Turns
+from server.runtime.turns import Pace
 from server.security.principal import ANONYMOUS, Principal
 from server.security.quotas.connection_rates import ConnectionRates
-from server.security.sasl.logins import Logins
 from storage.threads import loop_thread
 
 if TYPE_CHECKING:
     from server.durability.fetch_waiters import ParkedFetch
 
 _log = logging.getLogger("server.net.connection")
-
-SENT_TOGETHER_BYTES_MAX = 1 << 10
-"""The largest reply that waits for the next one, while more requests are queued."""
-
-IN_FLIGHT_REQUESTS_MAX = 64
-"""Bound on the received, unanswered requests of one connection; clients send up to 5, some 12."""
-
-OUTBOX_BYTES_MAX = 1 << 20
-"""The connection's next request waits while this many bytes of earlier replies are unsent."""
 
 SMALL_HELD_BYTES = 16 << 10
 """The broker reads from a connection whose requests hold no more memory than this even while memory is
@@ -66,69 +53,9 @@ short, so that clients with small requests do not wait for those with large ones
 Identify = Callable[[asyncio.Transport], Principal]
 """Returns the identity of a client after its TLS handshake; raises ValueError if it has none."""
 
-Reply = list[Part] | Awaitable[list[Part] | None] | None
-"""What dispatch returns: the response's parts, an awaitable of them, or None for no response."""
-
-
-class Dispatch(Protocol):
-    """Runs one request. `server/dispatch.py` implements it."""
-
-    async def __call__(self, frame: bytearray, connection: Connection) -> Reply:
-        """Returns the reply; raises ProtocolError to close the connection without one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shared:
-    """The objects and settings that all connections of a broker share."""
-
-    dispatch: Dispatch
-    limits: ConnectionLimits
-    memory: RequestMemory
-    answers: AnswerMemory
-    turns: Turns
-    cold_reads: ColdReads
-    probe: ServerProbe
-    warnings: SparingLog
-    connections: set[Connection]
-    frame_bytes_max: int
-    logins: Logins | None = None
-    """The logins of SASL listeners; None if there is no such listener."""
-    in_flight_requests_max: int = IN_FLIGHT_REQUESTS_MAX
-    outbox_bytes_max: int = OUTBOX_BYTES_MAX
-    rates: ConnectionRates | None = None
-    """How fast connections may be created; None: no bound."""
-    newcomers: dict[Connection, None] = field(default_factory=dict)
-    """The connections that have not sent a whole request, in the order in which they came."""
-
-
-def _is_small(reply: list[Part] | None) -> bool:
-    """Returns whether a reply may wait, so that one call sends it with those of the next requests."""
-    if reply is None:
-        return True
-    first = reply[0]
-    if len(reply) > 1 or not isinstance(first, (bytes, bytearray)):
-        return False
-    return len(first) <= SENT_TOGETHER_BYTES_MAX
-
 
 class CloseConnection(Exception):
     """Raised by a handler that can only answer by closing, as for a failed `acks=0` Produce."""
-
-
-class _Answer:
-    """One request's slot in the queue of replies, filled when the reply is ready."""
-
-    __slots__ = ("is_ready", "parts", "request_bytes")
-
-    def __init__(self, request_bytes: int) -> None:
-        self.request_bytes = request_bytes
-        self.is_ready = False
-        self.parts: list[Part] | None = None
-
-    def fill(self, parts: list[Part] | None) -> None:
-        """Set the reply; None if the request has none."""
-        self.parts = parts
-        self.is_ready = True
 
 
 @loop_thread
@@ -162,15 +89,13 @@ class Connection(asyncio.BufferedProtocol):
         # State of reading: _held_bytes, the buffered and in-flight bytes of requests, is what this
         # connection has counted into the shared memory bound.
         self._frames = FrameBuffer(frame_bytes_max=self._frame_bytes_max())
-        self._requests: deque[tuple[bytearray, _Answer]] = deque()
+        self._requests: deque[tuple[bytearray, Answer]] = deque()
         self._is_reading = True
         self._mute = Mute()
         self._held_bytes = 0
         self._in_flight_bytes = 0
         # State of answering: in flight = queued + running + answered but not yet sendable
-        self._answers: deque[_Answer] = deque()
         self._in_flight = 0
-        self._is_sending_soon = False
         self._arrival: asyncio.Future[None] | None = None
         self._parked: ParkedFetch | None = None
         self._serve_task: asyncio.Task[None] | None = None
@@ -210,7 +135,8 @@ class Connection(asyncio.BufferedProtocol):
         self._outbox = self._made_outbox(self._transport)
         self._shared.connections.add(self)
         self._shared.probe.connection_opened(self.endpoint.name)
-        self._serve_task = self._loop.create_task(self._serve(self._outbox))
+        replies = Replies(self._outbox, self._shared.answers, self._answered, loop=self._loop)
+        self._serve_task = self._loop.create_task(self._serve(self._outbox, replies))
         self._shared.newcomers[self] = None
         if self._shared.rates is not None and self._shared.rates.are_bound:
             self._wait_for_turn(self._shared.rates)
@@ -377,7 +303,7 @@ class Connection(asyncio.BufferedProtocol):
     # Requests.
 
     def _queue_request(self, frame: bytearray) -> None:
-        answer = _Answer(request_memory_bytes(frame))
+        answer = Answer(request_memory_bytes(frame))
         self._requests.append((frame, answer))
         if self._is_new:
             self._is_new = False
@@ -387,13 +313,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._arrival is not None and not self._arrival.done():
             self._arrival.set_result(None)
 
-    async def _serve(self, outbox: SendQueue) -> None:
+    async def _serve(self, outbox: SendQueue, replies: Replies) -> None:
         """Run requests until the connection ends, then drain its replies and close it."""
         # Coroutines are called only if there is something to wait for: each costs every request a call.
         while self._requests or await self._wait_for_request():
             frame, answer = self._requests.popleft()
-            self._answers.append(answer)
-            await self._run(frame, answer)
+            replies.expect(answer)
+            await self._run(frame, answer, replies)
             del frame
             if self._mute.is_on:
                 await self._mute.over()
@@ -406,11 +332,12 @@ class Connection(asyncio.BufferedProtocol):
         if self._reply_tasks:
             await asyncio.wait(self._reply_tasks)
         await outbox.drained()
+        replies.close()
         if self._transport is not None and not self.is_lost:
             outbox.close()
             self._transport.close()
-        # Both refer back to this connection. Without the cycle its memory is freed at once, not at
-        # the next garbage collection.
+        # Like the replies, both refer back to this connection. Without the cycles its memory is freed at
+        # once, not at the next garbage collection.
         self._serve_task = self._transport = None
 
     async def _wait_for_request(self) -> bool:
@@ -424,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pace.begin()
         return True
 
-    async def _run(self, frame: bytearray, answer: _Answer) -> None:
+    async def _run(self, frame: bytearray, answer: Answer, replies: Replies) -> None:
         """Run one request until the next one may start."""
         try:
             reply = await self._shared.dispatch(frame, self)
@@ -440,17 +367,19 @@ class Connection(asyncio.BufferedProtocol):
             self.close("a request failed unexpectedly")
             reply = None
         if reply is None or isinstance(reply, list):
-            self._fill_answer(answer, reply)
-            if self._requests and _is_small(reply):
-                self._send_soon()
+            replies.fill(answer, reply)
+            if self._requests and is_small(reply):
+                replies.send_soon()
             else:
-                self._send_ready()
+                replies.send_ready()
             return
-        task = self._loop.create_task(self._answer_later(reply, answer))
+        task = self._loop.create_task(self._answer_later(reply, answer, replies))
         self._reply_tasks.add(task)
         task.add_done_callback(self._reply_tasks.discard)
 
-    async def _answer_later(self, reply: Awaitable[list[Part] | None], answer: _Answer) -> None:
+    async def _answer_later(
+        self, reply: Awaitable[list[Part] | None], answer: Answer, replies: Replies
+    ) -> None:
         try:
             parts = await reply
         except CloseConnection as request:
@@ -460,37 +389,15 @@ class Connection(asyncio.BufferedProtocol):
             _log.exception("%s: reply failed", self)
             self.close("a reply failed unexpectedly")
             parts = None
-        self._fill_answer(answer, parts)
-        self._send_soon()  # The same sync may complete more replies in this turn of the loop.
+        replies.fill(answer, parts)
+        replies.send_soon()  # The same sync may complete more replies in this turn of the loop.
 
     # Replies.
 
-    def _fill_answer(self, answer: _Answer, parts: list[Part] | None) -> None:
-        """Store a reply until the earlier ones are sent."""
-        if parts:
-            self._shared.answers.hold(buffered_size(parts))
-        answer.fill(parts)
-
-    def _send_soon(self) -> None:
-        """Send the replies that are ready at the end of this turn of the loop, or before.
-
-        Several replies then share one call: a send costs as much as parsing a request.
-        """
-        if not self._is_sending_soon:
-            self._is_sending_soon = True
-            self._loop.call_soon(self._send_ready)
-
-    def _send_ready(self) -> None:
-        """Send the replies at the head of the queue that are ready."""
-        self._is_sending_soon = False
-        parts: list[Part] = []
-        while self._answers and self._answers[0].is_ready:
-            first = self._answers.popleft()
-            parts += first.parts or ()
-            self._in_flight -= 1
-            self._in_flight_bytes -= first.request_bytes
-        if parts and self._outbox is not None:
-            self._outbox.write(parts)
+    def _answered(self, count: int, request_bytes: int) -> None:
+        """Stop counting requests whose replies have left for the outbox."""
+        self._in_flight -= count
+        self._in_flight_bytes -= request_bytes
         self._count_memory()
         if not self._is_reading:
             self.resume_reading()

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from server.config.listeners.addresses import Address, Listener
-from server.net.connection import Connection, Identify, Shared
+from server.net.connection import Connection, Identify
 from server.net.limits import Reader
+from server.net.shared import Shared
 from server.net.tls_handshake import TlsHandshake
 from server.net.tls_transport import SHUTDOWN_SECONDS
 from server.runtime.tasks import awaited, call_later, guarded

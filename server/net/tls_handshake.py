@@ -20,7 +20,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, cast
 
 from server.config.listeners.addresses import Address
-from server.net.connection import Connection, Identify, Shared
+from server.net.connection import Connection, Identify
+from server.net.shared import Shared
 from server.net.tls_transport import TlsTransport
 from server.runtime.tasks import spawn
 from server.security.principal import Principal

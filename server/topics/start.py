@@ -1,15 +1,18 @@
-"""Opens all logs in a thread at a start, and logs the progress."""
+"""The start of topics: what the store says about them, and the progress while their logs are opened."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from cleaner.rules.text import count_text
+from server.metadata.store import Entry, MetadataStore
 from server.runtime.executors import Executor
 from server.runtime.tasks import awaited
+from server.topics.keys import CREATING, TOPICS, UNSETTLED
 from storage.recovery.progress import RecoveryProgress
 
 R = TypeVar("R")
@@ -18,6 +21,36 @@ _log = logging.getLogger("server.topics.topics")
 
 PROGRESS_SECONDS = 5.0
 """A start that takes longer logs its progress at this interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTopics:
+    """What the store says about topics at a start."""
+
+    topics: Mapping[str, Entry]
+    """The entries of topics, by name."""
+    unacknowledged: Mapping[str, int]
+    """By topic id, the first partition whose creation was not acknowledged."""
+    unsettled: Sequence[str]
+    """The keys of logs that may not have survived a crash."""
+
+
+async def read_topics(store: MetadataStore) -> StoredTopics:
+    """Returns what the store says about topics.
+
+    Raises:
+        StorageError: the store cannot be read.
+    """
+    topics = (await store.range(TOPICS)).entries
+    creating = (await store.range(CREATING)).entries
+    unsettled = (await store.range(UNSETTLED)).entries
+    return StoredTopics(
+        topics={entry.key.removeprefix(TOPICS): entry for entry in topics},
+        unacknowledged={
+            entry.key.removeprefix(CREATING): int(entry.value or 0) for entry in creating
+        },
+        unsettled=[entry.key for entry in unsettled],
+    )
 
 
 async def with_progress(executor: Executor, work: Callable[[], R], progress: RecoveryProgress) -> R:

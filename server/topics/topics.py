@@ -6,50 +6,37 @@ missing logs that were never written to nor synced, and removes the logs of dele
 log is missing, its partition goes offline. A directory that is not in the store is left alone: missing
 metadata never causes a deletion or a new, empty log.
 
-`alter` changes a topic's configuration while the broker runs: first in the store, then in each of its
-logs (`storage/log/log.py`: `update_config`). `follow_defaults` does the same for changed defaults of the
-broker.
+`alter` changes a topic's configuration while the broker runs: first in the store (`alteration.py`), then
+in each of its logs (`storage/log/log.py`: `update_config`). `follow_defaults` does the same for changed
+defaults of the broker.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
-from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from cleaner.rules.text import count_text
 from protocol.wire.error_codes import ErrorCode
-from server.metadata.store import Compare, Delete, MetadataStore, Put
+from server.metadata.store import Delete, MetadataStore
 from server.runtime.executors import Executor
 from server.runtime.turns import Pace, Turns
-from server.topics.computed_configs import TopicConfigs
-from server.topics.creation import (
-    Admit,
-    NewTopic,
-    admit_all,
-    check_creation,
-    fault_of_growth,
-)
+from server.topics.alteration import Change, altered_topic, wait_for_commits, write_overrides
+from server.topics.creation import Admit, NewTopic, admit_all, fault_of_growth
 from server.topics.deletion import BATCH_TOPICS, TopicDeletion
 from server.topics.files import close_logs
 from server.topics.growth import TopicGrowth
-from server.topics.keys import (
-    CREATING,
-    TOPICS,
-    UNSETTLED,
-    as_json,
-    first_unsettled,
-)
+from server.topics.keys import CREATING, first_unsettled
 from server.topics.making import TopicMaking, batches
-from server.topics.names import collision_key, new_topic_id, parse_id
+from server.topics.names import new_topic_id, parse_id
 from server.topics.names_in_use import FOR_EVER
 from server.topics.opening import TopicOpening
+from server.topics.planning import planned_topics
 from server.topics.settling import TopicSettling
-from server.topics.start import with_progress
+from server.topics.start import read_topics, with_progress
 from server.topics.table import TopicTable
 from server.topics.topic import (
     DEFAULT,
@@ -63,7 +50,6 @@ from server.topics.work import TopicWork
 from storage.files.errors import NoSpace
 from storage.files.files import FileSystem
 from storage.files.paths import topic_id_text
-from storage.formats.config_property import ConfigError
 from storage.formats.log_config import LogConfig
 from storage.log.directory import LogDirectory
 from storage.log.log import PartitionLog
@@ -156,20 +142,16 @@ class Topics(TopicTable):
         Raises:
             StorageError: the store cannot be read.
         """
-        entries = (await self._store.range(TOPICS)).entries
-        known = {entry.key.removeprefix(TOPICS): entry for entry in entries}
-        creating = (await self._store.range(CREATING)).entries
-        unacknowledged = {
-            entry.key.removeprefix(CREATING): int(entry.value or 0) for entry in creating
-        }
-        keys = [entry.key for entry in (await self._store.range(UNSETTLED)).entries]
+        stored = await read_topics(self._store)
         opening = TopicOpening(
             self._directories,
             self._defaults.config,
             threads_per_directory=self._recovery_threads,
             progress=self._progress,
         )
-        work = partial(opening.open, known, unacknowledged, first_unsettled(keys))
+        work = partial(
+            opening.open, stored.topics, stored.unacknowledged, first_unsettled(stored.unsettled)
+        )
         topics = await with_progress(self._administration, work, self._progress)
         self._unclean = opening.unclean
         undone = {CREATING + topic_id for topic_id in opening.undecided}
@@ -179,10 +161,11 @@ class Topics(TopicTable):
             if len(topic.created_partitions) < len(topic.partitions):
                 undone.add(CREATING + topic_id_text(topic.id))
                 await self._undo_creation(topic)
-        done = [Delete(key=entry.key) for entry in creating if entry.key not in undone]
+        creating = (CREATING + topic_id for topic_id in stored.unacknowledged)
+        done = [Delete(key=key) for key in creating if key not in undone]
         first = {parse_id(key): number for key, number in opening.unsettled.items()}
         opened = [(topic, first[topic.id]) for topic in self.all() if topic.id in first]
-        await self._settling.resume(opened, keys, done)
+        await self._settling.resume(opened, stored.unsettled, done)
         await self._deletion.resume()
 
     async def _undo_creation(self, topic: Topic) -> None:
@@ -265,7 +248,9 @@ class Topics(TopicTable):
         self, new_topics: Sequence[NewTopic], validate_only: bool, pace: Pace, admit: Admit
     ) -> list[Topic | TopicRefused]:
         defaults = self._defaults
-        answers = await self._planned(new_topics, defaults, pace, admit)
+        answers = await planned_topics(
+            new_topics, self._names_by_key, defaults, new_id=self._new_id, pace=pace, admit=admit
+        )
         if validate_only:
             return answers
         made: dict[str, Topic | TopicRefused] = {}
@@ -275,35 +260,6 @@ class Topics(TopicTable):
             async for topic in pace.paced([each for each in results if isinstance(each, Topic)]):
                 made[topic.name] = self._publish_by(defaults, topic)
         return [made[each.name] if isinstance(each, Topic) else each for each in answers]
-
-    async def _planned(
-        self, new_topics: Sequence[NewTopic], defaults: TopicDefaults, pace: Pace, admit: Admit
-    ) -> list[Topic | TopicRefused]:
-        """Returns each topic, planned and without logs, or why it is refused."""
-        configs = TopicConfigs(defaults.config)
-        existing = ChainMap[str, str]({}, self._names_by_key)
-        planned: list[Topic | TopicRefused] = []
-        async for new_topic in pace.paced(new_topics):
-            checked = check_creation(
-                new_topic, existing=existing, defaults=defaults, configs=configs
-            )
-            refusal = checked if isinstance(checked, TopicRefused) else admit(checked[0])
-            if refusal is not None:
-                planned.append(refusal)
-                continue
-            assert not isinstance(checked, TopicRefused)
-            existing[collision_key(new_topic.name)] = new_topic.name
-            planned.append(self._plan(new_topic, *checked))
-        return planned
-
-    def _plan(self, new_topic: NewTopic, count: int, config: LogConfig) -> Topic:
-        return Topic(
-            name=new_topic.name,
-            id=self._new_id(),
-            config=config,
-            overrides=dict(new_topic.overrides),
-            partitions=(OfflineLog.planned(new_topic.name, 0),) * count,
-        )
 
     async def create_if_absent(self, name: str) -> Topic | TopicRefused:
         """Returns the topic; creates it with the defaults if there is none of this name."""
@@ -371,7 +327,7 @@ class Topics(TopicTable):
     async def alter(
         self,
         name: str,
-        change: Callable[[Mapping[str, str], LogConfig], Mapping[str, str]],
+        change: Change,
         *,
         validate_only: bool = False,
     ) -> Topic | TopicRefused:
@@ -387,45 +343,28 @@ class Topics(TopicTable):
         return answer
 
     async def _alter(
-        self,
-        name: str,
-        change: Callable[[Mapping[str, str], LogConfig], Mapping[str, str]],
-        validate_only: bool,
+        self, name: str, change: Change, validate_only: bool
     ) -> list[Topic | TopicRefused]:
         topic = self._by_name.get(name)
         if topic is None:
             return [TopicRefused.unknown(name)]
         defaults = self._defaults
-        try:
-            overrides = change(topic.overrides, defaults.config)
-            config = LogConfig.from_overrides(overrides, defaults.config)
-        except ConfigError as error:
-            return [TopicRefused(error_code=ErrorCode.INVALID_CONFIG, message=str(error))]
-        altered = replace(topic, overrides=dict(overrides), config=config)
-        if validate_only or altered.overrides == topic.overrides:
+        altered = altered_topic(topic, change, defaults.config)
+        if isinstance(altered, TopicRefused) or validate_only:
             return [altered]
-        return [await self._write_altered(altered, defaults)]
+        if altered.overrides == topic.overrides:
+            return [altered]
+        refusal = await write_overrides(self._store, altered)
+        return [await self._apply_altered(altered, defaults) if refusal is None else refusal]
 
-    async def _write_altered(self, altered: Topic, defaults: TopicDefaults) -> Topic | TopicRefused:
-        key = TOPICS + altered.name
-        entry = await self._store.get(key)
-        assert entry is not None, "only this class creates and deletes topics"
-        content = json.loads(entry.value) | {"configs": altered.overrides}
-        result = await self._store.txn(
-            [Compare(key=key, mod_revision=entry.mod_revision)],
-            [Put(key=key, value=as_json(content))],
-        )
-        if not result.succeeded:
-            return TopicRefused(
-                error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
-                message=f"The configuration of '{altered.name}' was changed at the same time.",
-            )
+    async def _apply_altered(self, altered: Topic, defaults: TopicDefaults) -> Topic:
+        """Apply a configuration that the store has to the topic's logs."""
         for log in altered.logs():
             log.update_config(altered.config)
         altered = self._publish_by(defaults, altered)
         # A manifest commit that runs now may still use the old configuration. The client gets its answer
         # only once that commit has ended.
-        await self._administration.run(_wait_for_commits, altered.logs())
+        await self._administration.run(wait_for_commits, altered.logs())
         _log.info("%s: configured with %s", altered.name, altered.overrides)
         return altered
 
@@ -433,8 +372,8 @@ class Topics(TopicTable):
         """Use other defaults for new topics, and for the properties that topics do not override."""
         if config == self._defaults.config:
             return
-        # As in `_write_altered`.
-        await self._administration.run(_wait_for_commits, self._set_defaults(config))
+        # As in `_apply_altered`.
+        await self._administration.run(wait_for_commits, self._set_defaults(config))
 
     # Deleting.
 
@@ -488,8 +427,3 @@ class Topics(TopicTable):
 def _make_files(logs: Iterable[PartitionLog]) -> None:
     for log in logs:
         log.new_files.make()
-
-
-def _wait_for_commits(logs: Sequence[PartitionLog]) -> None:
-    for log in logs:
-        log.wait_for_commit()

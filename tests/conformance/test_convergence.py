@@ -15,7 +15,7 @@ from random import Random
 
 import pytest
 
-from metrics import names
+from metrics import cleaner_names
 from storage.files.local_files import LocalFileSystem
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.cleaning import wait_until_clean
@@ -51,7 +51,7 @@ def test_without_traffic_dirt_and_tombstones_go_and_the_latest_view_stays(
         views = {topic: write(broker, topic) for topic in topics}
         for topic, mode in topics.items():
             wait_until_clean(f"127.0.0.1:{broker.http_port}", topic, seconds_max=SECONDS_MAX)
-            assert samples(broker.metrics(), names.DIRTY_RATIO.name, topic=topic) == [0]
+            assert samples(broker.metrics(), cleaner_names.DIRTY_RATIO.name, topic=topic) == [0]
             befall_sidecars(broker, topic, mode)
         for topic, view in views.items():
             check_that_it_rests(wait_until_only_values_are_left(broker, topic), view)
@@ -94,7 +94,7 @@ def wait_until_counted(broker: BrokerProcess, passes: int) -> None:
 
 
 def completed_passes(broker: BrokerProcess) -> float:
-    return sum(samples(broker.metrics(), names.PASSES.name, result="completed"))
+    return sum(samples(broker.metrics(), cleaner_names.PASSES.name, result="completed"))
 
 
 def value_of(key: int, round_: int) -> bytes | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from metrics import names
+from metrics import client_names
 from metrics.collector import CACHE_SECONDS
 from protocol.records.batch_header import read_header
 from protocol.records.record_batch import Record, build_batch, build_empty_batch
@@ -115,7 +115,7 @@ def write_segment(data_dir: Path, topic: str, data: bytes) -> None:
 def fetch_count(broker: BrokerProcess) -> int:
     """How many Fetch requests the broker has answered, once a scrape is not an earlier one's."""
     time.sleep(CACHE_SECONDS)
-    name = f"{names.REQUEST_SECONDS.name}_count"
+    name = f"{client_names.REQUEST_SECONDS.name}_count"
     return int(sum(samples(broker.metrics(), name, api="Fetch")))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from metrics import names
+from metrics import partition_names
 from tests.harness.broker_process import samples, scrape
 
 SECONDS_MAX = 60.0
@@ -31,8 +31,8 @@ def wait_until_clean(
     deadline = time.monotonic() + seconds_max
     while True:
         text = scrape(metrics_address)
-        clean = samples(text, names.CLEAN_OFFSET.name, topic=topic)
-        ends = samples(text, names.LOG_END_OFFSET.name, topic=topic)
+        clean = samples(text, partition_names.CLEAN_OFFSET.name, topic=topic)
+        ends = samples(text, partition_names.LOG_END_OFFSET.name, topic=topic)
         on_look(sum(clean) / max(sum(ends), 1))
         if ends and clean == ends:
             return

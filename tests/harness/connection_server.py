@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from metrics.server_probe import ServerProbe
 from server.config.listeners.addresses import Address, Listener
-from server.net.connection import Connection, Reply, Shared
+from server.net.connection import Connection
 from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
 from server.net.listener import Listeners, SocketOptions
+from server.net.shared import Reply, Shared
 from server.net.sparing_log import SparingLog
 from server.runtime.clock import SystemClock
 from server.runtime.cold_reads import ColdReads

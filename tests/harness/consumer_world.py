@@ -14,9 +14,9 @@ from protocol.internal_topics.consumer_protocol import (
 from protocol.internal_topics.coordinator_records import write_key, write_value
 from protocol.internal_topics.group_records import GroupKey, GroupRecord, read_record
 from protocol.wire.error_codes import ErrorCode
-from server.coordination.groups.consumer.group import ConsumerSettings
 from server.coordination.groups.consumer.member import AWAY, JOINING, LEAVING
 from server.coordination.groups.consumer.mixed_group import MixedGroup
+from server.coordination.groups.consumer.settings import ConsumerSettings
 from server.coordination.groups.consumer.state import ConsumerState, state_of
 from server.coordination.groups.events import Assignment, Beat, Join, Leave, MemberProtocol, Sync
 from server.coordination.groups.outcome import HeartbeatAnswer, Joined, Left, Outcome, Synced, Value

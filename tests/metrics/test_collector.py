@@ -6,8 +6,9 @@ import timeit
 
 import pytest
 
+from metrics.client_names import QUOTA_USES
 from metrics.facts import GroupFacts, GroupTopicFacts, QuotaFacts, TransactionFacts
-from metrics.names import METRICS, QUOTA_USES
+from metrics.names import METRICS
 from metrics.server_probe import ServerProbe
 from tests.harness.scraped_world import Report, ScrapedWorld, Waiting, partition, quarantined
 

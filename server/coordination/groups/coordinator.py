@@ -28,7 +28,8 @@ from server.coordination.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopi
 from server.coordination.deadlines import Deadlines
 from server.coordination.groups.classic.group import Group, GroupSettings
 from server.coordination.groups.committed_offsets import tombstone_batches
-from server.coordination.groups.consumer.group import ConsumerGroup, ConsumerSettings
+from server.coordination.groups.consumer.group import ConsumerGroup
+from server.coordination.groups.consumer.settings import ConsumerSettings
 from server.coordination.groups.events import NO_MEMBER, Join, Leave, LeaveKey, Sync
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry, error_answer
 from server.coordination.groups.group_table import GroupTable

@@ -12,8 +12,8 @@ from server.coordination.coordinator_topic import CoordinatorTopic
 from server.coordination.groups.classic.group import Group, GroupSettings
 from server.coordination.groups.classic.restore import restored
 from server.coordination.groups.committed_offsets import CommittedOffsets
-from server.coordination.groups.consumer.group import ConsumerSettings
 from server.coordination.groups.consumer.mixed_group import MixedGroup
+from server.coordination.groups.consumer.settings import ConsumerSettings
 from server.coordination.groups.consumer.state import state_of
 from server.coordination.groups.consumer.topic_catalog import TopicCatalog
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry

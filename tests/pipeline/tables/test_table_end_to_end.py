@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from metrics import names
+from metrics import cleaner_names
 from tests.harness.broker_process import BrokerProcess, samples
 from tests.harness.clients import create_topic
 from tests.harness.group_run import until
@@ -135,5 +135,7 @@ def write_whole(session: SparkSession, source: KafkaSource, table: Table) -> Non
 
 def superseded_records(broker: BrokerProcess) -> float:
     """How many records passes have left out since the broker's last start."""
-    said = samples(broker.metrics(), names.CLEANER_RECORDS.name, verdict="dropped_superseded")
+    said = samples(
+        broker.metrics(), cleaner_names.CLEANER_RECORDS.name, verdict="dropped_superseded"
+    )
     return sum(said)

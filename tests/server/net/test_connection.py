@@ -8,9 +8,11 @@ import struct
 import pytest
 
 from protocol.wire.errors import DecodeError
-from server.net.connection import SENT_TOGETHER_BYTES_MAX, CloseConnection, Connection, Reply
+from server.net.connection import CloseConnection, Connection
 from server.net.outbox import Outbox
+from server.net.replies import SENT_TOGETHER_BYTES_MAX
 from server.net.send_queue import Part
+from server.net.shared import Reply
 from tests.harness.connection_server import echo, framed, serving, until
 from tests.harness.raw_client import RawClient
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from server.net import listener as listening
-from server.net.connection import SMALL_HELD_BYTES, Connection, Reply
+from server.net.connection import SMALL_HELD_BYTES, Connection
+from server.net.shared import Reply
 from tests.harness.connection_server import Server, echo, framed, serving, until
 from tests.harness.raw_client import RawClient
 

@@ -7,8 +7,9 @@ import struct
 
 import pytest
 
-from server.net.connection import SMALL_HELD_BYTES, Connection, Reply
+from server.net.connection import SMALL_HELD_BYTES, Connection
 from server.net.mute import Mute
+from server.net.shared import Reply
 from tests.harness.connection_server import framed, serving, until
 
 LONG_S = 3600.0

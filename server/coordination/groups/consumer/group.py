@@ -16,7 +16,8 @@ member can delay the others for no longer than the timeouts allow: one that stop
 timeout), is fenced: the group removes it and its partitions become free.
 
 Pure: no clock, no I/O, no randomness. Invalid requests never raise. The state is exactly what the
-records say (`state.py`). There is no state Dead: a deleted group is forgotten.
+records say (`state.py`); `subscribed_topics.py` compares its topics with those that exist. There is no
+state Dead: a deleted group is forgotten.
 
 Source: Apache Kafka, GroupMetadataManager.java (consumerGroupHeartbeat), ConsumerGroup.java.
 """
@@ -25,14 +26,13 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import ClassVar
 
 from cleaner.rules.text import count_text
 from protocol.internal_topics.group_records import GroupRecord
 from protocol.wire.error_codes import ErrorCode
-from server.config.group_overrides import GroupTimes
 from server.coordination.groups.consumer.assignors import ASSIGNORS, Subscriber
 from server.coordination.groups.consumer.identification import heartbeating_member, leaving_member
 from server.coordination.groups.consumer.member import AWAY, JOINING, ConsumerMember, MemberState
@@ -47,14 +47,15 @@ from server.coordination.groups.consumer.records import (
     target_epoch_record,
     target_record,
 )
+from server.coordination.groups.consumer.settings import ConsumerSettings
 from server.coordination.groups.consumer.state import ConsumerState
+from server.coordination.groups.consumer.subscribed_topics import SubscribedTopics
 from server.coordination.groups.consumer.topic_catalog import (
     TopicCatalog,
     existing,
     ids_of,
-    metadata_hash,
 )
-from server.coordination.groups.consumer.topic_patterns import InvalidPattern, matching
+from server.coordination.groups.consumer.topic_patterns import InvalidPattern
 from server.coordination.groups.events import NO_MEMBER, Beat, Leave, Ticket
 from server.coordination.groups.outcome import (
     HeartbeatAnswer,
@@ -66,25 +67,6 @@ from server.coordination.groups.outcome import (
 
 FIRST_EPOCH = 1
 """The epoch of a group whose members have not subscribed to any topic yet."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerSettings:
-    """The broker's configuration for groups of the consumer protocol."""
-
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    size_max: int
-    assignors: tuple[str, ...]
-    """The assignors that members may ask for; the first one is the default."""
-    migration_policy: str = "bidirectional"
-    """In which directions a group with members may change its protocol."""
-    own_times: Mapping[str, GroupTimes] = field(default_factory=dict)
-    """The times of groups with their own configuration, by group id; they may change at any time."""
-
-    def times_of(self, group_id: str) -> GroupTimes | ConsumerSettings:
-        """Returns the times that currently apply to a group."""
-        return self.own_times.get(group_id, self)
 
 
 class ConsumerGroupState(enum.Enum):
@@ -106,9 +88,9 @@ class ConsumerGroup:
         "_builder",
         "_rebalance_deadlines",
         "_records",
-        "_revision",
         "_session_deadlines",
         "_settings",
+        "_subscribed",
         "data",
         "group_id",
         "topics",
@@ -129,8 +111,7 @@ class ConsumerGroup:
         self.data = ConsumerState() if data is None else data
         """The state that the group's records describe."""
         # State that is not in any record
-        self._revision: int | None = None
-        """Revision of the topics when they were last compared."""
+        self._subscribed = SubscribedTopics(self.data, topics)
         self._session_deadlines: dict[str, int] = {}
         """Session deadline by member id."""
         self._rebalance_deadlines: dict[str, int] = {}
@@ -185,7 +166,7 @@ class ConsumerGroup:
             return before
         member = before.updated_by(beat)
         try:
-            matches = self._matches(member.regex, beat)
+            matches = self._subscribed.matches(member.regex, beat)
         except InvalidPattern as error:
             text = (
                 f"SubscribedTopicRegex `{member.regex}` is not a valid regular expression: {error}."
@@ -220,27 +201,9 @@ class ConsumerGroup:
 
     # Subscriptions and topics.
 
-    def _matches(self, regex: str, beat: Beat) -> frozenset[str]:
-        """Returns the topics that a member's regular expression matches. Raises InvalidPattern."""
-        known = self.data.regexes.get(regex)
-        if known is not None or not regex:
-            return known or frozenset()
-        return self._visible_matches(regex, beat)
-
-    def _visible_matches(self, regex: str, beat: Beat) -> frozenset[str]:
-        """Returns the topics that an expression matches and the client may describe."""
-        ahead = None if beat.matches is None else beat.matches.by_pattern.get(regex)
-        if ahead is not None:
-            return ahead
-        found = matching(regex, (topic.name for topic in self.topics.all()))
-        return found if beat.may_see is None else frozenset(filter(beat.may_see, found))
-
     def patterns_to_match(self, beat: Beat) -> frozenset[str]:
         """Returns the expressions that a heartbeat would match against all topics."""
-        found = set() if self._revision == self.topics.revision else set(self.data.regexes)
-        if beat.topic_regex and beat.topic_regex not in self.data.regexes:
-            found.add(beat.topic_regex)
-        return frozenset(found)
+        return self._subscribed.patterns_to_match(beat)
 
     def _subscribe(
         self,
@@ -260,27 +223,11 @@ class ConsumerGroup:
         if self.data.epoch < FIRST_EPOCH:
             self._write(epoch_record(self.group_id, FIRST_EPOCH, 0))
         has_resubscribed = (member.topics, member.regex) != (before.topics, before.regex)
-        if self._topics_have_changed(beat, now_ms) or has_resubscribed:
+        changes = self._subscribed.changes(beat)
+        for regex, new_matches in changes.matches.items():
+            self._write(regex_record(self.group_id, regex, new_matches, now_ms))
+        if changes.has_changes or has_resubscribed:
             self._begin_epoch()
-
-    def _topics_have_changed(self, beat: Beat, now_ms: int) -> bool:
-        """Returns whether the group's topics differ from those at the start of its epoch."""
-        if self._revision == self.topics.revision:
-            return False
-        if beat.classic is not None and self.data.regexes:
-            # A JoinGroup does not say what its client may see: the next heartbeat looks at the patterns.
-            return self._hash() != self.data.metadata_hash
-        # If topics have changed since the patterns were matched, the next heartbeat looks again.
-        self._revision = self.topics.revision if beat.matches is None else beat.matches.revision
-        return self._matches_have_changed(beat, now_ms) or self._hash() != self.data.metadata_hash
-
-    def _matches_have_changed(self, beat: Beat, now_ms: int) -> bool:
-        """Match the patterns again, as the client of this heartbeat sees the topics (so does Kafka)."""
-        found = {regex: self._visible_matches(regex, beat) for regex in self.data.regexes}
-        changed = {regex: each for regex, each in found.items() if each != self.data.regexes[regex]}
-        for regex, matches in changed.items():
-            self._write(regex_record(self.group_id, regex, matches, now_ms))
-        return bool(changed)
 
     def _forget_unused_regexes(self) -> None:
         if not self.data.regexes:
@@ -289,11 +236,8 @@ class ConsumerGroup:
         for regex in self.data.regexes.keys() - used:
             self._write(regex_tombstone(self.group_id, regex))
 
-    def _hash(self) -> int:
-        return metadata_hash(self.data.subscriptions, self.topics)
-
     def _begin_epoch(self) -> None:
-        self._write(epoch_record(self.group_id, self.data.epoch + 1, self._hash()))
+        self._write(epoch_record(self.group_id, self.data.epoch + 1, self._subscribed.hash()))
 
     # Assigning.
 

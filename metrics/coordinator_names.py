@@ -1,0 +1,91 @@
+"""Metrics of the coordinators: consumer groups and transactions."""
+
+from __future__ import annotations
+
+from metrics.metric import Metric
+
+# Consumer groups: kafka_exporter's names, and Kafka's names for the coordinator.
+GROUP_OFFSET = Metric.gauge(
+    "kafka_consumergroup_current_offset",
+    "Offset that a group has committed.",
+    "consumergroup",
+    "topic",
+    "partition",
+)
+GROUP_LAG = Metric.gauge(
+    "kafka_consumergroup_lag",
+    "Records between a group's committed offset and the high watermark.",
+    "consumergroup",
+    "topic",
+    "partition",
+)
+GROUP_OFFSET_SUM = Metric.gauge(
+    "kafka_consumergroup_current_offset_sum",
+    "Offsets that a group has committed, summed over a topic's partitions.",
+    "consumergroup",
+    "topic",
+)
+GROUP_LAG_SUM = Metric.gauge(
+    "kafka_consumergroup_lag_sum",
+    "A group's lag, summed over a topic's partitions.",
+    "consumergroup",
+    "topic",
+)
+GROUP_MEMBERS = Metric.gauge("kafka_consumergroup_members", "Members of a group.", "consumergroup")
+GROUPS = Metric.gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups.")
+COMMITTED_OFFSETS = Metric.gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numoffsets", "Committed offsets."
+)
+GROUPS_EMPTY = Metric.gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numgroupsempty", "Groups without members."
+)
+GROUPS_PREPARING = Metric.gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numgroupspreparingrebalance",
+    "Groups whose members are joining.",
+)
+GROUPS_COMPLETING = Metric.gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numgroupscompletingrebalance",
+    "Groups that wait for the assignment of their leader.",
+)
+GROUPS_STABLE = Metric.gauge(
+    "kafka_coordinator_group_groupmetadatamanager_numgroupsstable", "Groups with an assignment."
+)
+GROUPS_BY_STATE = {
+    "Empty": GROUPS_EMPTY,
+    "PreparingRebalance": GROUPS_PREPARING,
+    "CompletingRebalance": GROUPS_COMPLETING,
+    "Stable": GROUPS_STABLE,
+}
+"""The metrics of classic groups by state."""
+GROUPS_BY_PROTOCOL = Metric.gauge(
+    "kafka_server_group_coordinator_metrics_group_count", "Groups by protocol.", "protocol"
+)
+CONSUMER_GROUPS_BY_STATE = Metric.gauge(
+    "kafka_server_group_coordinator_metrics_consumer_group_count",
+    "Groups of the consumer protocol by state.",
+    "state",
+)
+COORDINATOR_PARTITIONS = Metric.gauge(
+    "kompakt_coordinator_partitions",
+    "Partitions of a coordinator's topic, by state: loading, active, or failed to load.",
+    "topic",
+    "state",
+)
+GROUP_PROTOCOLS = ("classic", "consumer")
+CONSUMER_GROUP_STATES = ("Empty", "Assigning", "Reconciling", "Stable")
+
+# Transactions.
+TRANSACTIONAL_IDS = Metric.gauge(
+    "kompakt_transactional_ids", "Transactional ids by the state of their transaction.", "state"
+)
+OLDEST_TRANSACTION = Metric.gauge(
+    "kompakt_transaction_oldest_open_seconds",
+    "Age of the oldest open transaction; 0 if none is open.",
+)
+TRANSACTIONS_ENDED = Metric.counter(
+    "kompakt_transactions_ended_total", "Transactions that were committed or aborted.", "outcome"
+)
+TRANSACTIONS_TIMED_OUT = Metric.counter(
+    "kompakt_transactions_timed_out_total",
+    "Transactions aborted because they exceeded their timeout.",
+)

@@ -1,0 +1,145 @@
+"""Builds the parts of a broker from its configuration. `broker.py` starts and stops them in order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.coordination.groups.coordinator import GroupCoordinator, coordinator_of
+from server.coordination.groups.offset_commands import OffsetCommands
+from server.coordination.transactions.coordinator import TransactionCoordinator, transactions_of
+from server.dispatch import Dispatcher
+from server.durability.group_commit import GroupCommit
+from server.durability.log_clock import Duty, checkpoint_duty, retention_duty, roll_duty
+from server.metadata.store import MetadataStore
+from server.net.limits import ConnectionLimits
+from server.net.listener import Listeners, SocketOptions
+from server.net.shared import Shared
+from server.security.sasl.logins import Logins
+from server.topics.topic import TopicDefaults
+from server.topics.topics import Topics
+from storage.log.wal import Wal
+
+if TYPE_CHECKING:
+    from server.broker import Broker
+
+
+def logins_of(broker: Broker) -> Logins:
+    """Returns the logins of SASL listeners, which check the passwords of `broker.scram`."""
+    return Logins(
+        broker.config.resolved_sasl_listeners(),
+        broker.scram,
+        broker.executors,
+        broker.clock,
+        failure_delay_ms=broker.config.connection_failed_authentication_delay_ms,
+    )
+
+
+def group_commit_of(broker: Broker, wal: Wal) -> GroupCommit:
+    """Returns what syncs the logs of `wal` and advances their high watermarks."""
+    return GroupCommit(
+        wal,
+        broker.fetch_waiters,
+        flush_on_acks_all=broker.config.flush_on_acks_all,
+        probe=broker.probe,
+    )
+
+
+def topics_of(broker: Broker, store: MetadataStore) -> Topics:
+    """Returns the topics of the store, not yet opened."""
+    config = broker.configs.config
+    return Topics(
+        store,
+        broker.directories,
+        files=broker.files,
+        defaults=TopicDefaults(
+            config=config.log_defaults,
+            partitions_count=broker.config.num_partitions,
+            partitions_max=broker.config.partitions_max,
+        ),
+        administration=broker.executors.administration,
+        removals=broker.executors.removals,
+        on_removed=broker.group_commit.abandon,
+        recovery_threads=config.num_recovery_threads_per_data_dir,
+        progress=broker.recovery,
+        has_all_directories=not broker.directories_left_out,
+    )
+
+
+def groups_of(broker: Broker) -> GroupCoordinator:
+    """Returns the coordinator of groups."""
+    return coordinator_of(
+        broker.topics,
+        broker.group_commit,
+        broker.configs.config,
+        clock=broker.clock,
+        own_times=broker.group_overrides.times,
+        loading=broker.executors.loading,
+    )
+
+
+def offsets_of(broker: Broker) -> OffsetCommands:
+    """Returns the requests about committed offsets, over `broker.groups`."""
+    return OffsetCommands(
+        broker.groups,
+        retention_ms=broker.config.offsets_retention_minutes * 60_000,
+        check_interval_ms=broker.config.offsets_retention_check_interval_ms,
+        turns=broker.turns,
+    )
+
+
+def transaction_coordinator_of(broker: Broker) -> TransactionCoordinator:
+    """Returns the coordinator of transactions, which ends those of `broker.offsets`."""
+    return transactions_of(
+        broker.topics,
+        broker.group_commit,
+        broker.configs.config,
+        clock=broker.clock,
+        producer_ids=broker.producer_ids,
+        offsets_ended=broker.offsets.transaction_ended,
+        turns=broker.turns,
+        loading=broker.executors.loading,
+    )
+
+
+def listeners_of(broker: Broker, limits: ConnectionLimits) -> Listeners:
+    """Returns the listeners, not yet opened."""
+    config = broker.config
+    shared = Shared(
+        dispatch=Dispatcher(broker),
+        limits=limits,
+        memory=broker.requests,
+        answers=broker.answers,
+        turns=broker.turns,
+        cold_reads=broker.cold_reads,
+        probe=broker.probe,
+        warnings=broker.warnings,
+        connections=set(),
+        frame_bytes_max=config.socket_request_max_bytes,
+        logins=broker.logins if broker.logins.listeners else None,
+        rates=broker.connection_rates,
+    )
+    return Listeners(
+        shared,
+        idle_ms=config.connections_max_idle_ms,
+        first_request_ms=config.connections_first_request_timeout_ms,
+        options=SocketOptions(
+            backlog=config.socket_listen_backlog_size,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+            receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        ),
+    )
+
+
+def duties_of(broker: Broker) -> list[Duty]:
+    """Returns the duties that the log clock performs on every log."""
+    config = broker.config
+    duties = [
+        roll_duty(config.log_roll_check_interval_ms),
+        checkpoint_duty(config.log_flush_offset_checkpoint_interval_ms),
+        retention_duty(config.log_retention_check_interval_ms, broker.clock, broker.probe),
+    ]
+    if not config.flush_on_acks_all:
+        interval_ms = config.log_flush_scheduler_interval_ms
+        look = broker.group_commit.flush_if_due
+        duties.append(Duty(name="flush", interval_ms=interval_ms, look=look))
+    return duties

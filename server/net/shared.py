@@ -1,0 +1,59 @@
+"""The objects and settings that all connections of a broker share, and how they run requests."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from metrics.server_probe import ServerProbe
+from server.net.limits import AnswerMemory, ConnectionLimits, RequestMemory
+from server.net.send_queue import Part
+from server.net.sparing_log import SparingLog
+from server.runtime.cold_reads import ColdReads
+from server.runtime.turns import Turns
+from server.security.quotas.connection_rates import ConnectionRates
+from server.security.sasl.logins import Logins
+
+if TYPE_CHECKING:
+    from server.net.connection import Connection
+
+IN_FLIGHT_REQUESTS_MAX = 64
+"""Bound on the received, unanswered requests of one connection; clients send up to 5, some 12."""
+
+OUTBOX_BYTES_MAX = 1 << 20
+"""The connection's next request waits while this many bytes of earlier replies are unsent."""
+
+Reply = list[Part] | Awaitable[list[Part] | None] | None
+"""What dispatch returns: the response's parts, an awaitable of them, or None for no response."""
+
+
+class Dispatch(Protocol):
+    """Runs one request. `server/dispatch.py` implements it."""
+
+    async def __call__(self, frame: bytearray, connection: Connection) -> Reply:
+        """Returns the reply; raises ProtocolError to close the connection without one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The objects and settings that all connections of a broker share."""
+
+    dispatch: Dispatch
+    limits: ConnectionLimits
+    memory: RequestMemory
+    answers: AnswerMemory
+    turns: Turns
+    cold_reads: ColdReads
+    probe: ServerProbe
+    warnings: SparingLog
+    connections: set[Connection]
+    frame_bytes_max: int
+    logins: Logins | None = None
+    """The logins of SASL listeners; None if there is no such listener."""
+    in_flight_requests_max: int = IN_FLIGHT_REQUESTS_MAX
+    outbox_bytes_max: int = OUTBOX_BYTES_MAX
+    rates: ConnectionRates | None = None
+    """How fast connections may be created; None: no bound."""
+    newcomers: dict[Connection, None] = field(default_factory=dict)
+    """The connections that have not sent a whole request, in the order in which they came."""
