@@ -3,8 +3,7 @@
     in-process       a frozen copy of references, which a second thread encodes
     offline-merge    a child process merges the last snapshot with the log after it (`offline_merge/`)
 
-A state of up to `SMALL_BYTES` is written in process and at once: that is shorter than a sync. Source:
-Ongaro, Log Compaction in Raft, section 6.
+Source: Ongaro, Log Compaction in Raft, section 6.
 """
 
 from __future__ import annotations
@@ -15,9 +14,6 @@ from replog.checkpoints import Checkpoint
 from replog.entry import SnapshotId
 from replog.replica import Replica
 from storage.files.errors import StorageError
-
-SMALL_BYTES = 64 << 10
-"""A state up to this size is written at once: that takes less time than a sync."""
 
 
 class SnapshotNotMade(StorageError):

@@ -21,7 +21,7 @@ from replog.offline_merge.child_process import MergeProcess
 from replog.offline_merge.plan import MergePlan
 from replog.offline_merge.snapshot_reader import SnapshotReader
 from replog.replica import Replica
-from replog.snapshotter import SMALL_BYTES, InProcess, SnapshotInProgress, SnapshotNotMade
+from replog.snapshotter import InProcess, SnapshotInProgress, SnapshotNotMade
 from storage.files.errors import DamagedFile, DiskError, MissingFile, SyncFailed
 from storage.files.files import FileSystem
 
@@ -53,26 +53,24 @@ Start = Callable[[MergePlan, float], Run]
 class OfflineMerge:
     """Lets a child merge, unless the state is small or the last snapshot is in the log."""
 
-    def __init__(
-        self, merger: str, *, start: Start = MergeProcess, small_bytes: int = SMALL_BYTES
-    ) -> None:
+    def __init__(self, merger: str, *, bytes_min: int, start: Start = MergeProcess) -> None:
         """Make snapshots with a machine's merger.
 
         Args:
             merger: its name, `package.module:Class`: the child imports it.
+            bytes_min: a smaller state is written in process.
             start: starts a child, which opens the operating system's files.
-            small_bytes: a state up to this size is written in process.
         """
         # Constant after construction
         self._merger = merger
         self._start = start
-        self._small_bytes = small_bytes
+        self._bytes_min = bytes_min
         self._in_process = InProcess()
 
     def begin(self, replica: Replica, snapshot: SnapshotId) -> SnapshotInProgress:
         """Note what to merge. The child starts with the first step."""
         size = replica.machine.size_bytes()
-        if replica.is_snapshot_in_log or (size is not None and size <= self._small_bytes):
+        if replica.is_snapshot_in_log or (size is not None and size < self._bytes_min):
             return self._in_process.begin(replica, snapshot)
         replica.checkpoints.discard_part(snapshot)
         plan = MergePlan(

@@ -60,13 +60,13 @@ class ReplogConfig:
     replog_snapshotter: str = prop(
         "replog.snapshotter",
         STRING,
-        default=SnapshotterName.IN_PROCESS.value,
+        default=SnapshotterName.OFFLINE_MERGE.value,
         choices=tuple(each.value for each in SnapshotterName),
         dynamic=False,
-        doc="How a large snapshot is written while requests continue: in-process, by a thread of the"
-        " broker from a copy of references, or offline-merge, by a child process from the last snapshot"
-        " and the log after it. If the child fails, the broker writes the snapshot itself. Specific to"
-        " Kompakt.",
+        doc="How a snapshot is written while requests continue: in-process, by a thread of the broker"
+        " from a copy of references, or offline-merge, by a child process from the last snapshot and the"
+        " log after it, if the state takes 16 MiB or more. If the child fails, the broker writes the"
+        " snapshot itself. Specific to Kompakt.",
     )
     metadata_log_max_snapshot_interval_ms: int = prop(
         "metadata.log.max.snapshot.interval.ms",

@@ -17,7 +17,7 @@ from replog.entry_log import EntryLog
 from replog.independent import Independent
 from replog.offline_merge.merging_snapshotter import OfflineMerge
 from replog.replica import Replica, read_directory
-from replog.snapshotter import SMALL_BYTES, InProcess, Snapshotter
+from replog.snapshotter import InProcess, Snapshotter
 from replog.trigger import CompactionSettings, Reason, SnapshotterName
 from server.metadata.machine import MetadataMachine, Operation, encode_command
 from server.metadata.old_files import has_old_files, read_old_machine, remove_old_files
@@ -27,6 +27,10 @@ from storage.files.local_files import LocalFileSystem
 
 _log = logging.getLogger("server.metadata.log")
 
+SMALL_BYTES = 64 << 10
+"""A state up to this size is written at once: that takes less time than a sync."""
+MERGED_BYTES_MIN = 16 << 20
+"""A smaller state, of about 100,000 entries, is written in less CPU time than a child takes to start."""
 MERGER = "server.metadata.merger:MetadataMerger"
 
 
@@ -202,7 +206,7 @@ def _snapshotter(files: FileSystem, settings: CompactionSettings) -> Snapshotter
     # A child process opens the operating system's files.
     is_merged = settings.snapshotter is SnapshotterName.OFFLINE_MERGE
     if is_merged and isinstance(files, LocalFileSystem):
-        return OfflineMerge(MERGER)
+        return OfflineMerge(MERGER, bytes_min=MERGED_BYTES_MIN)
     return InProcess()
 
 

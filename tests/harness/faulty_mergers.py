@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
-import time
 from pathlib import Path
 
 from replog.checkpoints import PART, Checkpoint, SnapshotWriter, checkpoint_name
@@ -43,7 +43,7 @@ class Hanging(KeyValueMerger):
 
     def add(self, index: int, command: bytes) -> None:
         os.close(2)
-        time.sleep(3600)
+        signal.pause()
 
 
 class Talkative(KeyValueMerger):
@@ -106,11 +106,13 @@ class WrongAndSure(Wrong):
         return list(self.values)
 
 
-class Slow(KeyValueMerger):
-    """Takes minutes for some hundred commands."""
+class Waiting(KeyValueMerger):
+    """Waits with its first command until the parent has ended."""
 
     def add(self, index: int, command: bytes) -> None:
-        time.sleep(0.2)
+        parent = select.poll()
+        parent.register(sys.stdin.fileno(), select.POLLHUP)
+        parent.poll()
 
 
 class Inspecting(KeyValueMerger):

@@ -109,7 +109,7 @@ class Node:
     def new_compactor(self) -> LogCompactor:
         world = self.world
         if world.merges:
-            merging = OfflineMerge(MERGER, start=self.start_child, small_bytes=-1)
+            merging = OfflineMerge(MERGER, start=self.start_child, bytes_min=0)
             return Independent(self.replica, world.settings, merging)
         return COMPACTORS[world.placement](self.replica, world.settings)
 

@@ -53,7 +53,7 @@ def opened(directory: Path, start: Started) -> tuple[Replica, Independent]:
     """Returns a leader that lets children merge, with a snapshot and some entries after it."""
     directory.mkdir(exist_ok=True)
     replica = Replica(LocalFileSystem(), str(directory), KeyValueMachine(), clock_ms=lambda: 0.0)
-    compactor = Independent(replica, SETTINGS, OfflineMerge(MERGER, start=start, small_bytes=-1))
+    compactor = Independent(replica, SETTINGS, OfflineMerge(MERGER, start=start, bytes_min=0))
     replica.open()
     compactor.opened()
     replica.lead(replica.log.last_term + 1)
@@ -236,15 +236,16 @@ while child.step():
 
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     replica, _ = opened(tmp_path / "log", Started())
-    for number in range(150):
-        put(replica, str(number))
-        replica.log.roll()
+    put(replica, "a")
+    replica.log.roll()
+    put(replica, "b")
+    replica.log.roll()
     plan = MergePlan(
         directory=str(tmp_path / "log"),
         base=replica.snapshot,
         snapshot=replace(replica.snapshot, end=replica.log.end, term=replica.log.last_term),
         digest=replica.machine.digest(),
-        merger="tests.harness.faulty_mergers:Slow",
+        merger="tests.harness.faulty_mergers:Waiting",
     )
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, plan.to_json()],
@@ -261,3 +262,4 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
 
     while is_running(child):
         time.sleep(0.01)
+    assert not list((tmp_path / "log").glob("*.part")), "it has merged for nobody"

@@ -42,7 +42,7 @@ class Children:
 def opened(disk: MemoryFileSystem, start: Children | None = None) -> tuple[Replica, Independent]:
     start = start or Children(disk)
     replica = Replica(disk, DIRECTORY, KeyValueMachine(), clock_ms=lambda: 0.0)
-    compactor = Independent(replica, SETTINGS, OfflineMerge(MERGER, start=start, small_bytes=-1))
+    compactor = Independent(replica, SETTINGS, OfflineMerge(MERGER, start=start, bytes_min=0))
     replica.open()
     compactor.opened()
     replica.lead(replica.log.last_term + 1)

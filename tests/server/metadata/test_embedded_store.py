@@ -21,6 +21,7 @@ from replog.offline_merge import child_process
 from replog.offline_merge.plan import MergePlan
 from replog.trigger import CompactionSettings, SnapshotterName
 from server.metadata import embedded_store
+from server.metadata import log as metadata_log
 from server.metadata import machine as metadata_machine
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.log import MetadataLog, read_machine
@@ -400,11 +401,17 @@ async def test_transactions_go_on_while_a_large_snapshot_is_written(
 MERGED = replace(often(100_000), snapshotter=SnapshotterName.OFFLINE_MERGE)
 
 
+@pytest.fixture
+def _merged_if_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_log, "MERGED_BYTES_MIN", 0)
+
+
 async def put_values(store: EmbeddedMetadataStore, *, keys: int, values: int) -> None:
     for number in range(values):
         await store.txn((), [Put(key=f"/{number % keys}", value=f"{number} {'x' * 500}")])
 
 
+@pytest.mark.usefixtures("_merged_if_small")
 async def test_a_child_process_makes_the_snapshots_if_the_property_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -433,6 +440,7 @@ async def test_a_child_process_makes_the_snapshots_if_the_property_says_so(
     await again.close()
 
 
+@pytest.mark.usefixtures("_merged_if_small")
 async def test_if_the_child_process_fails_the_store_makes_the_snapshot_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -450,6 +458,7 @@ async def test_if_the_child_process_fails_the_store_makes_the_snapshot_itself(
     await again.close()
 
 
+@pytest.mark.usefixtures("_merged_if_small")
 async def test_a_stop_ends_the_child_process_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
