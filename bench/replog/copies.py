@@ -30,8 +30,8 @@ from storage.files.files import Buffer
 from storage.files.local_files import LocalFile, LocalFileSystem
 
 COPIES = 4
-COMMANDS_AT_ONCE = 20
-VALUE = "v" * 200
+COMMANDS_AT_ONCE = 10
+VALUE = "v" * 1000
 COMPACTORS: dict[Placement, type[LogCompactor]] = {
     Placement.INDEPENDENT: Independent,
     Placement.LEADER_EXTERNAL: LeaderExternal,

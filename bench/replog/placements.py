@@ -25,7 +25,7 @@ from replog.compactor import Placement
 
 US = (0.1, 0.5, 1.0)
 CRASHES = {State.FIXED: (0.0, 0.3), State.GROWING: (0.0,), State.GROWING_UNSIZED: (0.0,)}
-KEYS = 1_000
+KEYS = 250
 SNAPSHOTS = 8
 SNAPSHOT_BYTES = 250 << 10
 """About the size of a state with a fixed size."""
