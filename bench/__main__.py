@@ -35,6 +35,8 @@ from bench.clients.groups import group_figures
 from bench.clients.idle_connections import idle_connection_figures
 from bench.clients.throughput import fetch_figures, latency_figures, produce_figures
 from bench.clients.tls_throughput import tls_throughput_figures
+from bench.replog.placements import placement_figures
+from bench.replog.snapshotters import snapshotter_figures
 from bench.start.recovery import unclean_start_figures
 from bench.start.startup import many_segments_figures, memory_figures, start_figure
 from bench.topics.many_topics import many_topics_figures
@@ -79,6 +81,8 @@ GROUPS: dict[str, Callable[[int], list[Figure]]] = {
     "authorization": authorization_figures,
     "topics": topic_figures,
     "many_topics": many_topics_figures,
+    "replog": placement_figures,
+    "replog_snapshotters": snapshotter_figures,
     "segment_source": _segment_source_figures,
     "distributed": _distributed_figures,
 }

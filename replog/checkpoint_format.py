@@ -50,6 +50,7 @@ _ROW = struct.Struct(
 )
 _FOOTER = struct.Struct(">q16s16s")  # rows, set digest, checksum
 HEADER_BYTES = _HEADER.size + _CRC.size
+BLOCK_HEAD_BYTES = _BLOCK.size
 FOOTER_BYTES = _BLOCK.size + _FOOTER.size
 
 
@@ -120,12 +121,28 @@ def read_footer(data: memoryview, path: str) -> Footer:
         if crc32c(body) != checksum:
             raise DamagedFile(path, f"the block at byte {position} is damaged")
         position += _BLOCK.size + size
-    body = data[position + _BLOCK.size :]
+    footer = decode_footer(data[position:], path)
+    if footer.checksum != xxhash.xxh3_128_digest(data[:position]):
+        raise DamagedFile(path, "its checksum differs")
+    return footer
+
+
+def decode_block_head(data: Buffer, path: str) -> tuple[int, int]:
+    """Returns the size and the checksum of the block that begins so; size 0 is the footer's.
+
+    Raises:
+        DamagedFile: the file ends before.
+    """
+    return _block_at(memoryview(data), 0, path)
+
+
+def decode_footer(data: Buffer, path: str) -> Footer:
+    """Returns the footer that these bytes are, and nothing else. Raises DamagedFile."""
+    _, checksum = _block_at(memoryview(data), 0, path)
+    body = data[_BLOCK.size :]
     if len(body) != _FOOTER.size or crc32c(body) != checksum:
         raise DamagedFile(path, "its footer is damaged")
     rows, digest, whole = _FOOTER.unpack(body)
-    if whole != xxhash.xxh3_128_digest(data[:position]):
-        raise DamagedFile(path, "its checksum differs")
     return Footer(rows=rows, digest=int.from_bytes(digest, "big"), checksum=whole)
 
 
@@ -134,11 +151,12 @@ def rows_in(data: memoryview, path: str) -> Iterator[Row]:
     position = HEADER_BYTES
     while (size := _block_at(data, position, path)[0]) != 0:
         position += _BLOCK.size
-        yield from _rows(bytes(data[position : position + size]))
+        yield from block_rows(bytes(data[position : position + size]))
         position += size
 
 
-def _rows(body: bytes) -> Iterator[Row]:
+def block_rows(body: bytes) -> Iterator[Row]:
+    """Yields the rows of a block whose checksum was checked."""
     position = 0
     while position < len(body):
         key_size, value_size = _ROW.unpack_from(body, position)

@@ -211,6 +211,9 @@ class SnapshotWriter:
         self.close()
         return Checkpoint(snapshot=self.snapshot, size=size, digest=self._digest, checksum=checksum)
 
+    def stop(self) -> None:
+        """Do nothing: it is completed before its process ends."""
+
     def close(self) -> None:
         """Close the file, complete or not."""
         self._file.close()

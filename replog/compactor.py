@@ -15,10 +15,11 @@ from collections import deque
 from dataclasses import dataclass
 
 from replog.bound import DiskUse, bound_bytes
-from replog.checkpoints import Checkpoint, SnapshotWriter
+from replog.checkpoints import Checkpoint
 from replog.control import snapshot_in
 from replog.entry import EMPTY, Entry, SnapshotId
 from replog.replica import Replica, check_in_log
+from replog.snapshotter import SnapshotInProgress
 from replog.trigger import CompactionSettings, Measures, Reason, due, reference_bytes
 
 _log = logging.getLogger("replog.compactor")
@@ -59,7 +60,7 @@ class LogCompactor(abc.ABC):
         self.replica = replica
         self.settings = settings
         # State
-        self.writer: SnapshotWriter | None = None
+        self.writer: SnapshotInProgress | None = None
         self._began_ms = 0.0
         self.last_ms: float | None = None
         """How long the last snapshot took; None before the first."""

@@ -30,6 +30,13 @@ class Reason(enum.Enum):
     AGE = "age"
 
 
+class SnapshotterName(enum.Enum):
+    """Who writes a snapshot while requests continue: `replog.snapshotter`."""
+
+    IN_PROCESS = "in-process"
+    OFFLINE_MERGE = "offline-merge"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionSettings:
     """The settings of one log, from `replog.*`."""
@@ -45,6 +52,7 @@ class CompactionSettings:
     floor_bytes: int = field(default_factory=lambda: FLOOR_BYTES)
     segment_bytes: int = 1 << 20
     """A segment that has reached this size is not appended to."""
+    snapshotter: SnapshotterName = SnapshotterName.IN_PROCESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

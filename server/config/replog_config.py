@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from replog.trigger import CompactionSettings
-from storage.formats.config_property import DOUBLE, INT, LONG, prop
+from replog.trigger import CompactionSettings, SnapshotterName
+from storage.formats.config_property import DOUBLE, INT, LONG, STRING, prop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,17 @@ class ReplogConfig:
         doc="The entries to keep below the last snapshot, so that a follower that was away for a short"
         " time does not need the snapshot. Specific to Kompakt.",
     )
+    replog_snapshotter: str = prop(
+        "replog.snapshotter",
+        STRING,
+        default=SnapshotterName.OFFLINE_MERGE.value,
+        choices=tuple(each.value for each in SnapshotterName),
+        dynamic=False,
+        doc="How a snapshot is written while requests continue: in-process, by a thread of the broker"
+        " from a copy of references, or offline-merge, by a child process from the last snapshot and the"
+        " log after it, if the state takes 16 MiB or more. If the child fails, the broker writes the"
+        " snapshot itself. Specific to Kompakt.",
+    )
     metadata_log_max_snapshot_interval_ms: int = prop(
         "metadata.log.max.snapshot.interval.ms",
         LONG,
@@ -76,4 +87,5 @@ class ReplogConfig:
             age_ms=self.metadata_log_max_snapshot_interval_ms or float("inf"),
             snapshots_keep=self.replog_snapshots_keep,
             catchup_entries=self.replog_catchup_entries,
+            snapshotter=SnapshotterName(self.replog_snapshotter),
         )

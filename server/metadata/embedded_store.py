@@ -115,6 +115,7 @@ class EmbeddedMetadataStore:
         if self._expiring:
             await asyncio.wait(self._expiring)
         if self._snapshotting:
+            self._log.stop_snapshot()
             await asyncio.wait(self._snapshotting)
         async with self._lock:
             self._log.close()
@@ -246,18 +247,23 @@ class EmbeddedMetadataStore:
 
     async def _finish_snapshot(self) -> None:
         """Write the rows beside other transactions, then complete the snapshot between two of them."""
-        loop = asyncio.get_running_loop()
-        finish = self._log.finish_snapshot
         try:
-            await loop.run_in_executor(self._snapshotter, self._log.write_snapshot)
+            while not await self._is_written():
+                pass
         except StorageError:
             _log.exception("the metadata store could not write a snapshot")
-            finish = self._log.abandon_snapshot
+
+    async def _is_written(self) -> bool:
+        """Write the snapshot. Returns False if another one was begun instead, which must be written."""
+        log, loop = self._log, asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._snapshotter, log.write_snapshot)
+        except StorageError:
+            async with self._lock:
+                await self._in_worker(log.abandon_snapshot)
+            raise
         async with self._lock:
-            try:
-                await self._in_worker(finish)
-            except StorageError:
-                _log.exception("the metadata store could not write a snapshot")
+            return await self._in_worker(log.finish_snapshot)
 
     # Watches.
 

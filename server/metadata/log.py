@@ -15,17 +15,23 @@ from replog.checkpoints import Checkpoints
 from replog.entry import FIRST_INDEX, Entry, Kind, SnapshotId
 from replog.entry_log import EntryLog
 from replog.independent import Independent
+from replog.offline_merge.merging_snapshotter import OfflineMerge
 from replog.replica import Replica, read_directory
-from replog.trigger import CompactionSettings, Reason
+from replog.snapshotter import InProcess, Snapshotter
+from replog.trigger import CompactionSettings, Reason, SnapshotterName
 from server.metadata.machine import MetadataMachine, Operation, encode_command
 from server.metadata.old_files import has_old_files, read_old_machine, remove_old_files
 from storage.files.errors import MissingMetadata, StorageError
 from storage.files.files import FileSystem
+from storage.files.local_files import LocalFileSystem
 
 _log = logging.getLogger("server.metadata.log")
 
 SMALL_BYTES = 64 << 10
 """A state up to this size is written at once: that takes less time than a sync."""
+MERGED_BYTES_MIN = 16 << 20
+"""A smaller state, of about 100,000 entries, is written in less CPU time than a child takes to start."""
+MERGER = "server.metadata.merger:MetadataMerger"
 
 
 class MetadataLog:
@@ -64,7 +70,7 @@ class MetadataLog:
             clock_ms=lambda: monotonic() * 1000,
             segment_bytes=settings.segment_bytes,
         )
-        self.compactor = Independent(self.replica, settings)
+        self.compactor = Independent(self.replica, settings, _snapshotter(files, settings))
         # State
         self._has_old_files = False
 
@@ -128,16 +134,26 @@ class MetadataLog:
         while self.compactor.step():
             pass
 
-    def finish_snapshot(self) -> None:
-        """Make it durable, and remove what it replaces."""
+    def finish_snapshot(self) -> bool:
+        """Make it durable, and remove what it replaces.
+
+        Returns False if it was not made, because a child process has failed, and another one was begun,
+        which must be written.
+        """
+        before = self.replica.snapshot
         try:
             self.compactor.finish()
         except StorageError:
             self.abandon_snapshot()
             raise
-        if self._has_old_files:
+        if self._has_old_files and self.replica.snapshot != before:
             remove_old_files(self._files, self._directory)
             self._has_old_files = False
+        return not self.compactor.is_snapshotting
+
+    def stop_snapshot(self) -> None:
+        """End a child process, without its snapshot; any thread may call."""
+        self.compactor.stop()
 
     def abandon_snapshot(self) -> None:
         """Give up the snapshot that was begun."""
@@ -184,6 +200,14 @@ class MetadataLog:
             " next snapshot",
             directory, machine.revision,
         )  # fmt: skip
+
+
+def _snapshotter(files: FileSystem, settings: CompactionSettings) -> Snapshotter:
+    # A child process opens the operating system's files.
+    is_merged = settings.snapshotter is SnapshotterName.OFFLINE_MERGE
+    if is_merged and isinstance(files, LocalFileSystem):
+        return OfflineMerge(MERGER, bytes_min=MERGED_BYTES_MIN)
+    return InProcess()
 
 
 def read_machine(files: FileSystem, directory: str) -> MetadataMachine:

@@ -23,11 +23,14 @@ from replog.in_log import InLog
 from replog.independent import Independent
 from replog.leader_external import LeaderExternal
 from replog.messages import Answer, Request
+from replog.offline_merge.merging_snapshotter import OfflineMerge
+from replog.offline_merge.plan import MergePlan
 from replog.replica import Replica, Role
 from replog.serving import answer
 from replog.trigger import CompactionSettings, Reason
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 from tests.harness.replog_machine import KeyValueMachine
+from tests.harness.replog_merging import MERGER, SimulatedChild
 
 DIRECTORY = "/data/replog"
 NODES = 4
@@ -81,6 +84,7 @@ class Node:
         self.compactor: LogCompactor
         self.follower: Follower
         self.installs = self.snapshots = 0
+        self.children: list[SimulatedChild] = []
         self.checked: tuple[int, int, int, Role] | None = None
 
     def start(self) -> None:
@@ -94,13 +98,30 @@ class Node:
             clock_ms=lambda: world.now,
             segment_bytes=world.settings.segment_bytes,
         )
-        self.compactor = COMPACTORS[world.placement](self.replica, world.settings)
+        self.compactor = self.new_compactor()
         self.replica.open()
         self.compactor.opened()
         self.follow()
         self.is_up = True
         if self.leads:
             self.lead(max(world.term, self.replica.log.last_term))
+
+    def new_compactor(self) -> LogCompactor:
+        world = self.world
+        if world.merges:
+            merging = OfflineMerge(MERGER, start=self.start_child, bytes_min=0)
+            return Independent(self.replica, world.settings, merging)
+        return COMPACTORS[world.placement](self.replica, world.settings)
+
+    def start_child(self, plan: MergePlan, seconds: float) -> SimulatedChild:
+        """Start a merge on this disk, whose process may be killed during one of its operations, or may
+        write garbage."""
+        chance = self.world.child_random
+        left = chance.randrange(6) if chance.random() < 0.4 else None
+        is_careless = chance.random() < 0.1
+        child = SimulatedChild(self.disk, plan, operations_left=left, is_careless=is_careless)
+        self.children.append(child)
+        return child
 
     def follow(self) -> None:
         self.replica.follow()
@@ -166,6 +187,11 @@ class World:
             floor_bytes=400,
             segment_bytes=self.random.choice((300, 900)),
         )
+        # Of their own, so that a seed has the same events with and without children.
+        self.child_random = Random(seed)
+        is_independent = placement is Placement.INDEPENDENT
+        self.merges = is_independent and self.child_random.random() < 0.5
+        """Whether child processes make the snapshots."""
         self.now = 0.0
         self.term = 1
         self.model = Model()

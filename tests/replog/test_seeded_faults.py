@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from replog import checkpoints, in_log
+from replog.checkpoints import Checkpoint
 from replog.compactor import Placement
 from replog.entry import Entry, Kind
 from replog.following import Follower
@@ -15,6 +16,7 @@ from replog.in_log import InLog
 from replog.independent import Independent
 from replog.leader_external import LeaderExternal
 from replog.machine import Row
+from replog.offline_merge.merging_snapshotter import MergeInProgress
 from replog.replica import Replica, Role
 from storage.files.errors import StorageError
 from tests.harness.memory_fs import MemoryFile
@@ -134,6 +136,16 @@ def learner_promoted_while_installing(patch: Patch) -> None:
     patch.setattr(Replica, "lead", led)
 
 
+def child_believed_without_reading_its_file(patch: Patch) -> None:
+    def careless(self: MergeInProgress) -> None:
+        digest, size = self._plan.digest, self._size
+        self._checkpoint = Checkpoint(
+            snapshot=self.snapshot, size=size, digest=digest, checksum=b""
+        )
+
+    patch.setattr(MergeInProgress, "_check", careless)
+
+
 FAULTS: dict[Callable[[Patch], None], Placement] = {
     end_entry_before_the_snapshots_sync: Placement.LEADER_EXTERNAL,
     snapshot_past_the_commit_index: Placement.INDEPENDENT,
@@ -143,6 +155,7 @@ FAULTS: dict[Callable[[Patch], None], Placement] = {
     restore_not_clearing_old_state: Placement.INDEPENDENT,
     digest_of_the_wrong_index: Placement.LEADER_EXTERNAL,
     learner_promoted_while_installing: Placement.IN_LOG,
+    child_believed_without_reading_its_file: Placement.INDEPENDENT,
 }
 
 

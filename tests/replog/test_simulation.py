@@ -8,6 +8,7 @@ import pytest
 
 from replog import checkpoints, in_log
 from replog.compactor import Placement
+from tests.harness.replog_merging import ChildDied
 from tests.harness.replog_world import World
 
 SEEDS = int(os.environ.get("KOMPAKT_REPLOG_SEEDS", "200"))
@@ -42,3 +43,6 @@ def test_every_copy_has_the_committed_state_whatever_fails(part: int) -> None:
     assert sum(node.snapshots for world in worlds for node in world.nodes) > len(worlds)
     if len(worlds) > 10:
         assert sum(node.installs for world in worlds for node in world.nodes) > 0
+        children = [child for world in worlds for node in world.nodes for child in node.children]
+        assert any(child.problem is None for child in children)
+        assert any(child.problem == repr(ChildDied()) for child in children)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cleaner.pacing.throttle import IoRates
+from replog.trigger import SnapshotterName
 from server.config.config import BrokerConfig, known_properties
 from server.config.listeners.addresses import Address, HttpListener
 from server.config.sources import (
@@ -216,6 +217,16 @@ def test_the_cleaner_gets_its_settings() -> None:
     assert settings.threads == 2
     assert settings.backoff_ms == 100
     assert settings.io_rates == IoRates()
+
+
+def test_the_metadata_log_gets_its_settings() -> None:
+    def chosen(**texts: str) -> SnapshotterName:
+        return BrokerConfig.from_texts(texts).compaction_settings().snapshotter
+
+    assert chosen() is SnapshotterName.OFFLINE_MERGE
+    assert chosen(**{"replog.snapshotter": "in-process"}) is SnapshotterName.IN_PROCESS
+    with pytest.raises(ConfigError, match=r"replog\.snapshotter"):
+        chosen(**{"replog.snapshotter": "fork"})
 
 
 def test_rows_list_every_known_property_with_its_value() -> None:

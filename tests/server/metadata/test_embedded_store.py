@@ -9,6 +9,7 @@ import stat
 import struct
 import threading
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.records.batch_scan import crc32c
-from replog.trigger import CompactionSettings
+from replog.offline_merge import child_process
+from replog.offline_merge.plan import MergePlan
+from replog.trigger import CompactionSettings, SnapshotterName
 from server.metadata import embedded_store
+from server.metadata import log as metadata_log
 from server.metadata import machine as metadata_machine
 from server.metadata.embedded_store import EmbeddedMetadataStore
 from server.metadata.log import MetadataLog, read_machine
@@ -392,6 +396,83 @@ async def test_transactions_go_on_while_a_large_snapshot_is_written(
     assert machine.entries["/later"].value == "1"
     assert "/0" not in machine.entries
     assert machine.revision == before.revision + 1
+
+
+MERGED = replace(often(100_000), snapshotter=SnapshotterName.OFFLINE_MERGE)
+
+
+@pytest.fixture
+def _merged_if_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_log, "MERGED_BYTES_MIN", 0)
+
+
+async def put_values(store: EmbeddedMetadataStore, *, keys: int, values: int) -> None:
+    for number in range(values):
+        await store.txn((), [Put(key=f"/{number % keys}", value=f"{number} {'x' * 500}")])
+
+
+@pytest.mark.usefixtures("_merged_if_small")
+async def test_a_child_process_makes_the_snapshots_if_the_property_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    plans: list[str] = []
+    command = child_process.child_command
+
+    def recorded(plan: MergePlan) -> list[str]:
+        plans.append(plan.to_json())
+        return command(plan)
+
+    monkeypatch.setattr(child_process, "child_command", recorded)
+    store = await open_store(tmp_path / "metadata", MERGED)
+    lease = await store.grant(3_600_000)
+    await store.txn((), [Put(key="/leased", value="1", lease=lease)])
+    await put_values(store, keys=400, values=1_000)
+    await asyncio.gather(*store._snapshotting)
+    before = await store.range("")
+    facts = store.facts()
+    await store.close()
+
+    assert plans
+    assert not caplog.records
+    assert facts.disk_bytes <= facts.bound_bytes
+    again = await open_store(tmp_path / "metadata", MERGED)
+    assert await again.range("") == before
+    await again.close()
+
+
+@pytest.mark.usefixtures("_merged_if_small")
+async def test_if_the_child_process_fails_the_store_makes_the_snapshot_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(child_process, "child_command", lambda _: ["/bin/false"])
+    store = await open_store(tmp_path / "metadata", MERGED)
+    await put_values(store, keys=400, values=600)
+    await asyncio.gather(*store._snapshotting)
+    before = await store.range("")
+    await store.close()
+
+    assert "making one in this process" in caplog.text
+    assert found(tmp_path / "metadata", "*.checkpoint")
+    again = await open_store(tmp_path / "metadata", MERGED)
+    assert await again.range("") == before
+    await again.close()
+
+
+@pytest.mark.usefixtures("_merged_if_small")
+async def test_a_stop_ends_the_child_process_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child_process, "child_command", lambda _: ["/bin/sleep", "3600"])
+    store = await open_store(tmp_path / "metadata", MERGED)
+    await put_values(store, keys=400, values=600)
+    assert store._snapshotting
+    before = await store.range("")
+    await store.close()
+
+    assert not found(tmp_path / "metadata", "*.checkpoint*")
+    again = await open_store(tmp_path / "metadata")
+    assert await again.range("") == before
+    await again.close()
 
 
 async def test_a_snapshot_that_fails_leaves_the_store_in_service(
