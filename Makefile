@@ -26,12 +26,15 @@ test: $(VENV)/.installed-dev  ## Run every test; tests whose tools are missing a
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # Protocol, storage and server without the tests that start processes or take seconds each, and without
-# the largest request for every array of every API.
+# those that send a request, or the largest request, for every API and every array of it. A test of seconds in
+# a quick file is marked `not_quick` (tests/harness/examples.py).
 NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/test_descriptor_bound.py server/admin/test_pass_history.py server/test_policy_changes.py \
     server/topics/test_growth.py server/coordination/groups/consumer/test_group_model.py \
     server/coordination/groups/test_kafka_answers.py server/coordination/transactions/test_kafka_answers.py \
-    server/test_metadata_damage.py server/test_full_disk_start.py server/test_large_requests.py \
+    server/test_metadata_damage.py server/test_metadata_crash_states.py server/test_full_disk_start.py \
+    server/test_large_requests.py server/test_waiting_requests.py server/security/test_large_denials.py \
+    server/security/test_api_rules.py server/security/test_many_acls.py server/admin/test_http_access.py \
     server/runtime/test_memory_upkeep.py storage/log/test_log_threads.py \
     storage/batches/test_recompress.py storage/segment/test_files.py
 QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \

@@ -26,6 +26,7 @@ from protocol.wire.error_codes import ErrorCode
 from server.net.sparing_log import INTERVAL_SECONDS
 from tests.harness.certificates import Certificates
 from tests.harness.connection_server import until
+from tests.harness.examples import not_quick
 from tests.harness.raw_client import RawClient, encode_request
 from tests.harness.sasl_login import ALICE, PLAIN_JAAS, handshake, plain_login, send_token
 from tests.harness.scram_client import ScramClient
@@ -299,6 +300,7 @@ async def asks(honest: RawClient) -> None:
     assert [each.name for each in answer.topics] == ["honest"]
 
 
+@not_quick
 async def test_wrong_passwords_without_end_cost_one_line_and_no_memory(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,6 +16,7 @@ from protocol.wire.decode import decode, source_of
 from protocol.wire.errors import DecodeError
 from protocol.wire.primitives import ELEMENTS_MAX, write_unsigned_varint
 from protocol.wire.schema import Message
+from tests.harness.examples import not_quick
 
 PRODUCE_V9 = b"\x00" + b"\x00\x01" + b"\x00\x00\x00\x01"
 """The start of a request: no transactional id, acks, timeout_ms; topics follow."""
@@ -98,6 +99,7 @@ def test_count_beyond_the_frame_is_refused_before_anything_is_allocated() -> Non
     assert peak < 1 << 20
 
 
+@not_quick
 def test_elements_are_bounded_over_all_arrays_of_a_message() -> None:
     half = ELEMENTS_MAX // 2
     count = bytearray()

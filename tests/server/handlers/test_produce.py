@@ -23,6 +23,7 @@ from protocol.records.record_walk import UNFIT_MAX
 from protocol.wire.error_codes import ErrorCode
 from server.coordination.transactions.coordinator import TransactionCoordinator
 from storage.log.new_logs import NewLogs
+from tests.harness.examples import not_quick
 from tests.harness.served_broker import (
     NOW_MS,
     ServedBroker,
@@ -307,6 +308,7 @@ async def test_one_record_without_a_key_refuses_its_batch_on_a_compacted_topic(
         assert (await served.produce("events", build_batch(records))).base_offset == 0
 
 
+@not_quick
 @pytest.mark.parametrize("acks", [1, -1])
 async def test_an_answer_with_many_record_errors_does_not_hold_the_loop(
     tmp_path: Path, acks: int

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from replog.checkpoint_format import row_bytes
 from replog.digest import set_digest
 from server.metadata.machine import REVISION_KEY, MetadataMachine, Operation, encode_command
+from tests.harness.examples import examples
 
 KEYS, LEASES = st.sampled_from(["a", "b", "c/d"]), st.integers(1, 3)
 OPERATIONS = st.one_of(
@@ -19,7 +20,7 @@ KINDS = st.sampled_from(["apply", "run", "restore", "digest"])
 STEPS = st.tuples(KINDS, st.lists(OPERATIONS.map(list)))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.lists(STEPS, min_size=2))
 def test_digest_and_size_are_those_of_the_rows(
     steps: list[tuple[str, list[Operation]]],

@@ -19,6 +19,7 @@ BEGINNINGS = frozenset(
 ALLOWED = {
     "server/runtime/tasks.py": "the one place",
     "server/net/connection.py": "once a request: both tasks and the callback answer for themselves",
+    "server/net/replies.py": "once a turn: it sends what is ready; a failed send closes",
     "server/runtime/turns.py": "once a slice: it only lets a waiting request continue",
     "server/durability/group_commit.py": "once a sync round: each part of it fails its waiters",
     "metrics/http_connections.py": "a leaf, which knows no server; its sweep only closes connections",

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from server.security.jks import MAGIC, SUN_PROTECTOR
 from server.security.key_stores import StoreError, read_key_store, read_trust_store
 from tests.harness.certificates import Certificates, as_pkcs12
+from tests.harness.examples import not_quick
 
 needs_keytool = pytest.mark.skipif(shutil.which("keytool") is None, reason="no keytool")
 
@@ -81,6 +82,7 @@ def test_pkcs12_is_recognized_by_its_content(certificates: Certificates) -> None
     assert read_key_store(path.read_bytes(), store_password=SECRET, key_password="").chain
 
 
+@not_quick
 @needs_keytool
 def test_stores_of_keytool_open_in_both_formats(tmp_path: Path) -> None:
     for kind, key_password in (("PKCS12", ""), ("JKS", ""), ("JKS", KEY_SECRET)):

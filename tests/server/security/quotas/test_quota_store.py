@@ -15,6 +15,7 @@ from server.security.quotas.quota_entity import QuotaEntity, QuotaKey
 from server.security.quotas.quota_store import ENTITIES_PER_WRITE, PREFIX, QuotaStore
 from storage.files.errors import StorageError
 from storage.files.local_files import LocalFileSystem
+from tests.harness.examples import not_quick
 from tests.harness.memory_fs import Loss, MemoryFileSystem
 
 ALICE = QuotaEntity.of([("user", "alice")])
@@ -159,6 +160,7 @@ async def test_a_crash_at_any_operation_leaves_the_quotas_before_or_after_the_ch
         await recovered.close()
 
 
+@not_quick
 async def test_a_hundred_thousand_entities_are_loaded_and_change_in_bounded_writes(
     tmp_path: Path,
 ) -> None:
