@@ -394,6 +394,7 @@ class Broker:
             clock=self.clock,
             own_times=self.group_overrides.times,
             loading=self.executors.loading,
+            assigning=self.executors.assigning,
         )
         self.groups.start()
         self.consumer_groups = ConsumerCommands(self.groups, TopicPatterns(self.topics))

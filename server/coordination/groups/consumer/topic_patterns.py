@@ -41,13 +41,14 @@ class TopicPatterns:
     async def match(
         self, patterns: Collection[str], may_see: Callable[[str], bool] | None, pace: Pace
     ) -> Matches | None:
-        """Returns the matches of valid expressions; None if a step may as well match itself.
+        """Returns the matches of valid expressions; None if a step may as well match itself, which may be in
+        a thread, where nobody is asked what the client may see.
 
         Args:
             may_see: whether the client may describe a topic; None: every one.
         """
         topics = self._topics.all() if patterns else ()
-        if len(topics) <= MATCHED_AT_ONCE_MAX:
+        if len(topics) <= MATCHED_AT_ONCE_MAX and may_see is None:
             return None
         revision, found = self._topics.revision, dict[str, frozenset[str]]()
         for pattern in patterns:
