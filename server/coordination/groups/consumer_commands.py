@@ -75,9 +75,7 @@ class ConsumerCommands:
         metadata = sum(len(each.metadata) for m in entry.group.roster for each in m.protocols)
         return metadata > DECODED_AT_ONCE_BYTES or group.may_take_long(beat)
 
-    async def _heartbeat_of_many(
-        self, entry: GroupEntry, beat: Beat
-    ) -> Awaitable[HeartbeatAnswer]:
+    async def _heartbeat_of_many(self, entry: GroupEntry, beat: Beat) -> Awaitable[HeartbeatAnswer]:
         """Carry out a heartbeat in a thread. The result is like `heartbeat`'s."""
         ticket: asyncio.Future[HeartbeatAnswer] = asyncio.get_running_loop().create_future()
         now_ms = self._groups.table.now_ms()
@@ -85,7 +83,9 @@ class ConsumerCommands:
         def begin() -> LargeStep | None:
             if isinstance(entry.group, ConsumerGroup):
                 return self._groups.on_copy(
-                    entry, lambda group: group.heartbeat(beat, ticket, now_ms=now_ms)
+                    entry,
+                    entry.group,
+                    lambda group: group.heartbeat(beat, ticket, now_ms=now_ms),
                 )
             refused = self._refusal(entry.group.group_id, entry, beat)
             if refused is None:
@@ -141,9 +141,7 @@ class ConsumerCommands:
             ahead.replace(group)
             self._groups.carry_out(entry, self._replaced(entry, old, ahead, outcome), prepared)
 
-        return LargeStep(
-            take=lambda: _changed(before, ahead, beat, ticket, now_ms), finish=finish
-        )
+        return LargeStep(take=lambda: _changed(before, ahead, beat, ticket, now_ms), finish=finish)
 
     def _replaced(
         self, entry: GroupEntry, old: Group, group: MixedGroup, outcome: Outcome
@@ -194,9 +192,7 @@ class _Old:
         )
 
 
-def _changed(
-    old: _Old, group: MixedGroup, beat: Beat, ticket: object, now_ms: int
-) -> Outcome:
+def _changed(old: _Old, group: MixedGroup, beat: Beat, ticket: object, now_ms: int) -> Outcome:
     """Convert the old members, and carry out a heartbeat. Raises CannotUpgrade."""
     records = () if old.members is None else upgrade(old.members, group, now_ms=now_ms)
     # Start the sessions of the converted members.

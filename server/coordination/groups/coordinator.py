@@ -34,6 +34,7 @@ from server.coordination.deadlines import Deadlines
 from server.coordination.groups.classic.group import Group, GroupSettings
 from server.coordination.groups.committed_offsets import tombstone_batches
 from server.coordination.groups.consumer.group import ConsumerGroup, ConsumerSettings
+from server.coordination.groups.consumer.mixed_group import MixedGroup
 from server.coordination.groups.events import NO_MEMBER, Join, Leave, LeaveKey, Sync
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry, error_answer
 from server.coordination.groups.group_table import GroupTable
@@ -270,26 +271,26 @@ class GroupCoordinator:
         self.carry_out(entry, step(ticket))
         return ticket
 
-    async def large_step(
-        self, entry: GroupEntry, step: Callable[[AnyGroup], Outcome]
-    ) -> ErrorCode:
+    async def large_step(self, entry: GroupEntry, step: Callable[[AnyGroup], Outcome]) -> ErrorCode:
         """Carry out a step of a group with many partitions in a thread. Returns why it had no effect;
         else its answer is sent to the step's ticket once its records are durable.
 
         Args:
             step: may be called more than once, with copies of the group.
         """
-        return await self.large_steps.take(entry, lambda: self.on_copy(entry, step))
+
+        def begin() -> LargeStep | None:
+            if isinstance(entry.group, ConsumerGroup):
+                return self.on_copy(entry, entry.group, step)
+            self.carry_out(entry, step(entry.group))
+            return None
+
+        return await self.large_steps.take(entry, begin)
 
     def on_copy(
-        self, entry: GroupEntry, step: Callable[[AnyGroup], Outcome]
-    ) -> LargeStep | None:
-        """Prepare a step in a thread; None: the group was not of the consumer protocol, and it took the
-        step at once."""
-        group = entry.group
-        if not isinstance(group, ConsumerGroup):
-            self.carry_out(entry, step(group))
-            return None
+        self, entry: GroupEntry, group: MixedGroup, step: Callable[[MixedGroup], Outcome]
+    ) -> LargeStep:
+        """Prepare a step of a consumer group for a thread."""
         copy = group.copy()
 
         def finish(outcome: Outcome, prepared: PreparedBatch | None) -> None:

@@ -36,6 +36,10 @@ from storage.threads import loop_thread
 _log = logging.getLogger("server.coordination.groups")
 
 
+Taken = tuple[Outcome, PreparedBatch | None]
+"""A step's outcome, and its records in one batch."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargeStep:
     """A step that is ready to be taken on a copy of its group."""
@@ -82,19 +86,23 @@ class LargeSteps:
                     return ErrorCode.NONE
                 taken = await self._assigning.run(_take, step.take, preparing)
                 if entry.group is before and before.changes == changes:
-                    break
-            else:
-                return ErrorCode.COORDINATOR_NOT_AVAILABLE
-            if isinstance(taken, RecordsTooLarge):
-                _log.warning("group %r could not be written: %s", before.group_id, taken)
-                return ErrorCode.UNKNOWN_SERVER_ERROR
-            if self._preparing(entry) is None:
-                return ErrorCode.COORDINATOR_NOT_AVAILABLE
-            step.finish(*taken)
-            # To free what the step has replaced takes long, too.
-            replaced: list[object] = [before, step]
-            del before, step
-            await self._assigning.run(replaced.clear)
+                    error = self._finish(entry, step, taken)
+                    # To free what is not used any more takes long, too.
+                    unused: list[object] = [before, step, taken]
+                    del before, step, taken
+                    await self._assigning.run(unused.clear)
+                    return error
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def _finish(
+        self, entry: GroupEntry, step: LargeStep, taken: Taken | RecordsTooLarge
+    ) -> ErrorCode:
+        if isinstance(taken, RecordsTooLarge):
+            _log.warning("group %r could not be written: %s", entry.group.group_id, taken)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        if self._preparing(entry) is None:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        step.finish(*taken)
         return ErrorCode.NONE
 
     def _preparing(self, entry: GroupEntry) -> Preparing | None:
@@ -109,9 +117,7 @@ class LargeSteps:
             return None
 
 
-def _take(
-    take: Callable[[], Outcome], preparing: Preparing
-) -> tuple[Outcome, PreparedBatch | None] | RecordsTooLarge:
+def _take(take: Callable[[], Outcome], preparing: Preparing) -> Taken | RecordsTooLarge:
     """Take a step in a thread, and encode its records."""
     outcome = take()
     try:

@@ -177,9 +177,9 @@ class ConsumerGroup:
 
     # Steps that take long.
 
-    def assigns_many(self, names: Collection[str] = (), matches: Collection[str] = ()) -> bool:
+    def assigns_many(self, *further: Collection[str]) -> bool:
         """Returns whether an assignment of the group, with these further topics, takes long."""
-        subscriptions = (*self.data.subscriptions, names, matches)
+        subscriptions: tuple[Collection[str], ...] = (*self.data.subscriptions, *further)
         return may_have_more_partitions(subscriptions, self.topics, PARTITIONS_AT_ONCE_MAX)
 
     def may_take_long(self, beat: Beat) -> bool:

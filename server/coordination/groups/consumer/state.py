@@ -63,7 +63,7 @@ class ConsumerState:
         self._owners: dict[tuple[uuid.UUID, int], str] = {}
 
     def copy(self) -> ConsumerState:
-        """Returns the same state, which changes by itself. Both share their values, which never change."""
+        """Returns an independent copy. Both share their values, which never change."""
         other = ConsumerState()
         other.epoch, other.metadata_hash = self.epoch, self.metadata_hash
         other.assignment_epoch = self.assignment_epoch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Collection, Iterable, Sequence, Sized
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -71,7 +71,7 @@ class CatalogSnapshot:
 
 
 def may_have_more_partitions(
-    subscriptions: Subscriptions, topics: TopicCatalog, than: int
+    subscriptions: Iterable[Collection[str]], topics: TopicCatalog, than: int
 ) -> bool:
     """Returns whether these topics may have more than so many partitions; False is certain.
 

@@ -41,8 +41,9 @@ class TopicPatterns:
     async def match(
         self, patterns: Collection[str], may_see: Callable[[str], bool] | None, pace: Pace
     ) -> Matches | None:
-        """Returns the matches of valid expressions; None if a step may as well match itself, which may be in
-        a thread, where nobody is asked what the client may see.
+        """Returns the matches of valid expressions; None if a step may as well match itself.
+
+        A step may run in a thread, where `may_see` must not be called.
 
         Args:
             may_see: whether the client may describe a topic; None: every one.
