@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from cleaner.rules.text import count_text
 from storage.log import opening
 
 
@@ -26,4 +27,4 @@ def files_made_in_threads() -> Iterator[None]:
 
     with patch.object(opening, "_create_files", watched):
         yield
-    assert not made, f"the loop created the files of {len(made)} logs, first here:\n{made[0]}"
+    assert not made, f"the loop created the files of {count_text(len(made), 'log')}, first here:\n{made[0]}"
