@@ -31,7 +31,7 @@ NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/test_descriptor_bound.py server/admin/test_pass_history.py server/test_policy_changes.py \
     server/topics/test_growth.py server/coordination/groups/consumer/test_group_model.py \
     server/coordination/groups/test_kafka_answers.py server/coordination/transactions/test_kafka_answers.py \
-    server/test_metadata_damage.py server/test_full_disk_start.py server/test_large_requests.py \
+    server/test_metadata_damage.py server/test_full_disk_start.py server/test_large_requests.py server/test_large_groups.py \
     server/runtime/test_memory_upkeep.py storage/log/test_log_threads.py \
     storage/batches/test_recompress.py storage/segment/test_files.py
 QUICK_TESTS := tests/protocol tests/storage tests/server tests/metrics \

@@ -87,7 +87,7 @@ class LargeSteps:
                 taken = await self._assigning.run(_take, step.take, preparing)
                 if entry.group is before and before.changes == changes:
                     error = self._finish(entry, step, taken)
-                    # To free what is not used any more takes long, too.
+                    # To free the old values takes long, too.
                     unused: list[object] = [before, step, taken]
                     del before, step, taken
                     await self._assigning.run(unused.clear)

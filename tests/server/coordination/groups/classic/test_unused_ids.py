@@ -1,4 +1,4 @@
-"""What becomes of a group when a member id that was given out is not used: as with Apache Kafka 4.3.1.
+"""A member id that was given out and is not used: the group does as in Apache Kafka 4.3.1.
 
 A client that gives its id up with a LeaveGroup counts as one that leaves, and the members rebalance.
 The expiry of such an id only ends the wait for it. Asked of Kafka over the wire, with the scenes of
