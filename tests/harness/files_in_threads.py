@@ -27,4 +27,5 @@ def files_made_in_threads() -> Iterator[None]:
 
     with patch.object(opening, "_create_files", watched):
         yield
-    assert not made, f"the loop created the files of {count_text(len(made), 'log')}, first here:\n{made[0]}"
+    count = count_text(len(made), "log")
+    assert not made, f"the loop created the files of {count}, first here:\n{made[0]}"
