@@ -33,7 +33,8 @@ NOT_QUICK := protocol/fuzz server/test_broker.py server/test_disk_faults.py \
     server/topics/test_growth.py server/coordination/groups/consumer/test_group_model.py \
     server/coordination/groups/test_kafka_answers.py server/coordination/transactions/test_kafka_answers.py \
     server/test_metadata_damage.py server/test_metadata_crash_states.py server/test_full_disk_start.py \
-    server/test_large_requests.py server/test_waiting_requests.py server/security/test_large_denials.py \
+    server/test_large_requests.py server/test_large_groups.py server/test_waiting_requests.py \
+    server/security/test_large_denials.py \
     server/security/test_api_rules.py server/security/test_many_acls.py server/admin/test_http_access.py \
     server/runtime/test_memory_upkeep.py storage/log/test_log_threads.py \
     storage/batches/test_recompress.py storage/segment/test_files.py

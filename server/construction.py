@@ -74,6 +74,7 @@ def groups_of(broker: Broker) -> GroupCoordinator:
         clock=broker.clock,
         own_times=broker.group_overrides.times,
         loading=broker.executors.loading,
+        assigning=broker.executors.assigning,
     )
 
 

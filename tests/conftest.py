@@ -49,6 +49,7 @@ LONG_FILES = [
     "crash/test_attack_soak.py",
     "properties/test_codec_oracles.py",
     "cleaner/fuzz/test_kernel_under_asan.py",
+    "server/test_large_groups.py",
     "server/test_large_requests.py",
     "conformance/test_connect.py",
     "conformance/test_streams.py",

@@ -51,7 +51,10 @@ def logs_of(fs: FileSystem, options: SegmentOptions) -> list[LogIdentity]:
     topics = {log.topic_partition.topic for log in found.logs}
     missing = options.subscription.missing(topics)
     if missing:
-        raise BadOption(f"{options.path} has no topic {', '.join(missing)}")
+        raise BadOption(
+            f"{options.path} has no topic {', '.join(missing)}; the files of a topic that was created a"
+            " moment ago may follow within seconds: then read again"
+        )
     return [
         log
         for log in found.logs

@@ -10,10 +10,10 @@ from collections.abc import Generator, Iterator
 
 from replog.checkpoints import PART, Checkpoint, SnapshotWriter, checkpoint_name
 from replog.entry import EMPTY, Entry, Kind
-from replog.segment import NAME, read_segment
 from replog.offline_merge.merger import NewMerger, merged
 from replog.offline_merge.plan import MergePlan
 from replog.offline_merge.snapshot_reader import SnapshotReader
+from replog.segment import NAME, read_segment
 from storage.files.errors import DamagedFile
 from storage.files.files import File, FileSystem
 

@@ -60,7 +60,8 @@ async def handle(
     if beat is None:
         return refuse(request, context, ErrorCode.UNKNOWN_SERVER_ERROR, TOO_MANY_NAMES)
     groups = context.broker.consumer_groups
-    return _answer(await groups.heartbeat(request.group_id, beat, context.pace))
+    beaten = await groups.heartbeat(request.group_id, beat, context.pace)
+    return _answer(beaten, context.pace)
 
 
 def refuse(
@@ -149,11 +150,10 @@ async def _owned(owned: tuple[TopicPartitions, ...] | None, pace: Pace) -> event
     }
 
 
-async def _answer(beaten: Awaitable[HeartbeatAnswer]) -> ConsumerGroupHeartbeatResponse:
-    return _response(await beaten)
-
-
-def _response(beaten: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
+async def _answer(
+    beating: Awaitable[HeartbeatAnswer], pace: Pace
+) -> ConsumerGroupHeartbeatResponse:
+    beaten = await beating
     assignment = beaten.assignment
     return ConsumerGroupHeartbeatResponse(
         error_code=beaten.error_code,
@@ -165,8 +165,10 @@ def _response(beaten: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
         if assignment is None
         else Assignment(
             topic_partitions=tuple(
-                TopicPartitions(topic_id=topic, partitions=tuple(sorted(numbers)))
-                for topic, numbers in assignment.items()
+                [
+                    TopicPartitions(topic_id=topic, partitions=tuple(sorted(numbers)))
+                    async for topic, numbers in pace.paced(assignment.items())
+                ]
             )
         ),
     )

@@ -51,8 +51,8 @@ class Executors:
     """The broker's thread pools. The broker owns them; handlers use them through `broker`."""
 
     __slots__ = (
-        "administration", "authentication", "issuers", "loading", "lookups", "removals", "scrapes",
-        "upkeep", "validation",
+        "administration", "assigning", "authentication", "issuers", "loading", "lookups", "removals",
+        "scrapes", "upkeep", "validation",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -62,6 +62,8 @@ class Executors:
         """Reads indexes and segments for a request: ListOffsets by time."""
         self.administration = Executor("administration", threads=4)
         """Creates, grows, configures and cleans topics, and deletes records, for a request."""
+        self.assigning = Executor("assigning", threads=1)
+        """Takes steps of consumer groups that assign many partitions. CPU-bound."""
         self.removals = Executor("removals", threads=1)
         """Removes the files of deleted topics. No request waits for it: a file system may need minutes
         for large files, and administration must not wait behind it."""

@@ -25,7 +25,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from tests.harness.attacks import BUSY, COMPACTED, attacking, names
+from protocol.wire.api_keys import APIS
+from tests.harness.attacks import BUSY, COMPACTED, SMALL, attacking, names
 from tests.harness.broker_process import BrokerProcess
 from tests.harness.cleaning import wait_until_clean
 from tests.harness.clients import create_topic
@@ -205,6 +206,21 @@ def expected_values(writer: KeyedWriter) -> dict[tuple[int, bytes], bytes]:
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path, BROKER) as running:
         yield running
+
+
+def test_every_api_is_among_the_attacks() -> None:
+    assert {name.split("/")[0] for name in names() if "/" in name} == {
+        api.name for api in APIS.values()
+    }
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name.endswith(SMALL)])
+def test_an_attack_with_small_requests_goes_on(broker: BrokerProcess, name: str) -> None:
+    prepare(broker)
+    with attacking(broker.port, name):
+        honest = HonestClient(broker.port)
+        assert len(honest.ask(30)) == 30
+        honest.close()
 
 
 @pytest.mark.crash

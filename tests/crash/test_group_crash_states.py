@@ -25,6 +25,7 @@ from server.coordination.groups.coordinator import GroupCoordinator
 from server.coordination.groups.events import Join, Leave, MemberProtocol, Sync
 from server.coordination.groups.group_table import GroupTable
 from server.coordination.groups.loading import load_partition
+from server.runtime.executors import Executor
 from server.runtime.turns import Pace, Turns
 from tests.crash.coordinator_sweep import CrashStates, Sweep
 from tests.harness.consumer_on_disk import ConsumerGroupOnDisk
@@ -140,7 +141,7 @@ async def history(seed: int) -> CrashStates[Both]:
     table = GroupTable(
         topic, settings, FixedClock(), consumer_settings=CONSUMER_SETTINGS, topics=topics
     )
-    group = GroupOnDisk(GroupCoordinator(topic, table))
+    group = GroupOnDisk(GroupCoordinator(topic, table, assigning=Executor("assigning", threads=1)))
     consumers = ConsumerGroupOnDisk(
         ConsumerCommands(group.groups, TopicPatterns(topics)), group.groups, topics, random
     )

@@ -4,7 +4,8 @@
 
 An attack prints a line when its first bytes are sent, and ends by itself only if it failed. It only
 sends what any client may send. `names()` lists the attacks: the largest request for each array of each
-API (`large_requests.py`), and those that need more than one request to do harm.
+API (`large_requests.py`), many small ones for an API without arrays, and those that need more than one
+request to do harm.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ from protocol.messages.delete_topics import DeleteTopicsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.record_batch import Record, build_batch
-from protocol.wire.api_keys import APIS, ApiKey
-from tests.harness.large_requests import ATTACKED, array_paths, large_request
+from protocol.wire.api_keys import APIS, Api, ApiKey
+from tests.harness.large_requests import ATTACKED, array_paths, large_request, small_request
 from tests.harness.raw_client import encode_request
 from tests.harness.raw_connection import ConnectionEnded, RawConnection
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LARGE_ELEMENTS = 100_000
+SMALL = "many-small"
+"""The attack with an API whose requests have no array."""
+SMALL_REQUESTS = 1_000
 BOMB_BYTES = 127 << 20
 CONNECTIONS = 20
 HALF_FRAMES = 500
@@ -226,6 +230,22 @@ def topic_churn(port: int) -> None:
                 c.receive()
 
 
+def small_requests(port: int, api: Api) -> None:
+    """Send an API's smallest request a thousand times at once, again and again."""
+    request = framed(small_request(api).frame) * SMALL_REQUESTS
+    while True:
+        with (
+            contextlib.suppress(OSError, ConnectionEnded),
+            RawConnection(port, timeout=SILENCE) as connection,
+        ):
+            drain = threading.Thread(target=_discard, args=(connection.socket,), daemon=True)
+            drain.start()
+            while True:
+                connection.send(request)
+                UNDER_WAY.set()
+        time.sleep(0.05)
+
+
 SPECIAL: dict[str, Callable[[int], None]] = {
     "bombs": bombs,
     "parked-fetches": parked_fetches,
@@ -245,6 +265,8 @@ def names() -> Iterator[str]:
         for path in array_paths(api.request_type, api.version_max):
             for kind in ("same", "distinct"):
                 yield f"{api.name}/{'.'.join(path)}/{kind}"
+        if not any(array_paths(api.request_type, api.version_max)):
+            yield f"{api.name}/{SMALL}"
 
 
 def attack(port: int, name: str) -> None:
@@ -252,8 +274,11 @@ def attack(port: int, name: str) -> None:
     if name in SPECIAL:
         SPECIAL[name](port)
         return
-    api_name, path, kind = name.split("/")
+    api_name, path, *kinds = name.split("/")
     (api,) = (each for each in APIS.values() if each.name == api_name)
+    if path == SMALL:
+        small_requests(port, api)
+    (kind,) = kinds
     request = large_request(api, tuple(path.split(".")), kind, LARGE_ELEMENTS)
     send_again_and_again(port, framed(request.frame))
 

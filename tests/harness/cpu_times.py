@@ -40,7 +40,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     write = terminalreporter.write_line
-    write(f"processor time: {used_seconds():.1f} s, of which in tests {sum(seconds.values()):.1f} s")
+    write(
+        f"processor time: {used_seconds():.1f} s, of which in tests {sum(seconds.values()):.1f} s"
+    )
     for file, taken in sorted(seconds.items(), key=lambda each: -each[1])[:FILES_SHOWN]:
         most, name = longest[file]
         write(f"{taken:8.2f} s {tests[file]:5} tests  {file}  ({most:.2f} s: {name[:60]})")

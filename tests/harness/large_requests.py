@@ -58,6 +58,14 @@ def large_request(
     return LargeRequest(api=api, version=version, array=".".join(path), kind=kind, frame=frame)
 
 
+def small_request(api: Api) -> LargeRequest:
+    """Returns the smallest request of an API, in the newest version."""
+    version = api.version_max
+    small = _Small(random.Random(api.name), version=version, tagged=False)
+    frame = encode_request(small.message(api.request_type), version, 1)
+    return LargeRequest(api=api, version=version, array="", kind="small", frame=frame)
+
+
 def array_paths(declared: type, version: int) -> Iterator[tuple[str, ...]]:
     """Yields the path of each array in a request: the field names that lead to it."""
     for field in fields_of(declared):

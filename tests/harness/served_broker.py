@@ -36,6 +36,7 @@ from server.topics.topic import Topic
 from storage.files.files import FileSystem
 from storage.files.local_files import LocalFileSystem
 from storage.log.log import PartitionLog
+from tests.harness.files_in_threads import files_made_in_threads
 from tests.harness.raw_client import RawClient
 from tests.harness.watched_loop import WatchedLoop
 
@@ -124,7 +125,7 @@ async def serving_broker_on(
     served = ServedBroker(Broker(config, files=files, clock=SystemClock()))
     try:
         await served.broker.start()
-        with watched():
+        with watched(), files_made_in_threads():
             yield served
     finally:
         served.disconnect()

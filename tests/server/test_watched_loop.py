@@ -10,6 +10,7 @@ import pytest
 
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from server.topics.topics import Topics
+from storage.log.new_logs import NewLogs
 from tests.harness.served_broker import serving_broker
 from tests.harness.watched_loop import HeldLoop
 
@@ -55,3 +56,18 @@ async def test_what_the_test_itself_computes_and_garbage_do_not_count(
         monkeypatch.setattr(Topics, "all", littering)
         await served.call(METADATA, 9, MetadataResponse)
         monkeypatch.undo()
+
+
+async def test_a_log_whose_files_are_created_on_the_loop_fails_the_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Nothing else creates the files before the first append.
+    monkeypatch.setattr(NewLogs, "make_files", lambda *_: None)
+
+    async def append() -> None:
+        async with serving_broker(tmp_path) as served:
+            await served.broker.topics.create("t")
+            served.log("t").new_files.make()
+
+    with pytest.raises(AssertionError, match="the loop created the files of 1 log"):
+        await append()

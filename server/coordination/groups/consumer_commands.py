@@ -8,22 +8,36 @@ Source: Apache Kafka, GroupMetadataManager.java (getOrMaybeCreateConsumerGroup).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
+from protocol.internal_topics.group_records import GroupRecord
 from protocol.wire.error_codes import ErrorCode
+from server.coordination.coordinator_topic import PreparedBatch
 from server.coordination.groups.classic.group import Group
 from server.coordination.groups.consumer.group import ConsumerGroup
 from server.coordination.groups.consumer.member import JOINING
+from server.coordination.groups.consumer.mixed_group import MixedGroup
 from server.coordination.groups.consumer.topic_patterns import TopicPatterns
 from server.coordination.groups.coordinator import GroupCoordinator
 from server.coordination.groups.events import Beat
 from server.coordination.groups.group_entry import GroupEntry
+from server.coordination.groups.large_steps import LargeStep
 from server.coordination.groups.offset_checks import is_empty
 from server.coordination.groups.outcome import Answer, HeartbeatAnswer, Outcome
-from server.coordination.groups.protocol_changes import UPGRADES, CannotUpgrade, upgrade
+from server.coordination.groups.protocol_changes import (
+    UPGRADES,
+    CannotUpgrade,
+    ClassicMembers,
+    upgrade,
+)
 from server.runtime.at_once import at_once
 from server.runtime.turns import Pace
+
+DECODED_AT_ONCE_BYTES = 64 << 10
+"""More metadata of classic members is decoded in a thread."""
 
 
 class ConsumerCommands:
@@ -47,9 +61,45 @@ class ConsumerCommands:
         if refused is not None:
             return at_once(_no_group(refused))
         entry = entry or self._groups.table.create(group_id)
+        if self._may_take_long(entry, beat):
+            return await self._heartbeat_of_many(entry, beat)
         return self._groups.step(
             entry, lambda ticket: self._step(entry, beat, ticket), HeartbeatAnswer
         )
+
+    def _may_take_long(self, entry: GroupEntry, beat: Beat) -> bool:
+        """Returns whether a heartbeat's step needs a thread."""
+        if isinstance(entry.group, ConsumerGroup):
+            return entry.group.may_take_long(beat)
+        group = self._groups.table.new_consumer_group(entry.group.group_id)
+        metadata = sum(len(each.metadata) for m in entry.group.roster for each in m.protocols)
+        return metadata > DECODED_AT_ONCE_BYTES or group.may_take_long(beat)
+
+    async def _heartbeat_of_many(self, entry: GroupEntry, beat: Beat) -> Awaitable[HeartbeatAnswer]:
+        """Carry out a heartbeat in a thread. The result is like `heartbeat`'s."""
+        ticket: asyncio.Future[HeartbeatAnswer] = asyncio.get_running_loop().create_future()
+        now_ms = self._groups.table.now_ms()
+
+        def begin() -> LargeStep | None:
+            if isinstance(entry.group, ConsumerGroup):
+                return self._groups.on_copy(
+                    entry,
+                    entry.group,
+                    lambda group: group.heartbeat(beat, ticket, now_ms=now_ms),
+                )
+            refused = self._refusal(entry.group.group_id, entry, beat)
+            if refused is None:
+                return self._change_on_copy(entry, entry.group, beat, ticket)
+            self._groups.carry_out(entry, _refused(ticket, refused))
+            return None
+
+        try:
+            error = await self._groups.large_steps.take(entry, begin)
+        except CannotUpgrade as reason:
+            return at_once(_no_group(f"{_cannot_upgrade(entry.group.group_id)} {reason}."))
+        finally:
+            self._groups.forget_if_vacant(entry)
+        return at_once(HeartbeatAnswer(error_code=error)) if error else ticket
 
     async def _with_matches(self, group_id: str, beat: Beat, pace: Pace) -> Beat:
         """Returns the heartbeat with what its step needs of a large number of topics."""
@@ -69,31 +119,41 @@ class ConsumerCommands:
         try:
             return self._changing_step(entry, entry.group, beat, ticket)
         except CannotUpgrade as error:
-            refusal = _no_group(f"{_cannot_upgrade(entry.group.group_id)} {error}.")
-            return Outcome(answers=(Answer(ticket=ticket, value=refusal),))
+            return _refused(ticket, f"{_cannot_upgrade(entry.group.group_id)} {error}.")
 
     def _changing_step(self, entry: GroupEntry, old: Group, beat: Beat, ticket: object) -> Outcome:
         """Carry out the heartbeat that converts a classic group to the consumer protocol. Raises
         CannotUpgrade."""
         now_ms = self._groups.table.now_ms()
         group = self._groups.table.new_consumer_group(old.group_id)
-        records = () if is_empty(old) else upgrade(old, group, now_ms=now_ms)
-        # Start the sessions of the converted members.
-        group.expire(now_ms)
-        outcome = group.heartbeat(beat, ticket, now_ms=now_ms)
+        outcome = _changed(_Old.of(entry, old), group, beat, ticket, now_ms)
+        return self._replaced(entry, old, group, outcome)
+
+    def _change_on_copy(
+        self, entry: GroupEntry, old: Group, beat: Beat, ticket: object
+    ) -> LargeStep:
+        """Returns the same step for a thread."""
+        now_ms, before = self._groups.table.now_ms(), _Old.of(entry, old)
+        group = self._groups.table.new_consumer_group(old.group_id)
+        ahead = group.copy()
+
+        def finish(outcome: Outcome, prepared: PreparedBatch | None) -> None:
+            ahead.replace(group)
+            self._groups.carry_out(entry, self._replaced(entry, old, ahead, outcome), prepared)
+
+        return LargeStep(take=lambda: _changed(before, ahead, beat, ticket, now_ms), finish=finish)
+
+    def _replaced(
+        self, entry: GroupEntry, old: Group, group: MixedGroup, outcome: Outcome
+    ) -> Outcome:
+        """Put the converted group in the old one's place. Returns the outcome of both."""
         if not outcome.records:
             # The member was refused, so the group is not converted.
             return replace(outcome, deadline_ms=None)
-        was_written = bool(entry.writes) or any(entry.stored())
-        tombstones = entry.tombstones() if was_written else ()
         # Members that wait for the others or for the leader have to join again.
         waiting = old.abandon(ErrorCode.REBALANCE_IN_PROGRESS)
         entry.group = group
-        return replace(
-            outcome,
-            answers=(*waiting.answers, *outcome.answers),
-            records=(*tombstones, *records, *outcome.records),
-        )
+        return replace(outcome, answers=(*waiting.answers, *outcome.answers))
 
     def _refusal(self, group_id: str, entry: GroupEntry | None, beat: Beat) -> str | None:
         """Returns why the group does not exist for this member; None if it exists or may be created."""
@@ -112,6 +172,39 @@ class ConsumerCommands:
             text = "the group size exceeds the consumer group maximum size."
             return f"{_cannot_upgrade(group_id)} {text}"
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Old:
+    """What a conversion needs of the classic group, which may change meanwhile."""
+
+    members: ClassicMembers | None
+    """None: there are none."""
+    tombstones: tuple[GroupRecord, ...]
+    """Delete its records."""
+
+    @classmethod
+    def of(cls, entry: GroupEntry, group: Group) -> Self:
+        was_written = bool(entry.writes) or any(entry.stored())
+        return cls(
+            None if is_empty(group) else ClassicMembers.of(group),
+            entry.tombstones() if was_written else (),
+        )
+
+
+def _changed(old: _Old, group: MixedGroup, beat: Beat, ticket: object, now_ms: int) -> Outcome:
+    """Convert the old members, and carry out a heartbeat. Raises CannotUpgrade."""
+    records = () if old.members is None else upgrade(old.members, group, now_ms=now_ms)
+    # Start the sessions of the converted members.
+    group.expire(now_ms)
+    outcome = group.heartbeat(beat, ticket, now_ms=now_ms)
+    if not outcome.records:
+        return outcome
+    return replace(outcome, records=(*old.tombstones, *records, *outcome.records))
+
+
+def _refused(ticket: object, why: str) -> Outcome:
+    return Outcome(answers=(Answer(ticket=ticket, value=_no_group(why)),))
 
 
 def _no_group(why: str) -> HeartbeatAnswer:

@@ -24,15 +24,22 @@ from protocol.internal_topics.group_records import GroupRecord
 from protocol.wire.error_codes import ErrorCode
 from server.config.group_config import GroupConfig
 from server.config.group_overrides import GroupTimes
-from server.coordination.coordinator_topic import OFFSETS_TOPIC, CoordinatorTopic, RecordsTooLarge
+from server.coordination.coordinator_topic import (
+    OFFSETS_TOPIC,
+    CoordinatorTopic,
+    PreparedBatch,
+    RecordsTooLarge,
+)
 from server.coordination.deadlines import Deadlines
 from server.coordination.groups.classic.group import Group, GroupSettings
 from server.coordination.groups.committed_offsets import tombstone_batches
 from server.coordination.groups.consumer.group import ConsumerGroup
+from server.coordination.groups.consumer.mixed_group import MixedGroup
 from server.coordination.groups.consumer.settings import ConsumerSettings
 from server.coordination.groups.events import NO_MEMBER, Join, Leave, LeaveKey, Sync
 from server.coordination.groups.group_entry import AnyGroup, GroupEntry, error_answer
 from server.coordination.groups.group_table import GroupTable
+from server.coordination.groups.large_steps import LargeStep, LargeSteps
 from server.coordination.groups.offset_checks import delete_error
 from server.coordination.groups.outcome import (
     Answer,
@@ -54,18 +61,27 @@ from storage.files.errors import StorageError
 
 _log = logging.getLogger("server.coordination.groups")
 
+RETRY_MS = 5_000
+"""Pause before a group with many partitions tries again to expire its members."""
+
 A = TypeVar("A", Joined, Synced, Left, HeartbeatAnswer)
 
 
 class GroupCoordinator:
     """Handles the requests of clients to groups, except those for offsets."""
 
-    __slots__ = ("_deadlines", "_is_stopping", "_writing", "table", "topic")
+    __slots__ = ("_deadlines", "_is_stopping", "_writing", "large_steps", "table", "topic")
 
-    def __init__(self, topic: CoordinatorTopic, table: GroupTable) -> None:
+    def __init__(self, topic: CoordinatorTopic, table: GroupTable, *, assigning: Executor) -> None:
+        """Serve the groups of a table.
+
+        Args:
+            assigning: the thread for steps that take long.
+        """
         # Constant after construction
         self.topic = topic
         self.table = table
+        self.large_steps = LargeSteps(topic, table, assigning)
         # Calls `_on_deadline` with a group's id once the group's deadline has passed.
         self._deadlines = Deadlines(self.table.now_ms, self._on_deadline)
         # State
@@ -80,9 +96,10 @@ class GroupCoordinator:
         """Fail all waiting requests and wait until pending writes are durable."""
         self._is_stopping = True
         await self.table.loads.stop()
+        await self.large_steps.stop()
         self._deadlines.stop()
         for entry in self.table.entries():
-            self._carry_out(entry, entry.group.abandon(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            self.carry_out(entry, entry.group.abandon(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         if self._writing:
             await asyncio.wait(self._writing)
 
@@ -99,6 +116,13 @@ class GroupCoordinator:
             code = entry or ErrorCode.UNKNOWN_MEMBER_ID
             return at_once(Joined(error_code=code, member_id=join.member_id))
         group, now_ms = self._classic_group_of(entry), self.table.now_ms()
+        names = () if join.subscription is None else join.subscription.topic_names
+        if isinstance(group, ConsumerGroup) and group.assigns_many(names):
+            joined: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
+            error = await self.large_step(
+                entry, lambda group: group.join(join, joined, now_ms=now_ms)
+            )
+            return at_once(Joined(error_code=error, member_id=join.member_id)) if error else joined
         return self.step(entry, lambda ticket: group.join(join, ticket, now_ms=now_ms), Joined)
 
     def _classic_group_of(self, entry: GroupEntry) -> AnyGroup:
@@ -132,7 +156,7 @@ class GroupCoordinator:
         if isinstance(group, Group):
             return group.heartbeat(member_id, instance_id, generation, now_ms=now_ms)
         code, outcome = group.classic_heartbeat(member_id, instance_id, generation, now_ms=now_ms)
-        self._carry_out(entry, outcome)
+        self.carry_out(entry, outcome)
         return code
 
     async def leave(
@@ -150,9 +174,18 @@ class GroupCoordinator:
         if entry is None or not members or self.find(group_id) is not entry:
             return _leave_answer(at_once(Left(error_codes=())), leaving, {}, pace)
         group, now_ms = entry.group, self.table.now_ms()
-        left = self.step(
-            entry, lambda ticket: group.leave(members.values(), ticket, now_ms=now_ms), Left
-        )
+        if isinstance(group, ConsumerGroup) and group.assigns_many():
+            gone: asyncio.Future[Left] = asyncio.get_running_loop().create_future()
+            error = await self.large_step(
+                entry, lambda group: group.leave(members.values(), gone, now_ms=now_ms)
+            )
+            if error:
+                return error
+            left: Awaitable[Left] = gone
+        else:
+            left = self.step(
+                entry, lambda ticket: group.leave(members.values(), ticket, now_ms=now_ms), Left
+            )
         return _leave_answer(
             left, leaving, members, pace, is_consumer=isinstance(group, ConsumerGroup)
         )
@@ -236,21 +269,69 @@ class GroupCoordinator:
     ) -> Awaitable[A]:
         """Carry out a step. The result resolves with the step's answer once its records are durable."""
         ticket: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-        self._carry_out(entry, step(ticket))
+        self.carry_out(entry, step(ticket))
         return ticket
+
+    async def large_step(self, entry: GroupEntry, step: Callable[[AnyGroup], Outcome]) -> ErrorCode:
+        """Carry out a step of a group with many partitions in a thread. Returns why it had no effect;
+        else its answer is sent to the step's ticket once its records are durable.
+
+        Args:
+            step: may be called more than once, with copies of the group.
+        """
+
+        def begin() -> LargeStep | None:
+            if isinstance(entry.group, ConsumerGroup):
+                return self.on_copy(entry, entry.group, step)
+            self.carry_out(entry, step(entry.group))
+            return None
+
+        return await self.large_steps.take(entry, begin)
+
+    def on_copy(
+        self, entry: GroupEntry, group: MixedGroup, step: Callable[[MixedGroup], Outcome]
+    ) -> LargeStep:
+        """Prepare a step of a consumer group for a thread."""
+        copy = group.copy()
+
+        def finish(outcome: Outcome, prepared: PreparedBatch | None) -> None:
+            copy.replace(group)
+            entry.group = copy
+            self.carry_out(entry, outcome, prepared)
+
+        return LargeStep(take=lambda: step(copy), finish=finish)
 
     def _on_deadline(self, group_id: str) -> None:
         entry = self.table.find(group_id)
-        if isinstance(entry, GroupEntry):
-            self._carry_out(entry, entry.group.expire(self.table.now_ms()))
+        if not isinstance(entry, GroupEntry):
+            return
+        now_ms = self.table.now_ms()
+        if isinstance(entry.group, ConsumerGroup) and entry.group.assigns_many():
+            spawn(self._expire_many(entry, now_ms), "group deadline", among=self._writing)
+        else:
+            self.carry_out(entry, entry.group.expire(now_ms))
+
+    async def _expire_many(self, entry: GroupEntry, now_ms: int) -> None:
+        if await self.large_step(entry, lambda group: group.expire(now_ms)):
+            # Its records do not fit, or its partition is not served: that may be different later.
+            self._deadlines.set(entry.group.group_id, now_ms + RETRY_MS)
 
     def _start_sessions(self, entry: GroupEntry) -> None:
         """Start the sessions of a loaded group: `expire` gives one to each member that has none."""
-        self._carry_out(entry, entry.group.expire(self.table.now_ms()))
+        self.carry_out(entry, entry.group.expire(self.table.now_ms()))
 
-    def _carry_out(self, entry: GroupEntry, outcome: Outcome) -> None:
-        """Carry out a step's outcome: schedule, write, and answer when durable."""
+    def carry_out(
+        self, entry: GroupEntry, outcome: Outcome, prepared: PreparedBatch | None = None
+    ) -> None:
+        """Carry out a step's outcome: schedule, write, and answer when durable.
+
+        Args:
+            prepared: the outcome's records, if they are encoded already.
+        """
+        taken = outcome
         outcome = self._with_downgrade(entry, outcome)
+        if outcome is not taken:
+            prepared = None
         for note in outcome.notes:
             # It contains text from clients.
             shown = note if note.isprintable() else repr(note)
@@ -258,7 +339,7 @@ class GroupCoordinator:
         self._deadlines.set(entry.group.group_id, outcome.deadline_ms)
         entry.held += outcome.answers
         if outcome.records:
-            self._write(entry, outcome.records)
+            self._write(entry, outcome.records, prepared)
         if not entry.writes:
             self._send_held_answers(entry)
 
@@ -280,9 +361,17 @@ class GroupCoordinator:
             notes=(*outcome.notes, *further.notes),
         )
 
-    def _write(self, entry: GroupEntry, records: Sequence[GroupRecord]) -> None:
+    def _write(
+        self,
+        entry: GroupEntry,
+        records: Sequence[GroupRecord],
+        prepared: PreparedBatch | None = None,
+    ) -> None:
         try:
-            appended = self.append(entry, records)
+            if prepared is None:
+                appended = self.append(entry, records)
+            else:
+                appended = self.topic.append_batch(prepared)[1]
         except Exception as error:  # noqa: BLE001 - treated like a failed write
             appended = raising(error)
         entry.writes += 1
@@ -324,6 +413,10 @@ class GroupCoordinator:
             _deliver([_as_error(answer, failure) for answer in (*held, *abandoned.answers)])
             entry.group = self.table.as_stored(entry)
             self._start_sessions(entry)
+        self.forget_if_vacant(entry)
+
+    def forget_if_vacant(self, entry: GroupEntry) -> None:
+        """Forget a group without any state."""
         if entry.is_vacant:
             self.table.forget(entry)
 
@@ -336,11 +429,14 @@ def coordinator_of(
     clock: Clock,
     own_times: Mapping[str, GroupTimes],
     loading: Executor,
+    assigning: Executor,
 ) -> GroupCoordinator:
     """Returns the coordinator of a broker's groups.
 
     Args:
         own_times: the times of groups with their own configuration.
+        loading: the threads that load partitions.
+        assigning: the thread for steps that take long.
     """
     topic = CoordinatorTopic(
         OFFSETS_TOPIC,
@@ -364,7 +460,7 @@ def coordinator_of(
         own_times=own_times,
     )
     table = GroupTable(topic, settings, clock, consumer_settings=consumer_settings, topics=topics)
-    return GroupCoordinator(topic, table)
+    return GroupCoordinator(topic, table, assigning=assigning)
 
 
 async def _leave_answer(

@@ -138,7 +138,11 @@ class Beat:
     """The topics that expressions match, where that takes too long for a step."""
 
     @property
+    def says_topics(self) -> bool:
+        """Whether it says what its member is subscribed to."""
+        return self.topic_names is not None or self.topic_regex is not None
+
+    @property
     def is_full(self) -> bool:
         """Whether it carries all fields, as after an error: then the answer must also be complete."""
-        says_topics = self.topic_names is not None or self.topic_regex is not None
-        return self.rebalance_timeout_ms != -1 and says_topics and self.owned is not None
+        return self.rebalance_timeout_ms != -1 and self.says_topics and self.owned is not None

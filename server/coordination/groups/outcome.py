@@ -100,12 +100,14 @@ class OutcomeBuilder:
     """Collects the answers, the notes and the write request of one step, and the next deadline, which
     persists from step to step."""
 
-    __slots__ = ("_answers", "_deadline_ms", "_notes", "_writes")
+    __slots__ = ("_answers", "_deadline_ms", "_notes", "_writes", "steps")
 
     def __init__(self) -> None:
         self._answers: list[Answer] = []
         self._notes: list[str] = []
         self._writes = False
+        self.steps = 0
+        """The number of steps that were built."""
         self._deadline_ms: int | None = None
         """A lower bound: nothing is due before, but it may be earlier than the earliest deadline."""
 
@@ -132,6 +134,10 @@ class OutcomeBuilder:
         """Reset the deadline; the caller then adds all deadlines again."""
         self._deadline_ms = None
 
+    @property
+    def deadline_ms(self) -> int | None:
+        return self._deadline_ms
+
     def build(self, records: tuple[GroupRecord, ...]) -> Outcome:
         """Returns the collected outcome and clears it for the next step."""
         outcome = Outcome(
@@ -143,6 +149,7 @@ class OutcomeBuilder:
         self._answers.clear()
         self._notes.clear()
         self._writes = False
+        self.steps += 1
         return outcome
 
 

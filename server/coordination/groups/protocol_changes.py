@@ -13,6 +13,9 @@ KIP-848.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from typing import Self
 
 from protocol.internal_topics.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -49,13 +52,35 @@ class CannotUpgrade(Exception):
     """The group cannot be upgraded; the message gives the reason, in Kafka's words."""
 
 
-def upgrade(group: Group, upgraded: MixedGroup, *, now_ms: int) -> tuple[GroupRecord, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicMembers:
+    """The members of a classic group at one moment."""
+
+    group_id: str
+    generation: int
+    protocol_type: str | None
+    protocol_name: str | None
+    members: tuple[Member, ...]
+    """Copies."""
+
+    @classmethod
+    def of(cls, group: Group) -> Self:
+        return cls(
+            group_id=group.group_id,
+            generation=group.generation,
+            protocol_type=group.roster.protocol_type,
+            protocol_name=group.protocol_name,
+            members=tuple(map(copy, group.roster)),
+        )
+
+
+def upgrade(group: ClassicMembers, upgraded: MixedGroup, *, now_ms: int) -> tuple[GroupRecord, ...]:
     """Copy the state of a classic group into a new consumer group. Returns its records.
 
     Raises:
         CannotUpgrade: the members are no consumers, or their metadata cannot be used.
     """
-    if group.roster.protocol_type != PROTOCOL_TYPE:
+    if group.protocol_type != PROTOCOL_TYPE:
         raise CannotUpgrade("the group does not use the consumer embedded protocol")
     records = tuple(_records(group, upgraded.topics, now_ms))
     for record in records:
@@ -63,12 +88,12 @@ def upgrade(group: Group, upgraded: MixedGroup, *, now_ms: int) -> tuple[GroupRe
     return records
 
 
-def _records(group: Group, topics: TopicCatalog, now_ms: int) -> Iterator[GroupRecord]:
+def _records(group: ClassicMembers, topics: TopicCatalog, now_ms: int) -> Iterator[GroupRecord]:
     group_id, generation = group.group_id, group.generation
     taken: set[assignors.Part] = set()
     yield epoch_record(group_id, generation, 0)
     yield target_epoch_record(group_id, generation, now_ms)
-    for each in group.roster:
+    for each in group.members:
         member = _consumer_member(each, group, topics, taken)
         yield subscription_record(group_id, member)
         yield target_record(group_id, member.member_id, member.assignment)
@@ -76,7 +101,7 @@ def _records(group: Group, topics: TopicCatalog, now_ms: int) -> Iterator[GroupR
 
 
 def _consumer_member(
-    member: Member, group: Group, topics: TopicCatalog, taken: set[assignors.Part]
+    member: Member, group: ClassicMembers, topics: TopicCatalog, taken: set[assignors.Part]
 ) -> ConsumerMember:
     subscription, assignment = _decoded(member, group)
     return ConsumerMember(
@@ -99,7 +124,7 @@ def _consumer_member(
     )
 
 
-def _decoded(member: Member, group: Group) -> tuple[Subscription, Assignment]:
+def _decoded(member: Member, group: ClassicMembers) -> tuple[Subscription, Assignment]:
     name = group.protocol_name or member.protocols[0].name
     try:
         subscription = decode_subscription(member.metadata(name))

@@ -58,6 +58,11 @@ class Group(RebalancingGroup):
     __slots__ = ()
 
     @property
+    def changes(self) -> int:
+        """Grows with each step that may change the group."""
+        return self._builder.steps
+
+    @property
     def members_count(self) -> int:
         return len(self.roster)
 

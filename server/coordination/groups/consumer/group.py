@@ -26,9 +26,9 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from cleaner.rules.text import count_text
 from protocol.internal_topics.group_records import GroupRecord
@@ -51,9 +51,11 @@ from server.coordination.groups.consumer.settings import ConsumerSettings
 from server.coordination.groups.consumer.state import ConsumerState
 from server.coordination.groups.consumer.subscribed_topics import SubscribedTopics
 from server.coordination.groups.consumer.topic_catalog import (
+    CatalogSnapshot,
     TopicCatalog,
     existing,
     ids_of,
+    may_have_more_partitions,
 )
 from server.coordination.groups.consumer.topic_patterns import InvalidPattern
 from server.coordination.groups.events import NO_MEMBER, Beat, Leave, Ticket
@@ -64,6 +66,9 @@ from server.coordination.groups.outcome import (
     OutcomeBuilder,
     first_names,
 )
+
+PARTITIONS_AT_ONCE_MAX = 250
+"""A step that assigns more runs in a thread: 25 microseconds each (`large_steps.py`)."""
 
 FIRST_EPOCH = 1
 """The epoch of a group whose members have not subscribed to any topic yet."""
@@ -91,6 +96,7 @@ class ConsumerGroup:
         "_session_deadlines",
         "_settings",
         "_subscribed",
+        "changes",
         "data",
         "group_id",
         "topics",
@@ -110,6 +116,8 @@ class ConsumerGroup:
         # State; others may read it
         self.data = ConsumerState() if data is None else data
         """The state that the group's records describe."""
+        self.changes = 0
+        """Grows with each change of `data`."""
         # State that is not in any record
         self._subscribed = SubscribedTopics(self.data, topics)
         self._session_deadlines: dict[str, int] = {}
@@ -148,6 +156,48 @@ class ConsumerGroup:
         )
         return asked_for.most_common(1)[0][0] or "" if asked_for else self._settings.assignors[0]
 
+    # Steps that take long.
+
+    def assigns_many(self, *further: Collection[str]) -> bool:
+        """Returns whether an assignment of the group, with these further topics, takes long."""
+        subscriptions: tuple[Collection[str], ...] = (*self.data.subscriptions, *further)
+        return may_have_more_partitions(subscriptions, self.topics, PARTITIONS_AT_ONCE_MAX)
+
+    def may_take_long(self, beat: Beat) -> bool:
+        """Returns whether a heartbeat's step may take long; most heartbeats only renew a session."""
+        member = self.data.members.get(beat.member_id)
+        is_settled = (
+            member is not None
+            and beat.member_epoch == self.data.epoch
+            and member.has_reached(self.data.epoch)
+            and self.data.epoch == self.data.assignment_epoch
+            and self._subscribed.is_current
+            and not beat.says_topics
+        )
+        found = () if beat.matches is None else beat.matches.by_pattern.values()
+        matches = max(found, key=len, default=())
+        return not is_settled and self.assigns_many(beat.topic_names or (), matches)
+
+    def copy(self) -> Self:
+        """Returns a copy for a step in a thread; `replace` puts it in this group's place."""
+        topics = CatalogSnapshot(self.topics)
+        copy = type(self)(self.group_id, self._settings, topics, self.data.copy())
+        copy.changes = self.changes
+        copy._subscribed = self._subscribed.over(copy.data, topics)
+        copy._session_deadlines = self._session_deadlines.copy()
+        copy._rebalance_deadlines = self._rebalance_deadlines.copy()
+        if self._builder.deadline_ms is not None:
+            copy._builder.add_deadline(self._builder.deadline_ms)
+        return copy
+
+    def replace(self, old: ConsumerGroup) -> None:
+        """Take the place of the group of which this is a copy; that has only renewed sessions since."""
+        self.topics = old.topics
+        self._subscribed = self._subscribed.over(self.data, old.topics)
+        for member_id, due_ms in old._session_deadlines.items():
+            if due_ms > self._session_deadlines.get(member_id, due_ms):
+                self._session_deadlines[member_id] = due_ms
+
     # Heartbeats.
 
     def heartbeat(self, beat: Beat, ticket: Ticket, *, now_ms: int) -> Outcome:
@@ -184,7 +234,7 @@ class ConsumerGroup:
             member_epoch=after.epoch,
             heartbeat_interval_ms=self._settings.times_of(self.group_id).heartbeat_interval_ms,
             assignment=after.assignment
-            if is_complete_answer or after.assignment != before.assignment
+            if is_complete_answer or not after.has_same_partitions(before)
             else None,
         )
 
@@ -392,6 +442,7 @@ class ConsumerGroup:
         return Outcome()
 
     def _write(self, record: GroupRecord) -> None:
+        self.changes += 1
         self.data.apply(record)
         self._records.append(record)
 

@@ -89,6 +89,10 @@ class ConsumerMember:
     def has_reached(self, epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == epoch
 
+    def has_same_partitions(self, other: ConsumerMember) -> bool:
+        """Returns whether both have the same assignment, which may be large."""
+        return self.assigned is other.assigned or self.assignment == other.assignment
+
     @property
     def assignment(self) -> Assignment:
         return {topic: frozenset(numbers) for topic, numbers in self.assigned.items()}

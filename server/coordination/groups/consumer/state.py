@@ -62,6 +62,16 @@ class ConsumerState:
         self._by_instance: dict[str, str] = {}
         self._owners: dict[tuple[uuid.UUID, int], str] = {}
 
+    def copy(self) -> ConsumerState:
+        """Returns an independent copy. Both share their values, which never change."""
+        other = ConsumerState()
+        other.epoch, other.metadata_hash = self.epoch, self.metadata_hash
+        other.assignment_epoch = self.assignment_epoch
+        other.members, other.targets = self.members.copy(), self.targets.copy()
+        other.regexes = self.regexes.copy()
+        other._by_instance, other._owners = self._by_instance.copy(), self._owners.copy()
+        return other
+
     # Queries.
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:

@@ -39,6 +39,17 @@ class SubscribedTopics:
         self._revision: int | None = None
         """Revision of the topics when they were last compared."""
 
+    @property
+    def is_current(self) -> bool:
+        """Whether no topic has changed since the last comparison."""
+        return self._revision == self._topics.revision
+
+    def over(self, data: ConsumerState, topics: TopicCatalog) -> SubscribedTopics:
+        """Returns the comparison of a copy of the group, as far as this one has come."""
+        copy = SubscribedTopics(data, topics)
+        copy._revision = self._revision
+        return copy
+
     def matches(self, regex: str, beat: Beat) -> frozenset[str]:
         """Returns the topics that a member's regular expression matches. Raises InvalidPattern."""
         known = self._data.regexes.get(regex)
@@ -56,14 +67,14 @@ class SubscribedTopics:
 
     def patterns_to_match(self, beat: Beat) -> frozenset[str]:
         """Returns the expressions that a heartbeat would match against all topics."""
-        found = set() if self._revision == self._topics.revision else set(self._data.regexes)
+        found = set() if self.is_current else set(self._data.regexes)
         if beat.topic_regex and beat.topic_regex not in self._data.regexes:
             found.add(beat.topic_regex)
         return frozenset(found)
 
     def changes(self, beat: Beat) -> TopicChanges:
         """Compare the group's topics with those at the start of its epoch, unless that is done."""
-        if self._revision == self._topics.revision:
+        if self.is_current:
             return TopicChanges()
         if beat.classic is not None and self._data.regexes:
             # A JoinGroup does not say what its client may see: the next heartbeat looks at the patterns.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Collection, Iterable, Sequence, Sized
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -37,6 +37,57 @@ class TopicCatalog(Protocol):
     def get(self, name: str) -> KnownTopic | None: ...
     def by_id(self, topic_id: uuid.UUID) -> KnownTopic | None: ...
     def all(self) -> Sequence[KnownTopic]: ...
+
+
+class CatalogSnapshot:
+    """The topics at one moment, for a thread: it reads them once, when it first needs them."""
+
+    __slots__ = ("_by_id", "_by_name", "_topics", "revision")
+
+    def __init__(self, topics: TopicCatalog) -> None:
+        """Take the revision now. Topics may already be newer when they are read; then their revision
+        differs, and the group's next heartbeat looks again."""
+        self._topics = topics
+        self.revision = topics.revision
+        self._by_name: dict[str, KnownTopic] = {}
+        self._by_id: dict[uuid.UUID, KnownTopic] = {}
+
+    def get(self, name: str) -> KnownTopic | None:
+        self._read()
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: uuid.UUID) -> KnownTopic | None:
+        self._read()
+        return self._by_id.get(topic_id)
+
+    def all(self) -> Sequence[KnownTopic]:
+        self._read()
+        return list(self._by_name.values())
+
+    def _read(self) -> None:
+        if not self._by_name:
+            self._by_name = {topic.name: topic for topic in self._topics.all()}
+            self._by_id = {topic.id: topic for topic in self._by_name.values()}
+
+
+def may_have_more_partitions(
+    subscriptions: Iterable[Collection[str]], topics: TopicCatalog, than: int
+) -> bool:
+    """Returns whether these topics may have more than so many partitions; False is certain.
+
+    The answer takes at most `than` look-ups. So each name counts at least once, also if it is repeated
+    or there is no such topic.
+    """
+    count = 0
+    for names in subscriptions:
+        count += len(names)
+        if count > than:
+            return True
+        for topic in map(topics.get, names):
+            count += max(len(topic.partitions) - 1, 0) if topic is not None else 0
+            if count > than:
+                return True
+    return False
 
 
 def existing(subscriptions: Subscriptions, topics: TopicCatalog) -> list[KnownTopic]:

@@ -43,11 +43,13 @@ class TopicPatterns:
     ) -> Matches | None:
         """Returns the matches of valid expressions; None if a step may as well match itself.
 
+        A step may run in a thread, where `may_see` must not be called.
+
         Args:
             may_see: whether the client may describe a topic; None: every one.
         """
         topics = self._topics.all() if patterns else ()
-        if len(topics) <= MATCHED_AT_ONCE_MAX:
+        if len(topics) <= MATCHED_AT_ONCE_MAX and may_see is None:
             return None
         revision, found = self._topics.revision, dict[str, frozenset[str]]()
         for pattern in patterns:
