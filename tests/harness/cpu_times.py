@@ -7,15 +7,16 @@ The time of a test includes that of the processes which it started and waited fo
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Generator
+from heapq import nlargest
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 import pytest
 
 FILES_SHOWN = 40
 
-seconds: Counter[str] = Counter()
+seconds: defaultdict[str, float] = defaultdict(float)
 tests: Counter[str] = Counter()
 longest: dict[str, tuple[float, str]] = {}
 
@@ -40,7 +41,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     write = terminalreporter.write_line
-    write(f"processor time: {used_seconds():.1f} s, of which in tests {seconds.total():.1f} s")
-    for file, taken in seconds.most_common(FILES_SHOWN):
+    write(
+        f"processor time: {used_seconds():.1f} s, of which in tests {sum(seconds.values()):.1f} s"
+    )
+    for file, taken in nlargest(FILES_SHOWN, seconds.items(), key=lambda item: item[1]):
         most, name = longest[file]
         write(f"{taken:8.2f} s {tests[file]:5} tests  {file}  ({most:.2f} s: {name[:60]})")
