@@ -1,6 +1,6 @@
 """A plugin of pytest: processor time by test file, which other work on the machine does not change much.
 
-    python -m pytest -p tests.harness.cpu_times tests/server
+    python -m pytest -p tests.harness.cpu_times tests/server    in one process, without -n
 
 The time of a test includes that of the processes which it started and waited for.
 """
