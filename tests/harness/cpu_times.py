@@ -1,6 +1,6 @@
 """A plugin of pytest: processor time by test file, which other work on the machine does not change much.
 
-    python -m pytest -p tests.harness.cpu_times tests/server
+    python -m pytest -p tests.harness.cpu_times tests/server    in one process, without -n
 
 The time of a test includes that of the processes which it started and waited for.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Generator
+from heapq import nlargest
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
 import pytest
@@ -43,6 +44,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     write(
         f"processor time: {used_seconds():.1f} s, of which in tests {sum(seconds.values()):.1f} s"
     )
-    for file, taken in sorted(seconds.items(), key=lambda each: -each[1])[:FILES_SHOWN]:
+    for file, taken in nlargest(FILES_SHOWN, seconds.items(), key=lambda item: item[1]):
         most, name = longest[file]
         write(f"{taken:8.2f} s {tests[file]:5} tests  {file}  ({most:.2f} s: {name[:60]})")
