@@ -14,6 +14,7 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from cleaner.pacing.throttle import Throttle
 from metrics.cleaner_probe import CleanerCounts
 from metrics.facts import LoopFacts
 from metrics.server_probe import ServerProbe
@@ -22,6 +23,7 @@ from server.admin.compaction_pauses import CompactionPauses
 from server.config.broker_configs import BrokerConfigs
 from server.config.config import BrokerConfig
 from server.config.group_overrides import GroupOverrides
+from server.coordination.checkpoint_upkeep import CheckpointedTopic, CheckpointUpkeep
 from server.coordination.groups.consumer.topic_patterns import TopicPatterns
 from server.coordination.groups.consumer_commands import ConsumerCommands
 from server.coordination.groups.coordinator import GroupCoordinator, coordinator_of
@@ -90,8 +92,8 @@ class Broker:
     """One broker. Handlers use the attributes `config` to `warnings`; the rest is start and stop."""
 
     __slots__ = (
-        "_background", "_cleaning", "_failed", "_has_certificates", "_has_logins", "_http",
-        "_http_opening", "_limits",
+        "_background", "_checkpoints", "_cleaning", "_failed", "_has_certificates", "_has_logins",
+        "_http", "_http_opening", "_limits",
         "_listeners", "_log_clock", "_loop_watch", "_memory_upkeep", "_pauses", "_state", "_store",
         "_tls", "_wal", "_watch", "acls", "addresses", "answers", "audit", "authorizer",
         "cleaner_counts", "clock", "cold_reads", "config", "configs", "connection_rates",
@@ -177,6 +179,7 @@ class Broker:
         self._log_clock: LogClock | None = None
         self._watch: DirectoryWatch | None = None
         self._cleaning: Cleaning | None = None
+        self._checkpoints: CheckpointUpkeep | None = None
         self._memory_upkeep: MemoryUpkeep | None = None
         self._loop_watch: LoopWatch | None = None
         self._http: HttpEndpoint | None = None
@@ -233,6 +236,7 @@ class Broker:
         self._state = None
         await self._open_http_now()
         self._start_cleaner()
+        self._start_checkpoints()
         self._start_watching()
         self._loop_watch = LoopWatch()
 
@@ -257,6 +261,7 @@ class Broker:
             self._log_clock,
             self._memory_upkeep,
             self._cleaning,
+            self._checkpoints,
         ):
             if part is not None:
                 await part.stop()
@@ -473,6 +478,21 @@ class Broker:
             from server.cleaning import Cleaning
 
             self._cleaning = Cleaning(self, self._pauses, background=self._background)
+
+    def _start_checkpoints(self) -> None:
+        """Start to make the checkpoints of the coordinators' partitions."""
+        cleaner = self.configs.config.cleaner_settings()
+        throttle = None if self._cleaning is None else self._cleaning.throttle
+        self._checkpoints = CheckpointUpkeep(
+            [
+                CheckpointedTopic(self.groups.topic, self.groups.table.loads),
+                CheckpointedTopic(self.transactions.topic, self.transactions.table.loads),
+            ],
+            self.config.compaction_settings(),
+            self.executors.checkpoints,
+            throttle=throttle or Throttle(cleaner.io_rates, clock=self.clock.monotonic),
+            memory_bytes=cleaner.map_bytes,
+        )
 
     async def _check_change(self, config: BrokerConfig) -> None:
         """Check a configuration that a client wants to set. Raises ConfigError."""
