@@ -286,9 +286,11 @@ cdef class LiveRecords(Reader):
                 return self.step(at - start, header.size, False)
             if status == BATCH_OK and self.is_past(&header, end_offset):
                 return self.step(at - start, 0, True)
+            if status == BATCH_OK and self.is_before(&header):
+                at += header.size
+                continue
             check_batch(at, &header, status)
-            if self._in_checkpoint or header.last_offset >= self._start_offset:
-                self.take_batch(at, &header)
+            self.take_batch(at, &header)
             at += header.size
         return self.step(at - start, 0, False)
 
@@ -299,6 +301,10 @@ cdef class LiveRecords(Reader):
             is_end=is_end,
             output=self.take_finished(),
         )
+
+    cdef bint is_before(self, batch_header *header) noexcept:
+        """Returns whether a batch of the log lies below the part that is read."""
+        return not self._in_checkpoint and header.last_offset < self._start_offset
 
     cdef bint is_past(self, batch_header *header, int64_t end_offset) noexcept:
         """Returns whether the log ends before this batch, or there is no room for its keys."""

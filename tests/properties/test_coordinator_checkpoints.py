@@ -8,9 +8,10 @@ that of the log alone.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.formats.coordinator_checkpoint import HEADER_BYTES, decode_header
@@ -57,18 +58,20 @@ class DeleteRecords:
 
 Step = Event | Other | Clean | Truncate | Make | DeleteRecords | str
 
-STEPS = st.one_of(
-    events(),
-    events(),
-    events(),
-    st.builds(Other, st.sampled_from("ab"), st.none() | st.integers(0, 3)),
-    st.builds(Clean, st.sampled_from((0, 1, 1_000_000))),
-    st.builds(Make, st.booleans()),
-    st.builds(Make, st.just(False)),
+_RARE: tuple[st.SearchStrategy[Step], ...] = (
     st.builds(Truncate, st.integers(1, 5)),
     st.builds(DeleteRecords, st.integers(1, 3)),
-    st.sampled_from(("look", "restart", "crash", "roll", "back up", "restore")),
+    st.just("restore"),
 )
+_KINDS: tuple[st.SearchStrategy[Step], ...] = (
+    *(events(),) * 24,
+    *(st.builds(Other, st.sampled_from("ab"), st.none() | st.integers(0, 3)),) * 3,
+    *(st.builds(Clean, st.sampled_from((0, 1_000_000))),) * 4,
+    *(st.builds(Make, st.sampled_from((False, False, False, True))),) * 6,
+    *(st.sampled_from(("look", "restart", "crash", "roll", "back up")),) * 6,
+    *_RARE,
+)
+STEPS = st.sampled_from(_KINDS).flatmap(lambda kind: kind)
 
 
 class History:
@@ -136,7 +139,8 @@ class History:
         self.log.put(there)
 
 
-@given(st.lists(STEPS, min_size=5, max_size=60))
+@settings(max_examples=5000 if "KOMPAKT_SOAK" in os.environ else 150, deadline=None)
+@given(st.lists(STEPS, min_size=10, max_size=60))
 def test_a_load_with_any_earlier_checkpoint_equals_a_load_without(steps: list[Step]) -> None:
     history = History()
     for step in steps:
@@ -145,4 +149,28 @@ def test_a_load_with_any_earlier_checkpoint_equals_a_load_without(steps: list[St
     # And once more after all that follows has been cleaned, twice, with every horizon past.
     for _ in range(2):
         history.take(Clean(1_000_000))
+    history.look()
+
+
+SOME_EVENTS = st.lists(events(), min_size=2, max_size=12)
+AFTERMATHS = st.sampled_from(
+    (
+        (Clean(0), Clean(1_000_000)),
+        (Clean(1_000_000),),
+        (DeleteRecords(2),),
+        ("crash", Clean(0), "restart", Clean(1_000_000)),
+    )
+)
+
+
+@settings(max_examples=2000 if "KOMPAKT_SOAK" in os.environ else 100, deadline=None)
+@given(SOME_EVENTS, SOME_EVENTS, AFTERMATHS)
+def test_a_checkpoint_is_right_after_the_log_around_it_has_changed(
+    before: list[Event], after: list[Event], aftermath: tuple[Step, ...]
+) -> None:
+    """The batch at its end stays, so that only what follows can tell whether it still counts."""
+    history = History()
+    steps: list[Step] = [*before, Other("end", 1), Make(False), *after, Other("tail", 1)]
+    for step in (*steps, *aftermath):
+        history.take(step)
     history.look()
