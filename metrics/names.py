@@ -178,6 +178,29 @@ REPLOG_U = _gauge(
     "kompakt_replog_u", "Snapshot bytes that may be written for a byte of log.", "log"
 )
 
+# Checkpoints of the coordinators' partitions, which save a start from reading their whole logs.
+CHECKPOINT_BYTES = _gauge(
+    "kompakt_coordinator_checkpoint_bytes", "Bytes of the last checkpoint.", "topic", "partition"
+)
+CHECKPOINT_END = _gauge(
+    "kompakt_coordinator_checkpoint_end_offset",
+    "Offset up to which the checkpoint holds the partition's state.",
+    "topic",
+    "partition",
+)
+CHECKPOINT_REPLAY = _gauge(
+    "kompakt_coordinator_replay_seconds",
+    "Estimated load of the log after the checkpoint or the clean offset at the next start.",
+    "topic",
+    "partition",
+)
+CHECKPOINT_SECONDS = _gauge(
+    "kompakt_coordinator_checkpoint_seconds",
+    "How long the last checkpoint took.",
+    "topic",
+    "partition",
+)
+
 # Quotas of clients. Of the clients that have a quota, a metric lists those that were active last.
 THROTTLES = _counter(
     "kompakt_throttles_total", "Requests after which a client had to pause, by quota.", "quota"

@@ -18,6 +18,7 @@ from cleaner.checkpoints.making import CheckpointOrder, make_checkpoint
 from cleaner.pacing.meter import CleaningAborted, PassMeter
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.throttle import Throttle
+from metrics.facts import CheckpointFacts
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
 from replog.trigger import CompactionSettings
@@ -27,7 +28,7 @@ from server.runtime.executors import Executor
 from server.runtime.tasks import guarded, spawn
 from storage.files.errors import StorageError
 from storage.log.log import PartitionLog
-from storage.threads import loop_thread
+from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.coordination.checkpoint_upkeep")
 
@@ -49,6 +50,27 @@ class CheckpointedTopic:
             if self.loads.error(partition) is ErrorCode.NONE:
                 with suppress(StorageError):
                     yield self.topic.log_of(partition)
+
+
+@any_thread
+def checkpoint_facts(topic: CoordinatorTopic) -> Iterator[tuple[int, CheckpointFacts]]:
+    """Yields the facts about each partition with a checkpoint, or with something to load without."""
+    states = topic.checkpoints.states()
+    for partition in range(topic.partitions_count):
+        with suppress(StorageError):
+            state, log = states.get(partition), topic.log_of(partition)
+            replay_seconds = topic.checkpoints.replay_ms(log) / 1000
+            if state is None and not replay_seconds:
+                continue
+            yield (
+                partition,
+                CheckpointFacts(
+                    replay_seconds=replay_seconds,
+                    size=None if state is None else state.size,
+                    end_offset=None if state is None else state.end_offset,
+                    seconds=None if state is None else state.seconds,
+                ),
+            )
 
 
 @loop_thread

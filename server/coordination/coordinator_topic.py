@@ -154,6 +154,7 @@ class CoordinatorTopic:
         await self._topics.make_files(*topic.logs())
         self._partitions_count = len(topic.partitions)
 
+    @any_thread
     def log_of(self, partition: int) -> PartitionLog:
         """Returns the log of a partition.
 

@@ -36,14 +36,14 @@ def read_partition(
         StorageError: it cannot be read.
     """
     try:
-        scan, report = load_state(log, end_offset, _Scan)
+        scan, report = load_state(log, end_offset, TransactionScan)
         found, _ = decode_values(log, scan.values, _read, unreadable_count=scan.unreadable_count)
         return dict(found), report
     except ProtocolError as error:
         raise LoadFailed(f"{log.topic_partition}: {error}") from error
 
 
-class _Scan:
+class TransactionScan:
     """Collects the last value of each key. Batches are fed in log order. It is a `Scan`."""
 
     __slots__ = ("_next_offset", "_sum", "_sums", "is_gapless", "unreadable_count", "values")

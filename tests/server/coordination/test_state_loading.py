@@ -182,11 +182,15 @@ def delete_one(log: CheckpointedLog) -> None:
 
 def abort_one(log: CheckpointedLog) -> None:
     log.play(Marker(1000, is_commit=False))
+    log.play(Commit("b", (0,), 1000))
+    log.play(Marker(1000, is_commit=True))
 
 
 def commit_one(log: CheckpointedLog) -> None:
     log.play(Marker(1000, is_commit=True))
     log.play(Commit("a", (1,)))
+    log.play(Commit("b", (0,), 1000))
+    log.play(Marker(1000, is_commit=False))
 
 
 @pytest.mark.parametrize("step", [delete_one, abort_one, commit_one])
