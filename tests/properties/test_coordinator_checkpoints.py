@@ -1,9 +1,9 @@
 """Random histories of a coordinator's log: a load with any earlier checkpoint equals one without.
 
-Commits, transactions, deletions, other records, cleaning passes at different times, restarts, truncations
-and restores from a backup; checkpoints are made now and then, each from the one that is there. At every
-look each checkpoint ever made is put beside the log, and the state that a load finds is compared with
-that of the log alone.
+Commits, transactions, deletions, other records, cleaning passes at different times, restarts,
+truncations and restores from a backup; checkpoints are made now and then, each from the one that is
+there. At every look each checkpoint ever made is put beside the log, and the state that a load finds is
+compared with that of the log alone.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocol.wire.numbers import Offset
 from storage.formats.coordinator_checkpoint import HEADER_BYTES, decode_header
 from tests.harness.checkpointed_log import PATH, CheckpointedLog, group_record
 from tests.harness.memory_fs import MemoryFileSystem
@@ -102,7 +103,7 @@ class History:
             case DeleteRecords():
                 start = log.log.log_start_offset + step.records
                 if start <= log.log.high_watermark:
-                    log.log.delete_records(start)
+                    log.log.delete_records(Offset(start))
             case _:
                 self.do(step)
 

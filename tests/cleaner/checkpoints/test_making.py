@@ -11,10 +11,12 @@ from cleaner.pacing.meter import CleaningAborted
 from protocol.internal_topics.coordinator_records import write_key, write_value
 from protocol.records.batch_header import BatchHeader, read_header
 from protocol.records.record_batch import Record, read_records
+from protocol.wire.numbers import Offset
 from replog.digest import set_digest
 from storage.files.errors import DiskError
 from storage.files.paths import PART
-from tests.harness.checkpointed_log import DIRECTORY, PATH, CheckpointedLog, group_record
+from tests.harness.checkpointed_log import PATH, CheckpointedLog, group_record
+from tests.harness.compacted_log import DIRECTORY
 from tests.harness.offsets_model import Commit, Marker, Tombstones
 from tests.harness.offsets_world import commit
 
@@ -261,7 +263,7 @@ def test_a_truncation_meanwhile_ends_it_and_leaves_the_last_one() -> None:
     before = log.checkpoint
     log.play(Commit("a", (0,)))
     log.play(Commit("b", (0,)))
-    log.fs.on_operation = _once(log, lambda: log.log.truncate_to(3))
+    log.fs.on_operation = _once(log, lambda: log.log.truncate_to(Offset(3)))
 
     with pytest.raises(CleaningAborted):
         log.make()

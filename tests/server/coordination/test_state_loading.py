@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from cleaner.checkpoints.validity import GAP
+from protocol.wire.numbers import Offset
 from server.coordination.state_loading import LoadReport
 from storage.formats.coordinator_checkpoint import HEADER_BYTES
 from storage.formats.log_identity import LogIdentity
@@ -161,7 +162,7 @@ def test_a_backup_that_has_grown_past_its_end_in_the_same_epoch(
 
 def test_records_that_were_deleted_do_not_come_back(caplog: pytest.LogCaptureFixture) -> None:
     log = log_with_checkpoint()
-    log.log.delete_records(2)
+    log.log.delete_records(Offset(2))
 
     assert_does_not_count(log, caplog, "the log starts at 2")
 
