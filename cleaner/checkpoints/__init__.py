@@ -1,1 +1,1 @@
-"""The checkpoints of the coordinators' partitions: when they count, how they are read and made."""
+"""The coordinators' checkpoints: when they count, how they are read and made."""

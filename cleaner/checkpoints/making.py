@@ -92,7 +92,7 @@ def make_checkpoint(order: CheckpointOrder, meter: PassMeter) -> MadeCheckpoint 
 
 
 def _last_checkpoint(order: CheckpointOrder, stack: ExitStack) -> CheckpointReader | None:
-    """Open the partition's checkpoint. Returns None if there is none that counts."""
+    """Open the partition's checkpoint. Returns None if there is no valid one."""
     log = order.log
     with suppress(MissingFile, DamagedFile, FormatFromTheFuture):
         reader = CheckpointReader(_fs(log), checkpoint_path(log.directory))

@@ -52,9 +52,9 @@ class LogPlace:
 def objection(header: CheckpointHeader, place: LogPlace) -> str | None:
     """Returns why a checkpoint does not count for a log; None if it does, unless there is a gap."""
     if (header.topic_id, header.partition) != (place.topic_id, place.partition):
-        return "it is of another topic or partition"
+        return "it belongs to another topic or partition"
     if header.start_offset != place.start_offset:
-        return f"the log starts at {place.start_offset}, not at {header.start_offset} any more"
+        return f"the log starts at {place.start_offset}, no longer at {header.start_offset}"
     if header.end_offset > place.high_watermark:
         return f"it ends at {header.end_offset}, the log at {place.high_watermark}"
     if place.last_batch != LastBatch(epoch=header.last_epoch, crc=header.last_crc):

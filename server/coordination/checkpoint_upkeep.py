@@ -18,6 +18,7 @@ from cleaner.checkpoints.making import CheckpointOrder, make_checkpoint
 from cleaner.pacing.meter import CleaningAborted, PassMeter
 from cleaner.pacing.probe import SilentProbe
 from cleaner.pacing.throttle import Throttle
+from cleaner.rules.text import count_text, size_text
 from metrics.facts import CheckpointFacts
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import ProtocolError
@@ -173,6 +174,10 @@ class CheckpointUpkeep:
         seconds = time.monotonic() - started
         topic.checkpoints.made(log.topic_partition.partition, made, seconds)
         _log.info(
-            "%s: made a checkpoint of %d records up to offset %d: %d bytes in %.1f s",
-            log.topic_partition, made.records, made.end_offset, made.size, seconds,
-        )  # fmt: skip
+            "%s: made a checkpoint of %s up to offset %d: %s in %.1f s",
+            log.topic_partition,
+            count_text(made.records, "record"),
+            made.end_offset,
+            size_text(made.size),
+            seconds,
+        )

@@ -1,7 +1,7 @@
 """Stop a broker at every operation of its disk while it makes checkpoints of `__consumer_offsets`.
 
 The histories are those of `test_offset_crash_states.py`, with checkpoints in between. After every crash
-a start loads what there is then: the last checkpoint, the new one or none, and the log after it. Each
+a start loads the last checkpoint, the new one or none, and the log after it. Each
 acknowledged offset is there, as without checkpoints.
 """
 
