@@ -2,8 +2,8 @@
 
 The offsets belong to 1,000 groups with 1,000 partitions each, committed `COMMITS_EACH` times; a broker
 loads them before and after our cleaner has compacted them. Then they are committed `COMMITS_UNCLEANED`
-times, and a broker loads them without the cleaner, from checkpoints. The members are in 1,000 groups of ten and
-send a heartbeat every three seconds, as clients do by default.
+times, and a broker loads them without the cleaner, from checkpoints. The members are in 1,000 groups of
+ten and send a heartbeat every three seconds, as clients do by default.
 """
 
 from __future__ import annotations
@@ -55,21 +55,15 @@ def load_figures(pairs: int) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         asyncio.run(_fill(data, COMMITS_EACH))
-        _remove_checkpoints(data)
         written = loaded_figure("before compaction", data, pairs)
         asyncio.run(_compact(data))
-        _remove_checkpoints(data)
         compacted = loaded_figure("after compaction", data, pairs)
         dirty = Path(folder) / "dirty"
         # Its clean stop makes the checkpoints.
         asyncio.run(_fill(dirty, COMMITS_UNCLEANED))
-        checked = loaded_figure(
-            f"committed {COMMITS_UNCLEANED} times, with checkpoints", dirty, pairs
-        )
-        _remove_checkpoints(dirty)
-        unchecked = loaded_figure(
-            f"committed {COMMITS_UNCLEANED} times, without checkpoints", dirty, pairs
-        )
+        times = f"committed {COMMITS_UNCLEANED} times"
+        checked = loaded_figure(f"{times}, with checkpoints", dirty, pairs, has_checkpoints=True)
+        unchecked = loaded_figure(f"{times}, without checkpoints", dirty, pairs)
         return [written, compacted, checked, unchecked]
 
 
@@ -78,20 +72,28 @@ def _remove_checkpoints(data: Path) -> None:
         path.unlink()
 
 
-def loaded_figure(when: str, data: Path, pairs: int) -> Figure:
-    """Measure loads of a data directory whose broker is killed each time, so that it stays as it is."""
+def loaded_figure(when: str, data: Path, pairs: int, *, has_checkpoints: bool = False) -> Figure:
+    """Measure loads. Each start has the checkpoints of the last clean stop, or none."""
+
+    def load() -> float:
+        if not has_checkpoints:
+            _remove_checkpoints(data)
+        return milliseconds_to_load(command, port)
+
     port = free_port()
     command = broker_command(port, data, "log.cleaner.enable=false")
     empty_port = free_port()
     empty = broker_command(empty_port, data.with_name("empty"), "log.cleaner.enable=false")
     size = sum(path.stat().st_size for path in _segments(data))
+    if not has_checkpoints:
+        _remove_checkpoints(data)
     with running(command, port) as pid:
         _wait_until_loaded(port)
         megabytes = resident_bytes(pid) / 1e6
     return interleaved(
         f"time to serve 1,000 groups with 1,000,000 committed offsets, {when}",
         "ms",
-        lambda: milliseconds_to_load(command, port),
+        load,
         lambda: milliseconds_to_load(empty, empty_port),
         limit_is="a start without any group",
         pairs=pairs,
