@@ -22,6 +22,7 @@ MODULES = (
     "cleaner.kernel.verify_output",
     "cleaner.kernel.find_key",
     "cleaner.kernel.row_hashes",
+    "cleaner.kernel.live_records",
 )
 
 # These options come after CFLAGS and would override them. -g0 overrides Python's own -g, which would add

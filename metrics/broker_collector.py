@@ -11,12 +11,13 @@ Kafka's ReplicaManager.scala, KafkaController metrics, LinuxIoMetricsCollector; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 
 from prometheus_client.core import Metric as Family
 
 from metrics import broker_names, coordinator_names, partition_names
-from metrics.facts import BrokerFacts, LoopFacts, ReplogFacts
+from metrics.facts import BrokerFacts, CheckpointFacts, LoopFacts, ReplogFacts
 from metrics.families import counter, gauge
 
 PROC_IO = Path("/proc/self/io")
@@ -33,6 +34,7 @@ def collect_broker(facts: BrokerFacts) -> Iterator[Family]:
     yield from _collect_loop(facts.loop)
     yield from _collect_disks()
     yield from _collect_replogs(facts.replogs)
+    yield from _collect_checkpoints(facts.checkpoints)
     for metric, value in broker_names.ONE_BROKER:
         yield (gauge if metric.kind == "gauge" else counter)(metric, [((), value)])
 
@@ -76,6 +78,19 @@ def _collect_replogs(replogs: Mapping[str, ReplogFacts]) -> Iterator[Family]:
         broker_names.REPLOG_SNAPSHOT_SECONDS,
         [((log,), seconds) for log, seconds in taken if seconds is not None],
     )
+
+
+def _collect_checkpoints(
+    checkpoints: Mapping[tuple[str, str], CheckpointFacts],
+) -> Iterator[Family]:
+    for metric, value in (
+        (coordinator_names.CHECKPOINT_BYTES, attrgetter("size")),
+        (coordinator_names.CHECKPOINT_END, attrgetter("end_offset")),
+        (coordinator_names.CHECKPOINT_REPLAY, attrgetter("replay_seconds")),
+        (coordinator_names.CHECKPOINT_SECONDS, attrgetter("seconds")),
+    ):
+        values = [(place, value(each)) for place, each in checkpoints.items()]
+        yield gauge(metric, [(place, number) for place, number in values if number is not None])
 
 
 def _collect_loop(loop: LoopFacts) -> Iterator[Family]:

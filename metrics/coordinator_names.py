@@ -89,3 +89,26 @@ TRANSACTIONS_TIMED_OUT = Metric.counter(
     "kompakt_transactions_timed_out_total",
     "Transactions aborted because they exceeded their timeout.",
 )
+
+# Checkpoints of the coordinators' partitions, which save a start from reading their whole logs.
+CHECKPOINT_BYTES = Metric.gauge(
+    "kompakt_coordinator_checkpoint_bytes", "Bytes of the last checkpoint.", "topic", "partition"
+)
+CHECKPOINT_END = Metric.gauge(
+    "kompakt_coordinator_checkpoint_end_offset",
+    "Offset up to which the checkpoint holds the partition's state.",
+    "topic",
+    "partition",
+)
+CHECKPOINT_REPLAY = Metric.gauge(
+    "kompakt_coordinator_replay_seconds",
+    "Estimated load of the log after the checkpoint or the clean offset at the next start.",
+    "topic",
+    "partition",
+)
+CHECKPOINT_SECONDS = Metric.gauge(
+    "kompakt_coordinator_checkpoint_seconds",
+    "How long the last checkpoint took.",
+    "topic",
+    "partition",
+)

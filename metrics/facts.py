@@ -159,6 +159,19 @@ class RecoveryFacts(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFacts:
+    """Values for a scrape about one partition of a coordinator's topic."""
+
+    replay_seconds: float
+    """Estimated load of what a new checkpoint would cover."""
+    size: int | None = None
+    """None without a checkpoint, as `end_offset`."""
+    end_offset: int | None = None
+    seconds: float | None = None
+    """How long it took to make; None if an earlier run made it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
     """Values for a scrape about the whole broker."""
 
@@ -178,6 +191,8 @@ class BrokerFacts:
     quotas: QuotaFacts = QuotaFacts()
     replogs: Mapping[str, ReplogFacts] = field(default_factory=dict)
     """By the name of its state machine."""
+    checkpoints: Mapping[tuple[str, str], CheckpointFacts] = field(default_factory=dict)
+    """By coordinator's topic and partition; only those with a checkpoint or something to load."""
     certificates_expire_seconds: Mapping[str, float] = field(default_factory=dict)
     """By listener with TLS, the seconds until its certificate expires; negative once it has."""
     node_id: int = 0

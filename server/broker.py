@@ -23,6 +23,7 @@ from server.config.broker_configs import BrokerConfigs
 from server.config.config import BrokerConfig
 from server.config.group_overrides import GroupOverrides
 from server.construction import (
+    checkpoint_upkeep_of,
     duties_of,
     group_commit_of,
     groups_of,
@@ -32,6 +33,7 @@ from server.construction import (
     topics_of,
     transaction_coordinator_of,
 )
+from server.coordination.checkpoint_upkeep import CheckpointUpkeep
 from server.coordination.groups.consumer.topic_patterns import TopicPatterns
 from server.coordination.groups.consumer_commands import ConsumerCommands
 from server.coordination.groups.coordinator import GroupCoordinator
@@ -97,8 +99,8 @@ class Broker:
     """One broker. Handlers use the attributes `config` to `warnings`; the rest is start and stop."""
 
     __slots__ = (
-        "_background", "_cleaning", "_failed", "_has_certificates", "_has_logins", "_http",
-        "_http_opening", "_limits",
+        "_background", "_checkpoints", "_cleaning", "_failed", "_has_certificates", "_has_logins",
+        "_http", "_http_opening", "_limits",
         "_listeners", "_log_clock", "_loop_watch", "_memory_upkeep", "_pauses", "_state", "_store",
         "_tls", "_wal", "_watch", "acls", "addresses", "answers", "audit", "authorizer",
         "cleaner_counts", "clock", "cold_reads", "config", "configs", "connection_rates",
@@ -184,6 +186,7 @@ class Broker:
         self._log_clock: LogClock | None = None
         self._watch: DirectoryWatch | None = None
         self._cleaning: Cleaning | None = None
+        self._checkpoints: CheckpointUpkeep | None = None
         self._memory_upkeep: MemoryUpkeep | None = None
         self._loop_watch: LoopWatch | None = None
         self._http: HttpEndpoint | None = None
@@ -240,6 +243,7 @@ class Broker:
         self._state = None
         await self._open_http_now()
         self._start_cleaner()
+        self._start_checkpoints()
         self._start_watching()
         self._loop_watch = LoopWatch()
 
@@ -264,6 +268,7 @@ class Broker:
             self._log_clock,
             self._memory_upkeep,
             self._cleaning,
+            self._checkpoints,
         ):
             if part is not None:
                 await part.stop()
@@ -408,6 +413,11 @@ class Broker:
             from server.cleaning import Cleaning
 
             self._cleaning = Cleaning(self, self._pauses, background=self._background)
+
+    def _start_checkpoints(self) -> None:
+        """Start to make the checkpoints of the coordinators' partitions."""
+        throttle = None if self._cleaning is None else self._cleaning.throttle
+        self._checkpoints = checkpoint_upkeep_of(self, throttle)
 
     async def _check_change(self, config: BrokerConfig) -> None:
         """Check a configuration that a client wants to set. Raises ConfigError."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cleaner.pacing.probe import Probes
+from cleaner.pacing.throttle import Throttle
 from cleaner.pool.pool import CleanerPool
 from server.admin.compaction import Compaction
 from server.admin.compaction_pauses import CompactionPauses
@@ -81,6 +82,11 @@ class Cleaning:
             report_count=self._counts.set_leases,
             administration=broker.executors.administration,
         )
+
+    @property
+    def throttle(self) -> Throttle:
+        """The I/O budgets of passes."""
+        return self._pool.throttle
 
     @property
     @any_thread

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cleaner.pacing.throttle import Throttle
+from server.coordination.checkpoint_upkeep import CheckpointedTopic, CheckpointUpkeep
 from server.coordination.groups.coordinator import GroupCoordinator, coordinator_of
 from server.coordination.groups.offset_commands import OffsetCommands
 from server.coordination.transactions.coordinator import TransactionCoordinator, transactions_of
@@ -144,3 +146,22 @@ def duties_of(broker: Broker) -> list[Duty]:
         look = broker.group_commit.flush_if_due
         duties.append(Duty(name="flush", interval_ms=interval_ms, look=look))
     return duties
+
+
+def checkpoint_upkeep_of(broker: Broker, throttle: Throttle | None) -> CheckpointUpkeep:
+    """Returns what makes the checkpoints of the coordinators' partitions.
+
+    Args:
+        throttle: the cleaner's; None if there is no cleaner, then one with the same limits.
+    """
+    cleaner = broker.configs.config.cleaner_settings()
+    return CheckpointUpkeep(
+        [
+            CheckpointedTopic(broker.groups.topic, broker.groups.table.loads),
+            CheckpointedTopic(broker.transactions.topic, broker.transactions.table.loads),
+        ],
+        broker.config.compaction_settings(),
+        broker.executors.checkpoints,
+        throttle=throttle or Throttle(cleaner.io_rates, clock=broker.clock.monotonic),
+        memory_bytes=cleaner.map_bytes,
+    )

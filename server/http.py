@@ -18,6 +18,7 @@ from server.admin.http_guard import refusal
 from server.admin.http_logins import HttpLogins
 from server.admin.lease_routes import LeaseRoutes
 from server.config.listeners.addresses import HTTP
+from server.coordination.checkpoint_upkeep import checkpoint_facts
 from server.coordination.groups.group_facts import group_facts
 from server.coordination.transactions.transaction_facts import transaction_facts
 from server.net.listener import ListenError
@@ -160,6 +161,11 @@ def broker_facts(broker: Broker) -> BrokerFacts:
         loop=broker.loop_facts,
         quotas=quota_facts(broker),
         replogs={"metadata": broker.metadata_facts()},
+        checkpoints={
+            (each.topic.name, str(partition)): facts
+            for each in (broker.groups, broker.transactions)
+            for partition, facts in checkpoint_facts(each.topic)
+        },
         certificates_expire_seconds={
             name: expires_at.timestamp() - broker.clock.now_ms() / 1000
             for name, expires_at in broker.certificate_expiries.items()

@@ -1,8 +1,9 @@
 """The cost of groups: a restart with a million committed offsets, and 10,000 idle members.
 
 The offsets belong to 1,000 groups with 1,000 partitions each, committed `COMMITS_EACH` times; a broker
-loads them before and after our cleaner has compacted them. The members are in 1,000 groups of ten and
-send a heartbeat every three seconds, as clients do by default.
+loads them before and after our cleaner has compacted them. Then they are committed `COMMITS_UNCLEANED`
+times, and a broker loads them without the cleaner, from checkpoints. The members are in 1,000 groups of
+ten and send a heartbeat every three seconds, as clients do by default.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from storage.batches.validate import ValidBatch
 from storage.files.local_files import LocalFileSystem
 
 GROUPS, PARTITIONS, COMMITS_EACH = 1_000, 1_000, 3
+COMMITS_UNCLEANED = 10
 MEMBERS_EACH = 10
 HEARTBEAT_SECONDS = 3.0
 BEATING_SECONDS = 9.0
@@ -52,25 +54,46 @@ def load_figures(pairs: int) -> list[Figure]:
     """Measure the time from fork until all groups are served."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
-        asyncio.run(_fill(data))
-        written = loaded_figure("before", data, pairs)
+        asyncio.run(_fill(data, COMMITS_EACH))
+        written = loaded_figure("before compaction", data, pairs)
         asyncio.run(_compact(data))
-        return [written, loaded_figure("after", data, pairs)]
+        compacted = loaded_figure("after compaction", data, pairs)
+        dirty = Path(folder) / "dirty"
+        # Its clean stop makes the checkpoints.
+        asyncio.run(_fill(dirty, COMMITS_UNCLEANED))
+        times = f"committed {COMMITS_UNCLEANED} times"
+        checked = loaded_figure(f"{times}, with checkpoints", dirty, pairs, has_checkpoints=True)
+        unchecked = loaded_figure(f"{times}, without checkpoints", dirty, pairs)
+        return [written, compacted, checked, unchecked]
 
 
-def loaded_figure(when: str, data: Path, pairs: int) -> Figure:
+def _remove_checkpoints(data: Path) -> None:
+    for path in data.glob("__*/*.checkpoint"):
+        path.unlink()
+
+
+def loaded_figure(when: str, data: Path, pairs: int, *, has_checkpoints: bool = False) -> Figure:
+    """Measure loads. Each start has the checkpoints of the last clean stop, or none."""
+
+    def load() -> float:
+        if not has_checkpoints:
+            _remove_checkpoints(data)
+        return milliseconds_to_load(command, port)
+
     port = free_port()
     command = broker_command(port, data, "log.cleaner.enable=false")
     empty_port = free_port()
     empty = broker_command(empty_port, data.with_name("empty"), "log.cleaner.enable=false")
     size = sum(path.stat().st_size for path in _segments(data))
+    if not has_checkpoints:
+        _remove_checkpoints(data)
     with running(command, port) as pid:
         _wait_until_loaded(port)
         megabytes = resident_bytes(pid) / 1e6
     return interleaved(
-        f"time to serve 1,000 groups with 1,000,000 committed offsets, {when} compaction",
+        f"time to serve 1,000 groups with 1,000,000 committed offsets, {when}",
         "ms",
-        lambda: milliseconds_to_load(command, port),
+        load,
         lambda: milliseconds_to_load(empty, empty_port),
         limit_is="a start without any group",
         pairs=pairs,
@@ -107,14 +130,14 @@ def _broker(data: Path) -> Broker:
     return Broker(BrokerConfig.from_texts(texts), files=LocalFileSystem(), clock=SystemClock())
 
 
-async def _fill(data: Path) -> None:
+async def _fill(data: Path, times: int) -> None:
     """Commit all offsets several times, one batch per group."""
     broker = _broker(data)
     await broker.start()
     topic = broker.groups.topic
     await topic.ensure()
     batches = [(f"group-{number}", _commits(f"group-{number}")) for number in range(GROUPS)]
-    for _ in range(COMMITS_EACH):
+    for _ in range(times):
         for group, batch in batches:
             log = topic.log_of(topic.partition_of(group))
             view = memoryview(bytearray(batch))

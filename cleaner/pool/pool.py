@@ -31,6 +31,7 @@ from cleaner.pacing.meter import CleaningAborted
 from cleaner.pacing.paused import NOTHING_PAUSED, CleaningPaused, Paused, PauseScope
 from cleaner.pacing.probe import CleanerProbe
 from cleaner.pacing.settings import CleanerSettings
+from cleaner.pacing.throttle import Throttle
 from cleaner.passes.verify_pass import VerificationFailed
 from cleaner.pool.lookout import Lookout
 from cleaner.pool.pass_ends import PassEnds
@@ -293,6 +294,11 @@ class CleanerPool:
         if scope is not None and not despite_pause:
             raise CleaningPaused(f"cleaning of {log.topic_partition} is paused ({scope.value})")
         self._runner.check_not_stopping()
+
+    @property
+    def throttle(self) -> Throttle:
+        """The I/O budgets of passes, for other work that should stay within them."""
+        return self._runner.throttle
 
     @property
     @any_thread

@@ -33,6 +33,20 @@ class IndexStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LiveStep:
+    """The result of `LiveRecords.find` or `copy` for one chunk."""
+
+    consumed_bytes: int
+    """Bytes of the batches that were handled. The next chunk begins there."""
+    needed_bytes: int
+    """See `IndexStep`."""
+    is_end: bool
+    """Whether the selection ends before the batch at `consumed_bytes`."""
+    output: bytes
+    """Whole batches of the copy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MapStep:
     """The result of `map_keys` for one block."""
 

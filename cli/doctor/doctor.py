@@ -21,6 +21,7 @@ from cli.base.broker_client import connected
 from cli.base.command_end import EXIT_FAILED, CommandFailed
 from cli.base.output import print_json
 from cli.doctor import findings, probes, tls
+from cli.doctor.coordinator_checkpoints import coordinator_loads
 from cli.doctor.findings import Finding, Status, fault, fine, warning
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from replog.replica import sizes_in
@@ -104,6 +105,9 @@ def _check_all(sources: Sources) -> Iterator[Finding]:
     metadata = join(config.metadata_directory, METADATA)
     if Path(metadata).is_dir():
         yield _check_metadata(metadata, config)
+    for path in config.data_directories:
+        if Path(path).is_dir():
+            yield from _check_coordinators(path, config)
     yield _check_clock(config)
     available = probes.available_memory()
     if available is not None and config.cleans:
@@ -172,6 +176,15 @@ def _check_metadata(path: str, config: BrokerConfig) -> Finding:
         replay_ms=ReplayRate().estimate_ms(sizes.log_entries),
         settings=config.compaction_settings(),
     )
+
+
+def _check_coordinators(path: str, config: BrokerConfig) -> Iterator[Finding]:
+    """Check how much of the coordinators' topics the next start reads beside their checkpoints."""
+    try:
+        for load in coordinator_loads(ReadOnlyFileSystem(), path):
+            yield findings.judge_coordinator(path, load, config.compaction_settings())
+    except StorageError as error:
+        yield warning("coordinators", str(error), f"kompakt dump-log --verify {path}")
 
 
 def _check_owner(path: str, config: BrokerConfig) -> Finding:

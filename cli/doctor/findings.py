@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cleaner.rules.text import size_text
+from cleaner.rules.text import count_text, size_text
+from cli.doctor.coordinator_checkpoints import CoordinatorLoad
 from replog.trigger import CompactionSettings
 from server.config.listeners.addresses import Listener
 
@@ -125,6 +126,24 @@ def judge_replog(
             "look for errors about snapshots in the broker's log: a full disk, for example",
         )
     return fine("metadata", text)
+
+
+def judge_coordinator(path: str, load: CoordinatorLoad, settings: CompactionSettings) -> Finding:
+    """Judge how much of a coordinator's topic the next start reads beside its checkpoints."""
+    text = f"{path}: {load.topic}: {count_text(load.checkpoints, 'checkpoint')}"
+    if load.checkpoints:
+        text += f" of {size_text(load.checkpoint_bytes)}, up to offset {load.end_offset_max}"
+    text += (
+        f"; after them {size_text(load.dirty_bytes)} that were not cleaned; the largest partition's"
+        f" load in about {load.replay_ms_max:.0f} ms"
+    )
+    if load.replay_ms_max > 10 * settings.replay_ms:
+        return warning(
+            "coordinators",
+            f"{text} (replog.replay.ms: {settings.replay_ms:.0f})",
+            "look for errors about checkpoints and cleaning passes in the broker's log",
+        )
+    return fine("coordinators", text)
 
 
 def judge_syncs(path: str, seconds: Sequence[float], kind: str) -> Finding:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 
 from cleaner.rules.text import count_text
+from cli.dump.checkpoints import coordinator_checkpoint
 from cli.dump.kinds import Kind, base_offset_of
 from cli.dump.metadata import (
     metadata_log,
@@ -189,6 +190,7 @@ _READERS: dict[Kind, Callable[[FileSystem, str], Section]] = {
     Kind.METADATA_SNAPSHOT: metadata_snapshot,
     Kind.OLD_METADATA_LOG: old_metadata_log,
     Kind.OLD_METADATA_SNAPSHOT: old_metadata_snapshot,
+    Kind.COORDINATOR_CHECKPOINT: coordinator_checkpoint,
     Kind.COMPACTION_HISTORY: _compaction_history,
     Kind.TEXT: _text,
     Kind.HASH_KEY: _hash_key,

@@ -27,7 +27,7 @@ from storage.files.paths import (
     SYNC_FAILED,
     TIME_INDEX,
 )
-from storage.formats import key_sidecar, manifest
+from storage.formats import coordinator_checkpoint, key_sidecar, manifest
 from storage.state import aborted_transactions, producer_state
 
 BASE_OFFSET = re.compile(r"\d{20}(?=\.)")
@@ -49,6 +49,7 @@ class Kind(enum.Enum):
     METADATA_SNAPSHOT = "metadata snapshot"
     OLD_METADATA_LOG = "metadata log of an earlier release"
     OLD_METADATA_SNAPSHOT = "metadata snapshot of an earlier release"
+    COORDINATOR_CHECKPOINT = "coordinator checkpoint"
     COMPACTION_HISTORY = "compaction history"
     TEXT = "text"
     HASH_KEY = "hash key"
@@ -80,6 +81,7 @@ BY_MAGIC = {
     producer_state.MAGIC: Kind.PRODUCER_SNAPSHOT,
     frames.SEGMENT_MAGIC: Kind.METADATA_LOG,
     checkpoint_format.MAGIC: Kind.METADATA_SNAPSHOT,
+    coordinator_checkpoint.MAGIC: Kind.COORDINATOR_CHECKPOINT,
     old_files.MAGIC: Kind.OLD_METADATA_SNAPSHOT,
 }
 

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, Transf
 from cleaner.inspect.verify_keys import verify_keys
 from cleaner.inspect.verify_sidecars import verify_sidecars
 from cli.base.output import progress_bars
+from cli.dump.checkpoints import verify_checkpoint
 from cli.dump.output import Output
 from cli.dump.verify_metadata import verify_metadata
 from cli.dump.verify_topics import verify_topics
@@ -56,6 +57,7 @@ class Verification:
                     self._fs, identity, was_clean=found.was_clean, progress=progress
                 )
                 report.findings += verify_sidecars(self._fs, identity)
+                report.findings += verify_checkpoint(self._fs, identity)
                 if self._key_map_bytes is not None:
                     report.findings += verify_keys(
                         self._fs, identity, map_bytes=self._key_map_bytes

@@ -70,6 +70,22 @@ class OffsetScan:
                 data must not replace it.
         """
 
+    def sum_records(self, sums: bool) -> None:
+        """Say whether the records fed from now on count in `digest`; at first they do not."""
+
+    @property
+    def digest(self) -> int:
+        """The set digest of the records that were summed (`row_sum.h`), 128 bits."""
+
+    def expect(self, next_offset: int) -> None:
+        """Start to look for gaps: the next batch should begin at `next_offset`."""
+
+    @property
+    def is_gapless(self) -> bool:
+        """Whether every offset since `expect` had its record: no cleaning pass has dropped any.
+
+        Without `expect`, the first batch counts as a gap."""
+
     @property
     def offsets(self) -> dict[str, dict[str, dict[int, CommittedOffset]]]:
         """Committed offsets by group, topic and partition; deletions may leave empty dictionaries."""

@@ -5,7 +5,7 @@
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.string cimport memcmp
 
 import sys
@@ -15,6 +15,15 @@ from protocol.records.compression import Codec, decompress
 from protocol.wire.errors import CorruptBatch, UnsupportedCodec
 from protocol.internal_topics.coordinator_records import UnknownRecord
 from protocol.wire.primitives import ZERO_UUID
+from protocol.records.commit_format cimport (
+    COMMIT_TYPE_MAX,
+    TOPIC_ID_SIZE,
+    VALUE_VERSION_MAX,
+    commit_key,
+    commit_value,
+    parse_key,
+    parse_value,
+)
 from protocol.records.record_format cimport (
     ATTRIBUTE_CODEC_MASK,
     ATTRIBUTE_CODEC_MAX,
@@ -26,22 +35,14 @@ from protocol.records.record_format cimport (
     batch_crc,
     batch_header,
     load_int16,
-    load_int32,
-    load_int64,
     read_batch_header,
     read_record,
     record_status_text,
     record_view,
 )
+from protocol.records.row_sum cimport kp_row_add, kp_row_free, kp_row_sum
 
 cdef enum:
-    COMMIT_TYPE_MAX = 1
-    VALUE_VERSION_MAX = 4
-    WITH_EXPIRY = 1
-    WITH_EPOCH = 3
-    FLEXIBLE = 4
-    TOPIC_ID_TAG = 0
-    TOPIC_ID_SIZE = 16
     # A control record's key: version and type (`control_record.py` draws it).
     CONTROL_KEY_SIZE = 4
     ABORT = 0
@@ -105,120 +106,6 @@ cdef tuple fields_of(CommittedOffset each):
     )
 
 
-# A parsed key of a commit; the names point into the record.
-cdef struct commit_key:
-    const uint8_t *names     # group and topic, each after its length
-    const uint8_t *group
-    const uint8_t *topic
-    int32_t names_size
-    int32_t partition
-    int16_t group_size
-    int16_t topic_size
-
-
-cdef bint parse_key(const uint8_t *at, int32_t size, commit_key *key) noexcept nogil:
-    """Returns whether the bytes after the type are exactly a group, a topic and a partition."""
-    cdef const uint8_t *end = at + size
-    key.names = at
-    if end - at < 2:
-        return False
-    key.group_size = load_int16(at)
-    key.group = at + 2
-    if key.group_size < 0 or end - key.group < key.group_size + 2:
-        return False
-    key.topic_size = load_int16(key.group + key.group_size)
-    key.topic = key.group + key.group_size + 2
-    if key.topic_size < 0 or end - key.topic != key.topic_size + 4:
-        return False
-    key.names_size = <int32_t> (key.topic + key.topic_size - at)
-    key.partition = load_int32(key.topic + key.topic_size)
-    return True
-
-
-# A parsed value of a commit; the metadata and the topic's id point into the record.
-cdef struct commit_value:
-    int64_t offset
-    int64_t commit_timestamp
-    int64_t expire_timestamp
-    const uint8_t *metadata
-    const uint8_t *topic_id   # NULL: none
-    int32_t metadata_size
-    int32_t leader_epoch
-
-
-cdef bint read_unsigned(const uint8_t **at, const uint8_t *end, uint32_t *value) noexcept nogil:
-    cdef int shift = 0
-    cdef uint8_t byte
-    value[0] = 0
-    while at[0] < end and shift < 35:
-        byte = at[0][0]
-        at[0] += 1
-        value[0] |= <uint32_t> (byte & 0x7F) << shift
-        if byte < 0x80:
-            return True
-        shift += 7
-    return False
-
-
-cdef bint parse_tags(const uint8_t **at, const uint8_t *end, commit_value *value) noexcept nogil:
-    cdef uint32_t count = 0
-    cdef uint32_t tag = 0
-    cdef uint32_t size = 0
-    if not read_unsigned(at, end, &count):
-        return False
-    while count > 0:
-        if not read_unsigned(at, end, &tag) or not read_unsigned(at, end, &size):
-            return False
-        if <int64_t> size > end - at[0]:
-            return False
-        if tag == TOPIC_ID_TAG:
-            if size != TOPIC_ID_SIZE:
-                return False
-            value.topic_id = at[0]
-        at[0] += size
-        count -= 1
-    return True
-
-
-cdef bint parse_value(const uint8_t *at, int32_t size, int version, commit_value *value) noexcept nogil:
-    """Returns whether the bytes after the version are exactly a value of that version."""
-    cdef const uint8_t *end = at + size
-    cdef uint32_t length = 0
-    value.leader_epoch = -1
-    value.expire_timestamp = -1
-    value.topic_id = NULL
-    if end - at < 12:
-        return False
-    value.offset = load_int64(at)
-    at += 8
-    if version >= WITH_EPOCH:
-        value.leader_epoch = load_int32(at)
-        at += 4
-    if version >= FLEXIBLE:
-        if not read_unsigned(&at, end, &length) or length == 0 or length > 0x8000:
-            return False
-        value.metadata_size = <int32_t> length - 1
-    else:
-        if end - at < 2:
-            return False
-        value.metadata_size = load_int16(at)
-        at += 2
-    if value.metadata_size < 0 or end - at < value.metadata_size + 8:
-        return False
-    value.metadata = at
-    at += value.metadata_size
-    value.commit_timestamp = load_int64(at)
-    at += 8
-    if version == WITH_EXPIRY:
-        if end - at < 8:
-            return False
-        value.expire_timestamp = load_int64(at)
-        at += 8
-    if version >= FLEXIBLE and not parse_tags(&at, end, value):
-        return False
-    return at == end
-
-
 cdef int64_t transaction_of(batch_header *header) noexcept nogil:
     """Returns the producer whose transaction contains a batch."""
     return header.producer_id if header.attributes & ATTRIBUTE_TRANSACTIONAL else NO_TRANSACTION
@@ -239,8 +126,12 @@ cdef class OffsetScan:
         int64_t records_count
         int64_t unreadable_count
         int64_t unreadable_offset
+        bint is_gapless
     cdef:
         int64_t _decompressed_bytes_max
+        int64_t _next_offset
+        bint _sums
+        kp_row_sum _rows
         # Cache of the last commit: its names, its transaction and the dictionary of its partitions.
         # Commits come in runs of the same topic.
         bytes _names
@@ -256,12 +147,29 @@ cdef class OffsetScan:
         self.records_count = 0
         self.unreadable_count = 0
         self.unreadable_offset = -1
+        self.is_gapless = True
+        self._next_offset = -1
+        self._sums = False
         self._decompressed_bytes_max = decompressed_bytes_max
         self._names = b""
         self._transaction = NO_TRANSACTION
         self._partitions = None
         self._id_bytes = ZERO_UUID.bytes
         self._id = ZERO_UUID
+
+    def __dealloc__(self):
+        kp_row_free(&self._rows)
+
+    def sum_records(self, bint sums):
+        self._sums = sums
+
+    @property
+    def digest(self):
+        return self._rows.sum.low | <object> self._rows.sum.high << 64
+
+    def expect(self, int64_t next_offset):
+        self._next_offset = next_offset
+        self.is_gapless = True
 
     def feed(self, const uint8_t[::1] buffer not None):
         cdef const uint8_t *start
@@ -278,8 +186,12 @@ cdef class OffsetScan:
                 raise CorruptBatch(f"no batch at byte {at - start} of the bytes read")
             if batch_crc(at, header.size) != header.crc:
                 raise CorruptBatch(f"batch at offset {header.base_offset} fails its CRC")
+            if header.base_offset != self._next_offset or (
+                header.record_count != header.last_offset - header.base_offset + 1
+            ):
+                self.is_gapless = False
             self.take_batch(at, &header)
-            next_offset = header.last_offset + 1
+            next_offset = self._next_offset = header.last_offset + 1
             at += header.size
         return next_offset
 
@@ -322,6 +234,9 @@ cdef class OffsetScan:
             else:
                 self.records_count += 1
                 offset = header.base_offset + record.offset_delta
+                if self._sums and record.key_size >= 0:
+                    if kp_row_add(&self._rows, &record, offset, transaction_of(header)) != 0:
+                        raise MemoryError
                 self.take_record(&record, offset, transaction_of(header))
         return 0
 

@@ -7,7 +7,7 @@ acks=all: it is in the log when `append` returns, in the order of the calls, and
 returned awaitable resolves.
 
 A worker thread loads a partition in small pieces, so that the event loop gets the interpreter in
-between. The load time grows with the partition's size, which the cleaner bounds.
+between (`state_loading.py`). The cleaner bounds the load time, and so do checkpoints (`checkpoints.py`).
 
 Source: Apache Kafka, GroupCoordinatorService.java `partitionFor`, `groupMetadataTopicConfigs`;
 TransactionStateManager.scala `partitionFor`, `transactionTopicConfigs`.
@@ -34,7 +34,7 @@ from protocol.records.record import write_record
 from protocol.records.record_batch import Record, build_batch_around
 from protocol.wire.error_codes import ErrorCode
 from protocol.wire.errors import DecodeError, EncodeError
-from protocol.wire.numbers import Offset
+from server.coordination.checkpoints import TopicCheckpoints
 from server.coordination.producer import NO_PRODUCER, Producer
 from server.durability.group_commit import GroupCommit
 from server.runtime.executors import Executor
@@ -44,7 +44,6 @@ from server.topics.topics import Topics
 from storage.batches.validate import ValidBatch
 from storage.files.errors import LogOffline, StorageError
 from storage.log.log import Appended, PartitionLog
-from storage.segment.reader import Isolation
 from storage.threads import any_thread, loop_thread
 
 _log = logging.getLogger("server.coordination.coordinator_topic")
@@ -54,18 +53,11 @@ T = TypeVar("T")
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 
-PIECE_BYTES = 256 << 10
-"""Size of a piece that a load reads; decoding one holds the interpreter for about a millisecond."""
-
 
 class Clock(Protocol):
     """The clock for record timestamps."""
 
     def now_ms(self) -> int: ...
-
-
-class LoadFailed(StorageError):
-    """A partition cannot be loaded: its content is not understood, or it cannot be read."""
 
 
 class RecordsTooLarge(StorageError):
@@ -91,6 +83,7 @@ class CoordinatorTopic:
         "_partitions_count",
         "_topics",
         "_wanted_partitions_count",
+        "checkpoints",
         "loading",
         "name",
     )
@@ -116,6 +109,8 @@ class CoordinatorTopic:
         # Constant after construction
         self.name = name
         self.loading = loading
+        self.checkpoints = TopicCheckpoints(has_commits=name == OFFSETS_TOPIC)
+        """What is known of the checkpoints of its partitions."""
         self._topics = topics
         self._group_commit = group_commit
         self._clock = clock
@@ -159,6 +154,7 @@ class CoordinatorTopic:
         await self._topics.make_files(*topic.logs())
         self._partitions_count = len(topic.partitions)
 
+    @any_thread
     def log_of(self, partition: int) -> PartitionLog:
         """Returns the log of a partition.
 
@@ -319,35 +315,6 @@ async def _when_durable(log: PartitionLog, is_durable: Awaitable[bool], offset: 
     if not await is_durable:
         raise LogOffline(str(log.topic_partition), log.offline_reason or "the topic was deleted")
     return offset
-
-
-def feed_log(log: PartitionLog, end_offset: int, feed: Callable[[bytes], int]) -> None:
-    """Read a log from its start up to `end_offset`, in pieces of whole batches. Blocks.
-
-    Args:
-        feed: takes a piece; returns the offset after its last batch.
-
-    Raises:
-        StorageError: it cannot be read.
-    """
-    offset = log.log_start_offset
-    while offset < end_offset:
-        read = log.reader.read(
-            offset,
-            max_bytes=PIECE_BYTES,
-            whole_first_batch=True,
-            isolation=Isolation.READ_UNCOMMITTED,
-        )
-        if isinstance(read, ErrorCode):
-            raise LoadFailed(f"{log.topic_partition}: offset {offset}: {read.message}")
-        try:
-            pieces = [region.read_bytes() for region in read.regions]
-        finally:
-            read.release()
-        if not pieces:
-            return  # Only batches without records are left.
-        for piece in pieces:
-            offset = Offset(feed(piece))
 
 
 def decode_values(

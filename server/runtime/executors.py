@@ -51,8 +51,8 @@ class Executors:
     """The broker's thread pools. The broker owns them; handlers use them through `broker`."""
 
     __slots__ = (
-        "administration", "assigning", "authentication", "issuers", "loading", "lookups", "removals",
-        "scrapes", "upkeep", "validation",
+        "administration", "assigning", "authentication", "checkpoints", "issuers", "loading", "lookups",
+        "removals", "scrapes", "upkeep", "validation",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -73,6 +73,8 @@ class Executors:
         """Fetches the keys of token issuers, from files and over the network."""
         self.loading = Executor("loading", threads=2)
         """Loads a coordinator's partition into memory."""
+        self.checkpoints = Executor("checkpoints", threads=1)
+        """Makes the checkpoints of the coordinators' partitions."""
         self.upkeep = Executor("upkeep", threads=2)
         """Runs the broker's own work: log duties, free space checks, start and stop."""
         self.scrapes = Executor("scrapes", threads=1)

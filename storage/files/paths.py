@@ -7,6 +7,7 @@
     leader-epoch-checkpoint
     aborted-transactions
     cut.<offset>.<n>
+<topic>.<topic id>/<partition>.checkpoint | .checkpoint.part
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ COMPACTION_HISTORY = "compaction-history"
 COMPACTION_HISTORY_OLD = "compaction-history.old"
 AUDIT_LOG = "audit.log"
 DELETED = ".deleted"
+CHECKPOINT = ".checkpoint"
+PART = ".part"
 CLEANED = ".cleaned"
 
 LOG = ".log"
@@ -99,6 +102,15 @@ def parse_snapshot_file(name: str) -> int | None:
 def cut_file(offset: int, number: int) -> str:
     """Returns the name of the file that keeps what recovery cut off at `offset`."""
     return f"cut.{offset}.{number}"
+
+
+def checkpoint_path(log_directory: str) -> str:
+    """Returns the path of the checkpoint of a coordinator's partition, given its log's directory.
+
+    It stands beside that directory, in the topic's: so it goes with the topic, and the directory has
+    only files that its manifest explains.
+    """
+    return log_directory + CHECKPOINT
 
 
 def topic_id_text(topic_id: uuid.UUID) -> str:

@@ -54,6 +54,8 @@ class Check(enum.Enum):
     """Log start offset <= clean offset <= log end offset."""
     SIDECAR = "key sidecar"
     """A key sidecar agrees with its segment."""
+    CHECKPOINT = "coordinator checkpoint"
+    """A checkpoint is sound, and gives a load the state that the log gives it."""
     KEYS = "keys"
     """A cleaned section holds each key at most once."""
 

@@ -11,6 +11,7 @@ from metrics.cleaner_probe import CleanerCounts
 from metrics.collector import BrokerCollector, Scraper
 from metrics.facts import (
     BrokerFacts,
+    CheckpointFacts,
     GroupFacts,
     LoopFacts,
     LoopStall,
@@ -33,6 +34,8 @@ REPLOG = CompactionFacts(
     snapshot_seconds=0.5,
     u=0.1,
 )
+
+CHECKPOINT = CheckpointFacts(replay_seconds=0.03, size=700, end_offset=90, seconds=0.25)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +156,7 @@ class ScrapedWorld:
             loop=self.loop,
             quotas=self.quotas,
             replogs={"metadata": REPLOG},
+            checkpoints={("__consumer_offsets", "3"): CHECKPOINT},
             certificates_expire_seconds={"SSL": 86_400.0},
             node_id=7,
             address="broker.example:9092",

@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from protocol.internal_topics.group_records import GroupRecord, read_record
 from protocol.records.offset_commits import OffsetScan
 from protocol.wire.errors import ProtocolError
-from server.coordination.coordinator_topic import (
-    CoordinatorTopic,
-    LoadFailed,
-    decode_values,
-    feed_log,
-)
+from protocol.wire.numbers import Offset
+from server.coordination.coordinator_topic import CoordinatorTopic, decode_values
 from server.coordination.groups.committed_offsets import CommittedOffsets, OffsetsByTopic
+from server.coordination.state_loading import LoadFailed, LoadReport, load_state
 from storage.batches.validate import DECOMPRESSED_BYTES_MAX
 from storage.log.log import PartitionLog
 
@@ -27,8 +24,9 @@ class LoadedPartition:
     records: tuple[GroupRecord, ...]
     """The last record of each key of the other types, without tombstones; in log order."""
     records_count: int
-    """All records read, including superseded ones."""
+    """All records read, including superseded ones that were still in the log."""
     unreadable_count: int
+    report: LoadReport
 
 
 async def load_partition(topic: CoordinatorTopic, partition: int) -> LoadedPartition:
@@ -38,24 +36,29 @@ async def load_partition(topic: CoordinatorTopic, partition: int) -> LoadedParti
         StorageError: it cannot be read.
     """
     log = await topic.settle(partition)
-    return await topic.loading.run(read_partition, log, log.high_watermark)
+    loaded = await topic.loading.run(read_partition, log, log.high_watermark)
+    topic.checkpoints.loaded(partition, loaded.report)
+    return loaded
 
 
-def read_partition(log: PartitionLog, end_offset: int) -> LoadedPartition:
+def read_partition(log: PartitionLog, end_offset: Offset) -> LoadedPartition:
     """Read a log up to `end_offset`. Blocks.
 
     Raises:
         StorageError: it cannot be read.
     """
-    scan = OffsetScan(decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
     try:
-        feed_log(log, end_offset, scan.feed)
-        return _loaded(scan, log)
+        scan, report = load_state(log, end_offset, _new_scan)
+        return _loaded(scan, log, report)
     except ProtocolError as error:
         raise LoadFailed(f"{log.topic_partition}: {error}") from error
 
 
-def _loaded(scan: OffsetScan, log: PartitionLog) -> LoadedPartition:
+def _new_scan() -> OffsetScan:
+    return OffsetScan(decompressed_bytes_max=DECOMPRESSED_BYTES_MAX)
+
+
+def _loaded(scan: OffsetScan, log: PartitionLog, report: LoadReport) -> LoadedPartition:
     records, unreadable_count = decode_values(
         log, scan.others, read_record, unreadable_count=scan.unreadable_count
     )
@@ -64,6 +67,7 @@ def _loaded(scan: OffsetScan, log: PartitionLog) -> LoadedPartition:
         records=tuple(records),
         records_count=scan.records_count,
         unreadable_count=unreadable_count,
+        report=report,
     )
 
 

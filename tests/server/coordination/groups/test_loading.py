@@ -10,9 +10,10 @@ from protocol.internal_topics.coordinator_records import write_key
 from protocol.internal_topics.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
 from protocol.records.batch_header import read_header
 from protocol.records.record_batch import Record, build_batch
-from server.coordination import coordinator_topic
-from server.coordination.coordinator_topic import CoordinatorTopic, LoadFailed
+from server.coordination import state_loading
+from server.coordination.coordinator_topic import CoordinatorTopic
 from server.coordination.groups.loading import load_partition
+from server.coordination.state_loading import LoadFailed
 from storage.batches.validate import ValidBatch
 from storage.files.errors import LogOffline
 from tests.harness.offsets_world import commit, offsets_topic, tombstones
@@ -62,7 +63,7 @@ async def test_what_was_written_last_is_found_after_a_restart(tmp_path: Path) ->
 async def test_a_partition_of_many_pieces_is_read_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator_topic, "PIECE_BYTES", 300)
+    monkeypatch.setattr(state_loading, "PIECE_BYTES", 300)
     async with offsets_topic(tmp_path) as (topic, _):
         await topic.ensure()
         for number in range(50):

@@ -1,0 +1,1 @@
+"""The coordinators' checkpoints: when they count, how they are read and made."""

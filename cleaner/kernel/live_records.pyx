@@ -1,0 +1,544 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+# cython: cdivision=True, embedsignature=False
+"""The records of which a coordinator's state consists. `live_records.pyi` is the contract."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from cleaner.rules.step import LiveStep
+from protocol.internal_topics.coordinator_records import UnknownRecord
+from protocol.records.commit_format cimport (
+    COMMIT_TYPE_MAX,
+    VALUE_VERSION_MAX,
+    commit_key,
+    commit_value,
+    parse_key,
+    parse_value,
+)
+from protocol.records.compression import Codec, decompress
+from protocol.records.record_format cimport (
+    ATTRIBUTE_CODEC_MASK,
+    ATTRIBUTE_CODEC_MAX,
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_TRANSACTIONAL,
+    BATCH_CUT,
+    BATCH_HEADER_SIZE,
+    BATCH_OK,
+    RECORD_OK,
+    VARINT_SIZE_MAX,
+    batch_crc,
+    batch_header,
+    load_int16,
+    read_batch_header,
+    read_record,
+    record_status_text,
+    record_view,
+    varint_size,
+    write_batch_header,
+    write_varint,
+)
+from protocol.records.row_sum cimport kp_row_add, kp_row_free, kp_row_sum
+from protocol.wire.errors import CorruptBatch, UnsupportedCodec
+
+cdef extern from "siphash.h" nogil:
+    ctypedef struct kp_sip_key:
+        pass
+    ctypedef struct kp_sip_hash:
+        uint64_t low
+        uint64_t high
+    kp_sip_key kp_sip_key_of(const uint8_t *secret)
+    kp_sip_hash kp_sip128(const kp_sip_key *key, const uint8_t *data, size_t size)
+
+cdef extern from "offset_slots.h" nogil:
+    ctypedef struct kp_slot:
+        pass
+    ctypedef struct kp_offset_slots:
+        kp_slot *slots
+        size_t slot_count
+        size_t size
+    enum:
+        KP_PUT_FULL
+        KP_SPILL_MAX
+    int kp_slots_map(kp_offset_slots *slots)
+    int kp_slots_clear(
+        kp_offset_slots *slots, size_t home_count, uint64_t part, uint64_t parts
+    )
+    void kp_slots_unmap(kp_offset_slots *slots)
+    int64_t kp_slots_get(const kp_offset_slots *slots, kp_sip_hash hash)
+    int kp_slots_put(kp_offset_slots *slots, kp_sip_hash hash, int64_t offset)
+
+cdef enum:
+    NO_PRODUCER = -1
+    CONTROL_KEY_SIZE = 4
+    ABORT = 0
+    COMMIT = 1
+    # A batch of the copy is finished when its records have reached this size.
+    BATCH_BYTES = 64 << 10
+
+# What a load makes of a record.
+cdef enum kind:
+    IGNORED
+    VALUE
+    TOMBSTONE
+
+
+# Reads batches one by one; `LiveRecords` and `RecordSum` take their records.
+cdef class Reader:
+    cdef int64_t _decompressed_bytes_max
+
+    cdef int take_records(self, const uint8_t *batch, batch_header *header) except -1:
+        """Read all records of a batch and hand each to `take`."""
+        cdef int codec = header.attributes & ATTRIBUTE_CODEC_MASK
+        cdef const uint8_t *packed = batch + BATCH_HEADER_SIZE
+        cdef Py_ssize_t size = <Py_ssize_t> (header.size - BATCH_HEADER_SIZE)
+        cdef const uint8_t[::1] plain
+        if header.record_count == 0:
+            return 0
+        if codec == 0:
+            return self.take_plain(packed, packed + size, header)
+        if codec > ATTRIBUTE_CODEC_MAX:
+            raise UnsupportedCodec(codec)
+        plain = memoryview(
+            decompress(
+                Codec(codec),
+                PyBytes_FromStringAndSize(<const char *> packed, size),
+                bytes_max=self._decompressed_bytes_max,
+            )
+        )
+        if plain.shape[0] == 0:
+            raise CorruptBatch(f"batch at offset {header.base_offset} has no records")
+        return self.take_plain(&plain[0], &plain[0] + plain.shape[0], header)
+
+    cdef int take_plain(self, const uint8_t *at, const uint8_t *end, batch_header *header) except -1:
+        cdef record_view record
+        cdef int32_t index
+        cdef int status
+        for index in range(header.record_count):
+            status = read_record(&at, end, &record)
+            if status != RECORD_OK:
+                raise CorruptBatch(
+                    f"record {index} of the batch at offset {header.base_offset} "
+                    + record_status_text(status).decode()
+                )
+            self.take(&record, header)
+        return 0
+
+    cdef int take(self, record_view *record, batch_header *header) except -1:
+        raise NotImplementedError
+
+
+cdef int check_batch(const uint8_t *at, batch_header *header, int status) except -1:
+    if status != BATCH_OK:
+        raise CorruptBatch(f"no batch after offset {header.last_offset}")
+    if batch_crc(at, header.size) != header.crc:
+        raise CorruptBatch(f"batch at offset {header.base_offset} fails its CRC")
+    return 0
+
+
+@cython.final
+cdef class RecordSum(Reader):
+    cdef kp_row_sum _rows
+    cdef readonly int64_t records
+
+    def __init__(self, *, int64_t decompressed_bytes_max):
+        self._decompressed_bytes_max = decompressed_bytes_max
+        self.records = 0
+
+    def __dealloc__(self):
+        kp_row_free(&self._rows)
+
+    @property
+    def digest(self):
+        return self._rows.sum.low | <object> self._rows.sum.high << 64
+
+    def feed(self, const uint8_t[::1] batches not None):
+        cdef const uint8_t *at
+        cdef const uint8_t *end
+        cdef batch_header header
+        if batches.shape[0] == 0:
+            return
+        header.last_offset = -1
+        at = &batches[0]
+        end = at + batches.shape[0]
+        while at < end:
+            check_batch(at, &header, read_batch_header(at, end, &header))
+            self.take_records(at, &header)
+            at += header.size
+
+    cdef int take(self, record_view *record, batch_header *header) except -1:
+        cdef int64_t producer_id = NO_PRODUCER
+        if header.attributes & ATTRIBUTE_CONTROL or record.key_size < 0:
+            return 0
+        if header.attributes & ATTRIBUTE_TRANSACTIONAL:
+            producer_id = header.producer_id
+        self.records += 1
+        if kp_row_add(&self._rows, record, header.base_offset + record.offset_delta, producer_id):
+            raise MemoryError
+        return 0
+
+
+@cython.final
+cdef class LiveRecords(Reader):
+    cdef:
+        # Constant after construction
+        kp_sip_key _key
+        size_t _keys_max
+        int64_t _start_offset
+        bint _has_commits
+        # State of `find`. The slots have offset * 2 + 1 for a tombstone, offset * 2 for a value.
+        kp_offset_slots _slots
+        dict _pending        # producer id -> {key: offset}
+        Py_ssize_t _pending_count
+        set _held            # keys with a record in a transaction that the checkpoint has open
+        # State of `copy`
+        kp_row_sum _rows
+        list _finished
+        batch_header _batch  # the batch being built; its size counts the bytes
+        uint8_t *_built
+        size_t _built_size
+        # State of the current call
+        bint _in_checkpoint
+        bint _copies
+        readonly bint is_full
+        readonly bint is_gapless
+        readonly int64_t next_offset
+        readonly int64_t copied
+        readonly int32_t last_epoch
+        readonly object last_crc
+
+    def __cinit__(
+        self,
+        bytes hash_key not None,
+        *,
+        size_t keys_max,
+        int64_t start_offset,
+        bint has_commits,
+        int64_t decompressed_bytes_max,
+    ):
+        cdef size_t home_count = keys_max + keys_max // 8 + 1
+        if len(hash_key) != 16:
+            raise ValueError(f"a hash key has 16 bytes, not {len(hash_key)}")
+        self._slots.slots = NULL
+        self._slots.slot_count = home_count + KP_SPILL_MAX
+        if kp_slots_map(&self._slots) != 0:
+            raise MemoryError(f"cannot map memory for {keys_max} keys")
+        if kp_slots_clear(&self._slots, home_count, 0, 1) != 0:
+            raise MemoryError(f"cannot map memory for {keys_max} keys")
+        self._key = kp_sip_key_of(<const uint8_t *><const char *> hash_key)
+        self._keys_max = keys_max
+        self._start_offset = self.next_offset = start_offset
+        self._has_commits = has_commits
+        self._decompressed_bytes_max = decompressed_bytes_max
+        self._pending = {}
+        self._pending_count = 0
+        self._held = set()
+        self._finished = []
+        self._batch.record_count = 0
+        self._built = NULL
+        self._built_size = 0
+        self.is_full = False
+        self.is_gapless = True
+        self.copied = 0
+        self.last_epoch = -1
+        self.last_crc = 0
+
+    def __dealloc__(self):
+        kp_slots_unmap(&self._slots)
+        kp_row_free(&self._rows)
+        free(self._built)
+
+    @property
+    def digest(self):
+        return self._rows.sum.low | <object> self._rows.sum.high << 64
+
+    def find(self, const uint8_t[::1] piece not None, *, int64_t end_offset, bint in_checkpoint=False):
+        self._in_checkpoint = in_checkpoint
+        self._copies = False
+        return self.walk(piece, end_offset)
+
+    def copy(self, const uint8_t[::1] piece not None, *, int64_t end_offset, bint in_checkpoint=False):
+        self._in_checkpoint = in_checkpoint
+        self._copies = True
+        return self.walk(piece, end_offset)
+
+    def finish(self):
+        self.finish_batch()
+        return self.take_finished()
+
+    cdef object walk(self, const uint8_t[::1] piece, int64_t end_offset):
+        cdef const uint8_t *start
+        cdef const uint8_t *at
+        cdef const uint8_t *end
+        cdef batch_header header
+        cdef int status
+        if piece.shape[0] == 0:
+            return LiveStep(consumed_bytes=0, needed_bytes=0, is_end=False, output=b"")
+        header.last_offset = self.next_offset - 1
+        start = at = &piece[0]
+        end = start + piece.shape[0]
+        while at < end:
+            status = read_batch_header(at, end, &header)
+            if status == BATCH_CUT:
+                return self.step(at - start, header.size, False)
+            if status == BATCH_OK and self.is_past(&header, end_offset):
+                return self.step(at - start, 0, True)
+            if status == BATCH_OK and self.is_before(&header):
+                at += header.size
+                continue
+            check_batch(at, &header, status)
+            self.take_batch(at, &header)
+            at += header.size
+        return self.step(at - start, 0, False)
+
+    cdef object step(self, int64_t consumed, int64_t needed, bint is_end):
+        return LiveStep(
+            consumed_bytes=consumed,
+            needed_bytes=needed,
+            is_end=is_end,
+            output=self.take_finished(),
+        )
+
+    cdef bint is_before(self, batch_header *header) noexcept:
+        """Returns whether a batch of the log lies below the part that is read."""
+        return not self._in_checkpoint and header.last_offset < self._start_offset
+
+    cdef bint is_past(self, batch_header *header, int64_t end_offset) noexcept:
+        """Returns whether the log ends before this batch, or there is no room for its keys."""
+        if self._in_checkpoint:
+            return False
+        if header.last_offset >= end_offset:
+            return True
+        if self._copies:
+            return False
+        self.is_full = (
+            self._slots.size + self._pending_count + header.record_count > self._keys_max
+        )
+        return self.is_full
+
+    cdef int take_batch(self, const uint8_t *batch, batch_header *header) except -1:
+        if not self._copies and not self._in_checkpoint:
+            self.note_place(header)
+        if not (self._copies and header.attributes & ATTRIBUTE_CONTROL):
+            self.take_records(batch, header)
+        return 0
+
+    cdef int note_place(self, batch_header *header) except -1:
+        if header.base_offset != self.next_offset or (
+            header.record_count != header.last_offset - header.base_offset + 1
+        ):
+            self.is_gapless = False
+        self.next_offset = header.last_offset + 1
+        self.last_epoch = header.leader_epoch
+        self.last_crc = header.crc
+        return 0
+
+    cdef int take(self, record_view *record, batch_header *header) except -1:
+        cdef int64_t offset = header.base_offset + record.offset_delta
+        cdef bint in_transaction = False
+        cdef kind its_kind
+        if header.attributes & ATTRIBUTE_CONTROL:
+            if self._has_commits:
+                self.take_control(record, header)
+            return 0
+        if self._has_commits and header.attributes & ATTRIBUTE_TRANSACTIONAL:
+            in_transaction = True
+        its_kind = self.kind_of(record, offset, in_transaction)
+        if its_kind == IGNORED:
+            return 0
+        # A tombstone counts at once, also in a transaction.
+        in_transaction = in_transaction and its_kind == VALUE
+        if self._copies:
+            if its_kind == VALUE:
+                self.copy_if_live(record, header, offset, in_transaction)
+        elif in_transaction:
+            self.note_pending(record, header, offset)
+        elif not self._in_checkpoint:
+            self.note(record, offset, its_kind)
+        elif self._held and key_of(record) in self._held:
+            # Else a record of that transaction, which is older, would be copied too.
+            self.put(record.key, record.key_size, 2 * offset)
+        return 0
+
+    cdef kind kind_of(self, record_view *record, int64_t offset, bint in_transaction) except *:
+        """Returns what a load makes of a record: `OffsetScan.take_record`, or the last of each key."""
+        cdef commit_key key
+        if record.key_size < 0:
+            return IGNORED
+        if self._has_commits:
+            if record.key_size < 2:
+                return IGNORED
+            if not 0 <= load_int16(record.key) <= COMMIT_TYPE_MAX:
+                if in_transaction:
+                    return IGNORED
+            elif not parse_key(record.key + 2, record.key_size - 2, &key):
+                return IGNORED
+            elif record.value_size >= 0 and not is_commit(record, offset):
+                return IGNORED
+        return TOMBSTONE if record.value_size < 0 else VALUE
+
+    cdef int take_control(self, record_view *record, batch_header *header) except -1:
+        cdef int16_t type
+        cdef dict its
+        cdef bytes key
+        if record.key_size < CONTROL_KEY_SIZE:
+            return 0
+        type = load_int16(record.key + 2)
+        if type != ABORT and type != COMMIT:
+            return 0
+        its = self._pending.pop(header.producer_id, None)
+        if its is None:
+            return 0
+        self._pending_count -= len(its)
+        if type == COMMIT:
+            for key, offset in its.items():
+                self.put(<const uint8_t *><const char *> key, len(key), 2 * <int64_t> offset)
+        return 0
+
+    cdef int note_pending(self, record_view *record, batch_header *header, int64_t offset) except -1:
+        cdef bytes key = key_of(record)
+        cdef dict its = self._pending.setdefault(header.producer_id, {})
+        self._pending_count += key not in its
+        its[key] = offset
+        if self._in_checkpoint:
+            self._held.add(key)
+        return 0
+
+    cdef int note(self, record_view *record, int64_t offset, kind its_kind) except -1:
+        cdef bytes key
+        cdef dict its
+        self.put(record.key, record.key_size, 2 * offset + (its_kind == TOMBSTONE))
+        if its_kind == TOMBSTONE and self._pending_count > 0:
+            key = key_of(record)
+            for its in self._pending.values():
+                self._pending_count -= its.pop(key, None) is not None
+        return 0
+
+    cdef int put(self, const uint8_t *key, int32_t size, int64_t place) except -1:
+        if kp_slots_put(&self._slots, kp_sip128(&self._key, key, size), place) == KP_PUT_FULL:
+            raise MemoryError("no slot is left for a key")
+        return 0
+
+    cdef int copy_if_live(
+        self, record_view *record, batch_header *header, int64_t offset, bint in_transaction
+    ) except -1:
+        cdef int64_t place
+        cdef dict its
+        if in_transaction:
+            its = self._pending.get(header.producer_id)
+            if its is not None and its.get(key_of(record)) == offset:
+                return self.write(record, offset, header.producer_id, header.producer_epoch)
+        place = kp_slots_get(
+            &self._slots, kp_sip128(&self._key, record.key, record.key_size)
+        )
+        if place == 2 * offset or (
+            self._in_checkpoint and not in_transaction and place < 2 * offset
+        ):
+            return self.write(record, offset, NO_PRODUCER, -1)
+        return 0
+
+    # ------------------------------------------------------------------ the copy
+
+    cdef int write(
+        self, record_view *record, int64_t offset, int64_t producer_id, int16_t producer_epoch
+    ) except -1:
+        if kp_row_add(&self._rows, record, offset, producer_id) != 0:
+            raise MemoryError
+        if self._batch.record_count > 0 and (
+            self._batch.size >= BATCH_BYTES
+            or self._batch.producer_id != producer_id
+            or self._batch.producer_epoch != producer_epoch
+            or offset - self._batch.base_offset > INT32_MAX
+        ):
+            self.finish_batch()
+        if self._batch.record_count == 0:
+            self.start_batch(offset, producer_id, producer_epoch)
+        self.write_record(record, <int32_t> (offset - self._batch.base_offset))
+        self._batch.last_offset = offset
+        self._batch.record_count += 1
+        self.copied += 1
+        return 0
+
+    cdef int start_batch(
+        self, int64_t offset, int64_t producer_id, int16_t producer_epoch
+    ) except -1:
+        self._batch.size = BATCH_HEADER_SIZE
+        self._batch.base_offset = offset
+        self._batch.base_timestamp = self._batch.max_timestamp = -1
+        self._batch.producer_id = producer_id
+        self._batch.producer_epoch = producer_epoch
+        self._batch.base_sequence = -1
+        self._batch.leader_epoch = -1
+        self._batch.attributes = 0 if producer_id == NO_PRODUCER else ATTRIBUTE_TRANSACTIONAL
+        return 0
+
+    cdef int write_record(self, record_view *record, int32_t delta) except -1:
+        cdef int32_t value_size = record.value_size
+        cdef int32_t length
+        cdef uint8_t *at
+        length = <int32_t> (
+            3 + varint_size(delta)
+            + varint_size(record.key_size) + record.key_size
+            + varint_size(value_size) + value_size
+        )
+        self.reserve(self._batch.size + VARINT_SIZE_MAX + length)
+        at = self._built + self._batch.size
+        at = write_varint(at, length)
+        at[0] = 0  # attributes
+        at[1] = 0  # timestamp delta
+        at = write_varint(at + 2, delta)
+        at = write_varint(at, record.key_size)
+        memcpy(at, record.key, record.key_size)
+        at = write_varint(at + record.key_size, value_size)
+        memcpy(at, record.value, value_size)
+        at[value_size] = 0  # no headers
+        self._batch.size = at + value_size + 1 - self._built
+        return 0
+
+    cdef int reserve(self, size_t size) except -1:
+        cdef uint8_t *built
+        if size <= self._built_size:
+            return 0
+        built = <uint8_t *> realloc(self._built, 2 * size)
+        if built == NULL:
+            raise MemoryError
+        self._built = built
+        self._built_size = 2 * size
+        return 0
+
+    cdef int finish_batch(self) except -1:
+        if self._batch.record_count > 0:
+            write_batch_header(self._built, &self._batch)
+            self._finished.append(
+                PyBytes_FromStringAndSize(<const char *> self._built, self._batch.size)
+            )
+            self._batch.record_count = 0
+        return 0
+
+    cdef bytes take_finished(self):
+        cdef bytes found = b"".join(self._finished)
+        self._finished.clear()
+        return found
+
+
+cdef bytes key_of(record_view *record):
+    return PyBytes_FromStringAndSize(<const char *> record.key, record.key_size)
+
+
+cdef bint is_commit(record_view *record, int64_t offset) except -1:
+    """Returns whether the value of a commit can be read: otherwise a load ignores it."""
+    cdef commit_value value
+    cdef int version = load_int16(record.value) if record.value_size >= 2 else -1
+    if version > VALUE_VERSION_MAX:
+        raise UnknownRecord(f"OffsetCommitValue of version {version} at offset {offset}")
+    if version < 0 or not parse_value(record.value + 2, record.value_size - 2, version, &value):
+        return False
+    if value.metadata_size > 0:
+        try:
+            PyUnicode_DecodeUTF8(<const char *> value.metadata, value.metadata_size, NULL)
+        except UnicodeDecodeError:
+            return False
+    return True

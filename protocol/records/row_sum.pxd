@@ -1,0 +1,16 @@
+"""Declarations of `row_sum.h` for compiled modules; see there for the meaning of each name."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from protocol.records.record_format cimport record_view
+
+
+cdef extern from "row_sum.h" nogil:
+    ctypedef struct kp_hash128:
+        uint64_t low
+        uint64_t high
+    ctypedef struct kp_row_sum:
+        kp_hash128 sum
+
+    int kp_row_add(kp_row_sum *rows, const record_view *record, int64_t offset, int64_t producer_id)
+    void kp_row_free(kp_row_sum *rows)

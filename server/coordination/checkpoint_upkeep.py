@@ -1,0 +1,183 @@
+"""Makes the coordinators' checkpoints while the broker runs, and before it stops.
+
+A task looks at each partition every `LOOK_SECONDS`. It makes the checkpoints that are due, one at a
+time, in a thread of its own, within the cleaner's I/O budgets. `checkpoints.py` decides when one is due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from cleaner.checkpoints.making import CheckpointOrder, make_checkpoint
+from cleaner.pacing.meter import CleaningAborted, PassMeter
+from cleaner.pacing.probe import SilentProbe
+from cleaner.pacing.throttle import Throttle
+from cleaner.rules.text import count_text, size_text
+from metrics.facts import CheckpointFacts
+from protocol.wire.error_codes import ErrorCode
+from protocol.wire.errors import ProtocolError
+from replog.trigger import CompactionSettings
+from server.coordination.coordinator_topic import CoordinatorTopic
+from server.coordination.partition_loads import PartitionLoads
+from server.runtime.executors import Executor
+from server.runtime.tasks import guarded, spawn
+from storage.files.errors import StorageError
+from storage.log.log import PartitionLog
+from storage.threads import any_thread, loop_thread
+
+_log = logging.getLogger("server.coordination.checkpoint_upkeep")
+
+LOOK_SECONDS = 10.0
+LOGS_PER_TURN = 50
+"""How many logs a look checks before it yields the loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointedTopic:
+    """A coordinator's topic with its partitions' loads: only what is served gets checkpoints."""
+
+    topic: CoordinatorTopic
+    loads: PartitionLoads
+
+    def logs(self) -> Iterator[PartitionLog]:
+        """Yields the logs of the partitions that are served."""
+        for partition in range(self.topic.partitions_count):
+            if self.loads.error(partition) is ErrorCode.NONE:
+                with suppress(StorageError):
+                    yield self.topic.log_of(partition)
+
+
+@any_thread
+def checkpoint_facts(topic: CoordinatorTopic) -> Iterator[tuple[int, CheckpointFacts]]:
+    """Yields the facts about each partition with a checkpoint, or with something to load without."""
+    states = topic.checkpoints.states()
+    for partition in range(topic.partitions_count):
+        with suppress(StorageError):
+            state, log = states.get(partition), topic.log_of(partition)
+            replay_seconds = topic.checkpoints.replay_ms(log) / 1000
+            if state is None and not replay_seconds:
+                continue
+            yield (
+                partition,
+                CheckpointFacts(
+                    replay_seconds=replay_seconds,
+                    size=None if state is None else state.size,
+                    end_offset=None if state is None else state.end_offset,
+                    seconds=None if state is None else state.seconds,
+                ),
+            )
+
+
+@loop_thread
+class CheckpointUpkeep:
+    """The task of one broker. Its methods are called on the loop."""
+
+    __slots__ = (
+        "_executor", "_memory_bytes", "_settings", "_stop", "_stopping", "_task",
+        "_throttle", "_topics",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topics: Sequence[CheckpointedTopic],
+        settings: CompactionSettings,
+        executor: Executor,
+        *,
+        throttle: Throttle,
+        memory_bytes: int,
+    ) -> None:
+        """Start to look.
+
+        Args:
+            executor: the thread that makes the checkpoints.
+            throttle: the cleaner's, so that its budgets hold for both.
+            memory_bytes: the most memory that a checkpoint's keys may take while it is made.
+        """
+        # Constant after construction
+        self._topics = topics
+        self._settings = settings
+        self._executor = executor
+        self._throttle = throttle
+        self._memory_bytes = memory_bytes
+        self._stop = threading.Event()
+        """Ends the one that is being made within a piece."""
+        self._stopping = asyncio.Event()
+        self._task = spawn(self._look_again_and_again(), "coordinator checkpoints")
+
+    async def stop(self) -> None:
+        """Make the checkpoints that are due at a clean stop. The coordinators must have stopped."""
+        self._stop.set()
+        self._stopping.set()
+        await self._task
+        self._stop.clear()
+        self._throttle = Throttle(clock=time.monotonic)
+        for its, log in self._all_logs():
+            if log.offline_reason is None and its.topic.checkpoints.is_due_at_stop(
+                log, self._settings
+            ):
+                await self._make(its.topic, log)
+
+    async def look(self) -> None:
+        """Make the checkpoints that are due now."""
+        for number, (its, log) in enumerate(self._all_logs(), start=1):
+            if self._stopping.is_set():
+                return
+            if log.offline_reason is None and its.topic.checkpoints.is_due(log, self._settings):
+                await self._make(its.topic, log)
+            if number % LOGS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    def _all_logs(self) -> Iterator[tuple[CheckpointedTopic, PartitionLog]]:
+        for each in self._topics:
+            for log in each.logs():
+                yield each, log
+
+    async def _look_again_and_again(self) -> None:
+        while not self._stopping.is_set():
+            with guarded("coordinator checkpoints"):
+                await self.look()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), LOOK_SECONDS)
+
+    async def _make(self, topic: CoordinatorTopic, log: PartitionLog) -> None:
+        """Make one checkpoint. If that fails, the last one stays, and the next look tries again."""
+        view = log.cleaning_view(as_if_rolled=True)
+        order = CheckpointOrder(
+            log=log,
+            view=view,
+            has_commits=topic.checkpoints.has_commits,
+            memory_bytes=self._memory_bytes,
+        )
+        meter = PassMeter(
+            throttle=self._throttle,
+            probe=SilentProbe(),
+            sleep=self._stop.wait,
+            is_stale=lambda: log.generation != view.generation,
+        )
+        started = time.monotonic()
+        try:
+            made = await self._executor.run(make_checkpoint, order, meter)
+        except CleaningAborted:
+            return
+        except (ProtocolError, StorageError, MemoryError) as error:
+            if log.offline_reason is None:
+                _log.warning("%s: cannot make a checkpoint: %s", log.topic_partition, error)
+            return
+        if made is None:
+            return
+        seconds = time.monotonic() - started
+        topic.checkpoints.made(log.topic_partition.partition, made, seconds)
+        _log.info(
+            "%s: made a checkpoint of %s up to offset %d: %s in %.1f s",
+            log.topic_partition,
+            count_text(made.records, "record"),
+            made.end_offset,
+            size_text(made.size),
+            seconds,
+        )
