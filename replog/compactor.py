@@ -91,8 +91,12 @@ class LogCompactor(abc.ABC):
         """Whether a snapshot has begun and is not complete."""
         return self.writer is not None
 
-    def due(self) -> Reason | None:
-        """Returns why a snapshot should begin now; None if none should."""
+    def due(self, *, is_quiet: bool = False) -> Reason | None:
+        """Returns why a snapshot should begin now; None if none should.
+
+        Args:
+            is_quiet: whether the process has little to do (`trigger.py`).
+        """
         replica, measures = self.replica, self.measures()
         reference = reference_bytes(self.settings, measures)
         self._references[-1] = max(self._references[-1], reference)
@@ -101,7 +105,7 @@ class LogCompactor(abc.ABC):
         self._seen_bytes = appended
         if self.is_snapshotting or replica.applied_end < replica.log.end:
             return None
-        return due(self.settings, measures)
+        return due(self.settings, measures, is_quiet=is_quiet)
 
     def measures(self) -> Measures:
         """Returns what the triggers look at."""

@@ -32,9 +32,9 @@ class LeaderExternal(LogCompactor):
     _own: Checkpoint | None = None
     _end: End | None = None
 
-    def due(self) -> Reason | None:
+    def due(self, *, is_quiet: bool = False) -> Reason | None:
         """Returns why the leader should begin a snapshot now; None for a learner."""
-        reason = super().due()
+        reason = super().due(is_quiet=is_quiet)
         return reason if self.replica.role is Role.LEADER else None
 
     def begin(self) -> None:

@@ -4,10 +4,12 @@
     replay     replaying the log at the next start is estimated to take longer than `replay_ms`
     age        the oldest entry that no snapshot covers is older than `age_ms`
 
-whichever comes first. Source: Ongaro, Log Compaction in Raft, section 4. There the estimated size of
-the next snapshot is a more complex alternative; a machine that knows its size makes it free. Without
-it, a state that only grows would write up to 1 + u bytes to snapshots for each byte that clients write,
-not u.
+whichever comes first. While the process is quiet, `QUIET_SHARE` of `u` and `replay` is enough: so fewer
+snapshots fall into busy times, and no bound is exceeded.
+
+Source: Ongaro, Log Compaction in Raft, section 4. There the estimated size of the next snapshot is a
+more complex alternative; a machine that knows its size makes it free. Without it, a state that only
+grows would write up to 1 + u bytes to snapshots for each byte that clients write, not u.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ FLOOR_BYTES = 64 << 10
 REPLAY_ENTRIES_MIN = 1_000
 """Rates that were measured over fewer entries are too rough; until then, the assumed rate holds."""
 ASSUMED_US_PER_ENTRY = 20.0
+QUIET_SHARE = 0.8
+"""The share of a limit at which a quiet process snapshots."""
 
 
 class Reason(enum.Enum):
@@ -72,13 +76,20 @@ class Measures:
     """Age of the oldest entry that the snapshot does not cover."""
 
 
-def due(settings: CompactionSettings, measures: Measures) -> Reason | None:
-    """Returns why a snapshot should begin now; None if none should."""
+def due(
+    settings: CompactionSettings, measures: Measures, *, is_quiet: bool = False
+) -> Reason | None:
+    """Returns why a snapshot should begin now; None if none should.
+
+    Args:
+        is_quiet: whether the process has little to do (section 4 suggests to look at the load).
+    """
     if not measures.log_entries:
         return None
-    if measures.log_bytes * settings.u > reference_bytes(settings, measures):
+    share = QUIET_SHARE if is_quiet else 1.0
+    if measures.log_bytes * settings.u > share * reference_bytes(settings, measures):
         return Reason.U
-    if measures.replay_ms > settings.replay_ms:
+    if measures.replay_ms > share * settings.replay_ms:
         return Reason.REPLAY
     return Reason.AGE if measures.age_ms > settings.age_ms else None
 

@@ -89,6 +89,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("server.broker")
 
 STARTING = "starting"
+QUIET_IDLE_SHARE = 0.8
+"""The share of the last minute in which the loop of a quiet broker was idle."""
 DECODED_BYTES_MAX = 512 << 20
 """Bound on the decoded bytes of all large requests at a time; a request above it runs alone."""
 HTTP_PATIENCE_SECONDS = 1.0
@@ -208,6 +210,11 @@ class Broker:
         """How the event loop has spent its time since the broker began to serve."""
         return LoopFacts() if self._loop_watch is None else self._loop_watch.facts()
 
+    def _is_quiet(self) -> bool:
+        """Returns whether the event loop had little to do in the last minute; False before it serves."""
+        watch = self._loop_watch
+        return watch is not None and watch.facts().idle_share >= QUIET_IDLE_SHARE
+
     @property
     @any_thread
     def certificate_expiries(self) -> dict[str, datetime]:
@@ -311,6 +318,7 @@ class Broker:
             self.config.compaction_settings(),
             on_failure=holder.disk_failed,
             any_topic=lambda: any_topic_in(self.directories),
+            is_quiet=self._is_quiet,
         )
         self.configs = BrokerConfigs(self._store, self.config, node_id=self.node.node_id)
         await self.configs.open()

@@ -50,13 +50,14 @@ class EmbeddedMetadataStore:
     """
 
     __slots__ = (
-        "_deadlines", "_expiring", "_expiry", "_lock", "_log", "_machine", "_news", "_snapshotter",
-        "_snapshotting", "_worker",
+        "_deadlines", "_expiring", "_expiry", "_is_quiet", "_lock", "_log", "_machine", "_news",
+        "_snapshotter", "_snapshotting", "_worker",
     )  # fmt: skip
 
-    def __init__(self, log: MetadataLog) -> None:
+    def __init__(self, log: MetadataLog, is_quiet: Callable[[], bool]) -> None:
         # Constant after construction
         self._log = log
+        self._is_quiet = is_quiet
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="metadata")
         self._lock = asyncio.Lock()
         self._snapshotter = ThreadPoolExecutor(1, thread_name_prefix="metadata-snapshot")
@@ -78,6 +79,7 @@ class EmbeddedMetadataStore:
         *,
         on_failure: Callable[[StorageError], None] = lambda _: None,
         any_topic: Callable[[], str | None] = lambda: None,
+        is_quiet: Callable[[], bool] = lambda: False,
     ) -> EmbeddedMetadataStore:
         """Open the store in `directory`, creating it if it is new.
 
@@ -86,6 +88,7 @@ class EmbeddedMetadataStore:
             on_failure: called, in any thread, when the store is permanently out of service.
             any_topic: returns the path of some topic's directory, or None. If there is a topic, the
                 store must not be new. Called in a worker thread.
+            is_quiet: returns whether the process has little to do, so that a snapshot may begin early.
 
         Raises:
             MissingMetadata: the store is new, but a topic exists.
@@ -98,7 +101,7 @@ class EmbeddedMetadataStore:
             on_failure=on_failure,
             any_topic=any_topic,
         )
-        store = cls(log)
+        store = cls(log, is_quiet)
         try:
             await store._in_worker(log.recover)
         except BaseException:
@@ -228,7 +231,7 @@ class EmbeddedMetadataStore:
             machine.run(operations)
         self._log.applied(logged)
         self._notify_watches()
-        if self._log.due() is not None:
+        if self._log.due(is_quiet=self._is_quiet()) is not None:
             await self._begin_snapshot()
 
     # Snapshots.

@@ -187,6 +187,7 @@ class World:
             floor_bytes=400,
             segment_bytes=self.random.choice((300, 900)),
         )
+        self.is_quiet = seed % 2 == 1
         # Of their own, so that a seed has the same events with and without children.
         self.child_random = Random(seed)
         is_independent = placement is Placement.INDEPENDENT
@@ -285,7 +286,10 @@ class World:
     def compact(self, node: Node) -> None:
         """Begin a snapshot if one is due, and let it proceed later."""
         compactor = node.compactor
-        if node.replica.role is not Role.INSTALLING and compactor.due() is not None:
+        if (
+            node.replica.role is not Role.INSTALLING
+            and compactor.due(is_quiet=self.is_quiet) is not None
+        ):
             compactor.begin()
             self.committed_by(node)
         if compactor.is_snapshotting:

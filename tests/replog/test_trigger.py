@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replog.trigger import CompactionSettings, Measures, Reason, ReplayRate, due
+from replog.trigger import (
+    QUIET_SHARE,
+    CompactionSettings,
+    Measures,
+    Reason,
+    ReplayRate,
+    due,
+)
 from tests.harness.examples import examples
 
 SETTINGS = CompactionSettings(u=0.1, replay_ms=200, age_ms=1_000, floor_bytes=100)
@@ -44,6 +51,14 @@ def test_a_long_replay_or_an_old_entry_makes_one_due_before_u_does() -> None:
     assert due(SETTINGS, measures(log_entries=0, replay_ms=999, age_ms=9_999)) is None
 
 
+def test_a_quiet_process_snapshots_at_four_fifths_of_each_limit() -> None:
+    assert due(SETTINGS, measures(log_bytes=4_000), is_quiet=True) is None
+    assert due(SETTINGS, measures(log_bytes=4_001), is_quiet=True) is Reason.U
+    assert due(SETTINGS, measures(replay_ms=160.0), is_quiet=True) is None
+    assert due(SETTINGS, measures(replay_ms=160.1), is_quiet=True) is Reason.REPLAY
+    assert due(SETTINGS, measures(log_entries=0, replay_ms=999), is_quiet=True) is None
+
+
 def test_the_rate_of_a_replay_is_measured_once_it_had_enough_entries() -> None:
     rate = ReplayRate()
     assumed = rate.estimate_ms(1_000)
@@ -59,12 +74,14 @@ def test_the_rate_of_a_replay_is_measured_once_it_had_enough_entries() -> None:
     u=st.sampled_from([0.05, 0.1, 0.5, 1.0]),
     growth=st.floats(0, 1),
     knows_size=st.booleans(),
+    is_quiet=st.booleans(),
     start=st.integers(0, 5_000),
 )
 def test_snapshots_write_at_most_u_bytes_for_each_byte_of_log_if_the_size_is_known(
-    u: float, growth: float, knows_size: bool, start: int
+    u: float, growth: float, knows_size: bool, is_quiet: bool, start: int
 ) -> None:
-    """Ongaro's claim; without the size, it fails for a state that grows: the bound is then 1 + u."""
+    """Ongaro's claim; without the size, it fails for a state that grows: the bound is then 1 + u.
+    A quiet process, which has the time, writes u / QUIET_SHARE."""
     chosen = CompactionSettings(u=u, replay_ms=1e12, age_ms=1e12, floor_bytes=100)
     state = float(start)
     log = snapshots = 0
@@ -76,9 +93,10 @@ def test_snapshots_write_at_most_u_bytes_for_each_byte_of_log_if_the_size_is_kno
             snapshot_bytes=last,
             next_bytes=int(state) if knows_size else None,
         )
-        if due(chosen, now) is not None:
+        if due(chosen, now, is_quiet=is_quiet) is not None:
             last, since = int(state), 0
             snapshots += last
 
+    u = u / QUIET_SHARE if is_quiet else u
     bound = u if knows_size else 1 + u
     assert snapshots <= bound * log + 100

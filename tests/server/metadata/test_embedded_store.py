@@ -10,6 +10,7 @@ import struct
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -164,6 +165,21 @@ async def test_a_log_larger_than_its_snapshot_is_replaced_by_a_new_snapshot(
     store = await open_store(tmp_path)
     assert await store.range("") == before
     await store.close()
+
+
+async def test_a_quiet_broker_takes_its_snapshot_before_it_must(tmp_path: Path) -> None:
+    """On the way to 2,000 bytes of log, only the quiet one snapshots, at four fifths."""
+    for is_quiet in (False, True):
+        directory = tmp_path / str(is_quiet)
+        store = await EmbeddedMetadataStore.open(
+            LocalFileSystem(), str(directory), often(2_000), is_quiet=partial(bool, is_quiet)
+        )
+        while store.facts().log_bytes < 1_700 and not found(directory, "*.checkpoint"):
+            await store.txn((), [Put(key="/a", value="x" * 20)])
+        await store.close()
+
+    assert found(tmp_path / "False", "*.checkpoint") == []
+    assert len(found(tmp_path / "True", "*.checkpoint")) == 1
 
 
 async def test_a_watch_that_begins_before_the_history_raises(
