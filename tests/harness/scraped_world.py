@@ -156,7 +156,7 @@ class ScrapedWorld:
             loop=self.loop,
             quotas=self.quotas,
             replogs={"metadata": REPLOG},
-            checkpoints={("__consumer_offsets", "3"): CHECKPOINT},
+            checkpoints={("__consumer_offsets", "49"): CHECKPOINT},
             certificates_expire_seconds={"SSL": 86_400.0},
             node_id=7,
             address="broker.example:9092",

@@ -125,7 +125,7 @@ def test_the_kernel_is_asked_what_the_disks_did(tmp_path: Path) -> None:
 def test_the_coordinators_checkpoints_are_shown(world: ScrapedWorld) -> None:
     samples = world.samples()
 
-    place = ("__consumer_offsets", "3")
+    place = ("__consumer_offsets", "49")
     assert samples["kompakt_coordinator_checkpoint_bytes", *place] == 700
     assert samples["kompakt_coordinator_checkpoint_end_offset", *place] == 90
     assert samples["kompakt_coordinator_replay_seconds", *place] == 0.03
