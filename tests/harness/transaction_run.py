@@ -25,7 +25,7 @@ from tests.harness.transaction_plan import PARTITIONS, Event, Plan, Work
 from tests.harness.transaction_process import ProgramProcess, program_command
 from tests.harness.transaction_reader import confluent_consumer, read_committed
 
-SECONDS_MAX = 90.0
+SECONDS_MAX = 300.0
 OFFSETS_SECONDS_MAX = 2.0
 AIM_SECONDS_MAX = 0.3
 START_SECONDS_MAX = 10.0
