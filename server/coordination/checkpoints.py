@@ -7,7 +7,7 @@
               of the last load, and it has at least `replog.snapshot.u` of the bytes before it, so that
               a large state is not written over and over
 
-`docs/design/coordinator_checkpoints.md` has the reasons.
+`docs/design/coordinator-checkpoints.md` has the reasons.
 """
 
 from __future__ import annotations
