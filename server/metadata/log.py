@@ -111,7 +111,7 @@ class MetadataLog:
         """Note that the caller has applied the last transaction to the machine."""
         self.replica.note_applied(entry)
 
-    def due(self, *, is_quiet: bool) -> Reason | None:
+    def due(self, *, is_quiet: bool = False) -> Reason | None:
         """Returns why a snapshot should begin now; None if none should."""
         return self.compactor.due(is_quiet=is_quiet)
 
