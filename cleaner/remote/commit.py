@@ -4,7 +4,7 @@
     index    every source has a key sidecar, an existing one or one that the executor made
     take     move every output from the lease's folder to the log's directory; nothing lists it yet
     verify   read each output again with the second reader: rows, account, digest; and compare keys, so
-             that only records are gone that the broker itself finds superseded (`check.py`)
+             that every missing record is one that the broker itself finds superseded (`check.py`)
     swap     group by group, oldest first: `LogCleaning.swap` replaces the sources in one manifest
              commit, unless the log's generation has changed or a source is no longer listed
              (`storage/log/cleaning.py`)

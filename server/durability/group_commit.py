@@ -76,7 +76,7 @@ class GroupCommit:
         # of a small append.
         self._worker_rounds: SimpleQueue[asyncio.AbstractEventLoop | None] = SimpleQueue()
         self._worker: threading.Thread | None = None
-        # State. While any log is dirty, a round is scheduled or runs; no list of waiters is empty.
+        # State. While any log is dirty, a round is scheduled or runs; no list in it is empty.
         # When the round was scheduled; None if there is none.
         self._round_start_s: float | None = None
         # False from the moment a round is scheduled until the threads have it.

@@ -8,8 +8,8 @@ sequence (`storage/state/producer_state.py`: `judge`).
 Batches that take long to validate, mainly those that inflate to many bytes, and those that are
 recompressed (compression.type) are validated in a worker thread.
 Clients cannot write to internal topics: INVALID_TOPIC_EXCEPTION.
-A partition that a request names again gets every batch, in order, with an answer for each. Kafka appends
-only the batch that is named last and answers once, so a client would take the others for stored.
+If a request names a partition more than once, every batch is appended, in order, with an answer for
+each. Kafka appends only the last one and answers once, so a client would believe the others were stored.
 Every transactional batch is checked against its transaction right before the append, in the same turn
 of the loop, so no batch can follow the marker of its transaction.
 `server/handlers/shared/transaction_errors.py` translates the coordinator's errors for each version.
@@ -241,7 +241,7 @@ def _check_transaction(
 async def _validate_in_thread(
     records: memoryview, rules: ValidationRules, context: RequestContext
 ) -> ValidBatch | Refused:
-    """Validate a batch from a client that takes long.
+    """Validate a client's batch that takes long to validate.
 
     The pool bounds the inflated bytes over all connections: one batch per thread. Batches wait for a
     thread in the order of arrival, and hold no inflated bytes while they wait.

@@ -1,7 +1,7 @@
 """Creates, opens, alters and deletes the broker's topics; the metadata store lists those that exist.
 
 Every change is written to the store first, then to the files. The next start repairs a crash between the
-two: it creates the logs of topics and partitions whose creation did not complete again, as well as
+two: it recreates the logs of topics and partitions whose creation had not completed, creates the
 missing logs that were never written to nor synced, and removes the logs of deleted topics. If any other
 log is missing, its partition goes offline. A directory that is not in the store is left alone: missing
 metadata never causes a deletion or a new, empty log.
@@ -262,7 +262,7 @@ class Topics(TopicTable):
         return [made[each.name] if isinstance(each, Topic) else each for each in answers]
 
     async def create_if_absent(self, name: str) -> Topic | TopicRefused:
-        """Returns the topic; creates it with the defaults if there is none of this name."""
+        """Returns the topic; creates it with the defaults if no topic has this name."""
         if name in INTERNAL_TOPICS and name not in self._by_name:
             return TopicRefused(
                 error_code=ErrorCode.INVALID_TOPIC_EXCEPTION,

@@ -1,1 +1,1 @@
-"""Record batches in buffers: walk, validate, recompress."""
+"""Record batches in memory: walk, validate, recompress."""

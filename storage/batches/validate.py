@@ -294,7 +294,7 @@ def _refuse_damage(header: BatchHeader, view: memoryview) -> Refused | None:
 def _code_of_contradiction(view: memoryview) -> ErrorCode:
     """Returns the error for a batch whose header contradicts its own size or counts.
 
-    Clients resend a batch after CORRUPT_MESSAGE. So that is only for bytes damaged on their way, not for
+    Clients resend a batch after CORRUPT_MESSAGE. So that is only for bytes damaged in transit, not for
     a batch that the client has built wrong.
     """
     is_as_made = len(view) >= HEADER_BYTES and is_intact(view)

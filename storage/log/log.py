@@ -390,8 +390,9 @@ class PartitionLog:
     def begin_sync(self) -> BegunSync | None:
         """Start a sync whose fdatasync another thread performs.
 
-        Its end makes everything durable that is in the log now; if it fails, the log's directory goes
-        offline. Returns None if the log needs more than the fdatasync of one file: then use `sync`.
+        Calling `end` on the result makes everything durable that is in the log now; if it fails, the
+        log's directory goes offline. Returns None if the log needs more than the fdatasync of one file:
+        then use `sync`.
         """
         active = self._list.only_unsynced()
         if active is None:
@@ -518,7 +519,7 @@ class PartitionLog:
     def update_config(self, config: LogConfig) -> None:
         """Use another configuration from now on: appends, rolls, retention and the cleaner read `config`
         each time they need it. If it changes which records cleaning keeps (`_kept_records_rules`),
-        passes planned before fail.
+        passes that were planned earlier fail.
 
         A commit that is running may still follow the old configuration; `wait_for_commit` waits for it.
         """

@@ -24,7 +24,7 @@ def told() -> tuple[list[str], set[str]]:
     text = (CHECKOUT / "ARCHITECTURE.md").read_text("utf-8")
     passed = re.findall(r"^\| (\d) \| `([^`]+)` \|", text, re.MULTILINE)
     assert [int(number) for number, _ in passed] == list(range(1, len(passed) + 1))
-    _, _, below = text.partition("\nThey ask or tell others on the way")
+    _, _, below = text.partition("\nOn the way they consult or notify these files")
     asked, _, _ = below.partition("`tests/")
     found, folder = set(), ""
     for name in re.findall(r"`([\w/]+\.py)`", asked):

@@ -1,4 +1,4 @@
-"""Names the guard that holds at an event of a classic group (`state_table.py`). Pure.
+"""Says which guard applies to an event of a classic group (`state_table.py`). Pure.
 
 Source: Apache Kafka, GroupMetadataManager.java, ClassicGroup.java.
 """

@@ -159,8 +159,8 @@ class RebalancingGroup:
     def _on_join_deadline(self, now_ms: int) -> None:
         """Handle the join deadline, which is the rebalance timeout or the initial delay.
 
-        Extends the initial delay if new members have joined in it and the rebalance timeout is not over
-        (`join_deadline_guard`); otherwise ends the join.
+        Extends the initial delay if new members have joined in it and the rebalance timeout
+        has not expired (`join_deadline_guard`); otherwise ends the join.
         """
         step = self._on(Event.JOIN_DEADLINE, join_deadline_guard(self))
         if step.action is Action.EXTEND:
