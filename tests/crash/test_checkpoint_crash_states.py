@@ -7,7 +7,7 @@ acknowledged offset is there, as without checkpoints.
 
 from __future__ import annotations
 
-from random import Random
+from functools import partial
 
 import pytest
 
@@ -15,12 +15,10 @@ from cleaner.checkpoints.making import CheckpointOrder, make_checkpoint
 from server.coordination.coordinator_topic import CoordinatorTopic
 from server.coordination.groups.loading import load_partition
 from storage.log.log import PartitionLog
-from tests.crash.coordinator_sweep import CrashStates, Sweep
-from tests.crash.test_offset_crash_states import KINDS, Told, append, found_on, step_of, told
+from tests.crash.coordinator_sweep import Sweep
+from tests.crash.test_offset_crash_states import KINDS, PASSES, found_on, history
 from tests.harness.compacted_log import meter_of
-from tests.harness.memory_fs import MemoryFileSystem
-from tests.harness.offsets_disk import compact, topic_of
-from tests.harness.offsets_model import OffsetsModel
+from tests.harness.offsets_disk import topic_of
 from tests.harness.topics_world import open_world
 
 KINDS_WITH_CHECKPOINTS = KINDS + ("checkpoint",) * 4
@@ -32,28 +30,10 @@ def make(log: PartitionLog) -> None:
     make_checkpoint(order, meter_of(log, view.generation))
 
 
-async def history(seed: int) -> CrashStates[Told]:
-    """Play one history; every state that a crash in it may leave."""
-    random, disk = Random(seed), MemoryFileSystem()
-    world = await open_world(disk, "/a")
-    topic = topic_of(world)
-    await topic.ensure()
-    known = after = OffsetsModel()
-    states = CrashStates(disk, seed, lambda: (told(known), told(after)))
-    for what in states.steps(random, KINDS_WITH_CHECKPOINTS):
-        if what == "clean":
-            compact(topic.log_of(0))
-        elif what == "checkpoint":
-            make(topic.log_of(0))
-        elif (event := step_of(what, random, known)) is not None:
-            after = known.then(event)
-            await append(topic, event)
-            known = after
-    await world.close()
-    return states
-
-
-SWEEP = Sweep(history, found_on)
+history_with_checkpoints = partial(
+    history, kinds=KINDS_WITH_CHECKPOINTS, passes={**PASSES, "checkpoint": make}
+)
+SWEEP = Sweep(history_with_checkpoints, found_on)
 
 
 async def test_no_crash_around_a_checkpoint_loses_an_acknowledged_offset(
@@ -64,7 +44,7 @@ async def test_no_crash_around_a_checkpoint_loses_an_acknowledged_offset(
 
 async def test_the_starts_of_the_sweep_load_checkpoints() -> None:
     used = 0
-    for state in (await history(1)).found[::20]:
+    for state in (await history_with_checkpoints(1)).found[::20]:
         world = await open_world(state.disk, "/a")
         topic: CoordinatorTopic = topic_of(world)
         if topic.partitions_count:

@@ -8,6 +8,7 @@ was under way is whole or absent, a batch at a time. `coordinator_sweep.py` has 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import cast
 
@@ -17,6 +18,7 @@ from server.coordination.coordinator_topic import CoordinatorTopic
 from server.coordination.groups.loading import load_partition
 from server.coordination.producer import Producer
 from server.durability.group_commit import GroupCommit
+from storage.log.log import PartitionLog
 from tests.crash.coordinator_sweep import CrashStates, Sweep
 from tests.harness.memory_fs import MemoryFileSystem
 from tests.harness.offsets_disk import SyncAtOnce, compact, topic_of
@@ -27,6 +29,7 @@ from tests.harness.topics_world import open_world
 GROUPS, PARTITIONS = ("a", "b", "c"), 4
 PRODUCERS = (1000, 1001)
 KINDS = ("commit",) * 5 + ("delete",) + ("transaction",) * 4 + ("end",) * 2
+PASSES: dict[str, Callable[[PartitionLog], None]] = {"clean": compact}
 
 Told = tuple[dict[Place, int], set[Place]]
 """Where in the log what holds stands, and what an open transaction may change."""
@@ -50,20 +53,27 @@ async def found_on(disk: MemoryFileSystem) -> Told:
     return held, unstable
 
 
-async def history(seed: int) -> CrashStates[Told]:
-    """Play one history; every state that a crash in it may leave."""
+async def history(
+    seed: int,
+    kinds: tuple[str, ...] = KINDS,
+    passes: Mapping[str, Callable[[PartitionLog], None]] = PASSES,
+) -> CrashStates[Told]:
+    """Play one history; every state that a crash in it may leave.
+
+    Args:
+        kinds: what may happen, as often as it is named.
+        passes: those of them that only rewrite what is there.
+    """
     random, disk = Random(seed), MemoryFileSystem()
     world = await open_world(disk, "/a")
     topic = topic_of(world)
     await topic.ensure()
     known = after = OffsetsModel()
     states = CrashStates(disk, seed, lambda: (told(known), told(after)))
-    for what in states.steps(random, KINDS):
-        if what == "clean":
-            compact(topic.log_of(0))
-            continue
-        event = step_of(what, random, known)
-        if event is not None:
+    for what in states.steps(random, kinds):
+        if what in passes:
+            passes[what](topic.log_of(0))
+        elif (event := step_of(what, random, known)) is not None:
             after = known.then(event)
             await append(topic, event)
             known = after
